@@ -23,8 +23,16 @@ loads neither TensorFlow, Beam nor MLflow.
 'mixed+xla'
 """
 
+import os
+import sys
+
 import lazy_loader
 
+# Libraries that report to their makers read these switches when they are imported. OpenVINO and
+# NNCF have none, but report nothing where ``openvino_telemetry`` cannot be imported.
+for _switch in ("DO_NOT_TRACK", "HF_HUB_DISABLE_TELEMETRY", "MLFLOW_DISABLE_TELEMETRY"):
+    os.environ.setdefault(_switch, "true")
+sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 __version__ = "0.1.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

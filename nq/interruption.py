@@ -112,16 +112,38 @@ def limited() -> Iterator[Interruption]:
     wakeup = signal.set_wakeup_fd(interruption.writer, warn_on_full_buffer=False)
     atexit.register(_exit_at_once, interruption)  # the first registered function is called last
     threading.Thread(target=interruption.watch, name="nq-interruption", daemon=True).start()
+    _handling.append(interruption)
     try:
         yield interruption
     finally:
-        if not interruption.number:
+        if _handling and not interruption.number:
+            _handling.clear()
             signal.set_wakeup_fd(wakeup)
             for number, handler in before.items():
                 signal.signal(number, handler)
             interruption.end()
             sys.unraisablehook = unraisable
             atexit.unregister(_exit_at_once)
+
+
+_handling = list[Interruption]()  # the one that handles the signals of this process
+
+
+def _after_fork() -> None:
+    """Drops the handlers of the parent or its event loop, so that a signal ends the child alone."""
+    while _handling:
+        _handling.pop().number = 0
+        signal.set_wakeup_fd(-1)
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
+    _unmask()
+
+
+_mask, _unmask = (
+    partial(signal.pthread_sigmask, how, SIGNALS) for how in (signal.SIG_BLOCK, signal.SIG_UNBLOCK)
+)
+os.register_at_fork(before=_mask, after_in_parent=_unmask, after_in_child=_after_fork)
 
 
 def _report_unraisable(report: Callable[[Any], Any], lost: Any) -> None:

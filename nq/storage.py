@@ -35,8 +35,8 @@ from nq.errors import DamagedError, Error
 if TYPE_CHECKING:
     import numpy as np
 
-TEMPORARY = ".tmp"
-"""Ends the name of a file while ``atomic_write`` writes it."""
+TEMPORARY = re.compile(r"\.[0-9a-f]{12}\.tmp\Z")
+"""Matches what ends the name of a file while ``atomic_write`` writes it."""
 MARK, LOCK, UNFINISHED = ".nq-folder.json", ".nq-folder.lock", ".unfinished-"
 PAGE_MARK = b'<meta name="generator" content="nq">'
 """Is in the first 4 KiB of every HTML page that a command writes."""
@@ -61,11 +61,10 @@ _BAD_ARCHIVE = (
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     """Opens ``path`` for writing; its former content stays until all is written.
 
-    The file is written under another name, and when the block ends without an error it is synced
-    and renamed, so that a crash of the machine leaves the former content or the whole new one.
+    The file is written under a name of its own, and when the block ends without an error it is
+    synced and renamed, so that a crash of the machine leaves the former content or the new one.
     """
-    temporary = path.with_name(path.name + TEMPORARY)
-    temporary.unlink(missing_ok=True)  # a killed process left it, or it is a link to elsewhere
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.tmp")
     try:
         with naming(path), open(temporary, "x+b") as file:
             yield file
@@ -172,10 +171,12 @@ def _digest_archive(archive: zipfile.ZipFile) -> bytes:
 
 def cache_folder() -> Path:
     """Returns the folder of what is kept for this user between runs; it need not exist."""
-    home: str | Path = os.devnull  # keeps nothing of a user without a home folder
-    with contextlib.suppress(RuntimeError):
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "nq"
+    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not home.is_absolute():  # which the XDG Base Directory Specification says to ignore
+        home = Path(os.devnull)  # keeps nothing of a user without a home folder
+        with contextlib.suppress(RuntimeError):
+            home = Path.home() / ".cache"
+    return home / "nq"
 
 
 # --- kinds of folders ---------------------------------------------------------------------------
@@ -204,7 +205,7 @@ class Kind:
         >>> RUN.is_file("scores/part-000000-000000001.npz"), RUN.is_file("scores/mine.npz")
         (True, False)
         """
-        return bool(re.fullmatch(self.files, name.removesuffix(TEMPORARY)))
+        return bool(re.fullmatch(self.files, TEMPORARY.sub("", name)))
 
     def is_folder(self, name: str) -> bool:
         """Returns whether a command makes a folder of this name, relative to the folder."""
@@ -366,19 +367,18 @@ def _check_type(path: Path, may_be_file: bool, may_be_folder: bool) -> None:
 def check_output_file(path: Path, inputs: Iterable[str | Path] = (), mark: bytes = b"") -> None:
     """Checks that a file can be written, is no input, and is new, empty or begins with a mark.
 
-    So is the file that ``atomic_write`` makes first. A mark may be within the first 4 KiB.
+    A mark may be within the first 4 KiB.
     """
     check_writable(path.parent)
     for source in map(Path, inputs):
         if path.exists() and source.exists() and source.samefile(path):
             raise Error(f"the input {source} is the file to write: give another file")
-    for one in (path, path.with_name(path.name + TEMPORARY)):
-        if one.is_symlink() or one.exists():
-            _check_type(one, may_be_file=True, may_be_folder=False)
-            with open(one if one.is_file() else os.devnull, "rb") as file:
-                start = file.read(4096)
-            if not one.is_file() or (start and mark not in start):
-                raise Error(f"{one} exists, and this command did not write it: give another file")
+    if path.is_symlink() or path.exists():
+        _check_type(path, may_be_file=True, may_be_folder=False)
+        with open(path if path.is_file() else os.devnull, "rb") as file:
+            start = file.read(4096)
+        if not path.is_file() or (start and mark not in start):
+            raise Error(f"{path} exists, and this command did not write it: give another file")
 
 
 @contextlib.contextmanager
@@ -392,11 +392,23 @@ def hold(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> Iterato
     is_new = not folder.exists()
     with exclusive_lock(folder / LOCK), naming(folder):
         try:
+            own = (path for path in own_paths(folder, kind) if TEMPORARY.search(path.name))
+            remove([*own, *folder.glob(f"{MARK}.*.tmp")])  # a killed process left them
             if kind_of(folder, or_copy=False) != kind.name:
                 write_json(folder / MARK, {"kind": kind.name, "inode": folder.stat().st_ino})
             yield
         finally:
             release(folder, is_new)
+
+
+@contextlib.contextmanager
+def hold_marked(folder: Path) -> Iterator[None]:
+    """Locks a folder that has a mark until the block ends; leaves others alone."""
+    with contextlib.ExitStack() as stack:
+        if kind_of(folder):
+            stack.enter_context(exclusive_lock(folder / LOCK))
+            stack.callback(release, folder, remove_empty=False)
+        yield
 
 
 @contextlib.contextmanager
@@ -417,9 +429,9 @@ def unfinished(parent: Path) -> Iterator[Path]:
 def release(folder: Path, remove_empty: bool) -> None:
     """Removes the lock, which the caller holds, and the mark where nothing else is left."""
     with contextlib.suppress(FileNotFoundError):  # somebody removed the folder
-        marks = {MARK, MARK + TEMPORARY}
-        if {path.name for path in folder.iterdir()} <= {*marks, LOCK}:
-            remove(folder / mark for mark in marks)
+        paths = [path for path in folder.iterdir() if path.name != LOCK]
+        if {TEMPORARY.sub("", path.name) for path in paths} <= {MARK}:
+            remove(paths)
         (folder / LOCK).unlink(missing_ok=True)
     if remove_empty:
         with contextlib.suppress(OSError):
@@ -449,6 +461,13 @@ def exclusive_lock(path: Path) -> Iterator[None]:
                 raise Error(
                     f"{_process(file)} writes to {path.parent}; wait for it, or give another folder"
                 ) from error
+            except OSError as error:
+                if error.filename is not None:
+                    raise
+                text = (
+                    f"{path.parent} cannot be locked ({error.strerror}): give one on another disk"
+                )
+                raise Error(text) from error
             file.truncate(0)
             file.write(f"{os.getpid()}\n".encode())
             yield

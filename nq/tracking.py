@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from nq import extras
-from nq.text import truncate, without_password
+from nq.text import truncate, visible, without_password
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +63,6 @@ MAX_RUNS = 50_000
 INTERRUPTED = (130, 143)
 
 ENVIRONMENT = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "DO_NOT_TRACK": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # failures are reported here, in one line
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
@@ -120,6 +118,8 @@ def connect(uri: str, create: bool = True) -> Any:
     from mlflow import MlflowClient
 
     path = database_path(uri)
+    if path is not None and visible(str(path)) != str(path):
+        raise ValueError(f"MLflow cannot store the path {visible(str(path))}; give another one")
     if path is not None and not path.exists():
         if not create:
             raise FileNotFoundError("there is no database")
@@ -239,7 +239,7 @@ def _run_tags(source: str, profile: str | None) -> dict[str, str]:
             name = package.removesuffix("-cpu").removeprefix("apache-")
             tags[f"version.{name}"] = importlib.metadata.version(package)
     with contextlib.suppress(Exception):  # a user without a name, as in some containers
-        tags["mlflow.user"] = getpass.getuser()
+        tags["mlflow.user"] = visible(getpass.getuser())
     if profile:
         tags["mlflow.runColor"] = color(profile)
 
@@ -304,7 +304,7 @@ class Run:
         system_metrics: bool = True,
     ) -> None:
         self.uri, self.experiment = _store(uri, experiment)
-        self.name, self.available, self.status = name, enabled, "FINISHED"
+        self.name, self.available, self.status = name and visible(name), enabled, "FINISHED"
         self._profile, self._source, self._system_metrics = profile, source, system_metrics
         self._unfinished: Path | None = None
         self._started = time.time()
@@ -379,7 +379,7 @@ class Run:
         experiment = client.get_experiment_by_name(self.experiment)
         if experiment is None:
             database = database_path(self.uri)
-            folder = re.sub(r"[^\w\-. :]", "_", self.experiment)
+            folder = re.sub(r"^\.|[^\w\-. :]", "_", self.experiment)  # one below mlruns
             location = database and str(database.parent / "mlruns" / folder)
             try:
                 client.create_experiment(self.experiment, artifact_location=location)
@@ -440,7 +440,8 @@ class Run:
         def write(client: Any, info: Any) -> None:
             from mlflow import entities
 
-            values = [getattr(entities, entity)(*item) for item in items]
+            texts = ([visible(x, True) if isinstance(x, str) else x for x in i] for i in items)
+            values = [getattr(entities, entity)(*item) for item in texts]
             client.log_batch(info.run_id, **{field: values})
 
         self._call(f"write the {field}", write)
@@ -461,7 +462,8 @@ class Run:
 
             source, profile = json.dumps({"uri": uri}), json.dumps({"digest": digest})
             # MLflow's table of runs shows the digest, so it is short there
-            dataset = Dataset(truncate(name, 500), digest[:12], "local", source, profile=profile)
+            shown = truncate(visible(name), 500)
+            dataset = Dataset(shown, digest[:12], "local", source, profile=profile)
             tag = InputTag("mlflow.data.context", "evaluation")
             client.log_inputs(info.run_id, [DatasetInput(dataset, [tag])])
 
@@ -478,20 +480,24 @@ class Run:
         self._call("copy the artifacts", copy, UPLOAD_S)
 
     def log_model(
-        self, models: Mapping[str, Path], profile: str | None = None, extra: str | None = None
+        self,
+        copy: Callable[[Path], Mapping[str, Path]],
+        profile: str | None = None,
+        extra: str | None = None,
     ) -> str | None:
         """Logs a model with the run; returns its URI, ``None`` if it is not recorded.
 
         ``mlflow.pyfunc.log_model`` would log to the store of the whole process, which is not
-        changed. Takes the arguments of ``save_model``.
+        changed. ``copy`` makes the models of ``save_model`` in a temporary folder; the others are
+        its arguments.
         """
 
         def write(client: Any, info: Any) -> str:
             from mlflow.entities import LoggedModelOutput, LoggedModelStatus
 
-            logged = client.create_logged_model(info.experiment_id, "nq", info.run_id)
             with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
-                folder = Path(temporary) / "model"
+                models, folder = copy(Path(temporary)), Path(temporary) / "mlflow"
+                logged = client.create_logged_model(info.experiment_id, "nq", info.run_id)
                 save_model(folder, models, profile, extra, logged)
                 client.log_model_artifacts(logged.model_id, str(folder))
             client.finalize_logged_model(logged.model_id, LoggedModelStatus.READY)

@@ -72,6 +72,47 @@ LOST = """
 """
 
 
+FORKS = """
+    import os
+    for number in 9 * [signal.SIGTERM, signal.SIGINT]:
+        child = os.fork()
+        if not child:
+            time.sleep(9)
+            os._exit(0)
+        os.kill(child, number)
+        assert os.waitpid(child, 0)[1] == number
+    print("ready", flush=True)
+    time.sleep(0.5)
+"""
+MULTIPROCESSING = """
+    import multiprocessing
+    print("ready", flush=True)
+    fork = multiprocessing.get_context("fork").Process
+    children = [fork(target=time.sleep, args=(9,)) for _ in range(9)]
+    for child in children:
+        child.start()
+        child.terminate()
+    for child in children:
+        child.join()
+    assert {child.exitcode for child in children} == {-signal.SIGTERM}
+    time.sleep(0.5)
+"""
+EVENT_LOOP = """
+    import asyncio, os
+    async def main():
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, print, "signal")
+        child = os.fork()
+        if not child:
+            time.sleep(9)
+            os._exit(0)
+        os.kill(child, signal.SIGTERM)
+        assert os.waitpid(child, 0)[1] == signal.SIGTERM
+        print("ready", flush=True)
+        await asyncio.sleep(0.5)
+    asyncio.run(main())
+"""
+
+
 @contextlib.contextmanager
 def running(body: str, grace_s: float = interruption.GRACE_S) -> Iterator[subprocess.Popen[str]]:
     """Starts a command, with a body, in a process, and waits until it is ready."""
@@ -103,6 +144,12 @@ def test_an_interrupted_process_ends(body: str) -> None:
         _, stderr = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 130
         assert stderr == "nq: interrupted\n"
+
+
+@pytest.mark.parametrize("body", [FORKS, MULTIPROCESSING, EVENT_LOOP])
+def test_a_signal_to_a_forked_child_ends_the_child_alone(body: str) -> None:
+    with running(f"{body}    return 0\n") as process:
+        assert (*process.communicate(timeout=PATIENCE_S), process.returncode) == ("", "", 0)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

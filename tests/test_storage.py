@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import shutil
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ import pytest
 
 from nq import storage
 from nq.errors import DamagedError, Error
-from nq.storage import LOCK, MARK, PART, RUN, TRAINING, UNFINISHED, check, hold
+from nq.storage import LOCK, MARK, PART, RUN, TRAINING, UNFINISHED, Kind, check, hold
 from tests.folders import held, tree, write
 
 VALUES = {"step": 3, "losses": [0.1, float("inf"), 2.5e-9], "name": "ü\udcff", "none": None}
@@ -38,13 +41,57 @@ def test_a_file_is_written_whole_or_keeps_its_content(tmp_path: Path) -> None:
 
 def test_a_file_is_never_written_through_a_link(tmp_path: Path) -> None:
     target = write(tmp_path / "target")
-    for name in ("a.json", "a.json.tmp"):
-        (tmp_path / name).symlink_to(target)
-    os.link(target, tmp_path / "b.json.tmp")
+    (tmp_path / "a.json").symlink_to(target)
+    os.link(target, tmp_path / "b.json")
     for name in ("a.json", "b.json"):
         with storage.atomic_write(tmp_path / name) as file:
             file.write(b"new")
     assert tree(tmp_path) == {"target": b"mine", "a.json": b"new", "b.json": b"new"}
+
+
+def test_of_several_writers_of_a_file_each_writes_it_whole(tmp_path: Path) -> None:
+    path, writers = tmp_path / "a.json", 3
+    path.write_bytes(b"0" * 40_000)
+
+    def write(letter: bytes) -> None:
+        for _ in range(30):
+            with storage.atomic_write(path) as file:
+                for _ in range(40):
+                    file.write(letter * 1000)
+
+    with ThreadPoolExecutor(writers) as threads:
+        writing = [threads.submit(write, b"%d" % number) for number in range(writers)]
+        while not all(one.done() for one in writing):
+            content = path.read_bytes()
+            assert len(content) == 40_000 and len(set(content)) == 1
+    assert [one.result() for one in writing] == [None] * writers
+    assert [one.name for one in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_what_killed_writers_left_in_a_folder_is_removed_by_the_next_command(
+    tmp_path: Path,
+) -> None:
+    killed = "0123456789ab.tmp"
+    mine = ("notes.tmp", f"notes.{killed}", "job.json.tmp", "scores/mine.npz")
+    with hold(tmp_path / "run", RUN):
+        for name in (*mine, f"job.json.{killed}", f"scores/request.json.{killed}"):
+            write(tmp_path / "run" / name)
+    write(tmp_path / "run" / f"{MARK}.{killed}")
+    with hold(tmp_path / "run", RUN):
+        assert set(tree(tmp_path / "run")) == {*mine, "scores", MARK, LOCK}
+
+
+@pytest.mark.parametrize("variable", ["", "cache", "../cache", "~/cache", None])
+def test_a_relative_cache_home_is_ignored(
+    variable: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", variable or "")
+    if variable is None:
+        monkeypatch.delenv("XDG_CACHE_HOME")
+    assert storage.cache_folder() == tmp_path / ".cache" / "nq"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
+    assert storage.cache_folder() == tmp_path / "elsewhere" / "nq"
 
 
 def damaged_copies(path: Path) -> list[bytes]:
@@ -226,8 +273,7 @@ def test_an_output_file(tmp_path: Path) -> None:
     page = write(tmp_path / "page", f"<!DOCTYPE html>{storage.PAGE_MARK.decode()}")
     for own in (page, write(tmp_path / "empty", ""), tmp_path / "new"):
         storage.check_output_file(own, [source], storage.PAGE_MARK)
-    write(tmp_path / "new.tmp")
-    for name in ("input", "new", "pipe"):
+    for name in ("input", "pipe"):
         with pytest.raises(Error, match="exists, and this command did not write it: give another"):
             storage.check_output_file(tmp_path / name, mark=storage.PAGE_MARK)
     for name, message in (
@@ -245,7 +291,7 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) 
         shutil.copytree(killed, tmp_path / "copy")
         killed.rename(tmp_path / f"{UNFINISHED}killed")
     (tmp_path / f"{UNFINISHED}0").mkdir()  # killed before it had a mark
-    (tmp_path / f"{UNFINISHED}0" / f"{MARK}.tmp").touch()
+    (tmp_path / f"{UNFINISHED}0" / f"{MARK}.0123456789ab.tmp").touch()
     shutil.copytree(tmp_path / "copy", tmp_path / f"{UNFINISHED}copy")
     write(tmp_path / f"{UNFINISHED}mine" / "diary.txt")
     with held(tmp_path / f"{UNFINISHED}live", PART), storage.unfinished(tmp_path) as part:
@@ -272,6 +318,34 @@ def test_a_lock_is_held_until_its_process_is_killed(tmp_path: Path) -> None:
     assert storage.lock_holder(folder / LOCK) == ""
     with hold(folder, RUN):
         assert storage.lock_holder(folder / LOCK) == f"process {os.getpid()}"
+
+
+@pytest.mark.parametrize("kind", [None, RUN])
+def test_a_marked_folder_is_held_and_another_one_is_not(kind: Kind | None, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    with hold(folder, kind) if kind else contextlib.nullcontext():
+        write(folder / "mine")
+    before = tree(folder)
+    with storage.hold_marked(folder):
+        assert storage.lock_holder(folder / LOCK) == (f"process {os.getpid()}" if kind else "")
+    assert tree(folder) == before
+    if kind:
+        with held(folder, kind), pytest.raises(Error, match="writes to"):
+            storage.hold_marked(folder).__enter__()
+
+
+def test_a_file_system_without_locks_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system call fails as it does there, since no such file system can be mounted here."""
+
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    message = r"run cannot be locked \(No locks available\): give one on another disk"
+    with pytest.raises(Error, match=message), hold(tmp_path / "run", RUN):
+        pass
 
 
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:

@@ -179,6 +179,41 @@ def test_the_environment_names_store_and_experiment(store: str, tmp_path: Path) 
     assert (artifacts / "out" / "deep" / "0.bin").read_bytes() == b"\0\1"
 
 
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize(("name", "folder"), [("..", "_."), (".", "_"), ("../x", "_._x")])
+def test_no_name_of_an_experiment_leaves_the_folder_of_the_runs(
+    name: str, folder: str, tmp_path: Path
+) -> None:
+    os.environ["MLFLOW_EXPERIMENT_NAME"] = name
+    with Run(system_metrics=False) as run:
+        run.metrics({"a": 1})
+    artifacts = Path(stored(run).info.artifact_uri)
+    assert artifacts == tmp_path / "mlruns" / folder / str(run.run_id) / "artifacts"
+
+
+def test_text_that_is_not_unicode_is_recorded_with_escapes(store: str, tmp_path: Path) -> None:
+    odd = os.fsdecode(b"caf\xe9")
+    with Run(store, name=odd, system_metrics=False) as run:
+        run.params({"model": Path(odd)})
+        run.tags({"output": Path(odd), "two": "lines\nof text"})
+        run.dataset(odd, tmp_path / odd, "12")
+    recorded = stored(run)
+    assert (recorded.info.status, recorded.info.run_name) == ("FINISHED", "caf\\udce9")
+    assert recorded.data.params["model"] == recorded.data.tags["output"] == "caf\\udce9"
+    assert recorded.data.tags["two"] == "lines\nof text"
+    assert recorded.inputs.dataset_inputs[0].dataset.name == "caf\\udce9"
+
+
+def test_a_store_whose_path_mlflow_cannot_keep_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Run(f"sqlite:///{tmp_path / os.fsdecode(b'caf' + bytes([233]))}/mlflow.db") as run:
+        run.metrics({"a": 1})
+    assert run.run_id is None
+    assert r"MLflow cannot store the path" in the_warning(caplog)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_curve_keeps_its_steps(store: str) -> None:
     from mlflow import MlflowClient
 

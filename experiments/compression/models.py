@@ -187,7 +187,7 @@ class Models:
         in_new_process(run_command, "train", [str(text) for text in argv])
         copy_model(work, path)
 
-    def _made(self, name: str, make: Callable[[Path], None]) -> Path:
+    def _made(self, name: str, make: Callable[[Path], object]) -> Path:
         return made(self.folder / name, make)
 
 

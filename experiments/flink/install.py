@@ -7,7 +7,6 @@ builds the same jar from Beam's library ``beam-runners-flink``.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from nq import storage
 from nq.errors import Error
 from nq.storage import exclusive_lock
 
@@ -44,8 +44,7 @@ class Installation(NamedTuple):
 
 def cache_folder() -> Path:
     """Returns the folder of what was installed, one for each pair of versions."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "nq" / f"flink-{FLINK}-beam-{BEAM}"
+    return storage.cache_folder() / f"flink-{FLINK}-beam-{BEAM}"
 
 
 def missing_programs() -> list[str]:

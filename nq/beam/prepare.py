@@ -21,8 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nq import extras, storage
-from nq.child import python_path
+from nq import child, extras, storage
 from nq.errors import DamagedError
 from nq.formats import inputs
 from nq.preprocess import local
@@ -153,10 +152,9 @@ def prefetch(work: Work, workers: int | None = None) -> Iterator[Iterator[Prepar
         yield (prepare(request, folder, workers) for request, folder in work)
         return
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", __name__],  # -P: no module of the working folder
+        **child.python("-m", __name__),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": python_path()},
         start_new_session=True,  # a terminal sends Ctrl-C to all processes of a session
     )
     with contextlib.suppress(BrokenPipeError):  # it died: the windows are prepared here

@@ -17,7 +17,6 @@ import os
 import re
 import shlex
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nq.child import python_path
+from nq import child
 from nq.errors import Error
 from nq.extras import requirement
 
@@ -43,6 +42,8 @@ def _own_logging() -> Iterator[None]:
         logging.getLogger().handlers[:] = handlers
 
 
+# gRPC would look for the workers of this machine behind the user's proxy
+os.environ.setdefault("no_grpc_proxy", f"localhost,127.0.0.1,{os.environ.get('no_proxy', '')}")
 with _own_logging():
     import apache_beam as beam
     import grpc
@@ -231,10 +232,10 @@ def _run_in_processes(build: Callable[[Any], None], options: PipelineOptions, pa
     outcome: Future[Any] = Future()
     output = part.resolve() / WORKER_LOG
     path = shlex.quote(str(output))
-    command = (
-        f"trap '' INT; exec env PYTHONPATH={shlex.quote(python_path())} "
-        f"{shlex.quote(sys.executable)} -P -m nq.beam.worker {path} < /dev/null >> {path} 2>&1"
-    )
+    worker = child.python("-m", "nq.beam.worker", str(output))
+    variables = (f"{name}={worker['env'][name]}" for name in ("PYTHONPATH", "PYTHONSAFEPATH"))
+    start = shlex.join(["env", *variables, *worker["args"]])
+    command = f"trap '' INT; exec {start} < /dev/null >> {path} 2>&1"
     environment = SubprocessSDKEnvironment.from_command_string(command)
     pipeline = beam.Pipeline(runner=FnApiRunner(environment), options=options)
     build(pipeline)

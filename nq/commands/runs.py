@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     from nq.report import comparison
     from nq.report.page import comparison_page
-    from nq.storage import PAGE_MARK, atomic_write, check_output_file
+    from nq.storage import PAGE_MARK, atomic_write, check_output_file, hold_marked
 
     if args.html is not None:
         check_output_file(args.html, mark=PAGE_MARK)
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     lines = [title, *([others] if history.others else []), f"in MLflow: {history.how_to_open}"]
     if args.html is not None:
         args.html.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(args.html) as file:
+        with hold_marked(args.html.parent), atomic_write(args.html) as file:
             file.write(comparison_page(runs, title, lines))
         lines.append(f"written to {args.html}")
     if args.json:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shlex
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
 import webbrowser
 
+from nq import child
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.text import visible, without_password
@@ -46,10 +47,13 @@ def run(args: argparse.Namespace) -> int:
     address = f"http://{HOST}:{args.port}"
     with contextlib.suppress(OSError), socket.create_connection((HOST, args.port), timeout=1):
         raise Error(f"port {args.port} is in use: give another --port")
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri]
+    command = ["-m", "mlflow", "server", "--backend-store-uri", uri]
     command += ["--host", HOST, "--port", str(args.port), "--workers", "1"]
+    # otherwise the server, and the process of its jobs, import Python files of the working folder
+    command += ["--uvicorn-opts", shlex.join(["--app-dir", child.ROOT])]
     output = None if args.verbose else subprocess.DEVNULL
-    with subprocess.Popen(command, stdout=output, stderr=output) as server:
+    options = child.python(*command, MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false")
+    with subprocess.Popen(**options, stdout=output, stderr=output) as server:
         try:
             while not _answers(address):
                 if server.poll() is not None:
@@ -66,9 +70,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _answers(address: str) -> bool:
-    """Returns whether a server answers at this address."""
+    """Returns whether a server answers at this address, not through the user's proxy."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        urllib.request.urlopen(address, timeout=1).close()
+        opener.open(address, timeout=1).close()
     except OSError as error:
         return isinstance(error, urllib.error.HTTPError)
     return True

@@ -166,12 +166,10 @@ def _spool(path: str, stack: contextlib.ExitStack) -> str:
     elif sys.stdin.isatty():
         log.info("reading records from standard input; Ctrl-D ends them")
     copy = folder / ("stdin" if is_stdin else "pipe")
-    with (
-        open(sys.stdin.fileno() if is_stdin else path, "rb", closefd=not is_stdin) as source,
-        copy.open("wb") as target,
-    ):
+    with open(sys.stdin.fileno() if is_stdin else path, "rb", closefd=not is_stdin) as source:
         try:
-            shutil.copyfileobj(source, target)
+            with copy.open("wb") as target:
+                shutil.copyfileobj(source, target)
         except OSError as error:
             raise Error(
                 f"{shown(path)} cannot be copied to {folder}: {error.strerror}; set TMPDIR to a "

@@ -61,9 +61,9 @@ def load_graph(
                 return _kept(folder, write, read)
             except (OSError, Error) as error:
                 log.debug("the converted model cannot be kept: %s", error)
-    with tempfile.TemporaryDirectory(prefix="nq-graph-") as temporary:
-        write(Path(temporary))
-        return read(Path(temporary))
+    with tempfile.TemporaryDirectory(prefix="nq-graph-") as name, storage.naming(Path(name)):
+        write(Path(name))
+        return read(Path(name))
 
 
 def graph_folder(network: FolderNetwork, packages: Sequence[str]) -> Path:
@@ -106,7 +106,7 @@ def _kept(folder: Path, write: Callable[[Path], object], read: Callable[[Path], 
         with contextlib.suppress(OSError):  # another process was faster
             graph.rename(folder)
             log.info("the converted model is kept in %s", folder)
-            kept = folder.parents[1].glob("*/tensorflow*")
-            for old in sorted(kept, key=lambda path: path.stat().st_mtime)[:-KEPT]:
-                shutil.rmtree(old)
+            others = {*folder.parents[1].glob("*/tensorflow*")} - {folder}
+            for old in sorted(others, key=lambda path: path.stat().st_mtime)[: 1 - KEPT]:
+                shutil.rmtree(old)  # never the new one, which a clock set back makes the oldest
         return result

@@ -16,7 +16,6 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 import traceback
@@ -29,8 +28,7 @@ from multiprocessing.connection import Connection
 from types import SimpleNamespace
 from typing import Any, Self
 
-from nq import processor
-from nq.child import python_path
+from nq import child, processor
 from nq.errors import Error
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import TENSORFLOW
@@ -196,12 +194,10 @@ class _Instance:
             os.sched_setaffinity(0, self.cores)  # of this thread; the process inherits it
             try:
                 self._process = subprocess.Popen(
-                    # -P: no module of the working folder
-                    [sys.executable, "-P", "-c", CODE.format(theirs.fileno())],
+                    **child.python("-c", CODE.format(theirs.fileno()), **variables),
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    env={**os.environ, **variables, "PYTHONPATH": python_path()},
                     start_new_session=True,  # a terminal sends Ctrl-C to all processes of a session
                 )
             finally:

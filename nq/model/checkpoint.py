@@ -160,6 +160,7 @@ def save(
     The weights are stored as float32 by default.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / CONFIG).unlink(missing_ok=True)  # files of two models are none
     save_tokenizer(folder, tokenizer)
     (folder / CARD).write_text(card, encoding="utf-8")
     save_weights(folder, model, config, storage, skip, settings)

@@ -174,8 +174,8 @@ def _shards(index: Path) -> list[Path]:
     return [index.parent / shard for shard in shards]
 
 
-def copy_model(source: Path, target: Path, settings: ModelSettings | None = None) -> None:
-    """Copies a model of any kind and nothing else; ``settings`` replace all but the digests."""
+def copy_model(source: Path, target: Path, settings: ModelSettings | None = None) -> Path:
+    """Copies a model alone to ``target``, which it returns; ``settings`` replace its own."""
     others = [source / name for name in (*OTHERS, INDEX) if (source / name).is_file()]
     paths = [*weight_files(source), *others]
     target.mkdir(parents=True)
@@ -183,6 +183,7 @@ def copy_model(source: Path, target: Path, settings: ModelSettings | None = None
         shutil.copyfile(path, target / path.name)
     if settings is not None:
         save_settings(target, replace(settings, weights=load_settings(source).weights))
+    return target
 
 
 def file_digests(folder: str | Path) -> dict[str, str]:

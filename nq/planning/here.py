@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nq import processor
-from nq.child import python_path
+from nq import child, processor
 from nq.config import ModelConfig
 from nq.errors import Error
 from nq.inference.profile import Profile
@@ -104,9 +103,8 @@ def on_cores(
     TensorFlow has one thread on each of the cores, in a process of its own.
     """
     done = subprocess.run(
-        [sys.executable, "-P", "-c", PROGRAM, *map(str, cores)],  # -P: no module of this folder
+        **child.python("-c", PROGRAM, *map(str, cores), **thread_environment(len(cores))),
         input=json.dumps([config.to_dict(), windows, length]),
-        env={**os.environ, **thread_environment(len(cores)), "PYTHONPATH": python_path()},
         capture_output=True,
         text=True,
         check=False,

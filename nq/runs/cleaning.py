@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nq import storage
-from nq.errors import Error
+from nq.errors import DamagedError, Error
 from nq.runs.profile_choice import cache_file
 from nq.runs.result import JOB, UNFINISHED_SCORES
 from nq.storage import LOCK, MARK, RUN, TEMPORARY, TRAINING, WINDOWS, Kind
@@ -65,7 +65,8 @@ def clean(
     items = list(_items(roots))
     if caches and cache_file().is_file():
         folder = cache_file().parent
-        items.append(Item(folder, "choices of --profile auto", (cache_file(), folder)))
+        own = [p for p in folder.iterdir() if TEMPORARY.sub("", p.name) == cache_file().name]
+        items.append(Item(folder, "choices of --profile auto", (*own, folder)))
     graphs = storage.cache_folder() / "graphs"
     if caches and graphs.is_dir():
         paths = sorted(graphs.glob("[!.]*/**/*"), reverse=True)
@@ -122,7 +123,7 @@ def _items_of(folder: Path, kind: Kind, is_named: bool) -> Iterator[Item]:
     what, kept = f"unfinished {kind.name}", "" if storage.kind_of(folder, or_copy=False) else COPIED
     if kind is RUN:
         left = folder / UNFINISHED_SCORES
-        results = [p for p in paths if p.suffix != TEMPORARY and left not in (p, p.parent)]
+        results = [p for p in paths if not TEMPORARY.search(p.name) and left not in (p, p.parent)]
         paths = [path for path in paths if path not in results]
         if (folder / JOB).is_file():
             what = "left by a run that was killed"
@@ -147,13 +148,16 @@ def _items_of(folder: Path, kind: Kind, is_named: bool) -> Iterator[Item]:
 
 
 def _is_trained(folder: Path, state: Sequence[Path]) -> bool:
-    """Returns whether the model was written after the last state of its training."""
+    """Returns whether a training has made all steps and written the model after its last state."""
     model = folder / "model.safetensors"
-    return model.is_file() and all(
-        path.stat().st_mtime <= model.stat().st_mtime
-        for path in state
-        if path.is_file() and not path.name.endswith(".mlflow_run")
-    )
+    with contextlib.suppress(OSError, DamagedError, LookupError):
+        progress = storage.read_json(folder / "training" / "training_state.json")
+        return progress["step"] == progress["total"] and all(  # the clock may have been changed
+            path.stat().st_mtime <= model.stat().st_mtime
+            for path in state
+            if path.is_file() and not path.name.endswith(".mlflow_run")
+        )
+    return False
 
 
 def _locks(folder: Path) -> Iterator[Path]:

@@ -11,7 +11,6 @@ import ctypes
 import json
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -20,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from nq import storage, tracking
+from nq import child, storage, tracking
 from nq.config import TrackingConfig
 from nq.errors import Error, check_argument, is_count
 from nq.evaluation.evaluate import gold_labels
@@ -208,11 +207,11 @@ def answer(profile: str, options: Sequence[str]) -> dict[str, Any]:
     Returns its JSON result, with the seconds of the whole process as ``wall_s``. An ``Error`` has
     the error line of a run that failed.
     """
-    command = [sys.executable, "-m", "nq.answer", *options, "--no-track", "--json", "--profile"]
+    arguments = ["-m", "nq.answer", *options, "--no-track", "--json", "--profile", profile]
     ends = partial(ctypes.CDLL(None).prctl, PR_SET_PDEATHSIG, signal.SIGKILL)
     started = time.perf_counter()
     process = subprocess.run(
-        [*command, profile], capture_output=True, text=True, check=False, preexec_fn=ends
+        **child.python(*arguments), capture_output=True, text=True, check=False, preexec_fn=ends
     )
     if process.returncode:
         lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]

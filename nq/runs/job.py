@@ -142,8 +142,9 @@ class Job(Settings):
     def to_dict(self) -> dict[str, Any]:
         """Returns what the predictions depend on, as JSON values with absolute paths."""
         paths = (p if input_files.is_uri(p) else str(Path(p).absolute()) for p in self.files)
+        copies = input_files.COPIES.values()  # of standard input and pipes
         values: dict[str, Any] = {
-            "files": [shown(path) for path in paths],
+            "files": [name if (name := shown(path)) in copies else path for path in paths],
             **self.model.to_dict(),
             "profile": str(self.profile),
             "limit": self.limit,
@@ -152,7 +153,7 @@ class Job(Settings):
         if self.compute.threads is not None:
             values["threads"] = self.compute.threads
         if self.pages is not None:
-            values["pages"] = shown(str(Path(self.pages.folder).absolute()))
+            values["pages"] = str(Path(self.pages.folder).absolute())
             values["page_column"] = self.pages.column
         return values
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,8 +72,8 @@ class Plan:
     @property
     def mlflow_file(self) -> Path:
         """The file that identifies the MLflow run, which only an equal unfinished job continues."""
-        text = orjson.dumps(self.description, option=orjson.OPT_SORT_KEYS)
-        return self.folder / f"{hashlib.sha256(text).hexdigest()[:12]}.mlflow_run"
+        text = json.dumps(self.description, sort_keys=True)  # names may be no UTF-8
+        return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.mlflow_run"
 
 
 def windows_folder(job: Job, request: Request) -> Path:

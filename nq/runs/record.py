@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import tempfile
+from functools import partial
 from pathlib import Path
 
 from nq import storage, tracking
@@ -90,13 +90,9 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
 
 def log_model(tracked: tracking.Run, job: Job) -> str | None:
     """Logs the models of a job with their settings; returns their URI, ``None`` if it failed."""
-    if not tracked.available:
-        return None
     engine = job.optimizations.changes.engine
-    with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
-        models = _copy_models(job.model, Path(temporary))
-        extra = engine if engine in ENGINE_EXTRAS else None
-        return tracked.log_model(models, str(job.profile), extra)
+    extra = engine if engine in ENGINE_EXTRAS else None
+    return tracked.log_model(partial(_copy_models, job.model), str(job.profile), extra)
 
 
 def _copy_models(model: ModelSpec, parent: Path) -> dict[str, Path]:

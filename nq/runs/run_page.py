@@ -83,7 +83,8 @@ def write_report(
         max_loss=run.metrics.get("parity", {}).get("gate", {}).get("max_loss"),
     )
     questions = _questions(run, other, progress)
-    return write_page(output, questions, len(run.predictions), view)
+    with storage.hold_marked(output.parent):
+        return write_page(output, questions, len(run.predictions), view)
 
 
 def _questions(

@@ -81,7 +81,7 @@ def move(folder: Path, to: Path) -> None:
     """
     to.mkdir(parents=True, exist_ok=True)
     for path in own_files(folder):
-        if not path.name.endswith(TEMPORARY) and path.name != TIMES:
+        if not TEMPORARY.search(path.name) and path.name != TIMES:
             path.rename(to / path.name)
     sync(to)
 

@@ -92,7 +92,7 @@ def tune(
     Raises:
         OSError: a file cannot be read or written.
         ValueError: the data have no annotations, or an argument is wrong.
-        Error: the model is an installed one, which is not written to.
+        Error: the model is an installed one, which is not written to, or it is being trained.
     """
     if not isinstance(model, ModelSpec):
         model = own_model(find_model(model), model)
@@ -111,6 +111,7 @@ def tune(
         job = Job(paths, model, profile, pages=pages, compute=compute)
         job.check_output()
         storage.check_output_file(folder / SETTINGS, job.files)
+        stack.enter_context(storage.hold_marked(folder))
         check_job(job)
         scoring = stack.enter_context(open_scoring(Plan.of(job), Clock(), progress))
         tuned = tune_decision(scoring, start, ", ".join(paths))

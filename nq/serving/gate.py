@@ -70,7 +70,7 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started, status = time.perf_counter(), GONE
-        path = scope["path"]
+        path, names = scope["path"], {name for name, _ in scope["headers"]}
 
         async def send_in_time(message: Message) -> None:
             nonlocal status
@@ -81,6 +81,8 @@ class Gate:
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Referrer-Policy"] = "no-referrer"
                 headers.setdefault("Cache-Control", "no-cache" if path in PAGE else "no-store")
+                if names >= {b"content-length", b"transfer-encoding"}:  # RFC 9112, 6.1
+                    headers["Connection"] = "close"
             try:
                 await asyncio.wait_for(send(message), self._config.timeout)
             except TimeoutError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -101,10 +100,7 @@ def train_on_files(
         checkpoint.save(job.output, model, shape, tokenizer, saved, card, job.storage)
         train_s, model_uri = time.perf_counter() - started, None
         if settings.log_model:
-            with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
-                folder = Path(temporary) / "model"
-                copy_model(job.output, folder)  # not the windows and the state beside it
-                model_uri = run.log_model({folder.name: folder})
+            model_uri = run.log_model(lambda to: {"model": copy_model(job.output, to / "model")})
     return TrainingResult(*(job.output, prepared, state.step, loss, train_s, state.best, model_uri))
 
 

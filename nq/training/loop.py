@@ -107,7 +107,7 @@ def identity(model: keras.Model, windows: TrainingWindows, config: TrainConfig) 
 
 @dataclass
 class TrainingState:
-    """An unfinished training in a folder: the completed steps, their losses, and the evaluations.
+    """An unfinished training in a folder: the completed steps of all, losses, and evaluations.
 
     The folder has the values of the variables, and the weights of the best evaluation. The state of
     a training of another identity is ignored.
@@ -116,6 +116,7 @@ class TrainingState:
     folder: Path
     identity: dict[str, Any]
     step: int = 0
+    total: int = 0
     losses: Curves = field(default_factory=dict)
     evaluations: list[Figures] = field(default_factory=list)
 
@@ -145,7 +146,7 @@ class TrainingState:
         self.folder.mkdir(parents=True, exist_ok=True)
         name = f"{self.step}-{STATE}"
         _write_values(self.folder / name, variables)
-        saved = {key: getattr(self, key) for key in ("identity", *SAVED)}
+        saved = {key: getattr(self, key) for key in ("identity", "total", *SAVED)}
         storage.write_json(self.folder / PROGRESS, {**saved, "file": name})
         for path in self.folder.glob(f"*-{STATE}"):
             if path.name != name and path.name.split("-")[0].isdecimal():
@@ -206,7 +207,7 @@ def fit(
         The losses of every step, including those before an interruption.
     """
     check_length(model.get_layer("embeddings").config, windows.input_ids.shape[1])
-    total = total_steps(len(windows), config)
+    total = state.total = total_steps(len(windows), config)
     trained = distillation.student(model) if distillation else model
     compile_for_training(trained, config, total, windows.answer_types, distillation)
     trained.optimizer.build(trained.trainable_variables)

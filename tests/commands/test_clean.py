@@ -26,6 +26,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / "grappler-1" / "job.json").write_text("{}")
     cache_file().parent.mkdir(parents=True)
     cache_file().write_text("{}")
+    cache_file().with_name(f"{cache_file().name}.0123456789ab.tmp").touch()  # of a killed process
     (cache_folder() / "graphs" / "0123" / "tensorflow-2").mkdir(parents=True)
     (cache_folder() / "graphs" / "0123" / "tensorflow-2" / "model.bin").write_bytes(bytes(1 << 20))
     return folder

@@ -19,6 +19,7 @@ from nq.commands.main import console
 from nq.config import DecisionConfig
 from nq.runs.result import REPORT, Result
 from nq.tracking import import_mlflow
+from tests.folders import held, tree
 from tests.terminal_output import without_progress
 
 ROOT = Path(__file__).parents[2]
@@ -178,6 +179,50 @@ def test_moved_data_and_model_can_be_given(
     shutil.copytree(tiny_model, tmp_path / "model")
     report = json_report(run, capsys, "--data", new, "--model", tmp_path / "model")
     assert (report["problem"], report["analysis"]["examples"]) == ("", 2)
+
+
+def test_a_run_that_another_command_writes_is_not_written(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with held(run, storage.RUN) as process:
+        before = tree(run)
+        for options in ([], ["--output", str(run / "mine.html")]):
+            assert console(["report", str(run), *options]) == 1
+            assert f"process {process.pid} writes to {run}; wait" in only_error_line(capsys)
+        assert tree(run) == before
+        assert console(["report", str(run), "--output", str(tmp_path / "mine.html")]) == 0
+    assert console(["report", str(run)]) == 0
+
+
+@pytest.mark.slow
+def test_names_that_are_not_utf_8_are_recorded_and_found(tiny_model: Path, tmp_path: Path) -> None:
+    """Data, pages, model and output have such names."""
+    data, model, output, pages = (
+        os.fsdecode(name) for name in (b"caf\xe9.jsonl", b"mod\xe8le", b"r\xe9sultat", b"p\xe0ges")
+    )
+    shutil.copytree(tiny_model, tmp_path / model)
+    (tmp_path / pages).mkdir()
+    (tmp_path / pages / "lake.txt").write_text("The lake is deep.", encoding="utf-8")
+    record = {"id": 1, "question": "is it deep", "answer": "deep", "page": "lake.txt"}
+    write(tmp_path / data, [record])
+    done = command(
+        *("nq.answer", "--data", data, "--model", f"./{model}", "--output", output, "--json"),
+        *("--pages", pages, "--profile", "baseline"),
+        folder=tmp_path,
+    )
+    assert (done.returncode, without_progress(done.stderr)) == (0, ""), done.stderr
+    run_id = json.loads(done.stdout)["run_id"]
+    done = command("nq", "report", output, "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["questions"] == 1
+
+    import_mlflow()
+    from mlflow import MlflowClient
+
+    recorded = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}").get_run(run_id)
+    assert recorded.info.status == "FINISHED"
+    assert recorded.data.params["model"] == "mod\\udce8le"
+    assert recorded.data.tags["output"] == "r\\udce9sultat"
 
 
 def only_error_line(capsys: pytest.CaptureFixture[str]) -> str:

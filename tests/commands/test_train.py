@@ -19,6 +19,7 @@ from nq.bundle import bundled_sample
 from nq.commands.main import console
 from nq.model.folder import load_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.runs import cleaning
 from nq.tracking import absolute
 from nq.training.fit import FINAL_STEPS
 from tests import tiny_models
@@ -130,6 +131,8 @@ def test_a_student_is_killed_and_resumed_in_its_run(
     assert resumed == whole | times and steps > 60
     weights = [Path(name, "model.safetensors").read_bytes() for name in ("whole", "out")]
     assert weights[0] == weights[1]
+    items = cleaning.clean([Path("out")], dry_run=True)
+    assert {item.what for item in items} == {"state of a finished training", "prepared windows"}
     run = only_run("nq")
     assert run.info.status == "FINISHED"
     expected = {"teacher": "teacher", "teacher_weight": "0.7", "temperature": "3.0"}

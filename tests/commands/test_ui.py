@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from nq import tracking
+from nq import child, tracking
 from nq.commands.main import console
 
 pytestmark = pytest.mark.slow
@@ -29,11 +30,20 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return uri
 
 
-def test_the_printed_address_has_a_table_with_the_saved_view(store: str) -> None:
+def test_the_printed_address_has_a_table_with_the_saved_view(store: str, tmp_path: Path) -> None:
+    """No process runs the Python files of the working folder."""
+    for name in ("html", "json", "mlflow", "uvicorn"):
+        (tmp_path / f"{name}.py").write_text("open('ran', 'w')", encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "nq", "ui", "--tracking-uri", store, "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    command = ["-P", "-m", "nq", "ui", "--tracking-uri", store, "--port", str(port)]
+    with subprocess.Popen(
+        [sys.executable, *command],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": child.ROOT, "http_proxy": "http://192.0.2.1:9"},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
         assert process.stdout
         address = urllib.parse.urlsplit(process.stdout.readline().strip())
         page = urllib.parse.urlsplit(address.fragment)
@@ -54,6 +64,7 @@ def test_the_printed_address_has_a_table_with_the_saved_view(store: str) -> None
         time.sleep(0.5)
     else:
         pytest.fail("the server still listens")
+    assert not (tmp_path / "ran").exists()
 
 
 def test_what_cannot_be_opened_is_one_line(

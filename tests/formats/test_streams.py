@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from nq.errors import Error
 from nq.formats import input_files, inputs
 from nq.formats.input_files import shown
+from tests.full_disk import small_files
 from tests.nq_records import simplified, to_line
 
 LINES = b"".join(to_line(simplified(i, words=5)) + b"\n" for i in range(3))
@@ -77,6 +79,17 @@ def test_examples_of_pipes_and_files(tmp_path: Path) -> None:
         assert ids([f"/dev/fd/{first}", str(file), str(named)]) == [0, 1, 2] * 3
     with written(LINES) as pipe:
         assert next(inputs.read_examples(f"/dev/fd/{pipe}")).example_id == 0
+
+
+def test_a_temporary_folder_without_room_is_named() -> None:
+    """The few bytes would be written only when the file is closed."""
+    with (
+        written(b"[1]\n") as pipe,
+        small_files(2),
+        pytest.raises(Error, match=r"cannot be copied to .*: File too large; set TMPDIR to a"),
+        input_files.input_files([f"/dev/fd/{pipe}"]),
+    ):
+        pass
 
 
 def test_a_descriptor_of_a_file_is_copied(tmp_path: Path) -> None:

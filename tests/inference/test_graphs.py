@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +21,7 @@ from nq.inference.engine import FolderNetwork
 from nq.inference.graphs import DIGESTS, KEPT, graph_folder, load_graph
 from nq.model.spec import find_model
 from nq.storage import cache_folder
+from tests.full_disk import small_files
 from tests.test_missing_packages import run_without
 
 QUESTION, PAGE = "the lake", "the lake is deep\n\nthe river is long\n\nthe lake was old"
@@ -162,6 +164,25 @@ def test_the_newest_graphs_stay(
         load_graph(given, [], lambda folder: (folder / "model").touch(), lambda folder: None)
         os.utime(folders[-1], (number, number))
     assert [folder.exists() for folder in folders] == [False] * 2 + [True] * KEPT
+
+
+def test_a_clock_that_was_set_back_does_not_remove_the_new_graph(
+    cache: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, later = network(tiny_model), time.time() + 1e6
+    for number in range(KEPT + 2):
+        monkeypatch.setattr(graphs, "__version__", f"0.0.{number}")
+        load_graph(given, [], lambda folder: (folder / "model").touch(), lambda folder: None)
+        folder = graph_folder(given, [])
+        assert folder.exists() and len(list(cache.glob("*/*"))) == min(number + 1, KEPT)
+        os.utime(folder, (later, later))
+
+
+def test_without_room_for_a_graph_the_folder_is_named(cache: Path, tiny_model: Path) -> None:
+    cache.parent.mkdir(parents=True)
+    cache.write_text("a file")  # so that the graph would be in a temporary folder
+    with small_files(2), pytest.raises(OSError, match=r"too large: '.*/nq-graph-"):
+        load_graph(network(tiny_model), [], lambda folder: (folder / "a").write_text("abc"), str)
 
 
 def test_each_model_and_version_has_a_graph_of_its_own(

@@ -79,6 +79,13 @@ def test_an_unfinished_folder_is_no_model(tiny_model: Path, tmp_path: Path) -> N
     }
 
 
+def test_a_folder_with_files_of_two_models_is_no_model(tiny_model: Path, folder: Path) -> None:
+    with small_files(10_000), pytest.raises(OSError, match="large"):
+        save(folder, tiny_model)
+    with pytest.raises(FileNotFoundError, match=r"expected config\.json"):
+        joint.load(folder)
+
+
 def test_files_have_the_mode_of_the_umask(tiny_model: Path, tmp_path: Path) -> None:
     umask = os.umask(0o027)
     try:

@@ -14,7 +14,7 @@ import pytest
 
 from nq import storage
 from nq.bundle import bundled_sample
-from nq.child import python_path
+from nq.child import ROOT
 from nq.config import Beam, Compute, TrackingConfig
 from nq.errors import Error
 from nq.model.spec import find_model
@@ -203,7 +203,7 @@ def pool(tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 def good_pool(tmp_path: Path) -> Iterator[str]:
     """The address of a pool of Beam's workers in another folder."""
-    yield from start_pool(tmp_path, {"PYTHONPATH": python_path()})
+    yield from start_pool(tmp_path, {"PYTHONPATH": ROOT})
 
 
 def start_pool(folder: Path, environment: dict[str, str]) -> Iterator[str]:

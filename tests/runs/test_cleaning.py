@@ -10,9 +10,22 @@ from typing import Any
 import pytest
 
 from nq.runs.cleaning import COPIED, RESULT, Item, clean
-from nq.storage import CONVERSION, LOCK, MARK, PART, RUN, TRAINING, WINDOWS, Kind, hold
+from nq.storage import (
+    CONVERSION,
+    LOCK,
+    MARK,
+    PART,
+    RUN,
+    TRAINING,
+    WINDOWS,
+    Kind,
+    hold,
+    write_json,
+)
 from tests.folders import held, write
 
+KILLED = "0123456789ab.tmp"
+"""Ends the name of a file whose writer was killed."""
 SHARD = "windows-00000-of-00001.tfrecord"
 PREPARED = ("COMPLETED", "manifest.json", "skipped.jsonl", SHARD)
 PARTS = (
@@ -34,7 +47,7 @@ def make(folder: Path, kind: Kind, *names: str, size: int = 10) -> Path:
 def make_all(root: Path) -> None:
     """Makes a folder of each kind, as ``nq answer``, ``preprocess`` and ``train`` leave them."""
     make(root / "finished", RUN, *RESULTS, *(f"scores/{name}" for name in SCORES))
-    make(root / "unfinished", RUN, *(f"results/{name}" for name in SCORES), "kaggle.csv.tmp")
+    make(root / "unfinished", RUN, *(f"results/{name}" for name in SCORES), f"kaggle.csv.{KILLED}")
     make(root / "by Beam", RUN, "mine", size=0)
     make(root / "by Beam" / ".unfinished-01ab", PART, *PARTS)
     (root / "by Beam" / "mine").rename(root / "by Beam" / LOCK)  # as of a killed process
@@ -43,6 +56,7 @@ def make_all(root: Path) -> None:
     make(root / "for me", WINDOWS, *PREPARED)
     make(root / "model", TRAINING, "training/3-training_state.npz", "training/training_state.json")
     make(root / "model" / "training" / "windows", WINDOWS, *PREPARED)
+    write_json(root / "model" / "training" / "training_state.json", {"step": 3, "total": 3})
     (root / "model" / "model.safetensors").write_bytes(b"x")
     make(root / ".convert-abcdefgh", CONVERSION, "model/model.safetensors")
 
@@ -93,9 +107,20 @@ def test_what_can_be_made_again_is_removed(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"finished", "for me", "model"}
 
 
-def test_the_state_of_an_unfinished_training_is_a_result(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("steps", "time"),
+    [
+        ({"step": 3, "total": 3}, 1),  # the model is of an earlier training
+        ({"step": 2, "total": 3}, 2**33),  # so is this one, and the clock was set back
+        ({"step": 3}, 2**33),
+    ],
+)
+def test_the_state_of_an_unfinished_training_is_a_result(
+    steps: dict[str, int], time: int, tmp_path: Path
+) -> None:
     make(tmp_path / "x", TRAINING, "model.safetensors", "training/training_state.json")
-    os.utime(tmp_path / "x" / "model.safetensors", (1, 1))  # of an earlier training
+    write_json(tmp_path / "x" / "training" / "training_state.json", steps)
+    os.utime(tmp_path / "x" / "model.safetensors", (time, time))
     (item,) = clean([tmp_path])
     assert (item.what, item.kept) == ("state of an unfinished training", RESULT)
     clean([tmp_path], remove_results=True)
@@ -103,7 +128,7 @@ def test_the_state_of_an_unfinished_training_is_a_result(tmp_path: Path) -> None
 
 
 def test_predictions_of_an_earlier_run_in_an_unfinished_one_stay(tmp_path: Path) -> None:
-    make(tmp_path / "x", RUN, "predictions.json", "results/request.json", "job.json.tmp")
+    make(tmp_path / "x", RUN, "predictions.json", "results/request.json", f"job.json.{KILLED}")
     first, second = clean([tmp_path])
     assert (first.what, first.kept, first.bytes) == ("unfinished run", "", 20)
     assert (second.what, second.kept) == ("results of a run", RESULT)

@@ -233,7 +233,7 @@ def test_scores_are_moved_and_removed_beside_files_of_others(tmp_path: Path) -> 
         for name in FOREIGN:
             (folder / name).write_text("mine")
     write(ScoreStore.open(unfinished, {"model": "small"}), [((0, 1), 1)])
-    (unfinished / "part-000000-000000002.npz.tmp").touch()
+    (unfinished / "part-000000-000000002.npz.0123456789ab.tmp").touch()
     request = (unfinished / "request.json").read_bytes()
     move(unfinished, kept)
     assert not list(ScoreStore(unfinished))

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,24 @@ def test_a_run_has_the_model_with_its_settings(
     with nq.load(tiny_model, profile="baseline", windows=reader.windows) as same:
         page = page_of(ROWS[0]["page"], "it")
         assert model.predict(ROWS[:1]) == [same.ask(ROWS[0]["question"], page, 0).to_dict()]
+
+
+@pytest.mark.usefixtures("store")
+def test_a_model_that_cannot_be_copied_costs_one_warning(
+    data: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    paths = ["--data", data, "--model", tiny_model, "--output", tmp_path / "run"]
+    options = ["--profile", "baseline", "--log-model", "--json"]
+    assert console(["answer", *map(str, paths), *options]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["examples"] == 2
+    (warning,) = [line for line in captured.err.splitlines() if "warning" in line]
+    assert "MLflow: cannot log the model: " in warning and "missing" in warning
 
 
 @pytest.mark.usefixtures("store")

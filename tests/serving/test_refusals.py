@@ -11,7 +11,10 @@ from pathlib import Path
 import httpx
 import orjson
 import pytest
+import uvicorn
 from starlette.types import Message, Scope
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 from nq.model.spec import find_model
 from tests.serving.servers import BEARER, TOKEN, InProcess, ask_body, record
@@ -104,6 +107,42 @@ def test_a_body_that_is_too_large_is_not_read_to_its_end(
     assert response.status_code == 413
     assert "larger than 1000000 bytes" in response.json()["error"]
     assert sum(sent) <= (0 if announced else 1_100_000)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "answers"),
+    [
+        (b"", 2),
+        (b"Content-Length: 0\r\n", 2),
+        (b"Transfer-Encoding: chunked\r\n", 2),
+        (b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", 1),
+        (b"content-length: 0\r\ntransfer-encoding: Chunked\r\n", 1),
+    ],
+)
+def test_a_body_with_two_lengths_closes_the_connection(
+    lengths: bytes, answers: int, server: InProcess
+) -> None:
+    """What another program may take for the next request is not answered: RFC 9112, 6.1."""
+
+    async def main() -> bytes:
+        config = uvicorn.Config(server.gate, lifespan="off", log_config=None)
+        listener = await asyncio.get_running_loop().create_server(
+            lambda: H11Protocol(config, ServerState(), {}), "127.0.0.1", 0
+        )
+        async with listener:
+            address = listener.sockets[0].getsockname()
+            reader, writer = await asyncio.open_connection(*address)
+            head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+            body = b"0\r\n\r\n" if b"hunked" in lengths else b""
+            writer.write(head + lengths + b"\r\n" + body)
+            writer.write(head + b"Connection: close\r\n\r\n")
+            received = await asyncio.wait_for(reader.read(), 60)
+            writer.close()
+            return received
+
+    received = server.runner.run(main())
+    assert received.count(b"HTTP/1.1 200 ") == answers
+    assert received.lower().count(b"connection: close") == 1
 
 
 @pytest.mark.parametrize("header", [None, "Bearer", "Bearer wrong", "Basic secret"])

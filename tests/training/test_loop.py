@@ -14,6 +14,7 @@ import keras
 import numpy as np
 import pytest
 
+from nq import storage
 from nq.config import TrainConfig
 from nq.model import joint
 from nq.records import FloatArray, IntArray
@@ -129,6 +130,8 @@ def test_a_training_that_ended_is_not_repeated(tmp_path: Path) -> None:
     for model in models:
         train(model, config, tmp_path, lambda losses, _: steps.append(len(losses[LOSS])))
     assert steps == [1, 2, 3, 4]
+    progress = storage.read_json(tmp_path / "training_state.json")
+    assert progress["step"] == progress["total"] == 4  # which tells nq clean that it has ended
     for actual, expected in zip(*map(weights, models), strict=True):
         np.testing.assert_array_equal(actual, expected)
 

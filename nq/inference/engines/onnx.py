@@ -15,6 +15,7 @@ from nq.inference.graphs import load_graph
 from nq.inference.profile import ONNX, ProfileNotInForceError
 from nq.inference.scorer import Rows
 from nq.model.convert import export
+from nq.storage import naming
 
 MODEL = "model.onnx"
 IN_8_BITS = ("MatMulInteger", "DynamicQuantizeMatMul", "MatMulIntegerToFloat")
@@ -53,7 +54,7 @@ class Engine:
             return load_graph(
                 network, ["onnx", "tf2onnx"], write, lambda folder: self._opened(folder / MODEL)
             )
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, naming(Path(folder)):
             write(Path(folder))
             return self._opened(self._quantize(Path(folder) / MODEL))
 

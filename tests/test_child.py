@@ -1,0 +1,73 @@
+"""Tests that child processes start alike, and run no Python file of the working folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nq import child
+
+ROOT = Path(__file__).parents[1]
+NAMES = ("html", "json", "mlflow", "nq", "sitecustomize")
+
+
+@pytest.fixture
+def working_folder(tmp_path: Path) -> Path:
+    """A folder with files that have the names of modules; one that is run leaves another file."""
+    for name in NAMES:
+        (tmp_path / f"{name}.py").write_text(f"open({name + '.ran'!r}, 'w')", encoding="utf-8")
+    return tmp_path
+
+
+def ran(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*.ran"))
+
+
+def test_a_child_and_its_own_child_run_no_file_of_the_working_folder(working_folder: Path) -> None:
+    imports = "import html, importlib.util, json; importlib.util.find_spec('mlflow'); import nq"
+    code = f"{imports}\nimport subprocess, sys\nprint(nq.__file__, flush=True)\n"
+    code += f"subprocess.run([sys.executable, '-c', {imports + '; print(nq.__file__)'!r}])"
+    done = subprocess.run(
+        **child.python("-c", code), cwd=working_folder, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [str(ROOT / "nq" / "__init__.py")] * 2
+    assert ran(working_folder) == []
+
+
+def test_variables_are_added_to_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "others")
+    code = "import os; print(os.environ['PYTHONPATH'], os.environ['A'], os.environ['PATH'])"
+    done = subprocess.run(**child.python("-c", code, A="b"), capture_output=True, check=True)
+    path = f"{ROOT}:others"
+    assert done.stdout.decode().split()[:2] == [path, "b"] and len(done.stdout.split()) == 3
+
+
+def test_only_one_function_starts_python() -> None:
+    texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / "nq").rglob("*.py")}
+    starting = {path.name for path, text in texts.items() if "sys.executable" in text}
+    assert starting == {"child.py"}
+
+
+@pytest.mark.slow
+def test_a_comparison_runs_no_file_of_the_working_folder(
+    working_folder: Path, tiny_model: Path
+) -> None:
+    (working_folder / "q.jsonl").write_text(
+        '{"id": 1, "question": "when was it lit", "context": "It was lit in 1874."}\n'
+    )
+    options = ["--data", "q.jsonl", "--model", str(tiny_model), "--profiles", "grappler"]
+    options += ["--rounds", "1", "--output", "run", "--no-track"]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "nq", "compare", *options],
+        cwd=working_folder,
+        env={**os.environ, "PYTHONPATH": child.ROOT},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert ran(working_folder) == []
