@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from typing import IO, TextIO
@@ -47,7 +48,7 @@ def check(path: str) -> None:
     )
     if questions.QUESTION not in names:
         raise ValueError(f"{path}: found the columns {listed(names)}; {expected}")
-    repeated = next((name for name in names if names.count(name) > 1), None)
+    repeated = next((name for name, n in Counter(names).items() if n > 1), None)
     if repeated is not None:
         raise ValueError(f"{path}: found two columns {repeated!r}; {expected}, each once")
 
