@@ -72,7 +72,7 @@ def test_pages_that_are_slow_to_read_delay_nobody_and_no_end(
             "pages": [{"name": "a.md", "page": "    b\n    c\n\n- d\n\n" * 60_000}],
         },
     ] * 2
-    limits = ("--timeout", "16", "--max-windows", "2")
+    limits = ("--timeout", "16")
     with (
         RunningServer(tmp_path, tiny_model, *limits) as server,
         ThreadPoolExecutor(8) as pool,
