@@ -66,7 +66,7 @@ def test_pages_that_are_slow_to_read_delay_nobody_and_no_end(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     slow = [
-        ask_body(page="<p>a" + "<div>" * 1_500_000 + "a" + "</i>" * 1_000_000),
+        ask_body(page="<html><p>a" + "<div>" * 1_500_000 + "a" + "</i>" * 1_000_000),
         {
             "question": "who",
             "pages": [{"name": "a.md", "page": "    b\n    c\n\n- d\n\n" * 60_000}],
