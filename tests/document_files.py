@@ -6,6 +6,7 @@ import io
 import zipfile
 from collections.abc import Sequence
 from html import escape
+from typing import Any
 
 WORDML = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 
@@ -58,4 +59,32 @@ def docx(*paragraphs: str, table: Sequence[Sequence[str]] = ()) -> bytes:
     with zipfile.ZipFile(data, "w") as archive:
         archive.writestr("[Content_Types].xml", "<Types/>")
         archive.writestr("word/document.xml", document)
+    return data.getvalue()
+
+
+def expanding_pdf(n_characters: int = 4_000_000, n_pages: int = 1) -> bytes:
+    """Returns a small PDF document whose font makes 254 characters of each one on its pages."""
+    from pypdf import PdfWriter
+    from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
+
+    writer = PdfWriter()
+
+    def stream(data: bytes) -> Any:
+        decoded = DecodedStreamObject()
+        decoded.set_data(data)
+        return writer._add_object(decoded.flate_encode())
+
+    text = "0061" * 254
+    characters = stream(f"1 beginbfchar\n<61> <{text}>\nendbfchar\n".encode())
+    font = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}
+    names = {NameObject(key): NameObject(value) for key, value in font.items()}
+    names[NameObject("/ToUnicode")] = characters
+    fonts = DictionaryObject({NameObject("/F1"): DictionaryObject(names)})
+    content = stream(b"BT /F1 12 Tf 72 700 Td (" + b"a" * n_characters + b") Tj ET")
+    for _ in range(n_pages):
+        page = writer.add_blank_page(612, 792)
+        page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
+        page[NameObject("/Contents")] = content
+    data = io.BytesIO()
+    writer.write(data)
     return data.getvalue()

@@ -36,11 +36,11 @@ class ServerProcess:
     def workers(self) -> list[psutil.Process]:
         """Returns the processes of the model."""
         children: list[psutil.Process] = self.process.children()
-        return children
+        return [one for one in children if "run_instance" in " ".join(one.cmdline())]
 
     def memory_mb(self) -> float:
         """Returns the resident memory of all its processes in MB."""
-        sizes = [process.memory_info().rss for process in (self.process, *self.workers())]
+        sizes = [process.memory_info().rss for process in (self.process, *self.process.children())]
         return float(sum(sizes)) / 1e6
 
 

@@ -15,9 +15,11 @@ from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.formats import documents, inputs
+from nq.formats.csv_rows import SUFFIXES
 from nq.formats.fields import LIMITS
-from nq.formats.input_files import SHARD_SUFFIXES
+from nq.formats.input_files import SHARD_SUFFIXES, is_stream
 from nq.formats.questions import files_in
+from nq.page_process import PageProcess
 from nq.records import Answer, Page
 from nq.text import one_line, visible
 
@@ -26,6 +28,8 @@ log = logging.getLogger(__name__)
 STDIN = "-"
 COLOUR = ("\033[1;32m", "\033[0m")
 """Bold and green."""
+READ_S = 60.0
+"""Seconds of the processor for a document: some thousand pages of PDF."""
 MAX_SKIPPED = 3
 """Documents whose reason for being skipped is logged."""
 PROMPT, HINT = "question: ", "type a question; Ctrl-D ends"
@@ -75,10 +79,15 @@ def parser() -> terminal.Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
+    with contextlib.closing(PageProcess(READ_S)) as process:
+        return _ask(args, process)
+
+
+def _ask(args: argparse.Namespace, process: PageProcess) -> int:
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
     question, files = _question_and_files(args)
-    page = _read_page(files[0], args.record) if len(files) == 1 else None
+    page = _read_page(files[0], args.record, process) if len(files) == 1 else None
     if page is None and args.record is not None:
         raise terminal.UsageError("--record is for a single jsonl file")
     from nq.collection import select
@@ -88,13 +97,17 @@ def run(args: argparse.Namespace) -> int:
 
     model = arguments.find_model(args, whole_pages=True)
     spec = checked_scorer(model, args.profile, BATCH_SIZE)
+
+    def read(path: str) -> Page:
+        return process.read(path, inputs.read_page, path)
+
     with Reader(spec) as reader:
         mention_decision(model)
         for text in _questions() if question is None else [question]:
             best = page
             if best is None:
                 with terminal.ProgressBar("reading documents", "documents") as bar:
-                    best = select(text, files, inputs.read_page, model.windows, True, bar)
+                    best = select(text, files, read, model.windows, True, bar)
             answer = reader.ask(text, best, args.top)
             _mention_unread(answer, len(files))
             if args.json:
@@ -162,8 +175,11 @@ def _has_colours() -> bool:
     return is_wanted and sys.stdout.isatty()
 
 
-def _read_page(path: str, record: str | None) -> Page:
+def _read_page(path: str, record: str | None, process: PageProcess) -> Page:
     if path != STDIN:
+        is_records = path.endswith((*SHARD_SUFFIXES, *SUFFIXES))
+        if record is None and not is_records and not is_stream(path):
+            return process.read(path, inputs.read_page, path)
         page = inputs.read_page(path, record)
         n = inputs.count_records(path) if not record and path.endswith(SHARD_SUFFIXES) else 1
         if n > 1:
@@ -174,7 +190,8 @@ def _read_page(path: str, record: str | None) -> Page:
         raise terminal.UsageError("--record is for a jsonl file, not for standard input")
     if sys.stdin.isatty():
         log.info("reading the page from standard input; Ctrl-D ends it")
-    return documents.decode_page(sys.stdin.buffer.read(LIMITS.document_bytes + 1), "standard input")
+    data, name = sys.stdin.buffer.read(LIMITS.document_bytes + 1), "standard input"
+    return process.read(name, documents.decode_page, data, name)
 
 
 def _questions() -> Iterator[str]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import IO, TextIO
 
@@ -47,7 +48,7 @@ def check(path: str) -> None:
     )
     if questions.QUESTION not in names:
         raise ValueError(f"{path}: found the columns {listed(names)}; {expected}")
-    repeated = next((name for name in names if names.count(name) > 1), None)
+    repeated = next((name for name, n in Counter(names).items() if n > 1), None)
     if repeated is not None:
         raise ValueError(f"{path}: found two columns {repeated!r}; {expected}, each once")
 
@@ -55,20 +56,27 @@ def check(path: str) -> None:
 def rows(path: str) -> Iterator[tuple[int, Record | RecordError]]:
     """Yields the rows of a file with the numbers of their first lines."""
     csv.field_size_limit(LIMITS.bytes)  # by default 128 KiB; a quote may not be closed
-    first = 1
+    first, size = 1, 0
+
+    def lines(next_line: Callable[[], str]) -> Iterator[str]:
+        nonlocal size
+        for line in iter(next_line, ""):
+            size += len(line)
+            if size > LIMITS.bytes:
+                raise RecordError(f"not CSV: a row of over {LIMITS.bytes} bytes; check the quotes")
+            yield line
+
     try:
         with open_bytes(path) as file, _text(file) as text:
             next_line = partial(text.readline, LIMITS.bytes + 1)
             names, separator = _header(next_line())
-            reader = csv.reader(iter(next_line, ""), delimiter=separator, strict=True)
+            reader = csv.reader(lines(next_line), delimiter=separator, strict=True)
             while True:
-                first = reader.line_num + 2  # the header is a line, too
+                first, size = reader.line_num + 2, 0  # the header is a line, too
                 try:
                     cells = next(reader, None)
                 except csv.Error as error:
                     yield first, RecordError(f"not CSV: {error}; check the quotes")
-                    if "field larger" in str(error):  # the rest may be as large
-                        return
                     continue
                 if cells is None:
                     return

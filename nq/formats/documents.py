@@ -114,8 +114,8 @@ def page_from_html(html: str, name: str = "the page") -> Page:
     """Returns the page of an HTML text, as ``nq.formats.html`` reads it.
 
     Raises:
-        ValueError: The page, which the error calls ``name``, displays no words, its elements are
-            nested too deeply, or ``html`` is not a ``str``.
+        ValueError: The page, which the error calls ``name``, displays no words, or ``html`` is not
+            a ``str``.
 
     >>> page_from_html("<p>It <b>rains</b>.").example.tokens
     ['<P>', 'It', 'rains', '.', '</P>']

@@ -109,7 +109,7 @@ class RecordLimits:
     window_pieces: int = _limit(1 << 22, "pieces in all windows, padding included")
     answers: int = _limit(10_000, "gold answers as text")
     document_bytes: int = _limit(256 << 20, "bytes of a SQuAD file")
-    document_values: int = _limit(16_000_000, "JSON values in a SQuAD file")
+    document_values: int = _limit(8_000_000, "JSON values in a SQuAD file")
 
     def check(self, **counts: int) -> None:
         """Raises ``RecordError`` if a count, given by the name of its limit, is beyond it.

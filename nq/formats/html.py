@@ -9,6 +9,7 @@ MediaWiki as their generator.
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ import numpy as np
 from lxml import etree
 
 from nq.formats.fields import LIMITS
-from nq.formats.markup import UNKNOWN, CharacterData
+from nq.formats.markup import RAW, TAG, UNKNOWN, CharacterData
 from nq.formats.words import BLOCKS, HEADINGS, TAG_SPELLINGS, located_words
 from nq.records import Candidate, Example, Original, Page, Span
 
@@ -31,7 +32,8 @@ INLINE = frozenset(
     """.split()  # noqa: SIM905
 )
 SOFT_BREAKS = ("br", "img")
-MAX_TITLE_CHARS = 200
+MAX_TITLE_CHARS, MAX_DEPTH, FEED_BYTES = 200, 256, 4096
+_BREAK, _TAG = (" ", UNKNOWN), re.compile(TAG)
 DROPPED = frozenset(
     """
     annotation audio canvas datalist footer iframe math nav noembed noframes noscript object rp rt
@@ -55,8 +57,11 @@ class PageBuilder:
     """Builds a page token by token; a target of lxml's HTML parser.
 
     With ``wrap_loose_text`` text outside all blocks becomes paragraphs. ``characters`` are those of
-    the HTML; plain text has its place with it.
+    the HTML; plain text has its place with it. More than ``max_depth`` open elements are a
+    ``RecursionError``.
     """
+
+    max_depth: float = math.inf
 
     def __init__(
         self, wrap_loose_text: bool = False, characters: CharacterData | None = None
@@ -72,16 +77,19 @@ class PageBuilder:
         self._text: list[tuple[str, int]] = []  # with its index in the page's characters
         self._open: list[tuple[int, int]] = []  # first token and index of each open candidate
         self._dropped: list[str] = []
-        self._headings, self._last_word = 0, -1
+        self._headings, self._last_word, self._depth = 0, -1, 0
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         """Adds an opening tag."""
+        self._depth += 1
+        if self._depth > self.max_depth:
+            raise RecursionError
         if attributes.get("name") == "generator":
             self.is_wiki |= attributes.get("content", "").startswith("MediaWiki")
         if self._dropped or self._is_noise(attributes) or _is_dropped(tag, attributes):
             self._dropped.append(tag)
         elif tag in SOFT_BREAKS:
-            self._text.append((" ", UNKNOWN))
+            self._text.append(_BREAK)
         elif tag not in INLINE:
             self._flush()
             self._headings += tag in HEADINGS
@@ -90,6 +98,7 @@ class PageBuilder:
 
     def end(self, tag: str) -> None:
         """Adds a closing tag; lxml adds those that the page lacks."""
+        self._depth -= 1
         if self._dropped:
             self._dropped.pop()
         elif tag not in INLINE and tag not in SOFT_BREAKS:
@@ -192,22 +201,30 @@ def _is_dropped(tag: str, attributes: Mapping[str, str]) -> bool:
 def parse_html(text: str) -> Page:
     """Returns the page of an HTML text; broken markup is repaired as browsers do it.
 
-    If most words are outside all blocks (a page of bare ``<div>``), they become paragraphs.
+    If most words are outside all blocks (a page of bare ``<div>``), they become paragraphs. Those
+    of elements that are too deep do, too: lxml looks for the start of each end tag in all of them.
     """
-    encoded = text.encode("utf-8", "replace")
-    for wrap_loose_text in (False, True):
-        builder = PageBuilder(wrap_loose_text, CharacterData(encoded.decode()))
+    markup = source = text.encode("utf-8", "replace").decode()
+    wrap_loose_text, max_depth = False, float(MAX_DEPTH)
+    while True:
+        builder = PageBuilder(wrap_loose_text, CharacterData(source))
+        builder.max_depth, data = max_depth, markup.encode()
         parser: Any = etree.HTMLParser(
             target=builder, encoding="utf-8", huge_tree=True, remove_pis=True
         )
-        parser.feed(encoded)
-        page: Page = parser.close()
-        for error in parser.error_log:
-            if error.type_name == "ERR_RESOURCE_LIMIT":
-                raise ValueError(
-                    f"the page cannot be read as HTML: {error.message}; nest its elements less "
-                    "deeply"
-                )
-        if builder.n_words_outside <= builder.n_words_inside:
-            break
-    return page
+        try:
+            for start in range(0, max(1, len(data)), FEED_BYTES):  # lxml reads a piece to its end
+                parser.feed(data[start : start + FEED_BYTES])
+            page: Page = parser.close()
+        except RecursionError:
+            markup, max_depth = _TAG.sub(_flat, source), math.inf
+            continue
+        if wrap_loose_text or builder.n_words_outside <= builder.n_words_inside:
+            return page
+        wrap_loose_text = True
+
+
+def _flat(tag: re.Match[str]) -> str:
+    """Returns what stands for a tag where elements are not nested."""
+    name = tag["tag"].lower().removeprefix("/")
+    return tag[0] if name in RAW else "" if name in INLINE else "<hr>"

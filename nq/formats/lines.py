@@ -76,10 +76,28 @@ def open_bytes(path: str) -> Iterator[IO[bytes]]:
         if raw.peek(2)[:2] != GZIP_MAGIC:
             yield raw
             return
+        members = _Members(fileobj=raw)
         try:  # the buffer reads lines faster than ``GzipFile``
-            yield io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw)), BUFFER_BYTES)
+            yield io.BufferedReader(cast(io.RawIOBase, members), BUFFER_BYTES)
+            if members.rest:
+                raise members.rest
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise RecordError(f"the compressed file is cut off or damaged: {error}") from error
+
+
+class _Members(gzip.GzipFile):
+    """A gzip file that ends behind its last whole member; ``rest`` says that more is there."""
+
+    rest: gzip.BadGzipFile | None = None
+
+    def read(self, size: int | None = -1) -> bytes:
+        try:  # GzipFile.read loses what it has read before an error
+            return b"" if self.rest else self.read1(-1 if size is None else size)
+        except gzip.BadGzipFile as error:
+            if not str(error).startswith("Not a gzipped file"):
+                raise
+            self.rest = error
+            return b""
 
 
 def parse_line(line: bytes, limits: str = "") -> Record:

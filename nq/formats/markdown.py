@@ -14,15 +14,17 @@ from nq.formats.markup import UNKNOWN, WINDOW
 from nq.records import Page
 
 SUFFIXES = (".md", ".markdown")
+MARKS = "\n\r|*_`[<&\\"
 _LINE_END = re.compile(r"\r\n|[\n\r]")
 _HTML_TAG = re.compile(r"<!--(?:(?!<!--).)*?-->|<[^<>]*>", re.DOTALL)
 
 
 def parse_markdown(text: str) -> Page:
     """Returns the page of a Markdown text (CommonMark with tables)."""
-    LIMITS.check(characters=len(text))
+    # A mark gives up to three tokens of markdown-it, which are larger than the page's.
+    LIMITS.check(characters=len(text), tokens=3 * sum(map(text.count, MARKS)))
     builder = PageBuilder()
-    starts = [0, *(match.end() for match in _LINE_END.finditer(text))]
+    starts = [0, *(match.end() for match in _LINE_END.finditer(text)), len(text)]
     place = 0
     for token in MarkdownIt("commonmark").enable("table").disable("text_join").parse(text):
         if token.map:
@@ -33,7 +35,8 @@ def parse_markdown(text: str) -> Page:
             is_html = token.type == "html_block"
             content = html.unescape(_HTML_TAG.sub(" ", token.content)) if is_html else token.content
             builder.start("p", {})
-            start = -1 if is_html else text.find(content, place)
+            end = starts[token.map[1]] if token.map else place
+            start = -1 if is_html else text.find(content, place, end)
             builder.data(content, start if start >= 0 else UNKNOWN)
             builder.end("p")
         elif token.tag and not token.hidden:

@@ -22,11 +22,14 @@ WINDOW = 4096
 """How many characters ahead the data are searched, where lxml dropped what is before them."""
 _RAW = ("script", "style", "xmp", "iframe", "noembed", "noframes", "plaintext")
 _RAW_EXCEPT_REFERENCES = ("title", "textarea")
+RAW = (*_RAW, *_RAW_EXCEPT_REFERENCES)
+"""Elements in which there are no tags."""
 _REFERENCE = r"&(?:\#(?:\d{1,9}|[xX][0-9a-fA-F]{1,7});?|[a-zA-Z][a-zA-Z0-9]{0,31};?)|\r(?=\n)"
+TAG = r"""<(?P<tag>/?[a-zA-Z][^\s/>]*+)(?>[^>=]|=\s*+(?>"[^"]*"|'[^']*')?)*+(?:>|\Z)"""
 _MARKUP = re.compile(  # possessive, so that the time is linear in the length
-    r"""
+    rf"""
     <!--(?:-?>|.*?(?:--!?>|\Z))
-  | <(?P<tag>/?[a-zA-Z][^\s/>]*+)(?>[^>=]|=\s*+(?>"[^"]*"|'[^']*')?)*+(?:>|\Z)
+  | {TAG}
   | <[!?][^>]*+(?:>|\Z)
   | </[^>]++(?:>|\Z) | </>
   | """
@@ -80,7 +83,7 @@ class CharacterData:
             name = (match["tag"] or "").lower()
             if not match["tag"]:
                 self._decode(match)
-            elif name in _RAW or name in _RAW_EXCEPT_REFERENCES:
+            elif name in RAW:
                 close = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(source, position)
                 end = close.start() if close and name != "plaintext" else len(source)
                 for reference in _REFERENCES.finditer(source, position, end):

@@ -17,6 +17,8 @@ from nq.formats.fields import LIMITS, Record, RecordError, listed
 MAGIC = b"PAR1"
 BATCH_ROWS = 8
 BUFFER_BYTES = 1 << 20
+EQUAL = 1000
+"""Values, or bytes, for each compressed byte, beyond which most are equal and may be in one row."""
 REQUIRED = (
     *("id", "question.text", "document.tokens.token", "document.tokens.is_html"),
     *("long_answer_candidates.start_token", "long_answer_candidates.end_token"),
@@ -52,20 +54,21 @@ def rows(
     A row that cannot be read, alone or with its row group, is yielded as an error.
     """
     worker, workers = share
-    with _open(path) as file:
+    with _open(path) as plain, _open(path, read_dictionary=range(len(plain.schema))) as file:
         columns, total = _columns(path, file), file.metadata.num_rows
+        schema = plain.read_row_groups([], columns=columns).schema
         last = total if limit is None else min(limit, total)
         first = 0
         for group in range(file.num_row_groups):
             end = first + file.metadata.row_group(group).num_rows
             wanted = range(first + (worker - first) % workers, min(end, last), workers)
             if wanted:
-                yield from _group_rows(file, group, columns, first, wanted)
+                yield from _group_rows(file, group, schema, columns, first, wanted)
             first = end
 
 
 def _group_rows(
-    file: Any, group: int, columns: list[str], row: int, wanted: range
+    file: Any, group: int, schema: Any, columns: list[str], row: int, wanted: range
 ) -> Iterator[tuple[int, Record | RecordError]]:
     """Yields the rows ``wanted`` of a row group whose first row is ``row``, from 0."""
     import pyarrow
@@ -73,15 +76,18 @@ def _group_rows(
     metadata = file.metadata.row_group(group)
     chunks = [metadata.column(i) for i in range(metadata.num_columns)]
     try:
-        counts = [chunk.num_values for chunk in chunks if chunk.path_in_schema in columns]
         # A billion equal values are a few bytes of the file, and Arrow reads them without a limit.
-        LIMITS.check(values=max(counts, default=0) // max(1, metadata.num_rows))
+        for chunk in (one for one in chunks if one.path_in_schema in columns):
+            sizes = {"values": chunk.num_values, "bytes": chunk.total_uncompressed_size}
+            for unit, size in sizes.items():
+                n_rows = 1 if size > EQUAL * chunk.total_compressed_size else metadata.num_rows
+                LIMITS.check(**{unit: size // max(1, n_rows)})
         for batch in file.iter_batches(
             BATCH_ROWS, row_groups=[group], columns=columns, use_threads=False
         ):
             for i in range(batch.num_rows):
                 if row in wanted:
-                    yield row + 1, _record(batch.slice(i, 1))
+                    yield row + 1, _record(batch.slice(i, 1), schema)
                 row += 1
             if row >= wanted.stop:
                 return
@@ -94,12 +100,15 @@ def _group_rows(
     yield from ((left + 1, reason) for left in wanted if left >= row)
 
 
-def _record(row: Any) -> Record | RecordError:
+def _record(row: Any, schema: Any) -> Record | RecordError:
     import pyarrow
 
     try:
-        LIMITS.check(bytes=row.nbytes, values=sum(map(_n_values, row.columns)))
-        record: Record = row.to_pylist()[0]
+        parts = [part for column in row.columns for part in _parts(column)]
+        LIMITS.check(values=sum(map(len, parts)))
+        LIMITS.check(bytes=sum(map(_n_bytes, parts)))
+        own = row.take(pyarrow.array([0]))  # a cast expands the other rows of the batch, too
+        record: Record = own.cast(schema).to_pylist()[0]
     except RecordError as error:
         return error
     except UnicodeDecodeError:
@@ -109,20 +118,32 @@ def _record(row: Any) -> Record | RecordError:
     return record
 
 
-def _n_values(array: Any) -> int:
-    """Returns the number of values in an array, those in its lists and structs included."""
+def _parts(array: Any) -> Iterator[Any]:
+    """Yields an array, and those in its lists and structs."""
+    yield array
     below = array.flatten() if hasattr(array, "flatten") else []
-    return len(array) + sum(map(_n_values, below if isinstance(below, list) else [below]))
+    for one in below if isinstance(below, list) else [below]:
+        yield from _parts(one)
+
+
+def _n_bytes(array: Any) -> int:
+    """Returns the bytes of an array without those in it; a text counts as often as it occurs."""
+    from pyarrow import DictionaryArray, compute
+
+    if isinstance(array, DictionaryArray):
+        lengths = compute.binary_length(array.dictionary).take(array.indices)
+        return compute.sum(lengths).as_py() or 0
+    return 0 if hasattr(array, "flatten") else array.nbytes
 
 
 @contextlib.contextmanager
-def _open(path: str) -> Iterator[Any]:
+def _open(path: str, **options: Any) -> Iterator[Any]:
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
     damaged = f"{path}: the parquet file is cut off or damaged (%s); copy it again"
     try:
-        file = ParquetFile(path, pre_buffer=False, buffer_size=BUFFER_BYTES)
+        file = ParquetFile(path, pre_buffer=False, buffer_size=BUFFER_BYTES, **options)
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno:
             raise

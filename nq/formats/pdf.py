@@ -8,6 +8,7 @@ import re
 from itertools import pairwise
 
 from nq.extras import require
+from nq.formats.fields import LIMITS
 from nq.text import counted
 
 SHORT_LINE = 0.8
@@ -31,10 +32,16 @@ def pdf_text(data: bytes, name: str) -> str:
     try:
         reader = PdfReader(io.BytesIO(data))
         locked = reader.is_encrypted and not reader.decrypt("")
-        pages = [] if locked else [page.extract_text() for page in reader.pages]
+        pages, n_characters = list[str](), 0
+        for page in () if locked else reader.pages:
+            pages.append(page.extract_text())
+            n_characters += len(pages[-1])
+            LIMITS.check(characters=n_characters)  # many pages may share a few bytes
     except Exception as error:  # pypdf raises many kinds for damaged documents
-        problem = f"that cannot be read ({error}): save it again, or export its text"
-        raise ValueError(f"{name} is a PDF document {problem}") from error
+        problem = (
+            f"cannot be read ({str(error) or 'out of memory'}): save it again, or export its text"
+        )
+        raise ValueError(f"{name} is a PDF document that {problem}") from error
     problem = "with a password: save it without one, for example with qpdf --decrypt"
     if not locked and not "".join(pages).strip():
         problem = f"without text ({counted(len(pages), 'page')}, perhaps scanned): recognize the "

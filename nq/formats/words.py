@@ -36,16 +36,17 @@ _NQ_SPELLINGS = {
 _OPENING = ("", *"([{<-/\u2013\u2014\u2018\u201c")
 _JOINERS = "\u00ad\u200c\u200d\u2060\U0001f3fb-\U0001f3ff"  # and skin tones
 _CONTROL = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
+# Groups that repeat are possessive: a match keeps a state for each repetition otherwise.
 _TOKEN = r"""
     https?://[^\s{control}]*[^\W_]/?                  # an address without the punctuation after it
-  | (?:[^\W\d_]\.){{2,}}                              # U.S.
+  | (?:[^\W\d_]\.){{2,}}+                             # U.S.
   | \b[A-Z]\.(?=(?:\r\n|\s)[A-Z])                        # the initial of L. Frank Baum
-  | [$£€]?\d+(?:[.,]\d+)*[\w{marks}]*                 # 1,642 and 42.195 and 1920s
+  | [$£€]?\d+(?:[.,]\d+)*+[\w{marks}]*                # 1,642 and 42.195 and 1920s
   | ['\u2019]{suffix}\b                                # Beethoven 's
   | [^\W_]+(?=n['\u2019]t\b) | n['\u2019]t\b          # did n't
-  | {word}+(?:['\u2019](?!{suffix}\b){word}+|&{word}+|\.[a-z]{word}+)*  # O'Hara, A&M, example.org
+  | {word}++(?:['\u2019](?!{suffix}\b){word}++|&{word}++|\.[a-z]{word}++)*+  # O'Hara, A&M, a.org
   | \.{{2,}} | --+
-  | [^\s{control}][{marks}]*(?:\u200d[^\s{control}][{marks}]*)*    # any other character alone
+  | [^\s{control}][{marks}]*(?:\u200d[^\s{control}][{marks}]*)*+   # any other character alone
 """
 _NO_SPACE_BEFORE = {*".,;:!?)%]…", "''", "...", "n't"}
 _NO_SPACE_AFTER = {*"($£€[", "``"}

@@ -10,17 +10,18 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import orjson
 from starlette.requests import ClientDisconnect
 
 from nq.collection import select
 from nq.config import ServeConfig
-from nq.formats import documents, inputs, questions
+from nq.formats import inputs, questions
 from nq.formats.outputs import encode_prediction
 from nq.inference.scorer import example_scores, feature_rows
 from nq.model.spec import ModelSpec
+from nq.page_process import PageProcess
 from nq.postprocess.decision import RULES, decide
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
@@ -29,32 +30,18 @@ from nq.records import Columns, Example, Page
 from nq.serving.batcher import Batcher, ScoringError
 from nq.serving.gate import GONE
 from nq.serving.metrics import Metrics
-from nq.serving.schemas import AskRequest, parse_request
-from nq.text import one_line
+from nq.serving.schemas import parse_request
 
 log = logging.getLogger(__name__)
 
 PROBE, PROBE_S = b'{"question": "does it rain", "page": "It rains."}', 10.0
 """A question that shows whether the model answers, if no other one did so many seconds ago."""
-THREADS = 2
-"""Threads that parse and decide; more would only compete for Python's lock."""
-READ_PAGE: dict[str, Callable[[str, str], Page]] = {
-    "auto": documents.page_of,
-    "text": documents.page_from_text,
-    "html": documents.page_from_html,
-}
+READERS, READ_SHARE, MIN_READ_S = 2, 1 / 8, 1.0
+"""Processes that read pages, each in this part of the time limit, or in ``MIN_READ_S``."""
+THREADS = 2 + READERS
+"""Threads that wait for them or decide; more would only compete for Python's lock."""
 
 T = TypeVar("T")
-
-
-def _pages(request: AskRequest) -> list[Page]:
-    """Returns the pages of a request, with their names."""
-    read = READ_PAGE[request.format]
-    if request.page is not None:
-        return [read(request.page, "the page")]
-    names = [one.name or f"document {n}" for n, one in enumerate(request.pages, 1)]
-    pages = zip(request.pages, names, strict=True)
-    return [replace(read(one.page, name), name=name) for one, name in pages]
 
 
 class Answering:
@@ -75,6 +62,11 @@ class Answering:
         self.is_alive: Callable[[], bool] | None = None
         self._probe: asyncio.Task[bytes] | None = None
         self.draining, self._threads = asyncio.Event(), ThreadPoolExecutor(THREADS, "nq-answering")
+        limit_s = max(MIN_READ_S, READ_SHARE * config.timeout)
+        self._processes = [PageProcess(limit_s) for _ in range(READERS)]
+        self._idle: asyncio.Queue[PageProcess] = asyncio.Queue()
+        for process in self._processes:
+            self._idle.put_nowait(process)
 
     def is_ready(self) -> bool:
         """Returns whether questions are accepted."""
@@ -122,12 +114,10 @@ class Answering:
             ScoringError: the windows are not scored.
         """
 
-        def read() -> tuple[Page, Example, Columns, int]:
-            request = parse_request(body)
-            question, pages = one_line(request.question), _pages(request)
+        def prepare() -> tuple[Page, Example, Columns]:
             page = select(question, pages, lambda page: page, self._model.windows)
             example = page.with_question(question)
-            return page, example, self._rows(example), request.top
+            return page, example, self._rows(example)
 
         def answer() -> bytes:
             decision = decide(example, example_scores(columns), self._model.decision)
@@ -136,7 +126,8 @@ class Answering:
             answer = make_answer(example.question, page, prediction, n_best, top, windows)
             return orjson.dumps(answer.to_dict())
 
-        page, example, rows, top = await self._in_thread(read)
+        question, pages, top = await self._read("the page", parse_request, body)
+        page, example, rows = await self._in_thread(prepare)
         columns = await self.batcher.scores(example, rows)
         return await self._in_thread(answer)
 
@@ -152,12 +143,6 @@ class Answering:
             ScoringError: the windows are not scored.
         """
 
-        def read() -> tuple[Example, Columns]:
-            example = inputs.decode_example(line)
-            if example.example_id == questions.NO_ID:
-                example = replace(example, example_id=f"line:{number}")
-            return example, self._rows(example)
-
         def prediction() -> bytes:
             decision = decide(example, example_scores(columns), self._model.decision)
             has_bytes = RULES[self._model.decision.rule].ranks
@@ -166,13 +151,29 @@ class Answering:
                 encode_prediction(decision.prediction, token_bytes, example.original)
             )
 
-        example, rows = await self._in_thread(read)
+        example = await self._read("the record", inputs.decode_example, line)
+        if example.example_id == questions.NO_ID:
+            example = replace(example, example_id=f"line:{number}")
+        rows = await self._in_thread(lambda: self._rows(example))
         columns = await self.batcher.scores(example, rows)
         return await self._in_thread(prediction)
 
     def close(self) -> None:
-        """Ends the threads once they have done what they began."""
+        """Ends the processes, and the threads once they have done what they began."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        for process in self._processes:
+            process.close()
+
+    async def _read(self, name: str, function: Callable[..., T], *arguments: Any) -> T:
+        """Returns what a function that reads a client's data returns; see ``PageProcess``."""
+        process = await self._idle.get()
+        try:
+            return await self._in_thread(lambda: process.read(name, function, *arguments))
+        except asyncio.CancelledError:  # nobody waits for it any more
+            process.close()
+            raise
+        finally:
+            self._idle.put_nowait(process)
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nq.config import ServeConfig
+from nq.formats.documents import page_from_html, page_from_text, page_of
 from nq.formats.fields import LIMITS
-from nq.text import truncate, visible
+from nq.records import Page
+from nq.text import one_line, truncate, visible
 
 MAX_ERROR_CHARS = 300
 
@@ -115,11 +119,12 @@ class Problem(BaseModel):
     error: Annotated[str, Field(description="one sentence")]
 
 
-def parse_request(data: bytes) -> AskRequest:
-    """Returns the request in the body of ``POST /v1/ask``.
+def parse_request(data: bytes) -> tuple[str, list[Page], int]:
+    """Returns question, pages and number of runners-up in the body of ``POST /v1/ask``.
 
     Raises:
-        ValueError: the body is not JSON, or a field is missing or wrong; the text says which.
+        ValueError: the body is not JSON, a field is missing or wrong, or a page cannot be read; the
+            text says which.
 
     >>> parse_request(b'{"question": "who", "page": "It rains.", "top": "3"}')
     Traceback (most recent call last):
@@ -134,7 +139,14 @@ def parse_request(data: bytes) -> AskRequest:
         raise ValueError("question: it is empty; expected a question")
     if (request.page is None) == (not request.pages):
         raise ValueError("page: expected either page, a text, or pages, a list of at least one")
-    return request
+    read: Callable[[str, str], Page] = page_of
+    if request.format != "auto":
+        read = page_from_text if request.format == "text" else page_from_html
+    pages = [] if request.page is None else [read(request.page, "the page")]
+    for number, one in enumerate(request.pages, 1):
+        name = one.name or f"document {number}"
+        pages.append(replace(read(one.page, name), name=name))
+    return one_line(request.question), pages, request.top
 
 
 def _sentence(error: ValidationError) -> str:

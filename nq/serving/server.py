@@ -34,10 +34,13 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.serving.answering import Answering
 from nq.serving.app import make_app
 from nq.serving.gate import Gate
+from nq.serving.streams import AT_ONCE
 
 log = logging.getLogger(__name__)
 
 FILES, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+DRAIN_TIMEOUTS = 1 + AT_ONCE
+"""Time limits of a request in which draining ends, since a stream may have so many records."""
 MAX_CONNECTIONS, BACKLOG = min(2048, FILES // 2), min(256, FILES // 4)
 """Open connections, and those that the system keeps until the server accepts them, all at once."""
 
@@ -222,6 +225,10 @@ class _Server(uvicorn.Server):
             self._first = time.monotonic()
             self._draining.set()
             self.stop()
+            end_s = DRAIN_TIMEOUTS * self._timeout_s
+            end = threading.Timer(end_s, os._exit, (128 + number,))
+            end.daemon = True
+            end.start()
             log.info("finishing the accepted requests; another signal ends at once")
         elif time.monotonic() - self._first > REPEAT_S:  # else the same Ctrl-C, sent on
             os._exit(128 + number)  # the processes of the model end with this one

@@ -222,6 +222,23 @@ def test_a_folder_is_read_and_what_is_left_out_is_told(
     assert "--record is for a single jsonl file" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+def test_a_document_that_takes_too_much_memory_is_skipped(
+    tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.txt").write_text("The harbour was built by Mary Poole in 1902.")
+    (tmp_path / "b.pdf").write_bytes(document_files.expanding_pdf())
+    (tmp_path / "c.pdf").write_bytes(document_files.expanding_pdf(100_000, n_pages=40))
+    assert max(path.stat().st_size for path in tmp_path.iterdir()) < 1 << 16
+    options = ["--top", "0", "--json", "--model", str(tiny_model), "--profile", "baseline"]
+    assert console(["ask", "who built the harbour", str(tmp_path), *options]) == 0
+    first, second = json.loads(capsys.readouterr().out)["skipped_documents"]
+    assert "b.pdf is a PDF document that cannot be read (out of memory)" in first
+    assert "c.pdf is a PDF document that cannot be read (too large: 25400" in second
+    assert console(["ask", "who built the harbour", str(tmp_path / "b.pdf"), *options]) == 1
+    assert "cannot be read (out of memory)" in capsys.readouterr().err
+
+
 def test_folders_without_documents_and_files_of_many_records_are_told(
     tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

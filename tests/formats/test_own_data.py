@@ -146,7 +146,10 @@ def test_a_quote_that_is_not_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert reasons(path) == ["", "not CSV: unexpected end of data; check the quotes"]
     monkeypatch.setattr(LIMITS, "bytes", 500)
     _, reason = reasons(path)
-    assert reason == "not CSV: field larger than field limit (500); check the quotes"
+    assert reason == "not CSV: a row of over 500 bytes; check the quotes"
+    cells = ",".join(['"' + "x\n" * 100 + '"'] * 1000)  # each is below the limit
+    _, reason = reasons(write(path, f"question,context\nwho,good\nwho,{cells}\n"))
+    assert reason == "not CSV: a row of over 500 bytes; check the quotes"
 
 
 def test_missing_columns_are_an_error_of_the_file(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.formats.documents import decode_page, decode_text, page_from_text
-from nq.formats.html import parse_html
+from nq.formats.documents import decode_page, decode_text, page_from_html, page_from_text
+from nq.formats.html import MAX_DEPTH, parse_html
 from nq.formats.inputs import read_page
 from nq.formats.words import BLOCKS
 from nq.records import Page, Span
@@ -217,6 +217,21 @@ def test_format_and_encoding_are_detected(name: str, data: bytes, first: str) ->
 def visible_words(page: Page) -> Iterator[str]:
     pairs = zip(page.example.tokens, page.example.is_html, strict=True)
     return (token for token, html in pairs if not html)
+
+
+@pytest.mark.parametrize("tag", ["b", "div", "ul><li", "table><tr><td", "section", "p><b"])
+def test_elements_that_are_too_deep_lose_no_word(tag: str) -> None:
+    n = 2 * MAX_DEPTH
+    markup = "".join(f"<{tag} class='a > b'>w{i} <!-- </p> -->x{i} </i></title>" for i in range(n))
+    html = f"<title>deep</title><script>'<p>'</script><h1>Top</h1>{markup}</{tag}>last"
+    page = page_from_html(html)
+    deep = [word for i in range(n) for word in (f"w{i}", f"x{i}")]
+    assert [word for word in visible_words(page) if word.isalnum()] == ["Top", *deep, "last"]
+    assert page.example.title == "deep"
+    original = page.example.original
+    assert original is not None
+    for word, (start, end) in zip(page.example.tokens, original.chars.tolist(), strict=True):
+        assert start < 0 or html[start:end] == word
 
 
 def test_a_page_without_words_is_a_value_error() -> None:

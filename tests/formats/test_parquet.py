@@ -165,3 +165,41 @@ def test_equal_values_are_counted_before_they_are_expanded(
     monkeypatch.setattr(LIMITS, "values", n - 1)
     # Counted after Arrow had expanded the row, the values of all columns would be in the sum.
     assert reasons(path) == [f"too large: {n} JSON values, the limit is {n - 1}"]
+
+
+def test_texts_of_a_dictionary_are_counted_before_they_are_expanded(tmp_path: Path) -> None:
+    n, size, path = 4000, 10_000, tmp_path / "a.parquet"
+    hostile = make_row(2)
+    tokens = hostile["document"]["tokens"]
+    hostile["document"]["tokens"] = {name: values[:1] * n for name, values in tokens.items()}
+    hostile["document"]["tokens"]["token"] = ["x" * size] * n
+    table = pa.Table.from_pylist([make_row(1), hostile, make_row(3)], schema=SCHEMA)
+    pq.write_table(table, path, compression="zstd")
+    assert path.stat().st_size < 1 << 15
+    before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        first, letter, last = reasons(path)
+    finally:
+        pa.set_memory_pool(before)
+    assert first == last == "" and letter.startswith("too large: 400")
+    assert pool.max_memory() < n * size / 8
+    for options in (
+        {"compression": "zstd", "use_dictionary": False},
+        {"column_encoding": {"document.tokens.token.list.element": "DELTA_BYTE_ARRAY"}},
+    ):
+        pq.write_table(table, path, **{"use_dictionary": False, **options})
+        assert all(reasons(path)), options
+
+
+def test_most_values_may_be_in_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = make_row(1)
+    tokens = empty["document"]["tokens"]
+    long = copy.deepcopy(empty)
+    long["document"]["tokens"] = {name: values[:1] * 100_000 for name, values in tokens.items()}
+    table = pa.Table.from_pylist([*[empty] * 50, long], schema=SCHEMA)
+    pq.write_table(table, tmp_path / "a.parquet", compression="zstd")
+    monkeypatch.setattr(LIMITS, "values", 50_000)
+    assert {reason.split(",")[0] for reason in reasons(tmp_path / "a.parquet")} == {
+        "too large: 100550 JSON values"
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import FrameType
@@ -13,12 +14,13 @@ import pytest
 
 from nq.beam.runner import failure
 from nq.evaluation.text_match import normalize
-from nq.formats import squad, tydi
+from nq.formats import csv_rows, squad, tydi
 from nq.formats.documents import decode_text, page_from_html, page_from_text, page_of
 from nq.formats.markup import CharacterData
 from nq.formats.words import located_words, spellings
 from nq.postprocess.questions import question_word
 from nq.text import visible, without_password
+from tests.peak_memory import limited_memory
 
 MB = 1_000_000
 CPU_S = 10
@@ -40,6 +42,14 @@ def limited_time() -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
+def checked_csv(text: str) -> None:
+    with tempfile.NamedTemporaryFile(suffix=".csv") as file:
+        file.write(text.encode())
+        file.flush()
+        csv_rows.check(file.name)
+        assert list(csv_rows.rows(file.name)) == []
+
+
 BLANKS = " " * MB
 
 
@@ -59,7 +69,12 @@ BLANKS = " " * MB
         (page_from_html, "<" * 15 * MB),
         (page_from_html, "a" + "<p>&" * (MB // 4)),
         (page_from_html, "<ul><li>" * 49_000 + "a"),
-        *((partial(page_of, name="a.md"), "<div>\n" + part * MB) for part in ("<", "<!--")),
+        (page_from_html, "<p>a" + "<b>" * 400_000 + "a" + "</i>" * 400_000),
+        (page_from_html, "<i><div>" + "<b>" * 200_000 + "a" + "</i>" * 200_000),
+        (page_from_html, "<div>" * 200_000 + "a" + "</ul>" * 200_000),
+        (page_from_html, "<a>" * 200_000 + "a" + "<body>" * 200_000),
+        (partial(page_of, name="a.md"), "    b\n    c\n\nd\n\n" * 60_000 + "a " * 900_000),
+        *((partial(page_of, name="a.md"), "<div>\n" + part * 300_000) for part in ("<", "<!--")),
         (page_from_text, f"a\n{BLANKS}b"),
         (page_from_text, "a\n " * (MB // 3)),
         *((CharacterData, part * (MB // len(part))) for part in ("<", "</", "<!--", "<a ='", "&a")),
@@ -72,6 +87,7 @@ BLANKS = " " * MB
             )
         ),
         (lambda text: spellings([text], [True]), "<" + "_" * MB),
+        (checked_csv, "question,context," + ",".join(map(str, range(100_000))) + "\n"),
         (tydi.split, "カ" * MB),
         (normalize, f"a{BLANKS}b"),
         (question_word, "'" * MB),
@@ -86,6 +102,26 @@ BLANKS = " " * MB
 )  # fmt: skip
 def test_the_time_is_linear(read: Callable[[str], Any], text: str) -> None:
     with limited_time(), contextlib.suppress(ValueError):
+        result = read(text)
+        if isinstance(result, Iterator):
+            for _ in result:
+                pass
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (located_words, "a" * MB),
+        (located_words, "1," * (MB // 2)),
+        (located_words, "A." * (MB // 2)),
+        (located_words, "a'b" * (MB // 3)),
+        (located_words, "\U0001f600\u200d" * (MB // 2)),
+        (page_from_html, "a" * 2 * MB),
+        (page_from_html, "<br>" * (MB // 2)),
+    ],
+)
+def test_the_memory_is_a_few_times_the_text(read: Callable[[str], Any], text: str) -> None:
+    with limited_memory(40 * len(text)), contextlib.suppress(ValueError):
         result = read(text)
         if isinstance(result, Iterator):
             for _ in result:

@@ -157,8 +157,9 @@ class RunningServer:
         return connection
 
     def workers(self) -> list[psutil.Process]:
-        """Returns the processes of the model."""
-        return list(psutil.Process(self.process.pid).children())
+        """Returns the processes of the model, without those that read pages."""
+        children = psutil.Process(self.process.pid).children()
+        return [one for one in children if "run_instance" in " ".join(one.cmdline())]
 
     def metric(self, name: str) -> float:
         """Returns the value of a metric without labels."""

@@ -8,6 +8,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -15,6 +16,7 @@ import orjson
 import psutil
 import pytest
 
+from tests.child_processes import children
 from tests.serving.servers import RunningServer, ask_body, until
 
 pytestmark = pytest.mark.slow
@@ -58,6 +60,39 @@ def test_others_are_answered(server: RunningServer) -> None:
         assert blanks.recv(4096).startswith(b"HTTP/1.1 200 ")
         assert streams[-1].recv(4096).startswith(b"HTTP/1.1 429 ")
     assert len(server.log()) < 2000, server.log()
+
+
+def test_pages_that_are_slow_to_read_delay_nobody_and_no_end(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    slow = [
+        ask_body(page="<html><p>a" + "<div>" * 1_500_000 + "a" + "</i>" * 1_000_000),
+        {
+            "question": "who",
+            "pages": [{"name": "a.md", "page": "    b\n    c\n\n- d\n\n" * 60_000}],
+        },
+    ] * 2
+    limits = ("--timeout", "16")
+    with (
+        RunningServer(tmp_path, tiny_model, *limits) as server,
+        ThreadPoolExecutor(8) as pool,
+        server.wait().client() as client,
+    ):
+
+        def ask() -> list[Future[httpx.Response]]:
+            asked = [pool.submit(client.post, "/v1/ask", json=body) for body in slow]
+            until(lambda: server.metric("nq_requests_in_progress") == len(slow))
+            return asked
+
+        asked = ask()
+        assert client.get("/healthz", timeout=5).status_code == 200
+        assert client.post("/v1/ask", json=ask_body()).status_code == 200
+        for response in (one.result() for one in asked):
+            assert response.status_code == 422, response.text
+        assert "takes more than 2 s or 1 GB of memory to read" in asked[0].result().text
+        ask()
+        assert server.stop() == 0
+    assert not children("answer_calls")
 
 
 def test_errors_of_accept_are_logged_once(server: RunningServer) -> None:

@@ -7,12 +7,16 @@ parts that find special pieces in text or add them around it are left out: text 
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
+import math
 import re
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from tokenizers import Tokenizer as Backend
 from tokenizers import processors
@@ -28,6 +32,8 @@ from nq.preprocess.tokenizers.base import (
 )
 
 VOCAB, MERGES = "vocab.json", "merges.txt"
+MAX_EXPANSION, EXPANSIONS = 64, {"ByteLevel": 4.0, "BertNormalizer": 3.0}
+"""Characters for one of a text, of all steps and of single ones; XLM-RoBERTa's map has up to 18."""
 PATTERN, KNOWN_PATTERN = re.compile(r'"Regex": ("(?:[^"\\]|\\.)*")'), " {2,}"
 
 
@@ -50,6 +56,12 @@ class LibraryTokenizer(Tokenizer):
                 raise ValueError(
                     f"{path} has the regular expression {min(unknown)!r:.80}, which may take for "
                     f"ever: expected {KNOWN_PATTERN!r} or none; choose another model"
+                )
+            longer = _expansion(values.get("normalizer")) * _expansion(values.get("pre_tokenizer"))
+            if longer > MAX_EXPANSION:
+                raise ValueError(
+                    f"{path} may make a text {longer:.3g} times longer before it cuts it: expected "
+                    f"at most {MAX_EXPANSION} times; choose another model"
                 )
             self._backend = Backend.from_str(text)
         ids = self._backend.get_vocab(with_added_tokens=False) | added
@@ -89,6 +101,30 @@ class LibraryTokenizer(Tokenizer):
             backend = Backend.from_str(json.dumps(_for_texts(read_tokenizer_json(path)[0])))
         backend.post_processor = processors.ByteLevel(trim_offsets=True)
         return backend
+
+
+def _expansion(step: Any) -> float:
+    """Returns how many times longer a step of a ``tokenizer.json`` may make a text.
+
+    Forms of Unicode, which do so once, are not counted. A map of SentencePiece has the size of its
+    trie, the trie, and the texts that replace characters, each with a zero behind it.
+    """
+    match step:
+        case {"normalizers": parts} | {"pretokenizers": parts}:
+            return math.prod(map(_expansion, parts))
+        case {"type": "Replace", "content": content, "pattern": pattern}:
+            replaced = pattern.get("String", "  ")  # or KNOWN_PATTERN
+            return max(1.0, len(normalize("NFKD", content)) / max(1, len(replaced)))
+        case {"type": "Prepend", "prepend": text}:
+            return 1.0 + len(normalize("NFKD", text))
+        case {"type": "Precompiled", "precompiled_charsmap": str(characters)}:
+            with contextlib.suppress(ValueError):  # the library says what is damaged
+                data = base64.b64decode(characters)
+                texts = data[4 + int.from_bytes(data[:4], "little") :].decode().split("\0")
+                return max(1.0, *(len(normalize("NFKD", text)) for text in texts))
+        case {"type": str(kind)}:
+            return EXPANSIONS.get(kind, 1.0)
+    return 1.0
 
 
 def _for_texts(values: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,8 @@ from nq.config import WindowConfig
 from nq.json_files import read_json_object
 from nq.preprocess.tokenizers.base import Tokenizer, read_tokenizer_json
 
-SAMPLE = ("The", "café", "in", "東京", "\U0001f600", "")
-"""Words that every tokenizer can encode; a damaged one fails at the first word only."""
+SAMPLE = ("The", "café", "in", "東京", "\U0001f600", "", "".join(map(chr, range(33, 0x3000))))
+"""Words that every tokenizer can encode; a damaged one fails at some character only."""
 NAMES = (
     "vocab.txt",
     "vocab-nq.txt",
@@ -42,16 +44,27 @@ def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
             "(SentencePiece), or tokenizer.json, or vocab.json and merges.txt (byte-level BPE)"
         )
     try:
-        tokenizer = _load(path, compat)
-        tokenizer.encode(SAMPLE)
-    except (OSError, ValueError, MemoryError, ImportError):
+        with _without_stderr():  # to which Rust writes panics
+            tokenizer = _load(path, compat)
+            tokenizer.encode(SAMPLE)
+    except (OSError, ValueError, MemoryError, ImportError, KeyboardInterrupt):
         raise
-    except Exception as error:  # a file may hold anything, and the libraries raise bare exceptions
+    except BaseException as error:  # a file may hold anything; a panic is no Exception
         raise ValueError(
             f"{path} is no tokenizer that nq knows ({type(error).__name__}: {error}): copy the "
             "file that the model came with"
         ) from error
     return tokenizer
+
+
+@contextlib.contextmanager
+def _without_stderr() -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # it is closed
+            before = stack.enter_context(open(os.dup(2), "wb"))
+            stack.callback(os.dup2, before.fileno(), 2)
+            os.dup2(stack.enter_context(open(os.devnull, "wb")).fileno(), 2)
+        yield
 
 
 def _load(path: Path, compat: str) -> Tokenizer:

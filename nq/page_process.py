@@ -1,0 +1,102 @@
+"""A process that reads pages of strangers, within limits of time and memory.
+
+A page that takes more ends the process, and the next page gets a new one: a fresh Python, because
+a fork would copy threads and locks. It ends with its parent; a terminal's Ctrl-C does not reach it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nq.child import python_path
+
+START_S, MEMORY_BYTES = 5.0, 900 << 20
+"""Seconds for the start; memory of a page, without that of the libraries: in all less than 1 GB."""
+CODE = "from nq.page_process import answer_calls; answer_calls({}, {})"
+T = TypeVar("T")
+
+
+class PageProcess:
+    """Calls functions that read pages in a process; one call at a time, from any thread.
+
+    Args:
+        limit_s: seconds of the processor for a call, which may wait as long again.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s, self._lock = limit_s, threading.Lock()
+        self._start()
+
+    def _start(self) -> None:
+        self._connection, theirs = Pipe()
+        with theirs:
+            self._process = subprocess.Popen(
+                # -P: no module of the working folder
+                [sys.executable, "-P", "-c", CODE.format(theirs.fileno(), self._limit_s)],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": python_path()},
+                start_new_session=True,
+            )
+
+    def read(self, name: str, function: Callable[..., T], *arguments: Any) -> T:
+        """Returns what a function of a module returns in the process, or raises what it raises.
+
+        ``ValueError`` says that what the error calls ``name`` takes too much time or memory.
+        """
+        with self._lock:
+            if self._process.poll() is not None:
+                self._start()
+            try:
+                self._connection.send((function, arguments))
+                if not self._connection.poll(START_S + 2 * self._limit_s):
+                    self._process.kill()
+                succeeded, value = self._connection.recv()
+            except (EOFError, OSError) as error:
+                self.close()
+                limits = f"{self._limit_s:g} s or 1 GB of memory"
+                raise ValueError(f"{name} takes more than {limits} to read: divide it") from error
+        if not succeeded:
+            raise value
+        return value  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Ends the process, and a call that waits for it."""
+        self._process.kill()
+        self._process.wait()
+
+
+def answer_calls(number: int, limit_s: float) -> None:
+    """Answers the calls that come through the open socket ``number``, until it is closed."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a server that drains still reads
+    from nq.formats import inputs  # noqa: F401 - its libraries are not counted
+
+    used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limits = {resource.RLIMIT_AS: used * resource.getpagesize() + MEMORY_BYTES}
+    connection: Connection[Any, Any] = Connection(number)
+    while True:
+        function, arguments = connection.recv()
+        limits[resource.RLIMIT_CPU] = math.ceil(time.process_time() + limit_s)
+        for kind, value in limits.items():
+            resource.setrlimit(kind, (value, resource.getrlimit(kind)[1]))
+        try:
+            answer = True, function(*arguments)
+        except Exception as error:
+            if isinstance(error, MemoryError):
+                raise
+            answer = False, error
+        connection.send(answer)

@@ -1,0 +1,103 @@
+"""Tests that no ``tokenizer.json`` makes a text much longer, or ends in a panic of Rust."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer as Library
+from tokenizers import normalizers, pre_tokenizers
+from tokenizers.models import Unigram
+
+from nq.preprocess.tokenizers.base import Tokenizer
+from nq.preprocess.tokenizers.huggingface import MAX_EXPANSION
+from nq.preprocess.tokenizers.load import load_tokenizer
+
+
+def character_map(text: str = "bb") -> bytes:
+    """Returns a map of SentencePiece that replaces "a" by a text."""
+    units = np.zeros(512, "<u4")
+    units[0] = 256 << 10
+    units[256 ^ ord("a")] = 1 << 10 | 1 << 8 | ord("a")
+    units[256 ^ ord("a") ^ 1] = 1 << 31
+    return b"".join([(4 * 512).to_bytes(4, "little"), units.tobytes(), text.encode(), b"\0"])
+
+
+def load(normalizer: Any = None, pre_tokenizer: Any = None) -> Tokenizer:
+    vocab = [("<unk>", 0.0), ("<s>", 0.0), ("</s>", 0.0), ("<pad>", 0.0), ("\u2581", -1.0)]
+    library = Library(Unigram(vocab, 0))
+    if normalizer:
+        library.normalizer = normalizer
+    if pre_tokenizer:
+        library.pre_tokenizer = pre_tokenizer
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tokenizer.json"
+        library.save(str(path))
+        return load_tokenizer(path)
+
+
+steps = st.one_of(
+    st.builds(normalizers.Replace, st.text("ab", min_size=1, max_size=3), st.text("ab")),
+    st.builds(normalizers.Prepend, st.text("ab", min_size=1, max_size=9)),
+    st.just(normalizers.Precompiled(character_map("bbbb"))),
+    st.just(normalizers.ByteLevel()),
+)
+
+
+@settings(max_examples=30)
+@given(st.lists(steps, max_size=6), st.text("abé", min_size=1, max_size=20))
+def test_the_bound_holds_for_every_chain_that_is_taken(chain: list[Any], text: str) -> None:
+    normalizer = normalizers.Sequence(chain)
+    with contextlib.suppress(ValueError):
+        load(normalizer)
+        assert len(normalizer.normalize_str(text)) <= MAX_EXPANSION * len(text)
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "pre_tokenizer"),
+    [
+        (normalizers.Sequence([normalizers.Replace("a", "a" * 9)] * 3), None),
+        (normalizers.Replace("a", "\ufdfa" * 4), None),
+        (normalizers.Prepend("a" * 99), None),
+        (normalizers.Precompiled(character_map("b" * 99)), None),
+        (normalizers.Sequence([normalizers.BertNormalizer()] * 4), None),
+        (None, pre_tokenizers.Sequence([pre_tokenizers.ByteLevel()] * 4)),
+    ],
+)
+def test_steps_that_multiply_the_length_are_refused(normalizer: Any, pre_tokenizer: Any) -> None:
+    with pytest.raises(ValueError, match=r"tokenizer\.json may make a text .* times longer"):
+        load(normalizer, pre_tokenizer)
+
+
+def test_the_steps_of_known_models_are_taken() -> None:
+    several = [
+        *(normalizers.Precompiled(character_map("\ufdfa")), normalizers.NFKC()),
+        *(normalizers.Replace(" ", "\u2581"), normalizers.Prepend("\u2581")),
+    ]
+    assert load(normalizers.Sequence(several), pre_tokenizers.Metaspace()).encode(["a"])
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.integers(0, 2055), st.integers(0, 255)), min_size=1, max_size=4))
+def test_a_damaged_map_is_an_error_or_harmless(changes: list[tuple[int, int]]) -> None:
+    data = bytearray(character_map("b\u00e9"))
+    for place, byte in changes:
+        data[place % len(data)] = byte
+    with contextlib.suppress(Exception):  # a panic is none
+        damaged = normalizers.Precompiled(bytes(data))
+        load(damaged).encode(["a", "cac", "é"])
+
+
+def test_a_damaged_map_is_one_line_and_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    damaged = bytearray(character_map())
+    damaged[4 * (1 + (256 ^ ord("a"))) + 3] = 0x7F  # its children are far outside the map
+    with pytest.raises(ValueError, match=r"is no tokenizer that nq knows \(PanicExc") as error:
+        load(normalizers.Precompiled(bytes(damaged)))
+    assert "\n" not in str(error.value)
+    assert capfd.readouterr().err == ""

@@ -1,0 +1,95 @@
+"""Tests the process that reads pages: its limits, its errors and its end."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from nq.formats import inputs
+from nq.formats.documents import page_of
+from nq.page_process import PageProcess
+from tests.child_processes import children
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def process() -> Iterator[PageProcess]:
+    with contextlib.closing(PageProcess(0.5)) as process:
+        yield process
+    assert not children("answer_calls")
+
+
+def test_pages_and_errors_are_those_of_this_process(process: PageProcess, tmp_path: Path) -> None:
+    text = "<p>It <b>rains</b>.</p>\n<ul><li>one<li>two</ul>"
+    for name in ("a.html", "a.md", "a.txt"):
+        assert process.read(name, page_of, text, name) == page_of(text, name)
+    with pytest.raises(ValueError, match=r"^a\.html has no text: found 0 tags and no words"):
+        process.read("a.html", page_of, "", "a.html")
+    with pytest.raises(FileNotFoundError) as error:
+        process.read("b.txt", inputs.read_page, str(tmp_path / "b.txt"))
+    assert error.value.strerror == "No such file or directory"
+
+
+@pytest.mark.slow
+def test_what_takes_too_long_or_too_much_ends_and_the_next_page_is_read(
+    process: PageProcess,
+) -> None:
+    for function, argument in ((sum, range(1 << 60)), (bytes, 2 << 30), (math.factorial, 1 << 30)):
+        with pytest.raises(ValueError, match=r"^a page takes more than 0\.5 s or 1 GB of memory"):
+            process.read("a page", function, argument)
+        assert process.read("a page", page_of, "It rains.", "a page").example.tokens[1] == "It"
+
+
+@pytest.mark.slow
+def test_what_waits_ends_too_and_a_dead_process_is_replaced(process: PageProcess) -> None:
+    with pytest.raises(ValueError, match="a page takes more than"):
+        process.read("a page", time.sleep, 600)
+    assert process.read("a page", page_of, "It rains.", "a page")
+    (child,) = children("answer_calls")
+    child.kill()
+    child.wait()
+    assert process.read("a page", page_of, "It rains.", "a page")
+
+
+def test_close_ends_a_call(process: PageProcess) -> None:
+    assert process.read("a page", page_of, "It rains.", "a page")
+    errors = list[BaseException]()
+
+    def call() -> None:
+        try:
+            process.read("a page", time.sleep, 600)
+        except ValueError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    time.sleep(0.2)
+    process.close()
+    thread.join(60)
+    assert errors
+    process.close()
+
+
+@pytest.mark.slow
+def test_the_process_ends_with_its_parent() -> None:
+    code = (
+        "from nq.page_process import PageProcess; import time; process = PageProcess(1)\n"
+        "print(process.read('a', abs, -1), flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout and parent.stdout.readline() == "1\n"
+        (child,) = psutil.Process(parent.pid).children()
+        parent.kill()
+    child.wait(60)
