@@ -55,6 +55,25 @@ def get(record: Any, name: str, *types: type, where: str = "", default: Any = _M
     return check_type(value, f"field {path!r}", *types)
 
 
+def objects(record: Any, name: str, where: str = "") -> list[Any]:
+    """Returns a field that is an object of lists as a list of objects, without lists of null.
+
+    >>> objects({"spans": {"start": [1, 2], "end": [3, 4], "text": None}}, "spans")
+    [{'start': 1, 'end': 3}, {'start': 2, 'end': 4}]
+    """
+    value = get(record, name, dict, list, where=where)
+    if type(value) is list:
+        return value
+    path = f"{where}.{name}" if where else name
+    columns = {name: column for name, column in value.items() if column is not None}
+    for column_name, column in columns.items():
+        check_type(column, f"{path}.{column_name}", list)
+    if len({len(column) for column in columns.values()}) > 1:
+        lengths = ", ".join(f"{name} {len(column)}" for name, column in columns.items())
+        raise RecordError(f"{path} has columns of different lengths: {lengths}")
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
 def optional_text(record: Record, name: str) -> str:
     """Returns a string that is only displayed: empty if it is absent or not a string."""
     value = record.get(name)
