@@ -30,31 +30,37 @@ MAX_SEQ_LEN, DOC_STRIDE = 384, 128
 """The defaults of the pipeline of transformers, in pieces; ``DOC_STRIDE`` is an overlap."""
 SPARE_SPANS = 10
 
-Asked = str | Mapping[str, str] | list[str] | list[dict[str, str]]
+Asked = str | Mapping[str, Any] | list[str] | list[dict[str, str]]
 SpanAnswer = dict[str, Any]
 """``score``, ``answer``, and ``start`` and ``end``, its characters in the context."""
 
 
-def pairs_of(question: Asked, context: str | list[str] | None) -> list[tuple[str, str]]:
-    """Returns each question with its context, from texts, lists of them, or dicts of both.
+def pairs_of(question: Asked, context: Any) -> tuple[list[tuple[str, str]], bool]:
+    """Returns each question with its context, and whether they are in a list.
 
     Raises:
-        ValueError: there is no context, their numbers differ, or one is empty or not a text.
+        ValueError: there is no context or one too many, their numbers differ, or one is empty or
+            not a text.
     """
+    if isinstance(question, Mapping):
+        question, context = _parts(question, context)
     questions = question if isinstance(question, list) else [question]
     contexts = context if isinstance(context, list) else [context] * len(questions)
     check_argument(
         len(questions) == len(contexts), "context", context, f"one, or {len(questions)} in a list"
     )
-    pairs: list[tuple[Any, Any]] = [
-        (item.get("question"), item.get("context")) if isinstance(item, Mapping) else (item, text)
-        for item, text in zip(questions, contexts, strict=True)
-    ]
-    for pair in pairs:
-        for name, text in zip(("question", "context"), pair, strict=True):
+    pairs = list[tuple[Any, Any]]()
+    for item, own in zip(questions, contexts, strict=True):
+        pairs.append(_parts(item, own) if isinstance(item, Mapping) else (item, own))
+        for name, text in zip(("question", "context"), pairs[-1], strict=True):
             is_text = isinstance(text, str) and bool(text.strip())
             check_argument(is_text, name, text, "a text that is not empty")
-    return pairs
+    return pairs, isinstance(question, list)
+
+
+def _parts(pair: Mapping[str, Any], other: Any) -> tuple[Any, Any]:
+    check_argument(other is None, "context", other, "none beside a dict; give several in a list")
+    return pair.get("question"), pair.get("context")
 
 
 def examples_of(pairs: Iterable[tuple[str, str]]) -> list[Example]:
@@ -72,8 +78,8 @@ def span_answers(
 ) -> Iterator[list[SpanAnswer]]:
     """Yields the ``top_k`` most probable short answers to each example, best first.
 
-    An empty answer, if it is possible, comes first where the best one is less probable than the
-    threshold of the decision; its score is the probability that the best one is wrong.
+    The score of an empty answer, if it is possible, is the probability that the best one is wrong,
+    but at least that of the best one if this is below the threshold of the decision, else at most.
     """
     config = replace(decision, max_answer_length=max_answer_len)
     for example, scores in scored:
@@ -83,10 +89,11 @@ def span_answers(
             if place:
                 answers.append(_answer(score, *place, example.text(span)))
         best = answers[0]["score"] if answers else 0.0
-        if handle_impossible_answer or not answers:
-            empty = _answer(1 - best if handle_impossible_answer else 0.0)
-            answers.insert(0 if best < config.short_threshold else 1, empty)
-        yield answers[:top_k]
+        if handle_impossible_answer:
+            is_first = best < config.short_threshold
+            empty = _answer((max if is_first else min)(best, 1 - best))
+            answers.insert(0 if is_first else len(answers), empty)
+        yield sorted(answers, key=lambda one: -one["score"])[:top_k] or [_answer(0.0)]
 
 
 def _answer(score: float, start: int = 0, end: int = 0, answer: str = "") -> SpanAnswer:

@@ -163,8 +163,8 @@ class Reader:
         """Returns short answers as the question-answering pipeline of transformers 4 did.
 
         Args:
-            question: a question, a dict with ``question`` and ``context``, a list of either, or an
-                iterator over dicts.
+            question: a question, a dict with ``question`` and ``context`` or with lists of both, a
+                list of either, or an iterator over dicts.
             context: plain text; a list with one for each question, or one for all of them.
             top_k: number of answers to a question.
             handle_impossible_answer: whether an answer may be empty; otherwise the best short
@@ -192,7 +192,7 @@ class Reader:
             expected = f"a whole number from {minimum} on"
             check_argument(is_count(value, minimum), name, value, expected)
         question = list(question) if isinstance(question, Iterator) else question
-        pairs = pairs_of(question, context)
+        pairs, several = pairs_of(question, context)
         options = top_k, handle_impossible_answer, max_answer_len
         if self._has_types:
             for name, value in given.items():
@@ -205,8 +205,8 @@ class Reader:
                 one.answers(start, end, *options, align_to_words)
                 for one, start, end in self._with_logits(context_windows)
             )
-        results = [several if top_k > 1 else several[0] for several in answers]
-        return results if isinstance(question, list) else results[0]
+        results = [spans if top_k > 1 else spans[0] for spans in answers]
+        return results if several else results[0]
 
     def predict(self, examples: Iterable[Example]) -> Iterator[Prediction]:
         """Returns an iterator over one prediction per example, in order.

@@ -8,12 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.special import softmax
 
 import nq
 from experiments.peers.pipeline import CALLS, LIVE, answers, differences, write_reader
+from nq import question_answering
+from nq.formats.documents import page_from_text
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.question_answering import ContextWindows
+from nq.question_answering import ContextWindows, pairs_of
+from nq.records import Span
 
 GOLDEN = Path(__file__).parent / "golden" / "pipeline.json"
 
@@ -40,6 +45,81 @@ def test_all_calls_give_the_answers_of_transformers_4(
     assert {call: differences(expected[call], actual[call]) for call in actual} == {
         call: [] for call in actual
     }
+
+
+ONE, TWO = {"question": "who", "context": "Ada"}, {"question": "when", "context": "In 1874"}
+
+
+@pytest.mark.parametrize(
+    ("question", "context", "pairs"),
+    [
+        ("who", "Ada", [("who", "Ada")]),
+        (ONE, None, [("who", "Ada")]),
+        ([ONE, TWO], None, [("who", "Ada"), ("when", "In 1874")]),
+        ({"question": ["who", "when"], "context": ["Ada", "In 1874"]}, None,
+         [("who", "Ada"), ("when", "In 1874")]),
+        ({"question": ["who", "when"], "context": "Ada"}, None, [("who", "Ada"), ("when", "Ada")]),
+        ({"question": ["who"], "context": ["Ada"]}, None, [("who", "Ada")]),
+    ],
+)  # fmt: skip
+def test_each_question_has_its_context(
+    question: Any, context: Any, pairs: list[tuple[str, str]]
+) -> None:
+    several = len(pairs) > 1 or (isinstance(question, dict) and question["question"] != "who")
+    assert pairs_of(question, context) == (pairs, several)
+
+
+@pytest.mark.parametrize(
+    ("question", "context"),
+    [
+        (ONE, TWO),
+        (ONE, "Ada"),
+        ([ONE], [TWO]),
+        ([ONE, TWO], "Ada"),
+        ({"question": ["who", "when"], "context": ["Ada"]}, None),
+        ({"question": "who", "context": ["Ada", "In 1874"]}, None),
+        ([{"question": ["who"], "context": ["Ada"]}], None),
+        (["who", "when"], ["Ada"]),
+    ],
+)
+def test_no_argument_is_dropped(question: Any, context: Any) -> None:
+    with pytest.raises(ValueError, match=r"^(context|question) is .*: expected "):
+        pairs_of(question, context)
+
+
+class Ranked:
+    """A ranking whose short answers have the words of a page, and these probabilities."""
+
+    def __init__(self, probabilities: list[float]) -> None:
+        self.spans = [(Span(i + 1, i + 2), p) for i, p in enumerate(probabilities)]
+
+    def short_spans(self, limit: int) -> list[tuple[Span, float]]:
+        return self.spans[:limit]
+
+
+@given(
+    st.lists(st.floats(0, 1), max_size=5).map(lambda values: sorted(values, reverse=True)),
+    st.floats(0, 1),
+    st.integers(2, 6),
+)
+def test_scores_never_rise_and_the_first_answer_is_that_of_the_decision(
+    probabilities: list[float], threshold: float, top_k: int
+) -> None:
+    example = page_from_text("a b c d e f").with_question("which")
+    decision = nq.DecisionConfig(short_threshold=threshold)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(question_answering, "rank", lambda *_: Ranked(probabilities))
+        one, several = (
+            next(question_answering.span_answers([(example, None)], decision, k, True, 15))  # type: ignore[list-item]
+            for k in (1, top_k)
+        )
+    scores = [answer["score"] for answer in several]
+    assert scores == sorted(scores, reverse=True)
+    assert one == several[:1]
+    assert (one[0]["answer"] == "") == (
+        max(probabilities, default=0) < threshold or not probabilities
+    )
+    assert all(0 <= score <= 1 for score in scores)
 
 
 @pytest.mark.parametrize("overlap", [0, 7])

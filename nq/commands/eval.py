@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from nq.commands.terminal import HelpFormatter
-from nq.evaluation.labels import read_gold, read_predictions
+from nq.evaluation.labels import Label, read_gold, read_predictions
 from nq.evaluation.nq_eval import Gold, Inputs, decisions, score, table
 from nq.formats.input_files import matching_files
 from nq.text import visible
@@ -87,6 +89,13 @@ def _few_annotators(gold: Gold, thresholds: Mapping[str, int], one_annotator: bo
     )
 
 
+def _unofficial(labels: Iterable[Label]) -> str:
+    """Returns a note on spans that the official script refuses; empty if there is none."""
+    count = sum(not span.is_official for one in labels for span in (one.long, *one.short))
+    note = f"{count} spans lack start_byte or another field; the official script refuses them"
+    return note if count else ""
+
+
 def main(argv: Sequence[str] | None = None, prog: str = "nq eval") -> int:
     """Prints the metrics; returns the exit code: 0, 1 for bad files, 2 for bad arguments."""
     arguments = parser()
@@ -100,12 +109,13 @@ def main(argv: Sequence[str] | None = None, prog: str = "nq eval") -> int:
     try:
         gold, predictions, of_texts = _read(args)
         metrics = score(gold, predictions, **thresholds) | of_texts
-        if note := _few_annotators(gold, needed, args.one_annotator):
-            print(f"{prog}: note: {note}", file=sys.stderr)
+        labels = chain(*gold.values(), predictions.values())
+        for note in (_few_annotators(gold, needed, args.one_annotator), _unofficial(labels)):
+            print(f"{prog}: note: {note}\n" if note else "", file=sys.stderr, end="")
         if args.pretty_print:
             print(table(*decisions(gold, predictions, **thresholds), metrics))
-        else:
-            print(json.dumps(metrics))
+        else:  # a threshold that was a null score is null again
+            print(json.dumps({n: None if x == -math.inf else x for n, x in metrics.items()}))
     except (ValueError, OSError) as error:
         print(f"{prog}: {visible(str(error))}", file=sys.stderr)
         return 1

@@ -8,17 +8,18 @@ Source of the rules: google-research-datasets/natural-questions (eval_utils.py).
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 import orjson
 
 from nq import records
-from nq.formats.fields import RecordError, get
+from nq.formats.fields import RecordError, get, same_id
 from nq.formats.input_files import matching_files
 from nq.formats.lines import open_bytes
 from nq.storage import file_status
@@ -35,6 +36,7 @@ class Span:
     end_byte: int = -1
     start_token: int = -1
     end_token: int = -1
+    is_official: bool = field(default=True, compare=False)  # its record has all four fields
 
     def __post_init__(self) -> None:
         for unit, (start, end) in (("byte", self.bytes), ("token", self.tokens)):
@@ -121,17 +123,15 @@ def _optional(record: Any, name: str, kind: type, default: Any) -> Any:
 
 
 def example_id(record: Mapping[str, Any]) -> ExampleId:
-    """Returns the id of a gold or predicted record; numeric text (Kaggle) becomes a number."""
-    value: ExampleId = get(record, "example_id", int, str)
-    try:
-        return int(value)
-    except ValueError:
-        return value
+    """Returns the id of a gold or predicted record, which may be any number, as officially."""
+    key: ExampleId = same_id(get(record, "example_id", int, float, str))
+    return key
 
 
 def _span(record: Any) -> Span:
     names = ("start_byte", "end_byte", "start_token", "end_token")
-    return Span(*(_optional(record, name, int, -1) for name in names))
+    values = {name: _optional(record, name, int, -1) for name in names}
+    return Span(**values, is_official=record.keys() >= {*names})
 
 
 def gold_labels(record: Mapping[str, Any]) -> list[Label]:
@@ -151,19 +151,21 @@ def gold_labels(record: Mapping[str, Any]) -> list[Label]:
 
 def prediction_label(record: Mapping[str, Any]) -> Label:
     """Returns the label of one record of a prediction file, whose answers may be absent."""
+    names = "long_answer_score", "short_answers_score"
+    scores = (get(record, name, int, float, type(None)) for name in names)
+    long = _optional(record, "long_answer", dict, None)
     label = Label(
-        long=_span(_optional(record, "long_answer", dict, {})),
-        short=tuple(map(_span, _optional(record, "short_answers", list, []))),
-        yes_no=_optional(record, "yes_no_answer", str, "none").lower(),
-        long_score=get(record, "long_answer_score", int, float),
-        short_score=get(record, "short_answers_score", int, float),
+        Span() if long is None else _span(long),
+        tuple(map(_span, _optional(record, "short_answers", list, []))),
+        _optional(record, "yes_no_answer", str, "none").lower(),
+        *(-math.inf if score is None else score for score in scores),  # Python 2 sorts null first
     )
     if label.yes_no != "none" and label.short_spans:
         raise ValueError(f"both yes_no_answer {label.yes_no.upper()} and short answers: give one")
     return label
 
 
-@contextmanager
+@contextlib.contextmanager
 def _open(path: str | Path) -> Iterator[IO[bytes]]:
     """Opens a file, plain or gzip, that must not change while it is read."""
     before = file_status(path)
@@ -177,10 +179,13 @@ def _open(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def _decode(data: bytes) -> Any:
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        pass  # json also accepts what the official script accepts: NaN, -Infinity, lone surrogates
+    """Returns JSON with what the official script accepts: NaN, lone surrogates, ids of any size."""
+    with contextlib.suppress(orjson.JSONDecodeError):
+        value = orjson.loads(data)
+        items = value.get("predictions", [value]) if type(value) is dict else None
+        records = [item for item in items if type(item) is dict] if type(items) is list else []
+        if not any(type(record.get("example_id")) is float for record in records):  # rounded
+            return value
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

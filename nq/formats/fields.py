@@ -7,6 +7,7 @@ always the path of a value in its record; it appears in the text of the error.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -54,6 +55,25 @@ def get(record: Any, name: str, *types: type, where: str = "", default: Any = _M
     return check_type(value, f"field {path!r}", *types)
 
 
+def objects(record: Any, name: str, where: str = "") -> list[Any]:
+    """Returns a field that is an object of lists as a list of objects, without lists of null.
+
+    >>> objects({"spans": {"start": [1, 2], "end": [3, 4], "text": None}}, "spans")
+    [{'start': 1, 'end': 3}, {'start': 2, 'end': 4}]
+    """
+    value = get(record, name, dict, list, where=where)
+    if type(value) is list:
+        return value
+    path = f"{where}.{name}" if where else name
+    columns = {name: column for name, column in value.items() if column is not None}
+    for column_name, column in columns.items():
+        check_type(column, f"{path}.{column_name}", list)
+    if len({len(column) for column in columns.values()}) > 1:
+        lengths = ", ".join(f"{name} {len(column)}" for name, column in columns.items())
+        raise RecordError(f"{path} has columns of different lengths: {lengths}")
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
 def optional_text(record: Record, name: str) -> str:
     """Returns a string that is only displayed: empty if it is absent or not a string."""
     value = record.get(name)
@@ -61,15 +81,27 @@ def optional_text(record: Record, name: str) -> str:
 
 
 def example_id(record: Record, name: str = "example_id") -> ExampleId:
-    """Returns the example's id; a numeric string (Kaggle) becomes a number if that is lossless."""
-    value: ExampleId = get(record, name, int, str)
+    """Returns the example's id, as ``same_id`` does."""
+    value: ExampleId = same_id(get(record, name, int, str))
     if value == "":
         raise RecordError(f"field {name!r} is empty")
-    try:
-        number = int(value)
-    except ValueError:
-        return value
-    return number if str(number) == value and -(1 << 63) <= number < 1 << 64 else value
+    return value
+
+
+def same_id(value: Any) -> Any:
+    """Returns an id as every part of nq compares it, without loss.
+
+    Text that is exactly the decimal form of a 64-bit integer (Kaggle) is that integer. A larger
+    integer is its text, since ``orjson`` cannot write the number.
+
+    >>> [same_id(value) for value in ("-7", "007", "1_1", " 5", "+5", 1 << 64)]
+    [-7, '007', '1_1', ' 5', '+5', '18446744073709551616']
+    """
+    text = str(value)
+    with contextlib.suppress(ValueError):
+        if str(number := int(text)) == text:
+            return number if -(1 << 63) <= number < 1 << 64 else text
+    return value
 
 
 def listed(names: Sequence[str]) -> str:

@@ -88,9 +88,11 @@ def decode_example(line: bytes, pages: PageFolder | None = None) -> Example:
 
 def decode_record(record: Record, pages: PageFolder | None = None) -> Example:
     """Returns the example in a record of any dialect."""
-    marks = [mark for mark in DIALECTS if mark in record]
+    marks = [mark for mark in DIALECTS if record.get(mark) is not None]
+    if type(record.get(questions.QUESTION)) is str:  # Hugging Face's is an object
+        marks = [mark for mark in marks if mark != natural_questions.DOCUMENT]
     if marks:
-        _, decode = DIALECTS[next((m for m in marks if record[m] is not None), marks[0])]
+        _, decode = DIALECTS[marks[0]]
         example = decode(record)
     elif questions.QUESTION in record:
         example = questions.decode_page_question(record, pages)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import json
 import re
 import zlib
 from collections.abc import Iterator
 from itertools import islice
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import orjson
 
@@ -26,6 +27,9 @@ BUFFER_BYTES = 1 << 16
 SKIP_BYTES = 1 << 20
 MAX_LINES = 100
 """Lines among which a file has at least one record."""
+NO_CHARACTER = "\ufffc"
+_SURROGATE = r"\\u(?i:d[%s][0-9a-f]{2})"
+_ESCAPE = re.compile(rf"{_SURROGATE % '89ab'}{_SURROGATE % 'c-f'}|({_SURROGATE % '89a-f'})|\\.")
 NOT_UTF8 = "not UTF-8; convert the file with iconv -t UTF-8"
 
 Row = Record | bytes | RecordError
@@ -112,10 +116,23 @@ def parse_line(line: bytes, limits: str = "") -> Record:
     except orjson.JSONDecodeError as error:
         if "UTF-8" in error.msg:
             raise RecordError(NOT_UTF8) from error
-        raise RecordError(f"not JSON: {error.msg} at character {error.pos + 1}") from error
+        try:
+            record = _python_json(line.decode())
+        except (ValueError, LookupError, RecursionError):
+            raise RecordError(f"not JSON: {error.msg} at character {error.pos + 1}") from error
     if not isinstance(record, dict):
         raise RecordError(f"expected a JSON object, found {JSON_NAMES[type(record)]}")
     return record
+
+
+def _python_json(text: str) -> Any:
+    r"""Returns JSON as Python writes it; a lone surrogate becomes a character of no vocabulary.
+
+    >>> _python_json(r'["a\ud800", "\ud83d\ude00", "\\ud800", NaN]')
+    ['a￼', '😀', '\\ud800', None]
+    """
+    text = _ESCAPE.sub(lambda match: NO_CHARACTER if match[1] else match[0], text)
+    return json.loads(text, parse_constant={"NaN": None}.__getitem__)
 
 
 Kind = tuple[str, str]

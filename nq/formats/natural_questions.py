@@ -27,9 +27,10 @@ from nq.formats.fields import (
     check_type,
     example_id,
     get,
+    objects,
     optional_text,
 )
-from nq.records import Annotation, Candidate, Example, IntArray, Span, YesNo
+from nq.records import BLOCK_TYPES, Annotation, Candidate, Example, IntArray, Span, YesNo
 
 TOKENS, TEXT, DOCUMENT = "document_tokens", "document_text", "document"
 CANDIDATES, ANNOTATIONS = "long_answer_candidates", "annotations"
@@ -62,22 +63,22 @@ def decode_row(record: Record) -> Example:
     document = get(record, DOCUMENT, dict)
     annotations = []
     if record.get(ANNOTATIONS) is not None:
-        for i, row in enumerate(_objects(record, ANNOTATIONS)):
+        for i, row in enumerate(objects(record, ANNOTATIONS)):
             where = f"{ANNOTATIONS}[{i}]"
             answer = get(row, "yes_no_answer", int, str, where=where, default=-1)
             if type(answer) is int and answer not in _YES_NO:
                 raise RecordError(f"{where}.yes_no_answer must be 0, 1 or -1, found {answer}")
-            shorts = _objects(row, "short_answers", where)
+            shorts = objects(row, "short_answers", where)
             answer = _YES_NO.get(answer, answer)
             annotations.append({**row, "short_answers": shorts, "yes_no_answer": answer})
     as_v1 = {
         "example_id": example_id(record, "id"),
         "document_title": document.get("title"),
-        CANDIDATES: _objects(record, CANDIDATES),
+        CANDIDATES: objects(record, CANDIDATES),
         ANNOTATIONS: annotations,
     }
     question = get(get(record, "question", dict), "text", str, where="question")
-    tokens = _tokens(_objects(document, "tokens", DOCUMENT), "is_html", f"{DOCUMENT}.tokens")
+    tokens = _tokens(objects(document, "tokens", DOCUMENT), "is_html", f"{DOCUMENT}.tokens")
     return _example(as_v1, question, *tokens)
 
 
@@ -100,7 +101,7 @@ def _example(
     candidates = []
     for i, item in enumerate(get(record, CANDIDATES, list)):
         where = f"{CANDIDATES}[{i}]"
-        block = _span(item, len(tokens), where, may_be_empty=True)
+        block = _span(item, len(tokens), where)
         if block is None:
             raise RecordError(f"{where} has no span: its start and end are -1")
         candidates.append(Candidate(block, get(item, "top_level", bool, where=where, default=True)))
@@ -113,6 +114,11 @@ def _example(
             for i, short in enumerate(get(item, "short_answers", list, where=where))
         ]
         index = candidate_index(answer, len(candidates), f"{where}.long_answer")
+        if long is not None and index is None:
+            same = (i for i, candidate in enumerate(candidates) if candidate.span == long)
+            index = min(same, key=lambda i: not candidates[i].top_level, default=None)
+            if index is None:
+                raise RecordError(f"{where}.long_answer has no candidate_index and is no candidate")
         return Annotation(
             long, index if long else None, tuple(filter(None, shorts)), yes_no(item, where)
         )
@@ -175,12 +181,14 @@ def _tokens(
 ) -> tuple[list[str], list[bool], IntArray | None]:
     """Returns the tokens, their HTML flags, and ``[n_tokens, 2]`` their bytes if they have some.
 
-    The few words that have spaces lose them.
+    The few words with spaces lose them, but ``"<P> "`` keeps one, since it begins no paragraph.
     """
     words, is_html = _column(items, "token", str, where), _column(items, html_name, bool, where)
     tokens = [
         word if html else word.replace(" ", "") for word, html in zip(words, is_html, strict=True)
     ]
+    for i in [i for i, t in enumerate(tokens) if t in BLOCK_TYPES and t != words[i]]:
+        tokens[i] += " "
     if all(item.get("start_byte") is None for item in items):
         return tokens, is_html, None
     byte_columns = [_column(items, name, int, where) for name in ("start_byte", "end_byte")]
@@ -190,33 +198,12 @@ def _tokens(
         raise RecordError(f"{where}: a byte offset is beyond 64 bits") from error
 
 
-def _span(record: Any, n_tokens: int, where: str, *, may_be_empty: bool = False) -> Span | None:
-    """Returns the token span of ``record``, ``None`` if its start and end are -1."""
+def _span(record: Any, n_tokens: int, where: str) -> Span | None:
+    """Returns the token span of ``record``, empty or not, ``None`` if its start and end are -1."""
     start: int = get(record, "start_token", int, where=where)
     end: int = get(record, "end_token", int, where=where)
     if start == -1 and end == -1:
         return None
     if not 0 <= start <= end <= n_tokens or start == n_tokens:
         raise RecordError(f"{where} [{start}, {end}) is no span of the {n_tokens} tokens")
-    if start == end and not may_be_empty:
-        raise RecordError(f"{where} [{start}, {end}) is empty")
     return Span(start, end)
-
-
-def _objects(record: Any, name: str, where: str = "") -> list[Any]:
-    """Returns a field that is an object of lists as a list of objects, without lists of null.
-
-    >>> _objects({"spans": {"start": [1, 2], "end": [3, 4], "text": None}}, "spans")
-    [{'start': 1, 'end': 3}, {'start': 2, 'end': 4}]
-    """
-    value = get(record, name, dict, list, where=where)
-    if type(value) is list:
-        return value
-    path = f"{where}.{name}" if where else name
-    columns = {name: column for name, column in value.items() if column is not None}
-    for column_name, column in columns.items():
-        check_type(column, f"{path}.{column_name}", list)
-    if len({len(column) for column in columns.values()}) > 1:
-        lengths = ", ".join(f"{name} {len(column)}" for name, column in columns.items())
-        raise RecordError(f"{path} has columns of different lengths: {lengths}")
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

@@ -12,6 +12,7 @@ once: no name leads out of it. The gold is optional, see ``nq.formats.text_gold`
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -44,7 +45,8 @@ class PageFolder:
     def path(self, record: Record) -> str:
         """Returns the path of the one page in the folder that a record names."""
         name = str(get(record, self.column, str, int)).strip()
-        paths = self._named.get(name.removeprefix("./"), ())
+        name = name.removeprefix("./")
+        paths = self._named.get(name) or self._named.get(unicodedata.normalize("NFC", name), ())
         if len(paths) == 1:
             return paths[0]
         if not name:
@@ -57,12 +59,15 @@ class PageFolder:
 
     @cached_property
     def _named(self) -> Mapping[str, Sequence[str]]:
-        """The paths by their names, with and without a suffix."""
+        """The paths by their names, with and without a suffix, also with composed letters."""
         named: dict[str, list[str]] = {}
         for path in self.files:
             relative = Path(path).relative_to(self.folder)
             for name in (relative, relative.with_suffix("")):
                 named.setdefault(name.as_posix(), []).append(path)
+        composed = [(unicodedata.normalize("NFC", other), other) for other in named]
+        for key, other in [pair for pair in composed if pair[0] not in named]:
+            named.setdefault(key, []).extend(named[other])
         return named
 
 

@@ -24,10 +24,15 @@ from typing import Any
 from nq.formats import lines
 from nq.formats.fields import LIMITS, Record, RecordError, check_type, get, optional_text
 
-_SCALAR = rb"\"(?:[^\"\\]|\\.)*+\"|[\w.+-]++"
+_STRING = rb"\"(?:[^\"\\]|\\.)*+\""
+_VALUE = _SCALAR = _STRING + rb"|[\w.+-]++"
+for _ in range(6):  # levels of arrays and objects
+    _VALUE = _SCALAR + rb"|[\[{](?:[\s,:]++|" + _VALUE + rb")*+[\]}]"
 START = re.compile(
-    rb"\s*+\{\s*+(?:\"[^\"\\]*+\"\s*+:\s*+(?:" + _SCALAR + rb")\s*+,\s*+)*+\"data\"\s*+:\s*+\["
+    rb"\s*+\{\s*+(?:" + _STRING + rb"\s*+:\s*+(?:" + _VALUE + rb")\s*+,\s*+)*+"
+    rb"\"data\"\s*+:\s*+\[\s*+(?![^\s{\]])"
 )
+"""The beginning of a SQuAD document, whose ``data`` may follow metadata of any kind."""
 _MAY_BE_MRQA = re.compile(rb"\s*\{\s*\"(?:header|context|qas|id)\"\s*:")
 
 Questions = Iterator[Record | RecordError]

@@ -5,15 +5,19 @@
 | ``[{"text": …, "answer_start": 17}, …]``    | SQuAD                     |
 | ``{"text": […], "answer_start": […]}``      | SQuAD of Hugging Face     |
 | ``["one", "another spelling of it"]``, text | own files; ``answer`` too |
+| ``"['one', 'another spelling of it']"``     | CSV, by pandas or as JSON |
 
 An answer with a place is one annotator's. One without a place is looked for in the page: each
 place where its words are is as good as any other. If no answer is in the page, the gold is the text
-alone. "yes" and "no" without a place are yes/no answers.
+alone. "yes" and "no" without a place, and booleans, are yes/no answers. Empty texts alone mean that
+there is no answer.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import re
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,7 +26,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from nq.formats.fields import LIMITS, Record, RecordError, check_type, get
+from nq.formats.fields import LIMITS, Record, RecordError, check_type, objects
 from nq.formats.words import located_words, span_at
 from nq.records import Annotation, Example, Span, YesNo
 
@@ -31,7 +35,14 @@ IMPOSSIBLE = "is_impossible"
 MAX_PLACES = 100
 """Places of one answer that are looked for."""
 MAX_SHOWN_CHARS = 40
-_TRUE = ("true", "1", "yes")
+MAX_CELL_CHARS = 100_000  # of a list in Python, which takes a hundred times as many bytes to read
+PLACES = ("answer_start", "answer_end")
+_TRUE = ("true", "1", "1.0", "yes")
+_NUMPY = re.compile(
+    r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|\b(?:array|np\.\w+)\(|(?:,\s*dtype=[^)]*)?\)"""
+)
+"""A string of Python as a group, or what numpy writes around values."""
+_WHOLE = re.compile(r"\s*(\d{1,18})(?:\.0*)?\s*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,39 +83,60 @@ def with_gold(example: Example, record: Record) -> Example:
 
 def _answers(record: Record) -> list[TextAnswer] | None:
     """Returns the answers of a record: empty if it says that there is none, else ``None``."""
-    impossible = record.get(IMPOSSIBLE)
-    if impossible is True or str(impossible).strip().lower() in _TRUE:
+    if str(record.get(IMPOSSIBLE)).strip().lower() in _TRUE:
         return []
     name = next((name for name in FIELDS if record.get(name) not in (None, "")), None)
     if name is None:
         return None
-    value = record[name]
-    if type(value) is str and value[:1] in ("[", "{"):  # JSON in a cell of CSV
-        with contextlib.suppress(orjson.JSONDecodeError):
-            value = orjson.loads(value)
-    if type(value) is dict:
-        texts = get(value, "text", list, where=name)
-        starts = get(value, "answer_start", list, where=name, default=[None] * len(texts))
-        if len(texts) != len(starts):
-            raise RecordError(f"{name} has {len(texts)} texts, but {len(starts)} answer_starts")
-        value = [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
-    elif type(value) is not list:
-        return [_answer({"text": value, "answer_start": record.get("answer_start")}, name)]
-    return [_answer(item, f"{name}[{i}]") for i, item in enumerate(value)]
+    value = _cell(record[name], name)
+    if type(value) is not list or all(type(item) is not dict for item in value):
+        columns = value if type(value) is dict else {**record, "text": value}
+        places = {n: place for n in PLACES if (place := _cell(columns.get(n), n)) is not None}
+        value = {"text": columns.get("text"), **places}
+        value = objects({name: value}, name) if type(value["text"]) is list else value
+    several = enumerate(value) if type(value) is list else [("", value)]
+    answers = [_answer(item, f"{name}[{i}]".removesuffix("[]")) for i, item in several]
+    filled = [answer for answer in answers if answer.text]
+    if filled and filled != answers:
+        raise RecordError(f"{name} has an empty text beside others: remove it, or the others")
+    return filled
+
+
+def _cell(value: Any, name: str) -> Any:
+    """Returns the list or the object in a cell of CSV, by JSON or Python; other values as they are.
+
+    >>> _cell("{'text': array(['1986'], dtype=object), 'answer_start': [np.int64(3)]}", "answers")
+    {'text': ['1986'], 'answer_start': [3]}
+    """
+    if type(value) is not str or value.strip()[:1] + value.strip()[-1:] not in ("[]", "{}"):
+        return None if value == "" else value
+    with contextlib.suppress(orjson.JSONDecodeError):
+        return orjson.loads(value)
+    plain = _NUMPY.sub(r"\1", value.strip()[:MAX_CELL_CHARS])
+    with contextlib.suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        parsed = ast.literal_eval(plain)
+        if _letters(repr(parsed)) == _letters(plain):  # ['a' 'b'] of numpy would be one text
+            return parsed
+    raise RecordError(f"field {name!r} is no list or object of JSON or Python: write it as JSON")
 
 
 def _answer(item: Any, where: str) -> TextAnswer:
     if type(item) is not dict:
         item = {"text": item}
-    text = str(check_type(item.get("text"), f"{where}.text", str, int, float, bool))
-    return TextAnswer(text, _index(item, "answer_start"), _index(item, "answer_end"), where)
+    text = check_type(item.get("text"), f"{where}.text", str, int, float, bool)
+    is_boolean = text in ("True", "False") and item.get("answer_start") in (None, "")
+    if is_boolean or (type(text) is float and text.is_integer()):  # as pandas writes yes, or 1986
+        raise RecordError(f"{where} is {text}, which can be read in two ways: write yes, or 1986")
+    text = str(text) if type(text) is not bool else "yes" if text else "no"
+    start, end = (_index(item, place) for place in PLACES)
+    return TextAnswer(text, start, end, where)
 
 
 def _index(item: Record, name: str) -> int | None:
-    """Returns a place, which CSV has as text; ``None`` if there is none."""
+    """Returns a place, which CSV has as text, and pandas as 137.0; ``None`` if there is none."""
     value = item.get(name)
-    if type(value) is str and value.strip().isascii() and value.strip().isdigit():
-        value = int(value.strip()[:19])
+    if match := _WHOLE.fullmatch(str(value)):
+        return int(match[1])
     return None if value in (None, "") else int(check_type(value, name, int))
 
 

@@ -199,5 +199,6 @@ def save_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
     for name, source in tokenizer.files.items():
         if source.resolve() != (folder / name).resolve():
             shutil.copyfile(source, folder / name)
-    if tokenizer.options.get("do_lower_case") is not None:
-        write_json(folder / "tokenizer_config.json", tokenizer.options)
+    options = tokenizer.options
+    if options.get("do_lower_case") is not None or "added_tokens_decoder" in options:
+        write_json(folder / "tokenizer_config.json", options)

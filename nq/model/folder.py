@@ -27,7 +27,8 @@ from nq.preprocess.tokenizers.load import NAMES as TOKENIZERS
 
 CONFIG, TF_CONFIG, SETTINGS = registry.CONFIG, registry.TF_CONFIG, "nq.json"
 CARD = "README.md"
-OTHERS = (CONFIG, TF_CONFIG, SETTINGS, CARD, *TOKENIZERS, "merges.txt", "tokenizer_config.json")
+TOKENIZER_FILES = (*TOKENIZERS, "merges.txt", "tokenizer_config.json", "added_tokens.json")
+OTHERS = (CONFIG, TF_CONFIG, SETTINGS, CARD, *TOKENIZER_FILES)
 """Files that a model folder may have besides its weights."""
 SHARD = re.compile(r"[^/\\\x00-\x1f]{1,200}\.safetensors")
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")

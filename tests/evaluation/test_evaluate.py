@@ -39,7 +39,7 @@ def example(number: int, *annotations: Annotation, with_bytes: bool = False) -> 
     )
 
 
-def as_prediction(number: int, gold: Annotation, score: float = 1.0) -> Prediction:
+def as_prediction(number: int | str, gold: Annotation, score: float = 1.0) -> Prediction:
     return Prediction(number, gold.long, score, gold.shorts, score, gold.yes_no)
 
 
@@ -89,6 +89,27 @@ def test_metrics_are_those_of_the_evaluation_of_the_files(tmp_path: Path) -> Non
     )
     assert evaluation.metrics() == expected
     assert 0 < expected["micro_f1"] < 1
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+def test_the_ids_of_questions_are_those_in_the_predictions(suffix: str, tmp_path: Path) -> None:
+    """Reports and comparisons find the predictions of examples by their ids."""
+    keys = ["7", "007", "1_1", " 5", "+5", "5", "\uff17", "-0", str(2**64), "1e3", "q-1"]
+    rows = [("id", "question", "context", "answer"), *((key, "who", "Ada", "Ada") for key in keys)]
+    lines = [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
+    texts = map(",".join, rows) if suffix == "csv" else map(json.dumps, lines)
+    (gold := tmp_path / f"gold.{suffix}").write_text("\n".join(texts), encoding="utf-8")
+    examples = list(inputs.read_examples(gold))
+    predictions = [
+        encode_prediction(as_prediction(item.example_id, item.annotations[0]), item.token_bytes)
+        for item in examples
+        if item.annotations
+    ]
+    write_predictions(path := tmp_path / "predictions.json", predictions)
+    assert [str(item.example_id) for item in examples] == keys
+    assert list(labels.read_predictions(path)) == [item.example_id for item in examples]
+    metrics = evaluate([gold], path)
+    assert (metrics["micro_f1"], metrics["long-answer-n"]) == (1, len(keys))
 
 
 @pytest.mark.parametrize("gold", [SHORT, NO_ANSWER])

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +25,7 @@ from nq.evaluation.labels import (
     read_predictions,
 )
 from nq.evaluation.nq_eval import Decision
+from nq.formats.fields import same_id
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,7 +63,7 @@ def record(label: Label) -> dict[str, Any]:
     }
 
 
-def gold_line(example_id: int | str, labels: Sequence[Label]) -> bytes:
+def gold_line(example_id: Any, labels: Sequence[Label]) -> bytes:
     line = {"example_id": example_id, "annotations": [record(x) for x in labels]}
     return json.dumps(line).encode() + b"\n"
 
@@ -329,13 +331,89 @@ def test_simplified_gold_without_bytes_and_with_text_ids_is_read(tmp_path: Path)
     assert read_gold(path) == {-12: [label("1-9 2-3 NONE")]}
 
 
+IDS = [
+    7,
+    "007",
+    "7_0",
+    " 7",
+    "+7",
+    "\uff17",
+    "-0",
+    2**64,
+    2**64 + 1,
+    -(2**63) - 1,
+    1.5,
+    7e300,
+    "q\ud800",
+]
+
+
+def test_ids_are_neither_rounded_nor_joined(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gold, predictions = tmp_path / "gold.jsonl", tmp_path / "p.json"
+    right = label("1-9 2-3 NONE")
+    gold.write_bytes(b"\n".join(gold_line(key, [right]) for key in IDS))
+    predictions.write_bytes(prediction_bytes(dict.fromkeys(reversed(IDS), right)))
+    assert list(read_gold(gold)) == [same_id(key) for key in IDS]
+    arguments = [f"--gold_path={gold}", f"--predictions_path={predictions}", "--one_annotator"]
+    assert main(arguments) == 0
+    metrics = json.loads(capsys.readouterr().out)
+    assert (metrics["micro_f1"], metrics["long-answer-n"]) == (1, len(IDS))
+
+
+@given(
+    st.integers() | st.text(max_size=3) | st.integers().map(str) | st.from_regex(r"[-+0-9_ ]{1,4}")
+)
+def test_an_id_and_what_is_written_of_it_are_the_same(key: int | str) -> None:
+    """Two ids are the same only if their texts are equal, and orjson can write each."""
+    assert str(same_id(key)) == str(key)
+    assert same_id(str(key)) == same_id(key) == same_id(same_id(key))
+    assert orjson.loads(orjson.dumps(same_id(key))) == same_id(key)
+
+
+@pytest.mark.parametrize("field", ["long_answer_score", "short_answers_score"])
+def test_a_null_score_ranks_last(
+    field: str, files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The official script, written for Python 2, sorts null behind all numbers."""
+    path = tmp_path / "predictions.json"
+    document = json.loads(path.read_bytes())
+    for step in (1, 2):
+        metrics = []
+        for value in (None, -1e300):
+            for record in document["predictions"][::step]:
+                record[field] = value
+            path.write_text(json.dumps(document))
+            assert main([*files]) == 0
+            metrics.append(json.loads(capsys.readouterr().out))
+        first, second = metrics
+        assert first == {name: None if x == -1e300 else x for name, x in second.items()}
+
+
+def test_spans_without_bytes_are_counted(
+    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "predictions.json"
+    assert main([*files]) == 0
+    assert "lack start_byte" not in capsys.readouterr().err
+    document = json.loads(path.read_bytes())
+    for record in document["predictions"][:3]:
+        del record["long_answer"]["start_byte"], record["long_answer"]["end_byte"]
+    del document["predictions"][4]["long_answer"]  # which the official script takes
+    path.write_text(json.dumps(document))
+    main([*files])
+    note = "nq eval: note: 3 spans lack start_byte or another field; the official script refuses"
+    assert note in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("{", "not JSON"),
         ("[" * 100_000, "not JSON"),
         ("[1]", "record must be an object, found an array"),
-        ('{"example_id": 1.5, "annotations": []}', "field 'example_id' must be an integer"),
+        ('{"example_id": null, "annotations": []}', "field 'example_id' must be an integer"),
         ('{"example_id": 1, "annotations": []}', "no 'annotations'"),
         ('{"example_id": 1, "annotations": [{}]}', "missing field 'long_answer'"),
         ('{"example_id": 1, "annotations": [{"long_answer": {"end_byte": 3}}]}', ".* half null"),
@@ -378,7 +456,7 @@ def test_predictions_may_lack_answers_and_repeat(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("prediction", "message"),
     [
-        ({"long_answer_score": None}, "field 'long_answer_score' must be .*, found null"),
+        ({"short_answers_score": "1"}, "field 'short_answers_score' must be .*, found a string"),
         ({"long_answer_score": float("nan")}, "NaN"),
         ({"yes_no_answer": "perhaps"}, "yes_no_answer is 'perhaps', expected YES, NO or NONE"),
         ({"short_answers": {}}, "field 'short_answers' must be an array or null, found an object"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nq.evaluation.evaluate import gold_labels
 from nq.formats.fields import RecordError
 from nq.formats.inputs import decode_example
 from nq.records import Span, YesNo
@@ -94,7 +96,57 @@ def test_fields_may_be_absent(make: Make) -> None:
     assert (example.question, example.title) == ("who first walked on the moon", "")
     assert example.candidates[1].top_level and example.token_bytes is None
     assert [a.yes_no for a in example.annotations or ()] == [YesNo.NONE, YesNo.YES]
-    assert [a.candidate for a in example.annotations or ()] == [None, None]
+    assert [a.candidate for a in example.annotations or ()] == [0, None]
+
+
+@each_layout
+def test_a_long_answer_without_index_is_the_candidate_of_its_tokens(make: Make) -> None:
+    record = make(words=3)
+    answer = record["annotations"][0]["long_answer"]
+    for index in (..., -1):
+        nested = {"start_token": 3, "end_token": 11, "top_level": False}
+        other = changed(copy.deepcopy(record), f"{A}.0.long_answer.candidate_index", index)
+        other["long_answer_candidates"].insert(0, nested)
+        annotation, _ = decode_example(to_line(other)).annotations or ()
+        assert (annotation.long, annotation.candidate) == (Span(3, 11), 1)
+    del answer["candidate_index"]
+    answer["end_token"] = 9
+    with pytest.raises(RecordError, match=r"long_answer has no candidate_index and is no cand"):
+        decode_example(to_line(record))
+
+
+@each_layout
+def test_an_annotated_candidate_may_be_empty(make: Make) -> None:
+    record = make(words=3)
+    empty = {"start_token": 1, "end_token": 1, "top_level": True}
+    record["long_answer_candidates"].append(empty)
+    record["annotations"][0] |= {"long_answer": {**empty, "candidate_index": 2}}
+    example = decode_example(to_line(record))
+    annotation, _ = example.annotations or ()
+    assert (annotation.long, annotation.candidate) == (Span(1, 1), 2)
+    assert not gold_labels(example)[0].has_long
+
+
+def test_a_word_that_is_a_tag_but_for_a_blank_begins_no_paragraph() -> None:
+    record = nq_records.v1(words=3)
+    for index, token in ((3, "<P> "), (4, "the moon")):
+        record["document_tokens"][index] |= {"token": token, "html_token": False}
+    example = decode_example(to_line(record))
+    assert example.block_type(Span(3, 11)) == "Other"
+    assert example.tokens[3:5] == ["<P> ", "themoon"]
+    record["document_tokens"][3]["token"] = "<P>"
+    assert decode_example(to_line(record)).block_type(Span(3, 11)) == "Paragraph"
+
+
+@each_layout
+def test_python_writes_nan_and_lone_surrogates(make: Make) -> None:
+    line = to_line(
+        make(words=3) | {"question_text": "moon \ud800 \\ud800 \U0001f600", "x": float("nan")}
+    )
+    assert b"\\ud800" in line and b"NaN" in line
+    assert decode_example(line).question == "moon \ufffc \\ud800 \U0001f600"
+    with pytest.raises(RecordError, match="not JSON: "):
+        decode_example(line.replace(b"NaN", b"Infinity"))
 
 
 # --- bad records --------------------------------------------------------------------------

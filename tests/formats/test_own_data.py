@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,20 @@ def test_a_squad_file_is_known_by_its_fields(name: str, indent: int | None, tmp_
     assert (first.title, first.answers, last.answers) == ("Skerry Point", ("1986",), ())
     assert [a.long for a in last.annotations or ()] == [None]
     assert [inputs.count_records(str(path), limit) for limit in (None, 2)] == [3, 2]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize(
+    "before",
+    [{"info": {"author": "x", "tags": [1, {"a": []}]}}, {"a": ["}", {"b": '\\"]'}], "c": None}],
+)
+def test_data_may_come_behind_metadata(
+    before: dict[str, Any], indent: int | None, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "a", json.dumps({**before, **own_data.squad()}, indent=indent))
+    assert ids(path) == ["q1", "q2", "q3"]
+    lines = [{"id": i, "question": "who", "context": "Ada", **before, "data": [1]} for i in (1, 2)]
+    assert ids(write_lines(tmp_path / "b", lines)) == [1, 2]  # no SQuAD
 
 
 def test_an_mrqa_file_is_known_by_its_fields(tmp_path: Path) -> None:
@@ -158,6 +173,8 @@ def test_missing_columns_are_an_error_of_the_file(tmp_path: Path) -> None:
             items(write(tmp_path / "a.csv", f"{header}\n1,2\n"))
 
 
+PLACE = CONTEXT.index("1986")
+
 # --- contexts and gold --------------------------------------------------------------------
 
 TEXT = st.lists(
@@ -240,8 +257,24 @@ def test_a_context_is_a_page_of_paragraphs() -> None:
         ({"answer": "1986", "answer_start": str(CONTEXT.index("1986"))}, 1, ["1986"]),
         ({"answers": '["1986", "Dunmore"]'}, 2, ["1986", "Dunmore"]),  # a cell of CSV
         ({"is_impossible": True, "answers": [placed("1986")]}, 0, []),
+        # lists and numbers as pandas writes them
+        ({"answers": "['1986', 'Dunmore']"}, 2, ["1986", "Dunmore"]),
+        ({"answers": str([{"text": "1986", "answer_start": float(PLACE)}])}, 1, ["1986"]),
+        ({"answers": f"{{'text': array(['1986'], dtype='<U4'),\n 'answer_start': [{PLACE}]}}"}, 1,
+         ["1986"]),
+        ({"answers": "[np.str_('1986')]", "answer_start": f"[np.int64({PLACE})]"}, 1, ["1986"]),
+        ({"answers": "[\"Brenn's\", '1986']"}, 2, ["1986"]),
+        ({"answer": "1986", "answer_start": f"{PLACE}.0"}, 1, ["1986"]),
+        ({"answer": "1986", "answer_start": float(PLACE)}, 1, ["1986"]),
+        ({"answer": placed("1986")}, 1, ["1986"]),  # a single object
+        ({"answer": "1986", "is_impossible": "0.0"}, 1, ["1986"]),
+        ({"answer": "1986", "is_impossible": "1.0"}, 0, []),
+        # an empty text alone is no answer
+        ({"answers": {"text": [""], "answer_start": [0]}}, 0, []),
+        ({"answers": [""]}, 0, []),
+        ({"answer": {"text": "", "answer_start": -1}}, 0, []),
     ],
-)
+)  # fmt: skip
 def test_gold_is_read_as_text(gold: dict[str, Any], texts: int, found: list[str]) -> None:
     example = decode(**gold)
     assert len(example.answers or ()) == texts
@@ -264,6 +297,9 @@ def test_many_answers_that_are_nearly_in_a_page_do_not_take_hours() -> None:
 def test_yes_and_no_are_no_places() -> None:
     (answer,) = decode(context="No, it is not.", answer="no").annotations or ()
     assert (answer.yes_no, answer.shorts, answer.candidate) == (YesNo.NO, (), 0)
+    for value in (True, False):
+        (answer,) = decode(answer=value).annotations or ()
+        assert answer.yes_no is (YesNo.YES if value else YesNo.NO)
     (answer,) = decode(answer="Yes").annotations or ()
     assert (answer.yes_no, answer.candidate) == (YesNo.YES, None)  # of two paragraphs
 
@@ -273,7 +309,15 @@ def test_yes_and_no_are_no_places() -> None:
     [
         ({"answers": [placed("Tom Hale", 3)]}, "lacks an answer: answers[0] is 'Tom Hale', but"),
         ({"answers": [{"text": " ", "answer_start": 3}]}, "there is no word at characters [3, 4)"),
-        ({"answers": {"text": ["a"], "answer_start": []}}, "1 texts, but 0 answer_starts"),
+        ({"answers": {"text": ["a"], "answer_start": []}}, "lengths: text 1, answer_start 0"),
+        ({"answers": ["", "1986"]}, "answers has an empty text beside others"),
+        ({"answers": "['1986' 'Dunmore']"}, "is no list or object of JSON or Python"),  # of numpy
+        ({"answers": "[nan, '1986']"}, "is no list or object of JSON or Python"),
+        ({"answers": "[" * 200_000 + "]" * 200_000}, "is no list or object of JSON or Python"),
+        ({"answers": ["1986"], "answer_start": 3}, "answer_start must be an array, found an int"),
+        ({"answer": "1986", "answer_start": "137.5"}, "answer_start must be an integer"),
+        ({"answer": 1986.0}, "answer is 1986.0, which can be read in two ways"),
+        ({"answer": "True"}, "answer is True, which can be read in two ways"),
         ({"page": "tower"}, "expected a field 'context', or --pages FOLDER and a field 'page'"),
     ],
 )
@@ -295,6 +339,27 @@ def pages(tmp_path: Path) -> PageFolder:
     for name in ("notes.pdf", "wrong.txt"):
         (folder / name).write_bytes(b"%PDF-1.7")
     return list_pages(folder)
+
+
+@pytest.mark.parametrize("document", ["tower.pdf", {"name": "tower.pdf"}, None])
+def test_a_field_called_document_is_no_page(document: Any, pages: PageFolder) -> None:
+    assert decode(document=document, answer="1986").answers == ("1986",)
+    assert decode(pages, document=document, page="tower").title == "The Tower"
+    by_document = list_pages(pages.folder, "document")
+    assert decode(by_document, document="tower.html").title == "The Tower"
+    with pytest.raises(RecordError, match="the question has no page"):
+        inputs.decode_record({"question": "who", "document": "tower.pdf"})
+
+
+@pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC")])
+def test_accents_of_a_name_may_be_composed_or_not(forms: Any, tmp_path: Path) -> None:
+    name, other = (unicodedata.normalize(form, "Zoë") for form in forms)
+    write(tmp_path / f"{name}.txt", "one word")
+    for title in (name, other, f"{other}.txt"):
+        assert decode(list_pages(tmp_path), page=title).tokens[1:3] == ["one", "word"]
+    write(tmp_path / f"{other}.txt", "two words")  # then each name is its file
+    for title, first in ((name, "one"), (other, "two")):
+        assert decode(list_pages(tmp_path), page=title).tokens[1] == first
 
 
 @pytest.mark.parametrize("name", ["tower.html", "tower", " ./tower.html"])

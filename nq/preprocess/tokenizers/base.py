@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tokenizers import Encoding
+from tokenizers import AddedToken, Encoding
 
-from nq.json_files import read_json_object
 from nq.records import IntArray
 
 MAX_ID = 2**31 - 1  # windows hold int32
+BYTE_LEVEL_BLANK = "\u0120"
 Pieces = tuple[int, ...]
 
 # The markers of BERT-Joint's vocab-nq.txt, in the order of its rows 104 to 310.
@@ -67,7 +67,7 @@ class Tokenizer(ABC):
 
     pad_id: int
     unk_id: int
-    options: Mapping[str, bool | None] = {}
+    options: Mapping[str, Any] = {}
     separators: int = 1
     segments: bool = True
     max_cached_size: int = 10_000_000
@@ -165,11 +165,15 @@ class TextPieces:
     chars: IntArray
 
     @classmethod
-    def of(cls, encoding: Encoding) -> TextPieces:
+    def of(cls, encoding: Encoding, text: str) -> TextPieces:
         """Returns the pieces that the ``tokenizers`` library found; some kinds know no words."""
-        ids = encoding.word_ids
+        ids, chars = encoding.word_ids, np.array(encoding.offsets, np.int64).reshape(-1, 2)
         words = np.arange(len(ids)) if None in ids else np.array(ids, np.int64)
-        return cls(encoding.ids, words, np.array(encoding.offsets, np.int64).reshape(-1, 2))
+        for row, piece in enumerate(encoding.tokens):
+            if piece.startswith(BYTE_LEVEL_BLANK):  # the blank is none of its characters
+                start, end = chars[row].tolist()
+                chars[row, 0] = end - len(text[start:end].lstrip(" "))
+        return cls(encoding.ids, words, chars)
 
 
 def _batches(words: Sequence[str], max_characters: int) -> Iterator[Sequence[str]]:
@@ -188,7 +192,11 @@ def _batches(words: Sequence[str], max_characters: int) -> Iterator[Sequence[str
         yield words[start:]
 
 
-def read_tokenizer_json(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
-    """Returns the description in a ``tokenizer.json``, and its added pieces with their ids."""
-    values = read_json_object(path)
-    return values, {t["content"]: int(t["id"]) for t in values.get("added_tokens") or ()}
+def add_tokens(backend: Any, tokens: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """Adds tokens, by id, which are found in text unless they are special; returns their ids."""
+    backend.encode_special_tokens = True
+    for _, token in sorted(tokens.items(), key=lambda item: int(item[0])):
+        flags = {name: value for name, value in token.items() if name != "id"}
+        flags["special"] = token.get("special", False) or token["content"] in SPECIAL
+        backend.add_tokens([AddedToken(**flags)])
+    return {token.content: i for i, token in backend.get_added_tokens_decoder().items()}

@@ -2,7 +2,7 @@
 
 They are read from a ``tokenizer.json``, or from RoBERTa's ``vocab.json`` and ``merges.txt``. The
 parts that find special pieces in text or add them around it are left out: text that spells
-``</s>`` stays text.
+``</s>`` stays text. Other tokens that were added to the vocabulary are found.
 """
 
 from __future__ import annotations
@@ -12,46 +12,47 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
 from tokenizers import Tokenizer as Backend
-from tokenizers import processors
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
-from nq.preprocess.tokenizers.base import (
-    SPECIAL,
-    Pieces,
-    TextPieces,
-    Tokenizer,
-    read_tokenizer_json,
-)
+from nq.json_files import read_json_object
+from nq.preprocess.tokenizers.base import SPECIAL, Pieces, TextPieces, Tokenizer, add_tokens
 
 VOCAB, MERGES = "vocab.json", "merges.txt"
+UNUSED = ("post_processor", "decoder", "truncation", "padding")
+"""Parts of a ``tokenizer.json`` that add special pieces, or are for other tasks."""
+WORD_BEFORE = "a"
+"""A word before each one, whose pieces are left out: families differ in the blank between them."""
 MAX_EXPANSION, EXPANSIONS = 64, {"ByteLevel": 4.0, "BertNormalizer": 3.0}
 """Characters for one of a text, of all steps and of single ones; XLM-RoBERTa's map has up to 18."""
 PATTERN, KNOWN_PATTERN = re.compile(r'"Regex": ("(?:[^"\\]|\\.)*")'), " {2,}"
 
 
 class LibraryTokenizer(Tokenizer):
-    """A tokenizer of the ``tokenizers`` library; each word is encoded as one after a blank."""
+    """A tokenizer of the ``tokenizers`` library; each word is encoded as one inside a text.
 
-    def __init__(self, path: Path) -> None:
-        files, added, template = {path.name: path}, dict[str, int](), None
+    ``added`` has the tokens that were added to its vocabulary, by id.
+    """
+
+    def __init__(self, path: Path, added: Mapping[str, Mapping[str, Any]]) -> None:
+        files, template = {path.name: path}, None
         if path.name == VOCAB:
             files[MERGES] = path.with_name(MERGES)
             if not files[MERGES].is_file():
                 raise FileNotFoundError(f"{path} has no {MERGES} beside it: copy it there")
             self._backend = Backend(BPE.from_file(str(path), str(files[MERGES])))
-            self._backend.pre_tokenizer = ByteLevel(add_prefix_space=True)
+            self._backend.pre_tokenizer = ByteLevel(add_prefix_space=False)
+            self.options = {"added_tokens_decoder": added} if added else {}
         else:
-            values, added = read_tokenizer_json(path)
+            values = read_json_object(path)
             template = values.get("post_processor")
-            text = json.dumps(_for_words(values))
+            text = json.dumps({**values, "added_tokens": [], **dict.fromkeys(UNUSED)})
             if unknown := {*map(json.loads, PATTERN.findall(text))} - {KNOWN_PATTERN}:
                 raise ValueError(
                     f"{path} has the regular expression {min(unknown)!r:.80}, which may take for "
@@ -64,13 +65,14 @@ class LibraryTokenizer(Tokenizer):
                     f"at most {MAX_EXPANSION} times; choose another model"
                 )
             self._backend = Backend.from_str(text)
-        ids = self._backend.get_vocab(with_added_tokens=False) | added
+        ids = self._backend.get_vocab(with_added_tokens=False) | add_tokens(self._backend, added)
         super().__init__(files, ids)
         self.pad_id = self._id_of("[PAD]", "<pad>")
         self.unk_id = self._id_of("[UNK]", "<unk>")
         self.separators, self.segments = self._separators(template)
-        special = SPECIAL | added.keys()
+        special = SPECIAL.union(t["content"] for t in added.values() if t.get("special"))
         self._specials = {i for piece, i in ids.items() if piece in special} - {self.unk_id}
+        self._before = len(self._backend.encode(WORD_BEFORE).ids)
 
     def _separators(self, template: dict[str, Any] | None) -> tuple[int, bool]:
         """Returns the separators between question and page, and whether their segments differ."""
@@ -83,24 +85,15 @@ class LibraryTokenizer(Tokenizer):
         return (2, False) if like_roberta else (1, True)
 
     def _ids_of(self, texts: Sequence[str]) -> list[Pieces]:
-        encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [tuple(encoding.ids) for encoding in encodings]
+        inside = [f"{WORD_BEFORE} {text}" for text in texts]
+        encodings = self._backend.encode_batch_fast(inside, add_special_tokens=False)
+        return [
+            tuple(encoding.ids[self._before :]) if text else ()
+            for text, encoding in zip(texts, encodings, strict=True)
+        ]
 
     def encode_text(self, text: str) -> TextPieces:
-        return TextPieces.of(self._of_texts.encode(text, add_special_tokens=False))
-
-    @cached_property
-    def _of_texts(self) -> Backend:
-        """The tokenizer of whole texts: the first word need not be one after a blank.
-
-        The blank before a word is none of its characters.
-        """
-        path, backend = next(iter(self.files.values())), Backend(self._backend.model)
-        backend.pre_tokenizer = ByteLevel(add_prefix_space=False)
-        if path.name != VOCAB:
-            backend = Backend.from_str(json.dumps(_for_texts(read_tokenizer_json(path)[0])))
-        backend.post_processor = processors.ByteLevel(trim_offsets=True)
-        return backend
+        return TextPieces.of(self._backend.encode(text, add_special_tokens=False), text)
 
 
 def _expansion(step: Any) -> float:
@@ -125,20 +118,3 @@ def _expansion(step: Any) -> float:
         case {"type": str(kind)}:
             return EXPANSIONS.get(kind, 1.0)
     return 1.0
-
-
-def _for_texts(values: dict[str, Any]) -> dict[str, Any]:
-    """Returns a ``tokenizer.json`` that neither finds nor adds special pieces."""
-    others = ("post_processor", "decoder", "truncation", "padding")
-    return {**values, "added_tokens": [], **dict.fromkeys(others)}
-
-
-def _for_words(values: dict[str, Any]) -> dict[str, Any]:
-    """Returns a ``tokenizer.json`` for single words, each as one after a blank."""
-    pre_tokenizer = values.get("pre_tokenizer") or {}
-    for part in pre_tokenizer.get("pretokenizers", [pre_tokenizer]):
-        if part.get("type") == "ByteLevel":
-            part["add_prefix_space"] = True
-        elif part.get("prepend_scheme") in ("first", "never"):  # of a Metaspace
-            part["prepend_scheme"] = "always"
-    return _for_texts(values)

@@ -12,7 +12,7 @@ from typing import Any
 
 from nq.config import WindowConfig
 from nq.json_files import read_json_object
-from nq.preprocess.tokenizers.base import Tokenizer, read_tokenizer_json
+from nq.preprocess.tokenizers.base import SPECIAL, Tokenizer
 
 SAMPLE = ("The", "café", "in", "東京", "\U0001f600", "", "".join(map(chr, range(33, 0x3000))))
 """Words that every tokenizer can encode; a damaged one fails at some character only."""
@@ -29,6 +29,9 @@ SPIECE_DEFAULTS = {
     "albert": {"do_lower_case": True, "keep_accents": False},
     "rembert": {"do_lower_case": False, "keep_accents": True},
 }
+OWN_OPTIONS = {"do_lower_case", "strip_accents", "tokenize_chinese_chars"}
+"""What nq writes into ``tokenizer_config.json``; Hugging Face writes other names too, or fewer."""
+Values = dict[str, Any]
 # The steps of a BERT; a tokenizer.json that names no step has these.
 BERT_STEPS = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer"}
 
@@ -69,37 +72,54 @@ def _without_stderr() -> Iterator[None]:
 
 def _load(path: Path, compat: str) -> Tokenizer:
     original = WindowConfig(compat=compat).switches.original_wordpiece
-    config = _values(path.with_name("tokenizer_config.json"))
-    is_description = path.suffix == ".json" and path.name != "vocab.json"
-    description = read_tokenizer_json(path)[0] if is_description else None
-    if path.suffix not in (".json", ".model") or (description and _is_wordpiece(description)):
+    config, family = _values(path.with_name("tokenizer_config.json")), ""
+    with contextlib.suppress(ValueError):  # whoever reads the model's config reports it
+        family = str(_values(path.with_name("config.json")).get("model_type", ""))
+    is_whole = path.suffix == ".json" and path.name != "vocab.json"
+    whole = path if is_whole else path.with_name("tokenizer.json")
+    description = _values(whole)
+    added = _added_tokens(path, description, config)
+    if not is_whole and all(t.get("special") or t["content"] in SPECIAL for t in added.values()):
+        added = {}
+    if path.suffix not in (".json", ".model") or (is_whole and _is_wordpiece(description)):
         from nq.preprocess.tokenizers import wordpiece
 
-        own = (description or {}).get("normalizer") or {}
+        own = description.get("normalizer") or {}
         lowercase = _flag(config, "do_lower_case")
         lowercase = _flag(own, "lowercase") if lowercase is None else lowercase
         strip_accents = _flag({**own, **config}, "strip_accents")
-        chinese = config.get("tokenize_chinese_chars", own.get("handle_chinese_chars"))
-        kind = wordpiece.OriginalWordPieceTokenizer if original else wordpiece.WordPieceTokenizer
-        return kind(path, lowercase, strip_accents, chinese is not False)
+        chinese = config.get("tokenize_chinese_chars", own.get("handle_chinese_chars")) is not False
+        if original:
+            return wordpiece.OriginalWordPieceTokenizer(path, lowercase, strip_accents, chinese)
+        from_hf = description or (family and config.keys() != OWN_OPTIONS)
+        longest = wordpiece.HF_WORD_CHARS if from_hf else wordpiece.MAX_WORD_CHARS
+        longest = {**config, **description.get("model", {})}.get(wordpiece.WORD_CHARS, longest)
+        return wordpiece.WordPieceTokenizer(path, lowercase, strip_accents, chinese, longest, added)
     if original:
         raise ValueError(f"{path}: compat {compat!r} is for WordPiece only, use 'ours'")
-    if path.suffix == ".model":
+    if path.suffix == ".model" and not added:
         from nq.preprocess.tokenizers.sentencepiece import SentencePieceTokenizer
 
-        family = ""
-        with contextlib.suppress(ValueError):  # whoever reads the model's config reports it
-            family = str(_values(path.with_name("config.json")).get("model_type"))
         settings = dict(SPIECE_DEFAULTS.get(family, {}))
         settings |= {name: value for name, value in config.items() if value is not None}
         lowercase, keep_accents = (_flag(settings, n) for n in ("do_lower_case", "keep_accents"))
         return SentencePieceTokenizer(path, lowercase, keep_accents)
     from nq.preprocess.tokenizers.huggingface import LibraryTokenizer
 
-    return LibraryTokenizer(path)
+    if path.suffix == ".model" and not description:
+        raise ValueError(f"{path} has added tokens: save it with transformers as {whole.name}")
+    return LibraryTokenizer(whole if path.suffix == ".model" else path, added)
 
 
-def _is_wordpiece(description: dict[str, Any]) -> bool:
+def _added_tokens(path: Path, description: Values, config: Values) -> dict[str, Values]:
+    """Returns the tokens that were added to a vocabulary, by id, with their flags."""
+    if description:
+        return {str(token["id"]): token for token in description.get("added_tokens") or ()}
+    old = _values(path.with_name("added_tokens.json"))
+    return config.get("added_tokens_decoder") or {str(i): {"content": p} for p, i in old.items()}
+
+
+def _is_wordpiece(description: Values) -> bool:
     """Returns whether a ``tokenizer.json`` is a WordPiece that prepares text as BERT does."""
     model = description["model"]
     untyped = "WordPiece" if "max_input_chars_per_word" in model else ""  # older files
@@ -109,11 +129,11 @@ def _is_wordpiece(description: dict[str, Any]) -> bool:
     return model.get("type", untyped) == "WordPiece" and steps == BERT_STEPS
 
 
-def _values(path: Path) -> dict[str, Any]:
+def _values(path: Path) -> Values:
     return read_json_object(path) if path.is_file() else {}
 
 
-def _flag(config: dict[str, Any], name: str) -> bool | None:
+def _flag(config: Values, name: str) -> bool | None:
     value = config.get(name)
     if value is not None and not isinstance(value, bool):
         raise ValueError(f"{name} of the tokenizer is {value!r:.40}: expected true, false or null")

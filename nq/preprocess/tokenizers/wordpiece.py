@@ -5,19 +5,22 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer as Backend
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from nq.preprocess.tokenizers.base import Pieces, TextPieces, Tokenizer, read_tokenizer_json
+from nq.json_files import read_json_object
+from nq.preprocess.tokenizers.base import Pieces, TextPieces, Tokenizer, add_tokens
 
 FIRST_MARKER_ROW = 104
-MAX_WORD_CHARS = 200  # the original's max_input_chars_per_word
+WORD_CHARS = "max_input_chars_per_word"
+MAX_WORD_CHARS, HF_WORD_CHARS = 200, 100  # the original's, and that of Hugging Face
 SPECIAL_PIECES = ("[CLS]", "[SEP]", "[UNK]", "[PAD]")
 MPNET_PIECES = ("<s>", "</s>", "<pad>")  # in rows 0, 2 and 1, before the rows of a BERT
 _BRACKETED = re.compile(r"^\[[^ ]*\]$")
@@ -45,6 +48,8 @@ class WordPieceTokenizer(Tokenizer):
         lowercase: whether text is lower-cased; by default if no piece has capitals.
         strip_accents: whether accents are removed; by default where ``lowercase``.
         tokenize_chinese_chars: whether each Chinese character is a word of its own.
+        max_word_chars: characters beyond which a word is unknown.
+        added: the tokens that were added to the vocabulary, by id.
     """
 
     def __init__(
@@ -53,34 +58,14 @@ class WordPieceTokenizer(Tokenizer):
         lowercase: bool | None = None,
         strip_accents: bool | None = None,
         tokenize_chinese_chars: bool = True,
+        max_word_chars: int = MAX_WORD_CHARS,
+        added: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        name, max_word_chars = "vocab.txt", MAX_WORD_CHARS
-        if path.suffix == ".json":
-            name, (description, added) = path.name, read_tokenizer_json(path)
-            model = description["model"]
-            vocab: dict[str, int] = model["vocab"] | added
-            max_word_chars = int(model.get("max_input_chars_per_word", MAX_WORD_CHARS))
-        else:
-            vocab = read_vocab(path)
-        missing = [piece for piece in SPECIAL_PIECES if piece not in vocab]
-        if missing:
-            raise ValueError(
-                f"{path} lacks {', '.join(missing)}: expected a BERT vocab.txt with one piece a row"
-            )
-        unused = [i for p, i in vocab.items() if p.startswith("[unused") and i >= FIRST_MARKER_ROW]
-        super().__init__({name: path}, vocab, sorted(unused))
-        self.pad_id, self.unk_id = vocab["[PAD]"], vocab["[UNK]"]
-        if [vocab.get(piece) for piece in MPNET_PIECES] == [0, 2, 1]:
-            self.cls_id, self.sep_id, self.pad_id = 0, 2, 1
-            self.separators, self.segments = 2, False
+        is_json = path.suffix == ".json"
+        words = read_json_object(path)["model"]["vocab"] if is_json else read_vocab(path)
         if lowercase is None:
-            lowercase = all(piece == piece.lower() for piece in vocab if not piece.startswith("["))
-        self.options = {
-            "do_lower_case": lowercase,
-            "strip_accents": strip_accents,
-            "tokenize_chinese_chars": tokenize_chinese_chars,
-        }
-        self._model = WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=max_word_chars)
+            lowercase = all(piece == piece.lower() for piece in words if not piece.startswith("["))
+        self._model = WordPiece(words, unk_token="[UNK]", max_input_chars_per_word=max_word_chars)
         self._backend = Backend(self._model)
         self._backend.normalizer = BertNormalizer(
             lowercase=lowercase,
@@ -88,13 +73,32 @@ class WordPieceTokenizer(Tokenizer):
             handle_chinese_chars=tokenize_chinese_chars,
         )
         self._backend.pre_tokenizer = BertPreTokenizer()
+        vocab = words | add_tokens(self._backend, added or {})
+        missing = [piece for piece in SPECIAL_PIECES if piece not in vocab]
+        if missing:
+            raise ValueError(
+                f"{path} lacks {', '.join(missing)}: expected a BERT vocab.txt with one piece a row"
+            )
+        unused = [i for p, i in vocab.items() if p.startswith("[unused") and i >= FIRST_MARKER_ROW]
+        super().__init__({path.name if is_json else "vocab.txt": path}, vocab, sorted(unused))
+        self.pad_id, self.unk_id = vocab["[PAD]"], vocab["[UNK]"]
+        if [vocab.get(piece) for piece in MPNET_PIECES] == [0, 2, 1]:
+            self.cls_id, self.sep_id, self.pad_id = 0, 2, 1
+            self.separators, self.segments = 2, False
+        self.options = {
+            "do_lower_case": lowercase,
+            "strip_accents": strip_accents,
+            "tokenize_chinese_chars": tokenize_chinese_chars,
+        }
+        if not is_json and (added or max_word_chars != MAX_WORD_CHARS):
+            self.options |= {WORD_CHARS: max_word_chars, "added_tokens_decoder": added or {}}
 
     def _ids_of(self, texts: Sequence[str]) -> list[Pieces]:
         encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
         return [tuple(encoding.ids) for encoding in encodings]
 
     def encode_text(self, text: str) -> TextPieces:
-        return TextPieces.of(self._backend.encode(text, add_special_tokens=False))
+        return TextPieces.of(self._backend.encode(text, add_special_tokens=False), text)
 
 
 class OriginalWordPieceTokenizer(WordPieceTokenizer):

@@ -18,6 +18,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from nq.formats.inputs import read_records
+from nq.formats.lines import parse_line
 from nq.model.checkpoint import save_tokenizer
 from nq.preprocess.tokenizers.base import MARKERS, Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
@@ -162,6 +163,65 @@ def test_text_is_prepared_as_the_config_says(
     again = load_tokenizer(tmp_path / "saved")
     assert again.encode(["Café", "中文"]) == tokenizer.encode(["Café", "中文"])
     assert tokenizer_digest(again) == tokenizer_digest(tokenizer)
+
+
+@pytest.mark.parametrize("source", ["added_tokens.json", "tokenizer_config.json", "tokenizer.json"])
+def test_tokens_that_were_added_are_found_inside_text(source: str, tmp_path: Path) -> None:
+    pieces = [*CASED_ROWS, "x", "##x"]
+    write_rows(tmp_path / "vocab.txt", pieces)
+    tokens: list[dict[str, Any]] = [
+        {"id": len(pieces), "content": "<ent>", "special": True},
+        {"id": len(pieces) + 1, "content": "covid19"},
+    ]
+    for name, values in (
+        ("added_tokens.json", {t["content"]: t["id"] for t in tokens}),
+        ("tokenizer_config.json", {"added_tokens_decoder": {t["id"]: t for t in tokens}}),
+        ("tokenizer.json", {"added_tokens": tokens}),
+    ):
+        if name == source:
+            (tmp_path / name).write_text(json.dumps(values), encoding="utf-8")
+    tokenizer = load_tokenizer(tmp_path / "vocab.txt")
+    assert spelled(tokenizer, "xcovid19ice") == [["x", "covid19", "ice"]]
+    assert tokenizer.piece_id("covid19") == len(pieces) + 1
+    is_special = source != "added_tokens.json"  # which has no flags
+    assert (["<ent>"] in spelled(tokenizer, "<ent>")) != is_special
+    text = tokenizer.encode_text("ice, covid19x")
+    assert text.chars.tolist()[-2:] == [[5, 12], [12, 13]]
+    (tmp_path / "saved").mkdir()
+    save_tokenizer(tmp_path / "saved", tokenizer)
+    again = load_tokenizer(tmp_path / "saved")
+    assert again.encode(["xcovid19ice", "<ent>"]) == tokenizer.encode(["xcovid19ice", "<ent>"])
+    assert tokenizer_digest(again) == tokenizer_digest(tokenizer)
+
+
+def test_long_words_are_unknown_as_where_the_vocabulary_is_from(tmp_path: Path) -> None:
+    rows, words = [*CASED_ROWS, "a", "##a"], ["a" * 100, "a" * 101, "a" * 200, "a" * 201]
+
+    def longest(folder: Path, compat: str = "ours") -> int:
+        lengths = list(map(len, load_tokenizer(folder, compat).encode(words)))
+        return max((n for n in lengths if n > 1), default=0)
+
+    write_rows(tmp_path / "vocab.txt", rows)
+    assert longest(tmp_path) == 200  # Google's
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    assert (longest(tmp_path), longest(tmp_path, "bert-joint")) == (100, 200)
+    (tmp_path / "saved").mkdir()
+    save_tokenizer(tmp_path / "saved", load_tokenizer(tmp_path))
+    (tmp_path / "saved" / "config.json").write_text('{"model_type": "bert"}')
+    assert longest(tmp_path / "saved") == 100
+    save_tokenizer(tmp_path / "saved", WordPieceTokenizer(tmp_path / "vocab.txt"))
+    assert longest(tmp_path / "saved") == 200  # that of nq
+    model = {"type": "WordPiece", "vocab": {}, "max_input_chars_per_word": 150}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model}))
+    assert longest(tmp_path / "vocab.txt") == 101  # of the words above
+
+
+@pytest.mark.parametrize("compat", ["ours", "bert-joint"])
+def test_a_lone_surrogate_is_an_unknown_piece(vocab_file: Path, compat: str) -> None:
+    question = parse_line(rb'{"x": "river\ud800s ice \udc00"}')["x"]
+    tokenizer = load_tokenizer(vocab_file, compat)
+    unknown, ice, alone = tokenizer.encode(question.split(" "))
+    assert unknown == alone == (tokenizer.unk_id,) and ice != alone
 
 
 # --- SentencePiece
