@@ -77,7 +77,7 @@ class PageBuilder:
         """Adds an opening tag."""
         if attributes.get("name") == "generator":
             self.is_wiki |= attributes.get("content", "").startswith("MediaWiki")
-        if self._dropped or _is_dropped(tag, attributes):
+        if self._dropped or self._is_noise(attributes) or _is_dropped(tag, attributes):
             self._dropped.append(tag)
         elif tag in SOFT_BREAKS:
             self._text.append((" ", UNKNOWN))
@@ -123,6 +123,11 @@ class PageBuilder:
             has_prior=self.is_wiki,
         )
         return Page(example, self.spelling)
+
+    def _is_noise(self, attributes: Mapping[str, str]) -> bool:
+        """Returns whether an element of a page of MediaWiki is not part of the article."""
+        classes = attributes.get("class", "").lower().split() if self.is_wiki else ()
+        return not _NOISE_CLASSES.isdisjoint(classes)
 
     def _add(self, token: str, spelling: str, place: tuple[int, int], is_html: bool) -> None:
         self.tokens.append(token)
@@ -180,7 +185,6 @@ def _is_dropped(tag: str, attributes: Mapping[str, str]) -> bool:
         or "hidden" in attributes
         or attributes.get("aria-hidden") == "true"
         or attributes.get("role") in _NOISE_ROLES
-        or not _NOISE_CLASSES.isdisjoint(attributes.get("class", "").lower().split())
         or bool(_HIDDEN_STYLE.search(attributes.get("style", "")))
     )
 
