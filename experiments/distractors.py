@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from nq.postprocess.blocks import WORD, B, K
+from nq.postprocess.blocks import B, K
 from nq.records import FloatArray
+from nq.text import terms
 
 Record = dict[str, Any]
 SURPLUS = 4
@@ -110,7 +111,7 @@ class Index:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
-        counts = [Counter(WORD.findall(text.lower())) for text in texts]
+        counts = [Counter(terms(text)) for text in texts]
         self.words: dict[str, int] = {}
         columns = [[self.words.setdefault(w, len(self.words)) for w in c] for c in counts]
         lengths = np.array([sum(c.values()) for c in counts], np.float64)
@@ -126,7 +127,7 @@ class Index:
 
     def scores(self, question: str) -> FloatArray:
         """Returns the BM25 score of each text, ``[len(texts)]``."""
-        known = [self.words[w] for w in set(WORD.findall(question.lower())) if w in self.words]
+        known = [self.words[w] for w in set(terms(question)) if w in self.words]
         return np.asarray(self.weights[:, known] @ self.idf[known])
 
     def best(self, question: str, count: int) -> list[str]:
