@@ -1,16 +1,18 @@
 """HTML -> the tokens and candidates that NQ would have for the page.
 
 ``<p>It <b>rains</b>.</p>`` becomes ``<P> It rains . </P>``, a candidate. Tags of the blocks that
-NQ knows remain as tokens, other blocks separate words, inline tags disappear. Elements that a
-browser does not display and those around the article (navigation, footers, references) are
-dropped. Only a page that names MediaWiki as its generator has the position prior of Wikipedia.
+NQ knows remain as tokens, other blocks separate words, inline tags disappear. What a browser
+displays is in one top-level candidate, in order: text outside of NQ's blocks becomes a paragraph,
+and a heading is part of the block after it. Elements that a browser does not display and those
+around the article (navigation, footers) are dropped; what surrounds an article of Wikipedia is
+known by class names, on pages that name MediaWiki as their generator.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import accumulate, islice
 from typing import Any
 
@@ -22,14 +24,18 @@ from nq.formats.markup import UNKNOWN, CharacterData
 from nq.formats.words import BLOCKS, HEADINGS, TAG_SPELLINGS, located_words
 from nq.records import Candidate, Example, Original, Page, Span
 
-KEPT = {tag: tag.capitalize() for tag in (*BLOCKS, "td", "th", *HEADINGS)}
-INLINE = frozenset(
+CELLS = ("td", "th")
+KEPT = {tag: tag.capitalize() for tag in (*BLOCKS, *CELLS, *HEADINGS)}
+BLOCK_LEVEL = frozenset(
     """
-    a abbr acronym b bdi bdo big cite code data del dfn em font i ins kbd label mark nobr q
-    rb ruby s samp small span strike strong sub sup time tt u var wbr
+    address article aside blockquote body caption center col colgroup dd details dialog dir div dl
+    dt fieldset figcaption figure form frameset h1 h2 h3 h4 h5 h6 header hgroup hr html legend li
+    listing main menu ol optgroup option p plaintext pre search section summary table tbody td
+    tfoot th thead tr ul xmp
     """.split()  # noqa: SIM905
 )
-SOFT_BREAKS = ("br", "img")
+"""Elements that a browser displays apart from the text around them; all others are inline."""
+SOFT_BREAKS = ("br", "img", "input", "button", "meter", "progress")  # they separate words
 MAX_TITLE_CHARS = 200
 DROPPED = frozenset(
     """
@@ -46,6 +52,7 @@ _NOISE_CLASSES = frozenset(  # of MediaWiki; NQ has no candidates for these bloc
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 
 
+LocatedWord = tuple[str, str, tuple[int, int]]  # with its spelling and its range of characters
 TAG_PLACE = -1, -1
 """In place of a range of characters, for a tag."""
 
@@ -53,25 +60,22 @@ TAG_PLACE = -1, -1
 class PageBuilder:
     """Builds a page token by token; a target of lxml's HTML parser.
 
-    With ``wrap_loose_text`` text outside all blocks becomes paragraphs. ``characters`` are those of
-    the HTML; plain text has its place with it.
+    ``characters`` are those of the HTML; plain text has its place with it.
     """
 
-    def __init__(
-        self, wrap_loose_text: bool = False, characters: CharacterData | None = None
-    ) -> None:
-        self.wrap_loose_text, self.title, self.characters = wrap_loose_text, "", characters
+    def __init__(self, characters: CharacterData | None = None) -> None:
+        self.title, self.characters = "", characters
         self.tokens: list[str] = []
         self.is_html: list[bool] = []
         self.spelling: list[str] = []
         self.chars: list[tuple[int, int]] = []
         self.is_wiki = False
         self.candidates: list[Candidate | None] = []  # None while open, or without a word
-        self.n_words_inside = self.n_words_outside = 0
         self._text: list[tuple[str, int]] = []  # with its index in the page's characters
         self._open: list[tuple[int, int]] = []  # first token and index of each open candidate
         self._dropped: list[str] = []
         self._headings, self._last_word = 0, -1
+        self._before: list[LocatedWord] = []  # headings of the next block
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         """Adds an opening tag."""
@@ -81,20 +85,22 @@ class PageBuilder:
             self._dropped.append(tag)
         elif tag in SOFT_BREAKS:
             self._text.append((" ", UNKNOWN))
-        elif tag not in INLINE:
+        elif tag in BLOCK_LEVEL:
             self._flush()
             self._headings += tag in HEADINGS
-            if tag in KEPT:
+            if tag in KEPT and (self._open or tag not in HEADINGS):
                 self._open_block(tag)
 
     def end(self, tag: str) -> None:
         """Adds a closing tag; lxml adds those that the page lacks."""
         if self._dropped:
             self._dropped.pop()
-        elif tag not in INLINE and tag not in SOFT_BREAKS:
+        elif tag in SOFT_BREAKS:
+            self._text.append((" ", UNKNOWN))
+        elif tag in BLOCK_LEVEL:
             self._flush()
             self._headings -= tag in HEADINGS
-            if tag in KEPT:
+            if tag in KEPT and (self._open or tag not in HEADINGS):
                 self._close_block(tag)
 
     def data(self, text: str, place: int = UNKNOWN) -> None:
@@ -113,11 +119,12 @@ class PageBuilder:
 
     def close(self, plain: str | None = None) -> Page:
         """Returns the page, without a question; ``plain`` is the user's text if it is plain."""
-        self._flush()
+        self._flush(is_end=True)
         candidates = [c for c in self.candidates if c]
         original = Original(np.array(self.chars, np.int64).reshape(-1, 2), plain, self.spelling)
         example = Example(
             *(0, "", self.tokens, self.is_html, candidates),
+            is_wiki=self.is_wiki,
             title=self.title,
             original=original,
             has_prior=self.is_wiki,
@@ -136,12 +143,17 @@ class PageBuilder:
         self.chars.append(place)
 
     def _open_block(self, tag: str) -> None:
+        spelling = TAG_SPELLINGS.get(token := f"<{KEPT[tag]}>", "")
         if tag in BLOCKS:
             self._open.append((len(self.tokens), len(self.candidates)))
             self.candidates.append(None)
-        self._add(tag := f"<{KEPT[tag]}>", TAG_SPELLINGS.get(tag, ""), TAG_PLACE, is_html=True)
+            if tag == "p" and self.tokens[-1:] in (["<Td>"], ["<Th>"]):
+                spelling = ""  # the cells of a row are one line
+        self._add(token, spelling, TAG_PLACE, is_html=True)
 
     def _close_block(self, tag: str) -> None:
+        if tag in CELLS and self.tokens[-1] == "</P>":
+            self.spelling[-1] = ""
         closing = f"</{KEPT[tag]}>"
         self._add(closing, TAG_SPELLINGS.get(closing, ""), TAG_PLACE, is_html=True)
         if tag in BLOCKS:
@@ -150,21 +162,32 @@ class PageBuilder:
                 span = Span(start, len(self.tokens))
                 self.candidates[index] = Candidate(span, top_level=not self._open)
 
-    def _flush(self) -> None:
-        """Adds the words of the text since the last tag that separates words."""
-        LIMITS.check(tokens=len(self.tokens), candidates=len(self.candidates))
-        texts, places = zip(*self._text, strict=True) if self._text else ((), ())
+    def _flush(self, is_end: bool = False) -> None:
+        """Adds the words since the last tag that separates words; those of headings wait."""
+        n_tokens = len(self.tokens) + len(self._before)
+        LIMITS.check(tokens=n_tokens, candidates=len(self.candidates))
+        words, is_loose = list(self._words()), not self._open
         self._text = []
-        words = list(islice(located_words("".join(texts)), LIMITS.tokens + 1))
+        if words:
+            word, spelling, place = words[-1]
+            words[-1] = word, spelling.rstrip(" ") + ("\n" if self._headings else " "), place
+        if is_loose and self._headings:
+            self._before += words
+        elif words or (is_end and self._before):
+            if is_loose:
+                self._open_block("p")
+            self._last_word = len(self.tokens)
+            for word, spelling, place in self._before + words:
+                self._add(word, spelling, place, is_html=False)
+            self._before = []
+            if is_loose:
+                self._close_block("p")
+
+    def _words(self) -> Iterator[LocatedWord]:
+        """Yields the words of the text, with their spellings and places."""
+        texts, places = zip(*self._text, strict=True) if self._text else ((), ())
         starts = list(accumulate(map(len, texts), initial=0))
-        if not words:
-            return
-        outside = not self._open and not self._headings
-        self.n_words_inside += len(words) * bool(self._open)
-        self.n_words_outside += len(words) * outside
-        if self.wrap_loose_text and outside:
-            self._open_block("p")
-        self._last_word = len(self.tokens) + len(words) - 1
+        words = islice(located_words("".join(texts)), LIMITS.tokens + 1)
         for word, spelling, start, end in words:
             first, last = (bisect_right(starts, i) - 1 for i in (start, end - 1))
             place = UNKNOWN, UNKNOWN
@@ -172,10 +195,7 @@ class PageBuilder:
                 place = places[first] + start - starts[first], places[last] + end - starts[last]
                 if self.characters:
                     place = self.characters.source_range(*place)
-            self._add(word, spelling, place, is_html=False)
-        self.spelling[-1] = self.spelling[-1].rstrip(" ") + " "
-        if self.wrap_loose_text and outside:
-            self._close_block("p")
+            yield word, spelling, place
 
 
 def _is_dropped(tag: str, attributes: Mapping[str, str]) -> bool:
@@ -185,29 +205,26 @@ def _is_dropped(tag: str, attributes: Mapping[str, str]) -> bool:
         or "hidden" in attributes
         or attributes.get("aria-hidden") == "true"
         or attributes.get("role") in _NOISE_ROLES
+        or (tag == "dialog" and "open" not in attributes)
         or bool(_HIDDEN_STYLE.search(attributes.get("style", "")))
     )
 
 
-def parse_html(text: str) -> Page:
+def parse_html(text: str, builder: PageBuilder | None = None) -> Page:
     """Returns the page of an HTML text; broken markup is repaired as browsers do it.
 
-    If most words are outside all blocks (a page of bare ``<div>``), they become paragraphs.
+    A ``builder`` has places of its own, or none.
     """
     encoded = text.encode("utf-8", "replace")
-    for wrap_loose_text in (False, True):
-        builder = PageBuilder(wrap_loose_text, CharacterData(encoded.decode()))
-        parser: Any = etree.HTMLParser(
-            target=builder, encoding="utf-8", huge_tree=True, remove_pis=True
-        )
-        parser.feed(encoded)
-        page: Page = parser.close()
-        for error in parser.error_log:
-            if error.type_name == "ERR_RESOURCE_LIMIT":
-                raise ValueError(
-                    f"the page cannot be read as HTML: {error.message}; nest its elements less "
-                    "deeply"
-                )
-        if builder.n_words_outside <= builder.n_words_inside:
-            break
+    builder = builder or PageBuilder(CharacterData(encoded.decode()))
+    parser: Any = etree.HTMLParser(
+        target=builder, encoding="utf-8", huge_tree=True, remove_pis=True
+    )
+    parser.feed(encoded)
+    page: Page = parser.close()
+    for error in parser.error_log:
+        if error.type_name == "ERR_RESOURCE_LIMIT":
+            raise ValueError(
+                f"the page cannot be read as HTML: {error.message}; nest its elements less deeply"
+            )
     return page
