@@ -144,15 +144,15 @@ class PageBuilder:
 
     def _open_block(self, tag: str) -> None:
         spelling = TAG_SPELLINGS.get(token := f"<{KEPT[tag]}>", "")
+        if self.tokens[-1:] in (["<Td>"], ["<Th>"]):
+            spelling = ""  # the cells of a row are one line
         if tag in BLOCKS:
             self._open.append((len(self.tokens), len(self.candidates)))
             self.candidates.append(None)
-            if tag == "p" and self.tokens[-1:] in (["<Td>"], ["<Th>"]):
-                spelling = ""  # the cells of a row are one line
         self._add(token, spelling, TAG_PLACE, is_html=True)
 
     def _close_block(self, tag: str) -> None:
-        if tag in CELLS and self.tokens[-1] == "</P>":
+        if tag in CELLS and self.tokens[-1][:3] in ("</P", "</H"):
             self.spelling[-1] = ""
         closing = f"</{KEPT[tag]}>"
         self._add(closing, TAG_SPELLINGS.get(closing, ""), TAG_PLACE, is_html=True)
@@ -166,12 +166,12 @@ class PageBuilder:
         """Adds the words since the last tag that separates words; those of headings wait."""
         n_tokens = len(self.tokens) + len(self._before)
         LIMITS.check(tokens=n_tokens, candidates=len(self.candidates))
-        words, is_loose = list(self._words()), not self._open
-        self._text = []
+        words, is_loose, self._text = list(self._words()), not self._open, []
+        is_heading = is_loose and self._headings > 0
         if words:
             word, spelling, place = words[-1]
-            words[-1] = word, spelling.rstrip(" ") + ("\n" if self._headings else " "), place
-        if is_loose and self._headings:
+            words[-1] = word, spelling.rstrip(" ") + ("\n" if is_heading else " "), place
+        if is_heading:
             self._before += words
         elif words or (is_end and self._before):
             if is_loose:

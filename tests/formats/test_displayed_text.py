@@ -95,7 +95,10 @@ def displayed(tab: Browser, markup: str) -> list[str]:
 
 def words_of_blocks(page: Page) -> list[str]:
     spans = [c.span for c in page.example.candidates if c.top_level]
-    return [word for span in spans for word in page.text(span).split() if word != "|"]
+    tokens = [token for span in spans for token in range(span.start, span.end)]
+    return "".join(
+        " " if page.example.is_html[i] else page.spelling[i] for i in tokens
+    ).split()
 
 
 @settings(browsing, max_examples=200)

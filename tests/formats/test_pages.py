@@ -147,6 +147,7 @@ def test_tokens_and_candidates_match_nq() -> None:
         ("<p>one</p><h2>Two</h2>", ["one", "Two"]),
         ("<ul><li><h3>One</h3>two</ul>", ["One\ntwo"]),
         ("<table><tr><td><p>a</p><p>b</p><td><p>c</table>", ["a\nb | c"]),
+        ("<table><tr><th><h3>a</h3><th><div>b</div><tr><td><ul><li>c</ul>", ["a | b\nc"]),
     ],
 )
 def test_all_text_that_is_displayed_is_in_a_block(markup: str, texts: list[str]) -> None:

@@ -60,6 +60,11 @@ BLANKS = " " * MB
         (page_from_html, "a" + "<p>&" * (MB // 4)),
         (page_from_html, "<ul><li>" * 49_000 + "a"),
         *((partial(page_of, name="a.md"), "<div>\n" + part * MB) for part in ("<", "<!--")),
+        *(
+            (partial(page_of, name="a.md"), part * (MB // 50) + "a " * (MB // 2))
+            for part in ("    a\n\n", "*a ", "[a](b) ", "# a\n", "<b>a ", "- a\n", "a ] `b` ")
+        ),
+        (page_from_html, "<h1>a" * (MB // 5)),
         (page_from_text, f"a\n{BLANKS}b"),
         (page_from_text, "a\n " * (MB // 3)),
         *((CharacterData, part * (MB // len(part))) for part in ("<", "</", "<!--", "<a ='", "&a")),
