@@ -22,8 +22,9 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from experiments.training_data import Record
-from nq.postprocess.blocks import WORD, B, K
+from nq.postprocess.blocks import B, K
 from nq.records import FloatArray
+from nq.text import terms
 
 PARAGRAPH = "<P>"
 NO_ARTICLE = "Wikipedia"
@@ -183,7 +184,7 @@ class Index:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
-        counts = [Counter(WORD.findall(text.lower())) for text in texts]
+        counts = [Counter(terms(text)) for text in texts]
         self.words: dict[str, int] = {}
         columns = [[self.words.setdefault(w, len(self.words)) for w in c] for c in counts]
         lengths = np.array([sum(c.values()) for c in counts], np.float64)
@@ -199,7 +200,7 @@ class Index:
 
     def scores(self, question: str) -> FloatArray:
         """Returns the BM25 score of each text, ``[len(texts)]``."""
-        known = [self.words[w] for w in set(WORD.findall(question.lower())) if w in self.words]
+        known = [self.words[w] for w in set(terms(question)) if w in self.words]
         return np.asarray(self.weights[:, known] @ self.idf[known])
 
     def best(self, question: str, count: int) -> list[str]:

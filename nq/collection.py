@@ -100,7 +100,7 @@ def _joined(
 
     tokens, is_html = joined(lambda page: page.example.tokens), joined(lambda p: p.example.is_html)
     blocks = [Candidate(Span(a, a + n), True) for a, n in zip(starts, lengths, strict=True)]
-    example = Example(0, "", tokens, is_html, blocks)
+    example = Example(0, "", tokens, is_html, blocks, is_wiki=False)
     sources = [(page, span.start) for page, span in parts]
     selection = Selection(starts, sources, unread_blocks, skipped)
     return Page(example, joined(lambda page: page.spelling), selection=selection)

@@ -164,6 +164,8 @@ class Example:
         annotations: the gold answers; ``None`` where the file has none.
         token_bytes: ``[n_tokens, 2]`` start and end byte of each token in the original
             HTML or plain text; ``None`` for formats without bytes.
+        is_wiki: whether the page is one of Wikipedia, whose notes and footers are never answers:
+            that of a record is, a document only if it names MediaWiki as its generator.
         title: the page's title, empty where the file has none.
         original: the user's text, where the file has one that nq itself cut into tokens.
         answers: the gold answers as text, empty if there is none in the page; ``None`` where the
@@ -177,6 +179,7 @@ class Example:
     candidates: Sequence[Candidate]
     annotations: tuple[Annotation, ...] | None = None
     token_bytes: IntArray | None = None
+    is_wiki: bool = True
     title: str = ""
     original: Original | None = None
     answers: tuple[str, ...] | None = None

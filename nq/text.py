@@ -1,6 +1,7 @@
-"""Helpers for text that is shown to users."""
+"""Helpers for text: that which is shown to users, and the words that BM25 compares."""
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
@@ -9,6 +10,28 @@ BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 # that reverse the direction of the text after them.
 _OTHERS = r"\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _CONTROL = re.compile(rf"[\x00-\x1f{_OTHERS}]")
+UNSPACED = (  # Thai, Lao, Tibetan, Myanmar, Khmer, ideographs, kana, Bopomofo, Yi
+    r"\u0e00-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3031-\u3035\u303b\u3041-\u31ff"
+    r"\u3400-\ua48f\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+"""Letters of scripts without blanks between words, for a set in a regular expression."""
+_TERM = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
+JOINERS = "\u00ad\u200c\u200d\u2060"  # soft hyphens, and characters that join others
+
+
+def terms(text: str) -> list[str]:
+    """Returns the words of a text in the form in which BM25 compares them.
+
+    Case, accents, ligatures, soft hyphens and the kinds of apostrophes and hyphens do not count.
+    In scripts without blanks each letter is a word.
+
+    >>> terms("L'Été of O\u2019Hara's o\ufb03ce, 東京")
+    ['l', 'ete', 'of', 'o', 'hara', 's', 'office', '東', '京']
+    """
+    if not text.isascii():
+        letters = (c for c in unicodedata.normalize("NFKD", text) if c not in JOINERS)
+        text = "".join(c for c in letters if unicodedata.category(c)[0] != "M")
+    return _TERM.findall(text.casefold())
 
 
 def truncate(text: str, width: int) -> str:

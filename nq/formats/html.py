@@ -1,18 +1,20 @@
 """HTML -> the tokens and candidates that NQ would have for the page.
 
 ``<p>It <b>rains</b>.</p>`` becomes ``<P> It rains . </P>``, a candidate. Tags of the blocks that
-NQ knows remain as tokens, other blocks separate words, inline tags disappear. Elements that a
-browser does not display and those around the article (navigation, footers, references) are
-dropped; what surrounds an article of Wikipedia is known by class names, on pages that name
-MediaWiki as their generator.
+NQ knows remain as tokens, other blocks separate words, inline tags disappear. What a browser
+displays is in one top-level candidate, in order: text outside of NQ's blocks becomes a paragraph,
+and a heading is part of the block after it. Elements that a browser does not display and those
+around the article (navigation, footers) are dropped; what surrounds an article of Wikipedia is
+known by class names, on pages that name MediaWiki as their generator.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate, islice
 from typing import Any
 
@@ -24,16 +26,21 @@ from nq.formats.markup import RAW, TAG, UNKNOWN, CharacterData
 from nq.formats.words import BLOCKS, HEADINGS, TAG_SPELLINGS, located_words
 from nq.records import Candidate, Example, Original, Page, Span
 
-KEPT = {tag: tag.capitalize() for tag in (*BLOCKS, "td", "th", *HEADINGS)}
-INLINE = frozenset(
+CELLS = ("td", "th")
+KEPT = {tag: tag.capitalize() for tag in (*BLOCKS, *CELLS, *HEADINGS)}
+BLOCK_LEVEL = frozenset(
     """
-    a abbr acronym b bdi bdo big cite code data del dfn em font i ins kbd label mark nobr q
-    rb ruby s samp small span strike strong sub sup time tt u var wbr
+    address article aside blockquote body caption center col colgroup dd details dialog dir div dl
+    dt fieldset figcaption figure form frameset h1 h2 h3 h4 h5 h6 header hgroup hr html legend li
+    listing main menu ol optgroup option p plaintext pre search section summary table tbody td
+    tfoot th thead tr ul xmp
     """.split()  # noqa: SIM905
 )
-SOFT_BREAKS = ("br", "img")
+"""Elements that a browser displays apart from the text around them; all others are inline."""
+SOFT_BREAKS = ("br", "img", "input", "button", "meter", "progress")  # they separate words
 MAX_TITLE_CHARS, MAX_DEPTH, FEED_BYTES = 200, 256, 4096
-_BREAK, _TAG = (" ", UNKNOWN), re.compile(TAG)
+_TAG = re.compile(TAG)
+_BREAK = " ", UNKNOWN
 DROPPED = frozenset(
     """
     annotation audio canvas datalist footer iframe math nav noembed noframes noscript object rp rt
@@ -49,6 +56,7 @@ _NOISE_CLASSES = frozenset(  # of MediaWiki; NQ has no candidates for these bloc
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 
 
+LocatedWord = tuple[str, str, tuple[int, int]]  # with its spelling and its range of characters
 TAG_PLACE = -1, -1
 """In place of a range of characters, for a tag."""
 
@@ -56,28 +64,25 @@ TAG_PLACE = -1, -1
 class PageBuilder:
     """Builds a page token by token; a target of lxml's HTML parser.
 
-    With ``wrap_loose_text`` text outside all blocks becomes paragraphs. ``characters`` are those of
-    the HTML; plain text has its place with it. More than ``max_depth`` open elements are a
-    ``RecursionError``.
+    ``characters`` are those of the HTML; plain text has its place with it.
+    More than ``max_depth`` open elements are a ``RecursionError``.
     """
 
     max_depth: float = math.inf
 
-    def __init__(
-        self, wrap_loose_text: bool = False, characters: CharacterData | None = None
-    ) -> None:
-        self.wrap_loose_text, self.title, self.characters = wrap_loose_text, "", characters
+    def __init__(self, characters: CharacterData | None = None) -> None:
+        self.title, self.characters = "", characters
         self.tokens: list[str] = []
         self.is_html: list[bool] = []
         self.spelling: list[str] = []
         self.chars: list[tuple[int, int]] = []
         self.is_wiki = False
         self.candidates: list[Candidate | None] = []  # None while open, or without a word
-        self.n_words_inside = self.n_words_outside = 0
         self._text: list[tuple[str, int]] = []  # with its index in the page's characters
         self._open: list[tuple[int, int]] = []  # first token and index of each open candidate
         self._dropped: list[str] = []
         self._headings, self._last_word, self._depth = 0, -1, 0
+        self._before: list[LocatedWord] = []  # headings of the next block
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         """Adds an opening tag."""
@@ -90,10 +95,10 @@ class PageBuilder:
             self._dropped.append(tag)
         elif tag in SOFT_BREAKS:
             self._text.append(_BREAK)
-        elif tag not in INLINE:
+        elif tag in BLOCK_LEVEL:
             self._flush()
             self._headings += tag in HEADINGS
-            if tag in KEPT:
+            if tag in KEPT and (self._open or tag not in HEADINGS):
                 self._open_block(tag)
 
     def end(self, tag: str) -> None:
@@ -101,10 +106,12 @@ class PageBuilder:
         self._depth -= 1
         if self._dropped:
             self._dropped.pop()
-        elif tag not in INLINE and tag not in SOFT_BREAKS:
+        elif tag in SOFT_BREAKS:
+            self._text.append(_BREAK)
+        elif tag in BLOCK_LEVEL:
             self._flush()
             self._headings -= tag in HEADINGS
-            if tag in KEPT:
+            if tag in KEPT and (self._open or tag not in HEADINGS):
                 self._close_block(tag)
 
     def data(self, text: str, place: int = UNKNOWN) -> None:
@@ -123,11 +130,12 @@ class PageBuilder:
 
     def close(self, plain: str | None = None) -> Page:
         """Returns the page, without a question; ``plain`` is the user's text if it is plain."""
-        self._flush()
+        self._flush(is_end=True)
         candidates = [c for c in self.candidates if c]
         original = Original(np.array(self.chars, np.int64).reshape(-1, 2), plain, self.spelling)
         example = Example(
             *(0, "", self.tokens, self.is_html, candidates),
+            is_wiki=self.is_wiki,
             title=self.title,
             original=original,
         )
@@ -145,12 +153,17 @@ class PageBuilder:
         self.chars.append(place)
 
     def _open_block(self, tag: str) -> None:
+        spelling = TAG_SPELLINGS.get(token := f"<{KEPT[tag]}>", "")
+        if self.tokens[-1:] in (["<Td>"], ["<Th>"]):
+            spelling = ""  # the cells of a row are one line
         if tag in BLOCKS:
             self._open.append((len(self.tokens), len(self.candidates)))
             self.candidates.append(None)
-        self._add(tag := f"<{KEPT[tag]}>", TAG_SPELLINGS.get(tag, ""), TAG_PLACE, is_html=True)
+        self._add(token, spelling, TAG_PLACE, is_html=True)
 
     def _close_block(self, tag: str) -> None:
+        if tag in CELLS and self.tokens[-1][:3] in ("</P", "</H"):
+            self.spelling[-1] = ""
         closing = f"</{KEPT[tag]}>"
         self._add(closing, TAG_SPELLINGS.get(closing, ""), TAG_PLACE, is_html=True)
         if tag in BLOCKS:
@@ -159,21 +172,32 @@ class PageBuilder:
                 span = Span(start, len(self.tokens))
                 self.candidates[index] = Candidate(span, top_level=not self._open)
 
-    def _flush(self) -> None:
-        """Adds the words of the text since the last tag that separates words."""
-        LIMITS.check(tokens=len(self.tokens), candidates=len(self.candidates))
+    def _flush(self, is_end: bool = False) -> None:
+        """Adds the words since the last tag that separates words; those of headings wait."""
+        n_tokens = len(self.tokens) + len(self._before)
+        LIMITS.check(tokens=n_tokens, candidates=len(self.candidates))
+        words, is_loose, self._text = list(self._words()), not self._open, []
+        is_heading = is_loose and self._headings > 0
+        if words:
+            word, spelling, place = words[-1]
+            words[-1] = word, spelling.rstrip(" ") + ("\n" if is_heading else " "), place
+        if is_heading:
+            self._before += words
+        elif words or (is_end and self._before):
+            if is_loose:
+                self._open_block("p")
+            self._last_word = len(self.tokens)
+            for word, spelling, place in self._before + words:
+                self._add(word, spelling, place, is_html=False)
+            self._before = []
+            if is_loose:
+                self._close_block("p")
+
+    def _words(self) -> Iterator[LocatedWord]:
+        """Yields the words of the text, with their spellings and places."""
         texts, places = zip(*self._text, strict=True) if self._text else ((), ())
-        self._text = []
-        words = list(islice(located_words("".join(texts)), LIMITS.tokens + 1))
         starts = list(accumulate(map(len, texts), initial=0))
-        if not words:
-            return
-        outside = not self._open and not self._headings
-        self.n_words_inside += len(words) * bool(self._open)
-        self.n_words_outside += len(words) * outside
-        if self.wrap_loose_text and outside:
-            self._open_block("p")
-        self._last_word = len(self.tokens) + len(words) - 1
+        words = islice(located_words("".join(texts)), LIMITS.tokens + 1)
         for word, spelling, start, end in words:
             first, last = (bisect_right(starts, i) - 1 for i in (start, end - 1))
             place = UNKNOWN, UNKNOWN
@@ -181,10 +205,7 @@ class PageBuilder:
                 place = places[first] + start - starts[first], places[last] + end - starts[last]
                 if self.characters:
                     place = self.characters.source_range(*place)
-            self._add(word, spelling, place, is_html=False)
-        self.spelling[-1] = self.spelling[-1].rstrip(" ") + " "
-        if self.wrap_loose_text and outside:
-            self._close_block("p")
+            yield word, spelling, place
 
 
 def _is_dropped(tag: str, attributes: Mapping[str, str]) -> bool:
@@ -194,37 +215,37 @@ def _is_dropped(tag: str, attributes: Mapping[str, str]) -> bool:
         or "hidden" in attributes
         or attributes.get("aria-hidden") == "true"
         or attributes.get("role") in _NOISE_ROLES
+        or (tag == "dialog" and "open" not in attributes)
         or bool(_HIDDEN_STYLE.search(attributes.get("style", "")))
     )
 
 
-def parse_html(text: str) -> Page:
+def parse_html(
+    text: str, new_builder: Callable[[CharacterData], PageBuilder] = PageBuilder
+) -> Page:
     """Returns the page of an HTML text; broken markup is repaired as browsers do it.
 
-    If most words are outside all blocks (a page of bare ``<div>``), they become paragraphs. Those
-    of elements that are too deep do, too: lxml looks for the start of each end tag in all of them.
+    If elements are nested too deeply, none is: lxml looks for the start of each end tag in all of
+    them. ``new_builder`` makes a builder from the characters of the text.
     """
-    markup = source = text.encode("utf-8", "replace").decode()
-    wrap_loose_text, max_depth = False, float(MAX_DEPTH)
-    while True:
-        builder = PageBuilder(wrap_loose_text, CharacterData(source))
-        builder.max_depth, data = max_depth, markup.encode()
-        parser: Any = etree.HTMLParser(
-            target=builder, encoding="utf-8", huge_tree=True, remove_pis=True
-        )
-        try:
-            for start in range(0, max(1, len(data)), FEED_BYTES):  # lxml reads a piece to its end
-                parser.feed(data[start : start + FEED_BYTES])
-            page: Page = parser.close()
-        except RecursionError:
-            markup, max_depth = _TAG.sub(_flat, source), math.inf
-            continue
-        if wrap_loose_text or builder.n_words_outside <= builder.n_words_inside:
-            return page
-        wrap_loose_text = True
+    source = text.encode("utf-8", "replace").decode()
+    with contextlib.suppress(RecursionError):
+        return _parse(source, new_builder(CharacterData(source)), MAX_DEPTH)
+    return _parse(_TAG.sub(_flat, source), new_builder(CharacterData(source)), math.inf)
+
+
+def _parse(markup: str, builder: PageBuilder, max_depth: float) -> Page:
+    builder.max_depth, data = max_depth, markup.encode()
+    parser: Any = etree.HTMLParser(
+        target=builder, encoding="utf-8", huge_tree=True, remove_pis=True
+    )
+    for start in range(0, max(1, len(data)), FEED_BYTES):  # lxml reads a piece to its end
+        parser.feed(data[start : start + FEED_BYTES])
+    page: Page = parser.close()
+    return page
 
 
 def _flat(tag: re.Match[str]) -> str:
     """Returns what stands for a tag where elements are not nested."""
     name = tag["tag"].lower().removeprefix("/")
-    return tag[0] if name in RAW else "" if name in INLINE else "<hr>"
+    return tag[0] if name in RAW else "<hr>" * (name in BLOCK_LEVEL or name in SOFT_BREAKS)

@@ -1,62 +1,92 @@
-"""Markdown -> a page, whose words have their places in the Markdown text."""
+"""Markdown -> a page, whose words have their places in the Markdown text.
+
+The text becomes HTML, as for a browser, with marks that tell where the next character is in it.
+"""
 
 from __future__ import annotations
 
-import html
 import re
+from collections.abc import Iterator, Sequence
 
 from markdown_it import MarkdownIt
+from markdown_it.parser_inline import ParserInline
+from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 from nq.formats.fields import LIMITS
-from nq.formats.html import SOFT_BREAKS, PageBuilder
-from nq.formats.markup import UNKNOWN, WINDOW
+from nq.formats.html import CELLS, LocatedWord, PageBuilder, parse_html
+from nq.formats.markup import UNKNOWN
 from nq.records import Page
 
 SUFFIXES = (".md", ".markdown")
 MARKS = "\n\r|*_`[<&\\"
 _LINE_END = re.compile(r"\r\n|[\n\r]")
-_HTML_TAG = re.compile(r"<!--(?:(?!<!--).)*?-->|<[^<>]*>", re.DOTALL)
+_MARK = "\ufdd0"  # Unicode has no such character
+_WORD = re.compile(r"\||\s+|[^\s|]+")
+_MARKED = re.compile(f"(?:{_MARK}(-?[0-9]{{1,7}}){_MARK})?([^{_MARK}]*)")
 
 
 def parse_markdown(text: str) -> Page:
     """Returns the page of a Markdown text (CommonMark with tables)."""
     # A mark gives up to three tokens of markdown-it, which are larger than the page's.
     LIMITS.check(characters=len(text), tokens=3 * sum(map(text.count, MARKS)))
-    builder = PageBuilder()
-    starts = [0, *(match.end() for match in _LINE_END.finditer(text)), len(text)]
-    place = 0
-    for token in MarkdownIt("commonmark").enable("table").disable("text_join").parse(text):
-        if token.map:
-            place = max(place, starts[token.map[0]])
-        if token.type == "inline":
-            place = _add_inline(builder, token, text, place)
-        elif token.content.strip():  # code, or HTML
-            is_html = token.type == "html_block"
-            content = html.unescape(_HTML_TAG.sub(" ", token.content)) if is_html else token.content
-            builder.start("p", {})
-            end = starts[token.map[1]] if token.map else place
-            start = -1 if is_html else text.find(content, place, end)
-            builder.data(content, start if start >= 0 else UNKNOWN)
-            builder.end("p")
-        elif token.tag and not token.hidden:
-            if token.nesting >= 0:
-                builder.start(token.tag, {})
-            if token.nesting <= 0:
-                builder.end(token.tag)
-    return builder.close()
+    parser = MarkdownIt()
+    parser.inline = _Inline()
+    parser.configure("commonmark").enable("table").disable(["text_join", "fragments_join"])
+    text = text.replace("\0", "\ufffd").replace(_MARK, "\ufffd")
+    tokens = parser.parse(text)
+    _mark(tokens, text)
+    return parse_html(parser.renderer.render(tokens, parser.options, {}), lambda _: _Builder())
 
 
-def _add_inline(builder: PageBuilder, token: Token, text: str, place: int) -> int:
-    """Adds the text of a paragraph, a heading or a cell, and returns where it ends."""
-    for child in token.children or ():
-        is_break = child.type == "html_inline" and child.content[:3].lower() == "<br"
-        if child.tag in SOFT_BREAKS or is_break:
-            builder.data(" ")
-        elif child.type in ("text", "text_special", "code_inline"):
-            source = child.markup if child.type == "text_special" else child.content
-            start = text.find(source, place, place + len(source) + WINDOW)
-            escape = source.startswith("\\") and child.type == "text_special"
-            builder.data(child.content, start + escape if start >= 0 else UNKNOWN)
-            place = start + len(source) if start >= 0 else place
-    return place
+class _Inline(ParserInline):
+    """Parses the text of a block; each token has the range of its characters there."""
+
+    def tokenize(self, state: StateInline) -> None:
+        rules = self.ruler.getRules("")
+        while state.pos < state.posMax:
+            start, count = state.pos, len(state.tokens)
+            if not any(rule(state, False) for rule in rules):
+                state.pending += state.src[start]
+                state.pos += 1
+            if state.pending:
+                state.pushPending()
+            for token in state.tokens[count:]:
+                token.type = token.type.removesuffix("_special")
+                token.meta.setdefault("range", (start, state.pos))
+
+
+class _Builder(PageBuilder):
+    """Builds a page from HTML with marks."""
+
+    def _words(self) -> Iterator[LocatedWord]:
+        text = "".join(text for text, _ in self._text)
+        self._text = [(part[2], int(part[1] or UNKNOWN)) for part in _MARKED.finditer(text)]
+        return super()._words()
+
+
+def _mark(tokens: Sequence[Token], text: str) -> None:
+    """Adds marks to the words of all tokens that are text."""
+    lines = [0, *(match.end() for match in _LINE_END.finditer(text)), *[len(text)] * 3]
+    is_cell, end = False, 0
+    for token in tokens:
+        flat, places = token.content.replace("\n", " "), list[int]()
+        first = (token.map[0] if token.map else 0) + (token.type == "fence")
+        for n, line in enumerate(token.content.split("\n"), first):
+            source = line.lstrip(" \t")  # blanks may stand for a part of a tab
+            if is_cell:
+                source = source.replace("|", "\\|")
+                at = text.find(source, max(lines[n], end), lines[n + 1])
+                end = max(end, at + len(source))
+            else:
+                at = text.rfind(source, lines[n], lines[n + 1])
+            there = range(at, at + len(source)) if at >= 0 else ()
+            there = [i for i in there if not (is_cell and text.startswith("\\|", i))]
+            places += [*[UNKNOWN] * (len(line) - len(there)), *there, UNKNOWN]
+        for one in token.children or [token]:
+            at = flat.rfind(one.content.replace("\n", " "), *one.meta.get("range", ()))
+            if at >= 0 and one.type in ("text", "code_inline", "code_block", "fence"):
+                words = _WORD.finditer(one.content)
+                marked = (f"{_MARK}{places[at + word.start()]}{_MARK}{word[0]}" for word in words)
+                one.content = "".join(marked) + f"{_MARK}{UNKNOWN}{_MARK}"
+        is_cell = token.tag in CELLS

@@ -13,8 +13,12 @@ from nq.text import counted
 
 SHORT_LINE = 0.8
 """The last line of a paragraph is at most so long, relative to the longest line of its page."""
-_ITEM = re.compile(r"[•▪◦‣●○■\u2013*]\s|\(?\w{1,3}[.)]\s")
-_HYPHEN = re.compile(r"(?<=[^\W\d_])-\n(?=[^\W\d_A-Z])")
+_ITEM = re.compile(r"[•▪◦‣●○■\u2013*]\s|\(?(?:\d{1,3}|[a-z]|[ivx]{2,4})[.)]\s|\(?[A-Z]\)\s")
+_ABBREVIATION = re.compile(  # before a name or a number
+    r"(?:^|[\s(])(?:[A-Z]|Dr|M[rst]|Mrs|Prof|Rev|St|Gen|Col|Capt|Lt|Gov|Sen|No|[Vv]ol|pp?|[Ff]igs?"
+    r"|ca?|cf|vs|e\.g|i\.e)\.$"
+)
+_HYPHEN = re.compile(r"(?<=[^\W\d_])(?:[-\u2010]\n(?=[^\W\d_A-Z])|\u00ad\n(?=[^\W\d_]))")
 
 
 def pdf_text(data: bytes, name: str) -> str:
@@ -63,5 +67,6 @@ def paragraphs(page: str) -> str:
     full, result = SHORT_LINE * max(map(len, lines), default=0), ""
     for line, following in pairwise([*lines, ""]):
         ends = line.endswith((".", "?", "!", ":")) and len(line) <= full
+        ends &= not (_ABBREVIATION.search(line) or following[:1].islower())
         result += line + ("\n\n" if ends or _ITEM.match(following) else "\n")
     return _HYPHEN.sub("", result)

@@ -13,14 +13,15 @@ the text.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
+from unicodedata import category, normalize
 
 import numpy as np
 
 from nq.records import IntArray, Span
+from nq.text import JOINERS, UNSPACED
 
 BLOCKS = ("p", "table", "tr", "ul", "ol", "dl", "li", "dd", "dt")
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
@@ -34,16 +35,16 @@ _NQ_SPELLINGS = {
     **{"\u201c": "``", "\u201d": "''", "[": "(", "]": ")", "…": "..."},
 }
 _OPENING = ("", *"([{<-/\u2013\u2014\u2018\u201c")
-_JOINERS = "\u00ad\u200c\u200d\u2060\U0001f3fb-\U0001f3ff"  # and skin tones
+_JOINERS = JOINERS + "\uff9e\uff9f\U0001f3fb-\U0001f3ff"  # and marks of kana, skin tones
 _CONTROL = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
 # Groups that repeat are possessive: a match keeps a state for each repetition otherwise.
 _TOKEN = r"""
     https?://[^\s{control}]*[^\W_]/?                  # an address without the punctuation after it
   | (?:[^\W\d_]\.){{2,}}+                             # U.S.
   | \b[A-Z]\.(?=(?:\r\n|\s)[A-Z])                        # the initial of L. Frank Baum
-  | [$£€]?\d+(?:[.,]\d+)*+[\w{marks}]*                # 1,642 and 42.195 and 1920s
+  | [$£€]?\d+(?:[.,]\d+)*+(?:[^\W{unspaced}]|[{marks}])*+   # 1,642 and 42.195 and 1920s
   | ['\u2019]{suffix}\b                                # Beethoven 's
-  | [^\W_]+(?=n['\u2019]t\b) | n['\u2019]t\b          # did n't
+  | [^\W_{unspaced}]+(?=n['\u2019]t\b) | n['\u2019]t\b    # did n't
   | {word}++(?:['\u2019](?!{suffix}\b){word}++|&{word}++|\.[a-z]{word}++)*+  # O'Hara, A&M, a.org
   | \.{{2,}} | --+
   | [^\s{control}][{marks}]*(?:\u200d[^\s{control}][{marks}]*)*+   # any other character alone
@@ -54,23 +55,28 @@ _SUFFIX = "(?i:s|re|ll|ve|d|m)"
 _SHORT_FORM = re.compile(f"'{_SUFFIX}")
 _PLAIN = {"``": '"', "''": '"', "--": "\u2013"}
 _WHITE_SPACE = re.compile(rf"[\s{_CONTROL}]")
+_FORM = re.compile(  # ligatures, radicals, forms of Arabic, full and half width, mathematical letters
+    r"[\u2e80-\u2fdf\uf900-\ufdff\ufe70-\ufefc\uff10-\uff19\uff21-\uff3a\uff41-\uff5a"
+    r"\uff66-\uff9f\U0001d400-\U0001d7ff\U0002f800-\U0002fa1f]+"
+)
 _CONTROL_CHARACTER = re.compile(f"[{_CONTROL}]")
 
 
 @cache
 def _token() -> re.Pattern[str]:
     basic = map(chr, range(0x300, 0x10000))
-    marks = "".join(c for c in basic if unicodedata.category(c)[0] == "M") + _JOINERS
-    word = rf"(?:[^\W_][{marks}]*)"
-    return re.compile(
-        _TOKEN.format(control=_CONTROL, marks=marks, word=word, suffix=_SUFFIX), re.VERBOSE
-    )
+    marks = "".join(c for c in basic if category(c)[0] == "M") + _JOINERS
+    sets = {"control": _CONTROL, "marks": marks, "unspaced": UNSPACED, "suffix": _SUFFIX}
+    word = rf"(?:[^\W_{UNSPACED}][{marks}]*)"
+    return re.compile(_TOKEN.format(word=word, **sets), re.VERBOSE)
 
 
 def located_words(text: str) -> Iterator[tuple[str, str, int, int]]:
     """Yields each word of ``text`` with its spelling, and the range of its characters in ``text``.
 
-    Only control characters and spaces are lost.
+    Only control characters and spaces are lost. Each letter of a script without blanks is a word.
+    Ligatures, letters of full width and other forms of letters are those letters in the word, soft
+    hyphens are not in it; the spelling is that of the text.
 
     >>> [word for word, *_ in located_words('Obama\\'s "full-time" job [1961] didn\\'t')]
     ['Obama', "'s", '``', 'full', '-', 'time', "''", 'job', '(', '1961', ')', 'did', "n't"]
@@ -84,6 +90,9 @@ def located_words(text: str) -> Iterator[tuple[str, str, int, int]]:
             word = "``" if before.strip() in _OPENING else "''"
         else:
             word = _NQ_SPELLINGS.get(source, source).replace("\u2019", "'")
+            if not word.isascii():
+                letters = _FORM.sub(lambda form: normalize("NFKC", form[0]), word)
+                word = "".join(letters.replace("\u00ad", "").split()) or source
         spelling = source + " " * bool(_WHITE_SPACE.match(text, match.end()))
         yield word, spelling, *match.span()
 

@@ -14,7 +14,6 @@ page.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,11 +23,11 @@ import numpy as np
 
 from nq.config import RankingWeights
 from nq.records import Example, FloatArray, IntArray, Span
+from nq.text import terms
 
 BOILERPLATE = (("^",), ("Jump", "up"), ("This", "page", "was", "last", "edited"))
-"""First words of notes, references and page footers, which are never answers."""
+"""First words of Wikipedia's notes, references and page footers, which are never answers."""
 K, B = 1.2, 0.75
-WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,20 +67,21 @@ class Blocks:
 
 
 def lower_words(example: Example, span: Span) -> list[str]:
-    """Returns the words of a span in lower case, without the tags."""
+    """Returns the words of a span as ``nq.text.terms`` does, without the tags."""
     tokens, html = example.tokens, example.is_html
-    return [tokens[t].lower() for t in range(span.start, span.end) if not html[t]]
+    words = " ".join(tokens[t] for t in range(span.start, span.end) if not html[t])
+    return terms(words.replace(" n't", "n't"))  # one word of a question, two of a page
 
 
 def bm25(question: str, blocks: Iterable[Sequence[str]]) -> FloatArray:
-    """Returns the BM25 score of each block of lower-case words; 0 without a common word.
+    """Returns the BM25 score of each block of ``terms``; 0 without a common word.
 
     Of the blocks, which are read once, only the counts of the question's words are kept.
 
     >>> bm25("Who wrote it?", [["she", "wrote", "it"], ["it", "rains"]]).round(2).tolist()
     [0.81, 0.2]
     """
-    wanted, sizes = set(WORD.findall(question.lower())), list[int]()
+    wanted, sizes = set(terms(question)), list[int]()
     counts: dict[str, Counter[int]] = {word: Counter() for word in sorted(wanted)}
     for number, words in enumerate(blocks):
         sizes.append(len(words))
@@ -100,7 +100,7 @@ def bm25(question: str, blocks: Iterable[Sequence[str]]) -> FloatArray:
 def block_of_token(example: Example) -> IntArray:
     """Returns for each document token the first top-level candidate that contains it, ``[T]``.
 
-    The value is -1 for tokens outside of all blocks, and in notes, references and footers.
+    The value is -1 outside of all blocks, and in Wikipedia's notes, references and footers.
     """
     block = np.full(len(example.tokens), -1)
     for index in range(len(example.candidates) - 1, -1, -1):
@@ -114,4 +114,4 @@ def block_of_token(example: Example) -> IntArray:
 def _is_boilerplate(example: Example, span: Span) -> bool:
     words = (i for i in range(span.start, span.end) if not example.is_html[i])
     first = [example.tokens[i] for i in islice(words, max(map(len, BOILERPLATE)))]
-    return any(first[: len(prefix)] == list(prefix) for prefix in BOILERPLATE)
+    return example.is_wiki and any(first[: len(start)] == list(start) for start in BOILERPLATE)

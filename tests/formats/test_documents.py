@@ -10,12 +10,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from nq.errors import Error
 from nq.formats import fields
 from nq.formats.documents import decode_page, page_of
+from nq.formats.html import parse_html
 from nq.formats.inputs import read_page
-from nq.records import Page
+from nq.formats.markdown import parse_markdown
+from nq.formats.pdf import paragraphs
+from nq.records import Page, Span
 from tests import document_files
 from tests.peak_memory import limited_memory
 
@@ -50,7 +54,7 @@ def blocks(page: Page) -> list[str]:
 def test_blocks_of_markdown_are_those_that_a_browser_displays() -> None:
     page = decode_page(MARKDOWN.encode(), "page.md")
     assert blocks(page) == [
-        "The lake is deep & old; it has no_name, see below.",
+        "The old lake\nThe lake is deep & old; it has no_name, see below.",
         "first item\nsecond item",
         "one\nmore of one",
         "lake | depth\nMoon | 12 m",
@@ -67,7 +71,8 @@ parts = st.sampled_from(
     [
         *("lake", "a", "*deep*", "**old**", "`x y`", "[a](b)", "![a](b)", "&amp;", "&", "<b>"),
         *("\n", "\r\n", "\n\n", "# ", "- ", "1. ", "> ", "| a | b |\n|---|---|\n| ", "    ", "```"),
-        *("</b>", "<div>", "<!-- a -->", "\\*", "_", "é", "\u2028", "[a]: b", "---\n"),
+        *("</b>", "<div>", "<!-- a -->", "\\*", "_", "é", "\u2028", "[a]: b", "---\n", "]!", "\0"),
+        *("<i hidden>", "</i>", "<style>a", "</style>", '[a](b "a")', "&eacute;", "\\|", "a|", "\t"),
     ]
 )
 
@@ -82,8 +87,69 @@ def test_words_of_markdown_have_their_places_in_the_text(text: str) -> None:
     original = page.example.original
     assert original is not None
     for word, (start, end) in zip(page.spelling, original.chars.tolist(), strict=True):
-        if start >= 0 and word.strip() != "&":  # which stands for the whole reference
-            assert text[start:end] == word.strip()
+        if start >= 0:
+            assert text.replace("\0", "\ufffd")[start:end] == word.strip()
+
+
+@given(st.lists(parts, max_size=30).map(" ".join))
+def test_markdown_has_the_text_of_its_html(text: str) -> None:
+    """Elements that a browser does not display are not displayed here either."""
+    rendered = MarkdownIt("commonmark").enable("table").render(text)
+    words = [
+        [page.spelling[i].strip() for i, is_tag in enumerate(page.example.is_html) if not is_tag]
+        for page in (parse_markdown(text), parse_html(rendered))
+    ]
+    assert words[0] == words[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ('<a href="http://a.org/Oslo">Oslo</a>', [28]),
+        ('[a](b "Oslo") Oslo', [14]),
+        ("![Oslo](Oslo) Oslo", [14]),
+        ("a <!-- Oslo --> Oslo", [16]),
+        ("[x]: Oslo 'Oslo'\n\n[x] Oslo", [22]),
+        ("[Oslo](Oslo) `Oslo`", [1, 14]),
+        ("- Oslo\r\n  > \\Oslo Oslo", [2, 13, 18]),
+        ("| Oslo | Oslo |\n|-|-|\n| a \\| Oslo | Oslo |", [2, 9, 29, 36]),
+        ("```Oslo\nOslo\n```\n\n\tOslo", [8, 19]),
+        ("# # Oslo #\n\nOslo\n=", [4, 12]),
+        ("<script>Oslo</script>\n\n<b hidden>Oslo</b> *Os*lo", [43]),
+    ],
+)
+def test_places_of_markdown_are_where_the_word_is_displayed(text: str, places: list[int]) -> None:
+    example = parse_markdown(text).example
+    assert example.original
+    found = zip(example.tokens, example.original.chars.tolist(), strict=True)
+    assert [start for word, (start, _) in found if word == "Oslo"] == places
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "n_paragraphs"),
+    [
+        ("The light was built by the engineer and painter", "Dr. Ada Brenn.", 1),
+        ("The light was built by", "St. Clare and others, who were painters and engineers.", 1),
+        ("It was built by Dr.", "Ada Brenn, who was a painter and an engineer of the town.", 1),
+        ("It was built by A.", "Brenn, who was a painter and an engineer of the town.", 1),
+        ("See vol. 2, p.", "12 of the book about painters and engineers of the town.", 1),
+        ("It is e.g. red.", "and blue, as painters and engineers of the town have said.", 1),
+        ("It was built.", "Ada Brenn was a painter and an engineer of the whole town.", 2),
+        ("Of these there are", "12. Painters, and engineers of the town, and others of it.", 2),
+        ("Of these there are", "(b) painters, and engineers of the town, and others of it.", 2),
+        ("Of these there are", "iv. painters, and engineers of the town, and others of it.", 2),
+    ],
+)
+def test_a_line_of_pdf_ends_a_paragraph_with_a_sentence(
+    first: str, second: str, n_paragraphs: int
+) -> None:
+    assert len(paragraphs(f"{first}\n{second}").strip().split("\n\n")) == n_paragraphs
+
+
+@pytest.mark.parametrize("hyphen", ["-", "\u00ad", "\u2010"])
+def test_a_word_that_is_divided_between_lines_of_pdf_is_one_word(hyphen: str) -> None:
+    assert "was automated in" in paragraphs(f"It was auto{hyphen}\nmated in 1986.")
+    assert "1874" + hyphen in paragraphs(f"from 1874{hyphen}\n1986.")
 
 
 def test_a_pdf_document_has_paragraphs_and_page_numbers() -> None:
@@ -109,9 +175,10 @@ def test_a_word_document_has_its_paragraphs_and_tables() -> None:
         "The lake & more.", "It is <old>.", table=[["lake", "depth"], ["x", "1"]]
     )
     page = decode_page(data, "lake.docx")
-    assert blocks(page) == ["The lake & more.", "It is <old>.", "lake\ndepth\nx\n1"]
-    assert page.example.tokens[:4] == ["<H1>", "A", "heading", "</H1>"]
-    assert page.example.original is None
+    assert blocks(page) == ["A heading\nThe lake & more.", "It is <old>.", "lake | depth\nx | 1"]
+    original = page.example.original
+    assert original and original.place(Span(1, 2)) is None
+    assert page.example.text(Span(1, 6)) == "A heading The lake &"
 
 
 @pytest.mark.parametrize(

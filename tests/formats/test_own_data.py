@@ -253,6 +253,9 @@ def test_a_context_is_a_page_of_paragraphs() -> None:
         ({"answers": {"text": ["1986"], "answer_start": [CONTEXT.index("1986")]}}, 1, ["1986"]),
         ({"answers": ["Ada Brenn", "Brenn, Ada"]}, 2, ["Ada Brenn"]),
         ({"answer": "ada brenn"}, 1, ["Ada Brenn"]),
+        ({"context": "铁塔于1889年建成。", "answer": "1889年"}, 1, ["1889年"]),
+        ({"context": "它在塔上。", "answers": [{"text": "塔", "answer_start": 2}]}, 1, ["塔"]),
+        ({"context": "The o\ufb03ce.", "answer": "office"}, 1, ["o\ufb03ce"]),
         ({"answer": "838"}, 1, ["1838"]),  # extended to the whole word
         ({"answer": "1986", "answer_start": str(CONTEXT.index("1986"))}, 1, ["1986"]),
         ({"answers": '["1986", "Dunmore"]'}, 2, ["1986", "Dunmore"]),  # a cell of CSV

@@ -33,8 +33,10 @@ def without_white_space(text: str) -> str:
 
 
 def visible_text(page: Page) -> str:
-    pairs = zip(page.spelling, page.example.is_html, strict=True)
-    return "".join(spelled for spelled, html in pairs if not html)
+    """Returns the words of all top-level blocks."""
+    spans = [c.span for c in page.example.candidates if c.top_level]
+    tokens = [token for span in spans for token in range(span.start, span.end)]
+    return "".join(page.spelling[i] for i in tokens if not page.example.is_html[i])
 
 
 def check_page(page: Page) -> None:
@@ -90,14 +92,14 @@ def element(inner: st.SearchStrategy[tuple[str, str]]) -> st.SearchStrategy[tupl
         return WORD.map(lambda word: (f"<{tag}{attribute}>{word}</{tag}>", ""))
 
     return (
-        st.sampled_from(["div", "section", "blockquote", "article"]).flatmap(wrapped)
+        st.sampled_from(["div", "section", "blockquote", "figcaption", "dd", "x-y"]).flatmap(wrapped)
         | several.map(lambda x: (f"<ul><li>{x[0]}</li></ul>", x[1]))
         | several.map(lambda x: (f"<table><tr><td>{x[0]}</td></tr></table>", x[1]))
         | WORD.map(lambda word: (f"<p>{word}<b>{word}</b><br></p>", word * 2))
         | WORD.map(lambda word: (f"<h2>{word}</h2><!-- {word} -->", word))
         | hidden("script")
         | hidden("nav")
-        | hidden("sup", ' class="x reference"')
+        | hidden("dialog")
         | hidden("p", " hidden")
         | hidden("div", ' style="display: none"')
     )
@@ -119,22 +121,39 @@ def test_tokens_and_candidates_match_nq() -> None:
     )
     example = page.example
     assert " ".join(example.tokens) == (
-        "<H1> The Tower </H1> <P> It 's old ( 1874 ) . </P> <P> Wikipedia says so </P> "
-        "<Table> <Tr> <Th> Height </Th> <Td> 31 m </Td> </Tr> </Table> Loose words . "
+        "<P> The Tower It 's old ( 1874 ) . </P> <P> Wikipedia says so </P> "
+        "<Table> <Tr> <Th> Height </Th> <Td> 31 m </Td> </Tr> </Table> <P> Loose words . </P> "
         "<Ul> <Li> One <P> Two </P> </Li> </Ul>"
     )
     found = [(example.tokens[c.span.start], c.top_level) for c in example.candidates]
-    tops = ["<P>", "<P>", "<Table>", "<Tr>", "<Ul>", "<Li>", "<P>"]
-    assert found == list(zip(tops, (True, True, True, False, True, False, False), strict=True))
+    tops = ["<P>", "<P>", "<Table>", "<Tr>", "<P>", "<Ul>", "<Li>", "<P>"]
+    levels = (True, True, True, False, True, True, False, False)
+    assert found == list(zip(tops, levels, strict=True))
     assert example.title == "The Tower"
     texts = [page.text(c.span) for c in example.candidates if c.top_level]
-    assert texts == ["It's old (1874).", "Wikipedia says so", "Height | 31 m", "One\nTwo"]
+    paragraphs = ["The Tower\nIt's old (1874).", "Wikipedia says so"]
+    assert texts == [*paragraphs, "Height | 31 m", "Loose words.", "One\nTwo"]
 
 
-def test_text_outside_blocks_becomes_paragraphs() -> None:
-    page = parse_html("<h1>Title</h1><div>One <b>two</b>.</div><div>Three<br>four.</div>")
+@pytest.mark.parametrize(
+    ("markup", "texts"),
+    [
+        ("<div>One <b>two</b>.</div><div>Three<br>four.</div>", ["One two.", "Three four."]),
+        ("<p>One</p>two<blockquote>three</blockquote>", ["One", "two", "three"]),
+        ("<div>one <x-y>two</x-y>, <label>three <input> four</label>", ["one two, three four"]),
+        ("<details><summary>one</summary>two</details>", ["one", "two"]),
+        ("<h1>One</h1><h2>two</h2><p></p><ul><li>three</ul>four", ["One\ntwo\nthree", "four"]),
+        ("one<h1><div>Two</div></h1><table><tr><td>3<td>4</table>", ["one", "Two\n3 | 4"]),
+        ("<p>one</p><h2>Two</h2>", ["one", "Two"]),
+        ("<ul><li><h3>One</h3>two</ul>", ["One\ntwo"]),
+        ("<table><tr><td><p>a</p><p>b</p><td><p>c</table>", ["a\nb | c"]),
+        ("<table><tr><th><h3>a</h3><th><div>b</div><tr><td><ul><li>c</ul>", ["a | b\nc"]),
+    ],
+)
+def test_all_text_that_is_displayed_is_in_a_block(markup: str, texts: list[str]) -> None:
+    page = parse_html(markup)
     check_page(page)
-    assert [page.text(c.span) for c in page.example.candidates] == ["One two.", "Three four."]
+    assert [page.text(c.span) for c in page.example.candidates if c.top_level] == texts
 
 
 def test_deeply_nested_markup_is_read_or_a_value_error() -> None:

@@ -75,6 +75,11 @@ BLANKS = " " * MB
         (page_from_html, "<a>" * 200_000 + "a" + "<body>" * 200_000),
         (partial(page_of, name="a.md"), "    b\n    c\n\nd\n\n" * 60_000 + "a " * 900_000),
         *((partial(page_of, name="a.md"), "<div>\n" + part * 300_000) for part in ("<", "<!--")),
+        *(
+            (partial(page_of, name="a.md"), part * (MB // 50) + "a " * (MB // 2))
+            for part in ("    a\n\n", "*a ", "[a](b) ", "# a\n", "<b>a ", "- a\n", "a ] `b` ")
+        ),
+        (page_from_html, "<h1>a" * (MB // 5)),
         (page_from_text, f"a\n{BLANKS}b"),
         (page_from_text, "a\n " * (MB // 3)),
         *((CharacterData, part * (MB // len(part))) for part in ("<", "</", "<!--", "<a ='", "&a")),

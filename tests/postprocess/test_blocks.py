@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from nq.config import RankingWeights
 from nq.formats.documents import page_from_text
-from nq.postprocess.blocks import B, Blocks, K, block_of_token, bm25
+from nq.postprocess.blocks import B, Blocks, K, block_of_token, bm25, lower_words
 from nq.records import Example
+from nq.text import terms
 from tests.postprocess import slow_evidence, synthetic_pages
 
 seeds = st.integers(0, 2**32 - 1)
@@ -81,11 +82,37 @@ def test_features_are_bm25_and_page_length_in_the_order_of_the_weights(seed: int
 def test_notes_references_and_footers_are_no_blocks() -> None:
     texts = ["lakes are deep", "^ Jump up to : Lakes", "Jump up ^ Lakes", "Jump to : lakes"]
     page = page_from_text("\n\n".join([*texts, "This page was last edited on 1 May 2018"]))
-    example = page.with_question("how deep")
+    example = replace(page.with_question("how deep"), is_wiki=True)
     of_token = block_of_token(example)
     starts = [candidate.span.start for candidate in example.candidates]
     assert [int(of_token[start]) for start in starts] == [0, -1, -1, 3, -1]
     assert Blocks.of(example).candidates.tolist() == [0, 3]
+    assert Blocks.of(page.example).candidates.tolist() == [0, 1, 2, 3, 4]
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *("O'Hara", "O\u2019Hara", "didn't", "Été", "e\u0301", "STRASSE", "straße", "o\ufb03ce"),
+                *("full-time", "auto\u00admated", "U.S.", "A&M", "1,642.5", "a_b", "東京", "ปี", "हिन्दी"),
+                *('"so"', "a\u200bb", "http://a.org/b?c", "שָׁלוֹם", "½", "ｶﾞ", "\0", "don\u2019t"),
+            ]
+        )
+    ).map(" ".join)
+)
+def test_words_of_questions_are_those_of_pages(text: str) -> None:
+    example = page_from_text(f"It {text}").example
+    assert lower_words(example, example.candidates[0].span) == ["it", *terms(text)]
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [("O'Hara", "O\u2019HARA"), ("cafe", "Caf\u00e9"), ("office", "o\ufb03ce"), ("塔", "铁塔于1889年")],
+)
+def test_words_in_other_forms_are_the_same_words(question: str, text: str) -> None:
+    example = page_from_text(text).example
+    assert bm25(question, [lower_words(example, example.candidates[0].span)]).all()
 
 
 def test_a_page_without_candidates_has_no_blocks() -> None:

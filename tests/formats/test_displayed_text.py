@@ -1,0 +1,124 @@
+"""Tests that the blocks of random pages have the words that Chromium displays, once, in order."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from nq.formats.html import parse_html
+from nq.formats.markdown import parse_markdown
+from nq.records import Page
+from tests.chromium import Browser, browser, needs_chromium
+
+pytestmark = [needs_chromium, pytest.mark.browser, pytest.mark.slow]
+
+browsing = settings(suppress_health_check=[HealthCheck.too_slow])  # Chromium takes the processor
+Markup = st.SearchStrategy[str]
+words = st.text(st.sampled_from("abcé“(.-'1\u00ad塔\ufb01"), min_size=1, max_size=5)
+texts = words | st.sampled_from([" ", "\n", "&amp;", "caf&eacute; ", "&nbsp;", "<br>", " <img> "])
+hidden = st.sampled_from(
+    [
+        *("<script>a</script>", "<style>a</style>", "<template>a</template>", "<!-- a -->", "<wbr>"),
+        *("<span hidden>a</span>", '<b style="display: none">a</b>', "<noscript>a</noscript>"),
+    ]
+)
+
+
+def several(inner: Markup) -> Markup:
+    return st.lists(inner, max_size=4).map("".join)
+
+
+def elements(names: str, inner: Markup) -> Markup:
+    """Returns markup of one of the elements that are named, with others inside."""
+    pairs = st.tuples(st.sampled_from(names.split()), several(inner))
+    return pairs.map(lambda pair: "<{0}>{1}</{0}>".format(*pair))
+
+
+phrases = st.recursive(
+    texts | hidden,
+    lambda inner: elements("b i code span sub q kbd label x-y u mark small font", inner),
+    max_leaves=4,
+)
+
+
+def flow(inner: Markup) -> Markup:
+    """Returns markup of elements that are blocks."""
+    rows = elements("tr", elements("td th", inner))
+    definitions = elements("dt", phrases) | elements("dd", inner)
+    summary = several(phrases).map(lambda text: f"<summary>{text}</summary>")
+    details = st.tuples(summary, several(inner)).map("".join)
+    return (
+        elements("div section article aside blockquote figure address main header center", inner)
+        | elements("p h1 h2 h3 pre figcaption legend fieldset", phrases)
+        | elements("ul ol menu", elements("li", inner))
+        | elements("dl", definitions)
+        | elements("table", rows)
+        | details.map(lambda inside: f"<details open>{inside}</details>")
+        | st.just("<dialog>a</dialog>")
+    )
+
+
+pages = several(st.recursive(phrases, flow, max_leaves=20))
+markdown = st.lists(
+    st.sampled_from(
+        [
+            *("# ", "- ", "1. ", "> ", "\n", "\n\n", "    ", "| a | b |\n|---|---|\n| ", "|", "`", "*"),
+            *("[a](b 'c') ", "![a](b)", "**b** ", "word ", "&amp; ", "<b>c</b>", "\n\n<div>\n\n"),
+            *("<i hidden>d</i>", "\n\n<p>x <i>y</i>\n\n", "\n\n<style>\nb {}\n</style>\n\n", "---\n"),
+        ]
+    ),
+    max_size=25,
+).map("".join)
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("profile")) as running:
+        running.size(1280)
+        yield running
+
+
+def displayed(tab: Browser, markup: str) -> list[str]:
+    """Returns the words of a page that Chromium displays."""
+    page = json.dumps(markup)
+    text: str = tab.run(
+        f"document.open(), document.write({page}), document.close(), document.body.innerText"
+    )
+    return text.split()
+
+
+def words_of_blocks(page: Page) -> list[str]:
+    spans = [c.span for c in page.example.candidates if c.top_level]
+    tokens = [token for span in spans for token in range(span.start, span.end)]
+    return "".join(
+        " " if page.example.is_html[i] else page.spelling[i] for i in tokens
+    ).split()
+
+
+@settings(browsing, max_examples=200)
+@given(pages)
+def test_the_blocks_of_a_page_have_what_is_displayed(tab: Browser, markup: str) -> None:
+    markup = f"<!doctype html><body>{markup}"
+    page = parse_html(markup)
+    assert words_of_blocks(page) == displayed(tab, markup)
+    original, end_of_last = page.example.original, 0
+    assert original
+    for spelling, (start, end) in zip(page.spelling, original.chars.tolist(), strict=True):
+        if (start, end) != (-1, -1):
+            source, word = html.unescape(markup[start:end]), spelling.strip()
+            assert end_of_last <= start and (source[0], source[-1]) == (word[0], word[-1])
+            end_of_last = end
+
+
+@settings(browsing, max_examples=100)
+@given(markdown)
+def test_the_blocks_of_markdown_have_what_is_displayed(tab: Browser, text: str) -> None:
+    rendered = MarkdownIt("commonmark").enable("table").render(text)
+    shown = displayed(tab, f"<!doctype html><body>{rendered}")
+    assert words_of_blocks(parse_markdown(text)) == shown
