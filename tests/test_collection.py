@@ -52,7 +52,11 @@ def test_the_best_blocks_are_read_in_their_order(collection: list[list[list[str]
 
 @pytest.mark.parametrize(
     ("question", "text"),
-    [("who is O'Hara", "O\u2019Hara kept it."), ("who is Bronte", "Charlotte Brontë."), ("塔", "铁塔。")],
+    [
+        ("who is O'Hara", "O\u2019Hara kept it."),
+        ("who is Bronte", "Charlotte Brontë."),
+        ("塔", "铁塔。"),
+    ],
 )
 def test_a_document_is_read_whose_words_have_another_form(question: str, text: str) -> None:
     boats = "\n\n".join("Nobody knows who is the owner of the boat." for _ in range(60))

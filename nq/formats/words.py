@@ -55,9 +55,11 @@ _SUFFIX = "(?i:s|re|ll|ve|d|m)"
 _SHORT_FORM = re.compile(f"'{_SUFFIX}")
 _PLAIN = {"``": '"', "''": '"', "--": "\u2013"}
 _WHITE_SPACE = re.compile(rf"[\s{_CONTROL}]")
-_FORM = re.compile(  # ligatures, radicals, forms of Arabic, full and half width, mathematical letters
-    r"[\u2e80-\u2fdf\uf900-\ufdff\ufe70-\ufefc\uff10-\uff19\uff21-\uff3a\uff41-\uff5a"
-    r"\uff66-\uff9f\U0001d400-\U0001d7ff\U0002f800-\U0002fa1f]+"
+_FORM = (
+    re.compile(  # ligatures, radicals, forms of Arabic, full and half width, mathematical letters
+        r"[\u2e80-\u2fdf\uf900-\ufdff\ufe70-\ufefc\uff10-\uff19\uff21-\uff3a\uff41-\uff5a"
+        r"\uff66-\uff9f\U0001d400-\U0001d7ff\U0002f800-\U0002fa1f]+"
+    )
 )
 _CONTROL_CHARACTER = re.compile(f"[{_CONTROL}]")
 

@@ -92,7 +92,9 @@ def element(inner: st.SearchStrategy[tuple[str, str]]) -> st.SearchStrategy[tupl
         return WORD.map(lambda word: (f"<{tag}{attribute}>{word}</{tag}>", ""))
 
     return (
-        st.sampled_from(["div", "section", "blockquote", "figcaption", "dd", "x-y"]).flatmap(wrapped)
+        st.sampled_from(["div", "section", "blockquote", "figcaption", "dd", "x-y"]).flatmap(
+            wrapped
+        )
         | several.map(lambda x: (f"<ul><li>{x[0]}</li></ul>", x[1]))
         | several.map(lambda x: (f"<table><tr><td>{x[0]}</td></tr></table>", x[1]))
         | WORD.map(lambda word: (f"<p>{word}<b>{word}</b><br></p>", word * 2))

@@ -94,8 +94,27 @@ def test_notes_references_and_footers_are_no_blocks() -> None:
     st.lists(
         st.sampled_from(
             [
-                *("O'Hara", "O\u2019Hara", "didn't", "Été", "e\u0301", "STRASSE", "straße", "o\ufb03ce"),
-                *("full-time", "auto\u00admated", "U.S.", "A&M", "1,642.5", "a_b", "東京", "ปี", "हिन्दी"),
+                *(
+                    "O'Hara",
+                    "O\u2019Hara",
+                    "didn't",
+                    "Été",
+                    "e\u0301",
+                    "STRASSE",
+                    "straße",
+                    "o\ufb03ce",
+                ),
+                *(
+                    "full-time",
+                    "auto\u00admated",
+                    "U.S.",
+                    "A&M",
+                    "1,642.5",
+                    "a_b",
+                    "東京",
+                    "ปี",
+                    "हिन्दी",
+                ),
                 *('"so"', "a\u200bb", "http://a.org/b?c", "שָׁלוֹם", "½", "ｶﾞ", "\0", "don\u2019t"),
             ]
         )
@@ -108,7 +127,12 @@ def test_words_of_questions_are_those_of_pages(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("question", "text"),
-    [("O'Hara", "O\u2019HARA"), ("cafe", "Caf\u00e9"), ("office", "o\ufb03ce"), ("塔", "铁塔于1889年")],
+    [
+        ("O'Hara", "O\u2019HARA"),
+        ("cafe", "Caf\u00e9"),
+        ("office", "o\ufb03ce"),
+        ("塔", "铁塔于1889年"),
+    ],
 )
 def test_words_in_other_forms_are_the_same_words(question: str, text: str) -> None:
     example = page_from_text(text).example
