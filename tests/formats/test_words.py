@@ -32,13 +32,13 @@ def test_spellings_join_to_the_text(text: str) -> None:
         ("see https://a.org/b?c=d.", "see https://a.org/b?c=d ."),
         ("हिन्दी שלום\u200f!", "हिन्दी שלום \u200f !"),
         ("hello😀👍🏽", "hello 😀 👍🏽"),
-        ("在1889年建成，高330米", "在 1889 年 建 成 ， 高 330 米"),
+        ("在1889年建成\uff0c高330米", "在 1889 年 建 成 \uff0c 高 330 米"),
         ("タワーは塔です", "タ ワ ー は 塔 で す"),
         ("ปี 1889 ที่นี่", "ปี 1889 ที่ นี่"),
         ("서울에 日本don't", "서울에 日 本 do n't"),
         ("\ufb01rst o\ufb03ce", "first office"),
         ("auto\u00admated \u00ad", "automated \u00ad"),
-        ("１８８９ ｶﾞ \U0001d400 \ufe8d", "1889 ガ A \u0627"),
+        ("\uff11\uff18\uff18\uff19 ｶﾞ \U0001d400 \ufe8d", "1889 ガ A \u0627"),
     ],
 )
 def test_words_match_nq(text: str, expected: str) -> None:
