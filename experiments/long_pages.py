@@ -50,10 +50,10 @@ def long_pages(dev: Sequence[Record], training: Sequence[Record]) -> Iterator[Re
     ]
     count = min(len(answered), round(ANSWERED * len(dev)))
     kept = {r["example_id"] for r in random.Random(SEED).sample(answered, count)}
-    short = [r if r["example_id"] in kept else without_gold(r) for r in dev]
     others = [r for r in training if r["source"] in ALL_WIKI]
-    for record in lengthened(short[::EVERY], [*dev, *others], FEWEST, MOST, SEED, RANKED):
-        yield {**record, "example_id": record["example_id"] + ID_SHIFT}
+    for record in lengthened(dev[::EVERY], [*dev, *others], FEWEST, MOST, SEED, RANKED):
+        page = record if record["example_id"] in kept else without_gold(record)
+        yield {**page, "example_id": record["example_id"] + ID_SHIFT}
 
 
 def make(args: argparse.Namespace) -> int:
