@@ -22,7 +22,6 @@ ALLOWED: dict[str, set[str]] = {
     "formats": set(),
     "inference": {"model", "postprocess", "preprocess"},
     "model": {"formats", "preprocess"},
-    "planning": {"inference", "model"},
     "postprocess": set(),
     "preprocess": {"formats"},
     "report": {"evaluation", "formats", "postprocess"},
@@ -35,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
         *("beam", "evaluation", "formats", "inference", "model", "postprocess", "preprocess"),
     },
     "commands": {
-        *("beam", "evaluation", "formats", "inference", "model", "planning"),
+        *("beam", "evaluation", "formats", "inference", "model"),
         *("report", "runs", "serving", "training"),
     },
 }

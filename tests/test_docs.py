@@ -32,6 +32,7 @@ PAGES = {
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
         ROOT / "experiments" / "README.md",
+        ROOT / "experiments" / "planning" / "README.md",
         ROOT / "nq" / "bundled" / "README.md",
         *sorted((ROOT / "models").glob("*/*/README.md")),
         *sorted((ROOT / "docs").glob("*.md")),

@@ -21,7 +21,7 @@ from nq.model.folder import check, load_settings
 from nq.model.registry import model_folder
 
 DOLLARS_PER_HOUR = 0.085
-"""Of a core: 4.08 dollars for the 48 cores of a c5.metal of AWS, as in ``nq plan``."""
+"""Of a core: 4.08 dollars for the 48 cores of a c5.metal of AWS, as in ``experiments/planning``."""
 
 
 def parser() -> argparse.ArgumentParser:

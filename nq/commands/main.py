@@ -16,7 +16,6 @@ COMMANDS = {
     "preprocess": "turn questions and pages into TFRecords of windows",
     "train": "train a model, starting from any BERT encoder",
     "convert": "turn a checkpoint of any kind into ours, or export a model",
-    "plan": "predict speed, memory and cost of a model on devices",
     "tune": "fit the decision of a model to one half of annotated data",
     "report": "write a page with the questions, figures and errors of a run",
     "compare": "measure profiles against each other: speed, quality, memory",

@@ -2,57 +2,36 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
-from nq.model.shapes import window_gflop
-from nq.planning.costs import Workload, units
-from nq.planning.strategies import DATA, SINGLE, Plan
+from experiments.planning.costs import Workload
+from experiments.planning.strategies import DATA, SINGLE, Plan
+from nq.model.shapes import count_weights, window_gflop
 from nq.text import counted, grid
 
 HEAD = (
     *("strategy", "devices", "split", "micro-batches", "GB each", "s/batch", "windows/s"),
-    *("waiting", "MB moved"),
+    *("waiting", "MB moved", "hours", "dollars"),
 )
-TASK = ("hours", "dollars")
-"""Columns that need a number of windows."""
 PREDICTED = "Predicted from the figures of the devices, not measured."
-
-
-def summary(model: str, workload: Workload) -> dict[str, Any]:
-    """Returns the name of a model and what is computed, as JSON values."""
-    config = workload.config
-    parts = {unit.weights: unit.whole + unit.split for unit in units(config, workload.length)}
-    return {
-        "model": model,
-        "layers": config.num_hidden_layers,
-        "hidden_size": config.hidden_size,
-        "weights": sum(parts.values()),
-        "gflop_per_window": window_gflop(config, workload.length),
-        "batch": workload.batch,
-        "length": workload.length,
-        "type": workload.compute_type,
-        "windows": workload.windows,
-    }
 
 
 def table(model: str, workload: Workload, plans: Sequence[Plan]) -> str:
     """Returns the plans that fit as a table, the reasons why others do not, and the conclusion."""
-    values = summary(model, workload)
+    config = workload.config
     total = f", {workload.windows:,} windows" if workload.windows else ""
     lines = [
-        f"{model}: {values['layers']} layers, {values['weights'] / 1e6:.0f} M weights, "
-        f"{values['gflop_per_window']:.1f} GFLOP a window",
+        f"{model}: {config.num_hidden_layers} layers, {count_weights(config) / 1e6:.0f} M weights, "
+        f"{window_gflop(config, workload.length):.1f} GFLOP a window",
         f"batches of {counted(workload.batch, 'window')} of {workload.length} pieces in "
         f"{workload.compute_type}{total}",
         "",
     ]
     possible = [plan for plan in plans if plan.fits]
     if possible:
-        columns = len(HEAD) + (len(TASK) if workload.windows else 0)
-        lines += grid((*HEAD, *TASK)[:columns], [_row(plan)[:columns] for plan in possible])
-        lines.append("")
+        lines += [*grid(HEAD, [_row(plan) for plan in possible]), ""]
     strategies: dict[tuple[str, str], list[str]] = {}
     for plan in plans:
         if plan.reason:
@@ -83,7 +62,7 @@ def _row(plan: Plan) -> tuple[str, ...]:
 def split(plan: Plan) -> str:
     """Returns the split of a plan in words: layers in t parts, s stages with their replicas.
 
-    >>> from nq.planning.pipeline import Stage
+    >>> from experiments.planning.pipeline import Stage
     >>> split(Plan(tensor=2, stages=(Stage(0, 3), Stage(3, 6))))
     '2 parts, 2 stages'
     >>> split(Plan(stages=(Stage(0, 3, 3), Stage(3, 6, 1)))), split(Plan(stages=(Stage(0, 6),)))
@@ -105,12 +84,10 @@ def conclusion(workload: Workload, plans: Sequence[Plan]) -> str:
     best = plans[0]
     if not best.fits:
         return "The model fits nowhere: add devices or memory, or choose a smaller model or batch."
-    whole = [plan for plan in plans if plan.fits and plan.strategy in (SINGLE, DATA)]
     first = f"{best.strategy[0].upper()}{best.strategy[1:]} on {best.group} is the fastest"
     if best.strategy in (SINGLE, DATA):
-        copies = next((f" Copies: {plan.command}." for plan in whole if plan.command), "")
-        return f"{first}: split only a model that does not fit on one device.{copies}"
-    if whole:
+        return f"{first}: split only a model that does not fit on one device."
+    if any(plan.fits and plan.strategy in (SINGLE, DATA) for plan in plans):
         return (
             f"{first} for batches of {counted(workload.batch, 'window')}, although the model fits "
             "on one device: with larger batches copies of the whole model win."
@@ -118,10 +95,16 @@ def conclusion(workload: Workload, plans: Sequence[Plan]) -> str:
     return f"{first} of what fits: no device holds the whole model."
 
 
-def to_dict(plan: Plan) -> dict[str, Any]:
-    """Returns a plan as JSON values: ``None`` where nothing is predicted."""
-    values = dataclasses.asdict(plan) | {"fits": plan.fits}
-    if not plan.stages:
-        values |= {"memory_bytes": None, "batch_s": None, "bubble": None}
-        values |= {"moved_bytes": None, "windows_per_s": None}
-    return values
+def to_dict(model: str, workload: Workload, plans: Sequence[Plan]) -> dict[str, Any]:
+    """Returns what is computed, the plans and the conclusion as JSON values."""
+    return {
+        "model": model,
+        **asdict(workload),
+        "weights": count_weights(workload.config),
+        "gflop_per_window": window_gflop(workload.config, workload.length),
+        "plans": [
+            asdict(plan) | {"fits": plan.fits, "batch_s": plan.batch_s if plan.stages else None}
+            for plan in plans
+        ],
+        "conclusion": conclusion(workload, plans),
+    }

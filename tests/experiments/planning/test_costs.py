@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.planning.costs import Costs, Workload, all_reduce_s, units
+from experiments.planning.devices import Device, TypeTable
+from experiments.planning.models import SHAPES
+from experiments.planning.pipeline import Stage
 from nq.config import ModelConfig
 from nq.model.shapes import weight_shapes, window_gflop
-from nq.planning.costs import Costs, Workload, all_reduce, units
-from nq.planning.devices import Device, Link
-from nq.planning.models import SHAPES
-from nq.planning.pipeline import Stage
 from nq.records import FloatArray
 
-DEVICE = Device("device", {"float32": 1e13, "float16": 4e13}, 16e9, 9e11, Link(1e11, 1e-5), 1e9)
+DEVICE = Device(TypeTable(10.0, float16=40.0), TypeTable(1.0, float16=1.0), 16, 900, 100, 10)
 ALBERT = ModelConfig(model_type="albert", embedding_size=128, num_hidden_groups=1)
 CONFIGS = {**SHAPES, "albert": ALBERT}
 
@@ -38,9 +38,8 @@ def test_parts_have_all_weights_and_operations(name: str) -> None:
 def test_a_tensor_split_divides_the_layers_and_adds_two_all_reduces() -> None:
     work = Workload(SHAPES["bert-large"], 8, 512, "float16")
     one, four = Costs(work, DEVICE, 8), Costs(work, DEVICE, 8, tensor=4)
-    exchange = all_reduce(8 * 512 * 1024 * 2, 4, DEVICE.link)
-    assert four.exchange == exchange + exchange
-    assert four.seconds[5] == pytest.approx(one.seconds[5] / 4 + 2 * exchange.seconds)
+    exchange_s = all_reduce_s(8 * 512 * 1024 * 2, 4, DEVICE)
+    assert four.seconds[5] == pytest.approx(one.seconds[5] / 4 + 2 * exchange_s)
     assert four.seconds[0] == one.seconds[0]
 
 
@@ -86,6 +85,7 @@ def test_all_reduce_costs_what_a_ring_sends(devices: int, size: int) -> None:
     values = [draw.normal(size=size * devices).astype(np.float32) for _ in range(devices)]
     sums, steps, sent = ring_all_reduce(values)
     assert all(np.allclose(own, sum(values), atol=1e-5) for own in sums)
-    cost = all_reduce(size * devices, devices, Link(bytes_per_s=2.0, latency_s=3.0))
-    assert cost.moved_bytes == pytest.approx(sent)
-    assert cost.seconds == pytest.approx(steps * (3.0 + size / 2.0))
+    assert sent == 2 * (devices - 1) * size * devices
+    slow = replace(DEVICE, link_gb_per_s=2.0, link_latency_us=3e6)
+    seconds = all_reduce_s(1e9 * size * devices, devices, slow)
+    assert seconds == pytest.approx(steps * (3.0 + size / 2.0))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from functools import cache
 
 
 @dataclass(frozen=True)
@@ -49,32 +50,31 @@ def partition(
     >>> partition([1.0, 1.0, 4.0], [0.0, 0.0], devices=2, most_replicas=1)
     (Stage(first=0, end=2, replicas=1), Stage(first=2, end=3, replicas=1))
     """
-    n, most = len(layers), min(devices, most_replicas)
-    sums, sending = np.cumsum([0.0, *layers]), np.asarray(sends, dtype=float)
-    replicas = np.arange(1, most + 1)
-    best = np.full((devices + 1, n + 1), np.inf)  # A(j, m) is best[m, j]
-    cuts: dict[tuple[int, int], tuple[int, int]] = {}  # i and m' of the last stage
-    for end in range(1, n + 1):
-        own = np.where([fits(i, end) for i in range(end)], sums[end] - sums[:end], np.inf)
-        last = own[:, None] / replicas  # T(i+1→j, m') is last[i, m' - 1]
-        for total in range(1, devices + 1):
-            if total <= most and end < n:
-                best[total, end], cuts[total, end] = last[0, total - 1], (0, total)
-            k = min(most, total - 1)
-            if end == 1 or not k:
-                continue
-            before = best[total - replicas[:k], 1:end].T
-            values = np.maximum(np.maximum(before, sending[: end - 1, None]), last[1:, :k])
-            i, m = divmod(int(values.argmin()), k)
-            if values[i, m] < best[total, end]:
-                best[total, end], cuts[total, end] = values[i, m], (i + 1, m + 1)
-    if not np.isfinite(best[devices, n]):
+    sums = [0.0, *itertools.accumulate(layers)]
+    fits = cache(fits)
+
+    @cache
+    def best(end: int, devices: int) -> tuple[float, int, int]:
+        """Returns A(end, devices), with the first layer and the replicas of the last stage."""
+        choices = [(math.inf, 0, 0)]
+        for first in (i for i in range(end) if fits(i, end)):
+            for replicas in range(1, min(devices, most_replicas) + 1):
+                seconds = (sums[end] - sums[first]) / replicas
+                if first == 0 and replicas == devices and end < len(layers):
+                    choices.append((seconds, first, replicas))
+                elif first > 0 and replicas < devices:
+                    before = best(first, devices - replicas)[0]
+                    choices.append((max(before, sends[first - 1], seconds), first, replicas))
+        return min(choices)
+
+    end = len(layers)
+    if math.isinf(best(end, devices)[0]):
         return None
     stages: list[Stage] = []
-    while n:  # from the last stage backwards
-        first, m = cuts[devices, n]
-        stages.insert(0, Stage(first, n, m))
-        n, devices = first, devices - m
+    while end:  # from the last stage backwards
+        _, first, replicas = best(end, devices)
+        stages.insert(0, Stage(first, end, replicas))
+        end, devices = first, devices - replicas
     return tuple(stages)
 
 

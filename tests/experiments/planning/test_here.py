@@ -7,31 +7,31 @@ from pathlib import Path
 
 import pytest
 
+from experiments.planning import here
+from experiments.planning.costs import Workload
 from nq import processor
 from nq.config import ModelConfig
-from nq.planning import here
 
-SMALL = ModelConfig(hidden_size=64, num_attention_heads=2, intermediate_size=128)
+SMALL = Workload(ModelConfig(hidden_size=64, num_attention_heads=2, intermediate_size=128), 2, 16)
 
 
 @pytest.mark.extended
 def test_the_machine_is_measured_and_divided() -> None:
-    cores = len(processor.cores())
-    group = here.measure(SMALL, batch=2, length=16)
-    assert group.count == cores
+    cores = processor.cores()
+    group = here.measure(SMALL, cores)
+    assert group.count == len(cores)
     whole, part = group.whole, group.device
-    assert set(whole.flop_per_s) == set(here.PROFILES)
+    assert set(whole.flop_per_s) == set(part.flop_per_s) == set(here.PROFILES)
     assert all(speed > 1e6 for speed in whole.flop_per_s.values())
-    assert whole.memory_bytes_per_s > 1e8
-    if cores > 1:
-        assert (part.name, group.threads) == ("core", 1)
-        assert part.memory_bytes * cores == pytest.approx(whole.memory_bytes)
+    assert whole.memory_gb_per_s > 0.1
+    if len(cores) > 1:
+        assert part.name == "core"
+        assert part.memory_gb * len(cores) == pytest.approx(whole.memory_gb)
 
 
 def test_cores_that_cannot_be_divided_are_refused() -> None:
-    cores = len(processor.cores())
-    with pytest.raises(ValueError, match=f"divides {cores} cores: expected a divisor of {cores}"):
-        here.measure(SMALL, cores + 1)
+    with pytest.raises(ValueError, match=r"here:3 divides 2 cores: expected a divisor of 2"):
+        here.measure(SMALL, (0, 1), 3)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("1000000", 1000000), ("max", None)])

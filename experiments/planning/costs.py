@@ -4,7 +4,7 @@ The roofline: Williams, Waterman and Patterson 2009, https://doi.org/10.1145/149
 operations are divided by what a device sustains in a whole encoder, so that norms, activation
 functions and the starts of kernels are part of it.
 
-A message of n bytes takes ``latency + n / bandwidth``. The collectives use a ring of p devices, in
+A message of n bytes takes ``latency + n / bandwidth``. An all-reduce uses a ring of p devices, in
 which all links are busy at once: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms
 for clusters of workstations"; Thakur, Rabenseifner and Gropp 2005.
 """
@@ -15,59 +15,33 @@ import math
 from dataclasses import dataclass
 from functools import cache, cached_property
 
+from experiments.planning.devices import VALUE_BYTES, Device
+from experiments.planning.pipeline import Stage
 from nq.config import ModelConfig
-from nq.errors import check_argument
 from nq.model.names import HEADS
 from nq.model.shapes import check_length, layer_flop, weight_shapes
-from nq.planning.devices import VALUE_BYTES, Device, Link
-from nq.planning.pipeline import Stage
 from nq.records import AnswerType
 
 WEIGHT_BYTES = {"float32": 4, "bfloat16": 6, "float16": 6, "int8": 5}
 """Bytes of a weight: profiles keep weights in float32, and compute with copies of the type."""
-MAX_LAYERS, MAX_WINDOWS = 256, 10**15
-"""The programme for partitions takes seconds for so many layers."""
+ALL_REDUCES_PER_LAYER = 2
+"""Of a layer whose matrices are split over devices: the first matrix of attention and of the inner
+product by columns, the second one by rows, so that each device has a summand of the output. Shoeybi
+et al. 2019, "Megatron-LM", https://arxiv.org/abs/1909.08053."""
 
 
-@dataclass(frozen=True)
-class Transfer:
-    """The cost of messages: seconds until all devices have their part, bytes over all links."""
-
-    seconds: float = 0.0
-    moved_bytes: float = 0.0
-
-    def __add__(self, other: Transfer) -> Transfer:
-        return Transfer(self.seconds + other.seconds, self.moved_bytes + other.moved_bytes)
+def send_s(size: float, device: Device) -> float:
+    """Returns the seconds of a message of ``size`` bytes from one device to another."""
+    return 1e-6 * device.link_latency_us + size / (1e9 * device.link_gb_per_s)
 
 
-def send(size: float, link: Link) -> Transfer:
-    """Returns the cost of a message of ``size`` bytes from one device to another."""
-    return Transfer(link.latency_s + size / link.bytes_per_s, size)
+def all_reduce_s(size: float, devices: int, device: Device) -> float:
+    """Returns the seconds until each of p devices has the sum, of n bytes, of a summand of each.
 
-
-def all_gather(size: float, devices: int, link: Link) -> Transfer:
-    """Returns the cost after which each of p devices has all n bytes, of which each had a part.
-
-    In p - 1 steps each device passes on a part of n / p bytes: (p-1) (latency + n / p / bandwidth).
-
-    >>> all_gather(8e9, 4, Link(bytes_per_s=1e9))
-    Transfer(seconds=6.0, moved_bytes=24000000000.0)
+    A reduce-scatter and an all-gather have p - 1 steps each, in which every device passes on a part
+    of n / p bytes: 2 (p-1) (latency + n / p / bandwidth).
     """
-    one, steps = send(size / devices, link), devices - 1
-    return Transfer(steps * one.seconds, steps * devices * one.moved_bytes)
-
-
-def all_reduce(size: float, devices: int, link: Link) -> Transfer:
-    """Returns the cost after which each of p devices has the sum, of n bytes, of a summand of each.
-
-    A reduce-scatter, which costs as much as an all-gather, and an all-gather:
-    2 (p-1)/p * n / bandwidth + 2 (p-1) latency.
-
-    >>> all_reduce(8e9, 4, Link(bytes_per_s=1e9, latency_s=0.5)).seconds
-    15.0
-    """
-    half = all_gather(size, devices, link)
-    return half + half
+    return 2 * (devices - 1) * send_s(size / devices, device)
 
 
 @dataclass(frozen=True)
@@ -85,13 +59,6 @@ class Workload:
     windows: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value, most in (
-            ("batch", self.batch, MAX_WINDOWS),
-            ("length", self.length, MAX_WINDOWS),
-            ("windows", self.windows or 1, MAX_WINDOWS),
-            ("num_hidden_layers", self.config.num_hidden_layers, MAX_LAYERS),
-        ):
-            check_argument(1 <= value <= most, name, value, f"a whole number from 1 to {most}")
         check_length(self.config, self.length)
 
     @property
@@ -164,43 +131,16 @@ class Costs:
     tensor: int = 1
 
     @cached_property
-    def units(self) -> tuple[Unit, ...]:
-        """The parts of the model."""
-        return units(self.workload.config, self.workload.length)
-
-    @cached_property
-    def exchange(self) -> Transfer:
-        """The collectives of one layer whose matrices are split over devices.
-
-        The first matrix of attention and of the inner product is split by columns, the second one
-        by rows, so that each device has a summand of the output: an all-reduce adds them. Shoeybi
-        et al. 2019, "Megatron-LM", https://arxiv.org/abs/1909.08053. Where pruning left few heads
-        or units, it is faster to gather the input of the second matrix, split that by columns too,
-        and gather its output. Norms and residual additions need all features.
-        """
-        if self.tensor == 1:
-            return Transfer()
-        work, config = self.workload, self.workload.config
-        sizes = [
-            self.windows * work.length * width * work.value_bytes
-            for width in (config.hidden_size, config.attention_width, config.intermediate_size)
-        ]
-        output, *inputs = (all_gather(size, self.tensor, self.device.link) for size in sizes)
-        reduced = all_reduce(sizes[0], self.tensor, self.device.link)
-        total = Transfer()
-        for gathered in inputs:
-            total += min(reduced, gathered + output, key=lambda transfer: transfer.seconds)
-        return total
-
-    @cached_property
     def seconds(self) -> tuple[float, ...]:
-        """The time of each part: the longer of computing and of reading, and its collectives."""
+        """The time of each part: the longer of computing and of reading, and the all-reduces."""
         work, device, seconds = self.workload, self.device, list[float]()
-        for unit in self.units:
-            share, exchange = (self.tensor, self.exchange.seconds) if unit.is_layer else (1, 0.0)
+        reduced_s = all_reduce_s(work.activation_bytes(self.windows), self.tensor, device)
+        for unit in units(work.config, work.length):
+            share = self.tensor if unit.is_layer else 1
+            exchange = ALL_REDUCES_PER_LAYER * reduced_s if unit.is_layer else 0.0
             computing = self.windows * unit.flop / share / device.flop_per_s[work.compute_type]
             values = unit.read / share + self.windows * unit.values
-            reading = values * work.value_bytes / device.memory_bytes_per_s
+            reading = values * work.value_bytes / (1e9 * device.memory_gb_per_s)
             seconds.append(max(computing, reading) + exchange)
         return tuple(seconds)
 
@@ -213,12 +153,12 @@ class Costs:
         function. A stage of several also receives a micro-batch and sends one meanwhile.
         """
         work, config = self.workload, self.workload.config
-        parts = self.units[stage.first : stage.end]
+        every = units(config, work.length)
+        parts = every[stage.first : stage.end]
         held = {unit.weights: unit.whole + unit.split / self.tensor for unit in parts}
         attention = 4 * config.attention_width + 2 * config.num_attention_heads * work.length
         inner = max(attention, 2 * config.intermediate_size) / self.tensor
         values = self.windows * work.length * (2 * config.hidden_size + inner)
-        is_only = len(parts) == len(self.units)
-        waiting = 0.0 if is_only else 2 * work.activation_bytes(self.windows)
+        waiting = 0.0 if parts == every else 2 * work.activation_bytes(self.windows)
         weights = sum(held.values()) * WEIGHT_BYTES[work.compute_type]
-        return weights + values * work.value_bytes + waiting + self.device.engine_bytes
+        return weights + values * work.value_bytes + waiting + 1e9 * self.device.engine_gb

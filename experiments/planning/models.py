@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
 from nq.config import ModelConfig
-from nq.errors import Error
 from nq.model.folder import load_config
 from nq.model.registry import model_folder
 
@@ -29,11 +26,4 @@ SHAPES = {
 
 def find(model: str) -> ModelConfig:
     """Returns the shape of a model: a name of ``SHAPES``, of an installed model, or a folder."""
-    if model in SHAPES:
-        return SHAPES[model]
-    try:
-        return load_config(model_folder(model))
-    except (FileNotFoundError, Error) as error:
-        if os.sep in model or os.path.exists(model):  # noqa: PTH110 - false for what is no path
-            raise
-        raise Error(f"{error}; or a shape: {', '.join(SHAPES)}") from error
+    return SHAPES.get(model) or load_config(model_folder(model))

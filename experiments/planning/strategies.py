@@ -6,15 +6,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from experiments.planning.costs import ALL_REDUCES_PER_LAYER, Costs, Workload, send_s, units
+from experiments.planning.devices import Device, Group
+from experiments.planning.pipeline import Stage, flow_seconds, partition
 from nq.errors import Error
-from nq.planning.costs import Costs, Workload, send, units
-from nq.planning.devices import Device, Group
-from nq.planning.pipeline import Stage, flow_seconds, partition
-from nq.text import counted
 
 SINGLE, DATA, PIPELINE = "single device", "data parallel", "pipeline"
 REPLICATED, TENSOR, TENSOR_PIPELINE = "replicated pipeline", "tensor", "tensor x pipeline"
-COPIES = "nq answer --instances {} --threads {}"
 MICRO_BATCHES_PER_STAGE = 4
 """GPipe finds the bubble negligible from so many micro-batches for each stage on."""
 MOST_MICRO_BATCHES = 1024
@@ -35,7 +33,6 @@ class Plan:
         bubble: share of the devices' time in which they wait for others.
         moved_bytes: bytes between devices for a batch.
         hours, cost: for all windows, the cost in dollars; ``None`` if they are not known.
-        command: the command that computes so on this machine; empty on others.
     """
 
     strategy: str = ""
@@ -52,7 +49,6 @@ class Plan:
     windows_per_s: float = 0.0
     hours: float | None = None
     cost: float | None = None
-    command: str = ""
 
     @property
     def fits(self) -> bool:
@@ -83,42 +79,29 @@ def order(plan: Plan) -> tuple[bool, float, float]:
 
 def choices(workload: Workload, group: Group) -> Iterator[Plan]:
     """Yields plans without predictions, some of them with the reason why they are not possible."""
-    everything, n = (Stage(0, len(units(workload.config, workload.length))),), group.count
-    yield Plan(SINGLE, group.whole.name, stages=everything)
+    everything, n = Stage(0, len(units(workload.config, workload.length))), group.count
+    yield Plan(SINGLE, group.whole.name, stages=(everything,))
     if n == 1:
         reason = "there is one device: give several"
         for strategy in (DATA, PIPELINE, TENSOR, TENSOR_PIPELINE):
             yield Plan(strategy, group.name, reason)
         return
-    command = COPIES.format(n, group.threads) if group.threads else ""
-    copies = (replace(everything[0], replicas=n),)
-    yield Plan(DATA, group.name, stages=copies, command=command)
+    yield Plan(DATA, group.name, stages=(replace(everything, replicas=n),))
     yield Plan(PIPELINE, group.name, stages=_stages(workload, group))
     if n > 2:
         yield Plan(REPLICATED, group.name, stages=_stages(workload, group, replicas=n))
-    divisors = [t for t in range(2, n) if n % t == 0]
+    divisors, heads = [t for t in range(2, n) if n % t == 0], workload.config.num_attention_heads
     for tensor in (n, *divisors):
         strategy = TENSOR if tensor == n else TENSOR_PIPELINE
-        if reason := indivisible(workload, tensor):
+        if heads % tensor:
+            reason = f"{heads} attention heads cannot be divided among {tensor} devices"
             yield Plan(strategy, group.name, reason)
         else:
-            stages = everything if tensor == n else _stages(workload, group, tensor)
+            stages = (everything,) if tensor == n else _stages(workload, group, tensor)
             yield Plan(strategy, group.name, tensor=tensor, stages=stages)
     if not divisors:
         reason = f"{n} devices cannot be divided into equal stages: give 4, 6 or 8"
         yield Plan(TENSOR_PIPELINE, group.name, reason)
-
-
-def indivisible(workload: Workload, tensor: int) -> str:
-    """Returns why a layer cannot be divided among so many devices; empty if it can."""
-    config = workload.config
-    for count, noun in (
-        (config.num_attention_heads, "attention head"),
-        (config.intermediate_size, "inner unit"),
-    ):
-        if count % tensor:
-            return f"{counted(count, noun)} cannot be divided among {tensor} devices"
-    return ""
 
 
 def _stages(
@@ -133,16 +116,16 @@ def _stages(
     device, devices = group.device, group.count // tensor
     smallest = Costs(workload, device, math.ceil(workload.batch / MOST_MICRO_BATCHES), tensor)
     if replicas == 1:
-        devices = min(devices, len(smallest.units))
+        devices = min(devices, len(units(workload.config, workload.length)))
     windows = math.ceil(workload.batch / (MICRO_BATCHES_PER_STAGE * devices))
     layers = Costs(workload, device, windows, tensor).seconds
-    sends = [send(workload.activation_bytes(windows), device.link).seconds] * (len(layers) - 1)
+    sends = [send_s(workload.activation_bytes(windows), device)] * (len(layers) - 1)
 
     def fits(first: int, end: int) -> bool:
-        return smallest.stage_bytes(Stage(first, end)) <= device.memory_bytes
+        return smallest.stage_bytes(Stage(first, end)) <= 1e9 * device.memory_gb
 
-    best = partition(layers, sends, devices, replicas, fits)
-    best = best or partition(layers, sends, devices, replicas)
+    arguments = layers, sends, devices, replicas
+    best = partition(*arguments, fits) or partition(*arguments)
     assert best, "a model has three parts at least, which two devices can share"
     return best
 
@@ -167,20 +150,19 @@ def _predicted(workload: Workload, device: Device, plan: Plan, micro_batches: in
     costs, stages = Costs(workload, device, windows, plan.tensor), plan.stages
     memory = max(map(costs.stage_bytes, stages))
     computing = [sum(costs.seconds[stage.first : stage.end]) for stage in stages]
-    between = send(workload.activation_bytes(windows), device.link)
+    size = workload.activation_bytes(windows)
     stations = [(computing[0], stages[0].replicas)]
     for before, stage, seconds in zip(stages, stages[1:], computing[1:], strict=False):
         links = min(before.replicas, stage.replicas)
-        stations += [(between.seconds, links), (seconds, stage.replicas)]
+        stations += [(send_s(size, device), links), (seconds, stage.replicas)]
     batch_s = flow_seconds(stations, count)
-    sent = (len(stages) - 1) * plan.tensor * between.moved_bytes
-    exchanged = workload.config.num_hidden_layers * costs.exchange.moved_bytes
+    all_reduces = ALL_REDUCES_PER_LAYER * workload.config.num_hidden_layers
+    messages = (len(stages) - 1) * plan.tensor + all_reduces * 2 * (plan.tensor - 1)
     busy_s = count * plan.tensor * sum(computing)
     hours = workload.windows and math.ceil(workload.windows / workload.batch) * batch_s / 3600
     price, reason = device.price_per_hour, ""
-    if memory > device.memory_bytes:
-        needs, has = memory / 1e9, device.memory_bytes / 1e9
-        reason = f"a device needs {needs:.1f} GB and has {has:.1f} GB"
+    if memory > 1e9 * device.memory_gb:
+        reason = f"a device needs {memory / 1e9:.1f} GB and has {device.memory_gb:.1f} GB"
     return replace(
         plan,
         reason=reason,
@@ -188,8 +170,8 @@ def _predicted(workload: Workload, device: Device, plan: Plan, micro_batches: in
         memory_bytes=memory,
         batch_s=batch_s,
         bubble=1 - busy_s / (plan.devices * batch_s),
-        moved_bytes=count * (sent + exchanged),
+        moved_bytes=count * messages * size,
         windows_per_s=workload.batch / batch_s,
         hours=hours,
-        cost=None if hours is None or price is None else hours * plan.devices * price,
+        cost=hours * plan.devices * price if hours and price else None,
     )

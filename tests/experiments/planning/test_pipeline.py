@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.planning.pipeline import Stage, flow_seconds, partition
+from experiments.planning.pipeline import Stage, flow_seconds, partition
 
 TIMES = st.lists(st.integers(0, 9), min_size=1, max_size=6)
 STATIONS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3)), min_size=1, max_size=4)
