@@ -630,55 +630,6 @@ class StorageConfig(Settings):
 
 
 @dataclass(frozen=True)
-class PruningConfig(Settings):
-    """How many heads and feed-forward units of each layer, and layers, are kept; ``None``: all."""
-
-    FFN_STEP: ClassVar[int] = 64
-    """Matrix products whose sizes are multiples of it use all lanes of a processor."""
-    FORM: ClassVar[str] = "heads=9,ffn=1152,layers=5, or some of the three"
-
-    heads: int | None = None
-    ffn: int | None = None
-    layers: int | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Returns the counts in a text such as ``heads=9,ffn=1152,layers=5``.
-
-        >>> PruningConfig.parse("ffn=1152,layers=5")
-        PruningConfig(heads=None, ffn=1152, layers=5)
-        """
-        counts: dict[str, int] = {}
-        for part in text.split(","):
-            name, _, value = (word.strip() for word in part.partition("="))
-            is_known = name in {f.name for f in fields(cls)}
-            _check(is_known, f"{part!r:.80} is not a count: expected {cls.FORM}")
-            _check(name not in counts, f"{name} is given twice: expected {cls.FORM}")
-            try:
-                counts[name] = int(value)
-            except ValueError:
-                raise ValueError(f"{name} is {value!r:.80}: expected a whole number") from None
-        return cls(**counts)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check(bool(self.counts), f"nothing is pruned: expected {self.FORM}")
-        for name, value in self.counts.items():
-            _check(value >= 1, f"{name} is {value}: at least 1 must be kept")
-        ffn = self.ffn or 0
-        _check(
-            ffn % self.FFN_STEP == 0,
-            f"ffn is {ffn}: expected a multiple of {self.FFN_STEP}, such as "
-            f"{max(1, round(ffn / self.FFN_STEP)) * self.FFN_STEP}",
-        )
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """The counts that are given, by name."""
-        return {name: value for name, value in self.to_dict().items() if value is not None}
-
-
-@dataclass(frozen=True)
 class DistillationConfig(Settings):
     """How a student learns from a teacher; the defaults are DistilBERT's for SQuAD."""
 

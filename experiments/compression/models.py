@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from experiments.compression import pruning
+from experiments.compression.structure import parse_counts
 from nq.bundle import bundled_model
 from nq.commands.main import console
 from nq.config import Compute, DecisionConfig, ModelConfig
@@ -151,7 +153,7 @@ class Models:
         """Returns a model folder, which is made if it is not there.
 
         Args:
-            prune: as ``nq convert --prune`` has it; empty for the whole model.
+            prune: the counts that are kept, as text; empty for the whole model.
             state: one of ``STATES``; empty for the whole model.
             zeros: share of the weights to set to zero.
         """
@@ -163,9 +165,8 @@ class Models:
         make = {RAW: self._prune, TUNED: self._copy, RECOVERED: self._recover}[state]
         return self._made(f"{prune}-{state}", lambda path: make(prune, path))
 
-    def _prune(self, prune: str, path: Path) -> None:
-        argv = [str(self.source), str(path), "--prune", prune, "--data", *self.data]
-        in_new_process(run_command, "convert", argv)
+    def _prune(self, counts: str, path: Path) -> None:
+        in_new_process(pruning.prune, self.source, path, parse_counts(counts), self.data)
 
     def _copy(self, prune: str, path: Path) -> None:
         copy_model(self.of(prune, RAW), path)
@@ -275,7 +276,7 @@ def run_once(job: Job) -> Path:
 
 
 def prunings(heads: int, inner: int, layers: int) -> list[str]:
-    """Returns what is pruned by default, as ``nq convert --prune`` has it.
+    """Returns what is pruned by default, each as ``parse_counts`` has it.
 
     Args:
         heads, inner, layers: of the whole model: heads, FFN units, layers.

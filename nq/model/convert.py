@@ -79,8 +79,8 @@ def convert(
             ``savedmodel`` or ``onnx`` for an export, ``mlflow`` for a model that MLflow loads and
             serves.
         storage: type of the stored weights, such as ``"int8"``; by default ``"float32"``.
-        change: returns the model to write in place of the one that was loaded, such as a pruned
-            one.
+        change: returns the model to write in place of the one that was loaded, such as a dual
+            encoder.
 
     Raises:
         FileNotFoundError, Error: there is no model, or a package is not installed.
@@ -202,10 +202,6 @@ def _write_nq(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> None
     windows = fitting_windows(loaded.windows or settings.windows, config)
     settings = dataclasses.replace(settings, windows=windows)
     card = f"# {loaded.folder.name}\n\nConverted by `nq convert`.\n"
-    if loaded.pruning:
-        pruning = (*settings.pruning, loaded.pruning.to_dict())
-        settings = dataclasses.replace(settings, pruning=pruning)
-        card += f"\n{loaded.pruning.section()}"
     missing = loaded.report.missing
     checkpoint.save(folder, loaded.model, config, tokenizer, settings, card, storage, missing)
 

@@ -48,7 +48,7 @@ class ModelSettings:
             the first model's weights.
         second_model: the model that reads the blocks that this one ranks best, where this one is
             given alone; text with a slash is a folder, other text a name.
-        pruning: what was removed from the model, one object for each time (``nq.model.pruning``).
+        pruning: what structured pruning removed from the model, one object for each time.
         weights: the SHA-256 of the weight files by their names; empty where nq did not write them.
     """
 

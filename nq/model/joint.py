@@ -17,7 +17,6 @@ from nq.model import checkpoint
 from nq.model.dual_encoder import KnownMarkers, LongOnly, Similarity, TextNumbers
 from nq.model.encoder import Layers, encoder
 from nq.model.folder import load_config, read_tensors
-from nq.model.pruning import PruningRecord
 from nq.records import AnswerType
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -29,7 +28,6 @@ class LoadedModel:
 
     Args:
         report: the differences between the folder's weights and the model.
-        pruning: what was removed since, if anything was.
         windows: settings of windows for a new folder; by default the settings of the old one.
     """
 
@@ -37,7 +35,6 @@ class LoadedModel:
     config: ModelConfig
     model: keras.Model
     report: checkpoint.LoadReport
-    pruning: PruningRecord | None = None
     windows: WindowConfig | None = None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -16,7 +17,7 @@ from tokenizers import models, pre_tokenizers
 
 from nq.commands.main import console
 from nq.model import joint
-from nq.model.folder import load_settings
+from nq.model.folder import load_config, load_settings, save_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.storage import CONVERSION, hold
 from tests import tiny_models
@@ -177,6 +178,23 @@ def test_options_that_do_not_fit_are_wrong_usage(
     assert run(tf1, tmp_path / "x", *options) == 2
     assert re.search(problem, capsys.readouterr().err.splitlines()[-1])
     assert not (tmp_path / "x").exists()
+
+
+def test_a_pruned_model_is_converted_but_not_to_hugging_faces_folder(
+    tiny_vocab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shape = dataclasses.replace(tiny_models.SHAPE, num_attention_heads=3, head_size=2)
+    model, pruned, new = tiny_models.model(shape=shape), tmp_path / "pruned", tmp_path / "new"
+    tiny_models.save(pruned, model, shape, tiny_vocab)
+    record = {"source": "whole", "num_attention_heads": [4, 3]}
+    save_settings(pruned, dataclasses.replace(load_settings(pruned), pruning=(record,)))
+    assert run(pruned, new) == 0
+    assert (load_config(new), load_settings(new).pruning) == (shape, (record,))
+    for name, value in load(new)(ROWS).items():
+        np.testing.assert_array_equal(value, model(ROWS)[name])
+    assert run(pruned, tmp_path / "theirs", "--to", "hf") == 1
+    problem = "3 heads of 2 columns, which the format hf cannot have: it expects 8 columns in all"
+    assert problem in capsys.readouterr().err
 
 
 def test_a_pickle_is_never_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

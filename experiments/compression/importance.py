@@ -23,11 +23,11 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from nq.config import ModelConfig, PruningConfig
+from experiments.compression.structure import Importance, Kept, prune_weights, pruned_shape
+from nq.config import ModelConfig
 from nq.inference.reduction import LOGITS
 from nq.model import joint
 from nq.model.joint import INPUTS
-from nq.model.pruning import Importance, Kept, prune_weights, pruned_shape
 from nq.records import FloatArray, IntArray
 from nq.training.distillation import EXCLUDED
 from nq.training.windows import TrainingWindows
@@ -60,7 +60,7 @@ def importance(
     layers: FloatArray = np.zeros(config.num_hidden_layers)
     if of_layers and len(layers) > 1:
         chosen = np.arange(len(windows))[:: -(-len(windows) // LAYER_WINDOWS)]
-        shape = pruned_shape(config, PruningConfig(layers=len(layers) - 1))
+        shape = pruned_shape(config, {"layers": len(layers) - 1})
         smaller, weights = joint.build(shape, initialize=False), weights_of(model)
         losses, whole = _losses(smaller), _all_losses(_losses(model), windows, chosen)
         for layer in tqdm(range(len(layers)), desc="layers", disable=None):

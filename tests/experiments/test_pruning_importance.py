@@ -10,14 +10,23 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from nq.config import ModelConfig, PruningConfig
-from nq.model.pruning import Importance, prune_weights, pruned_shape, select
+from experiments.compression.importance import importance
+from experiments.compression.structure import Importance, prune_weights, pruned_shape, select
+from nq.config import ModelConfig
 from nq.records import FloatArray, IntArray
-from nq.training.importance import importance
 from nq.training.windows import TrainingWindows
 from tests import tiny_models
+from tests.experiments.test_pruning_structure import (
+    COUNTS,
+    RELATIVE,
+    WIDE,
+    logits,
+    make_identity,
+    weights_of,
+)
 from tests.model.slow_bert import SlowBert
-from tests.model.test_pruning import COUNTS, RELATIVE, WIDE, logits, make_identity, weights_of
+
+pytestmark = pytest.mark.extended
 
 LENGTH = 16
 STEP = 1e-4
@@ -140,8 +149,7 @@ def test_what_has_no_effect_is_found_and_removed_without_one(shape: ModelConfig)
     pruned = logits(after, prune_weights(weights, shape, kept))
     for name, value in whole.items():
         np.testing.assert_allclose(pruned[name], value, atol=1e-5)
-    other = select(found, shape, pruned_shape(shape, PruningConfig(heads=2)))
-    fewer = logits(
-        pruned_shape(shape, PruningConfig(heads=2)), prune_weights(weights, shape, other)
-    )
+    narrow = pruned_shape(shape, {"heads": 2})
+    other = select(found, shape, narrow)
+    fewer = logits(narrow, prune_weights(weights, shape, other))
     assert max(np.abs(fewer[name] - whole[name]).max() for name in whole) > 1e-3

@@ -11,17 +11,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.config import ModelConfig, PruningConfig
+from experiments.compression.structure import (
+    Importance,
+    Kept,
+    parse_counts,
+    prune_weights,
+    pruned_shape,
+    select,
+)
+from nq.config import ModelConfig
 from nq.model import joint
-from nq.model.pruning import Importance, Kept, prune_weights, pruned_shape, select
 from nq.records import FloatArray, IntArray
 from tests import tiny_models
+
+pytestmark = pytest.mark.extended
 
 WIDE = dataclasses.replace(
     tiny_models.SHAPE, num_attention_heads=4, intermediate_size=128, num_hidden_layers=3
 )
 RELATIVE = dataclasses.replace(WIDE, relative_attention_num_buckets=8)
-COUNTS = PruningConfig(heads=3, ffn=64, layers=2)
+COUNTS = {"heads": 3, "ffn": 64, "layers": 2}
 ROWS = tiny_models.rows((16, 11, 6, 4), 16)
 
 each_shape = pytest.mark.parametrize("shape", [WIDE, RELATIVE], ids=["plain", "relative"])
@@ -139,5 +148,5 @@ def test_counts_that_a_model_cannot_have_are_one_short_line(
     counts: str, shape: ModelConfig, problem: str
 ) -> None:
     with pytest.raises(ValueError, match=f"^{problem}") as error:
-        pruned_shape(shape, PruningConfig.parse(counts))
+        pruned_shape(shape, parse_counts(counts))
     assert "\n" not in str(error.value) and len(str(error.value)) < 200

@@ -2,9 +2,9 @@
 
 Every layer keeps the same numbers of heads and units, so that a pruned model is dense and has one
 shape (``ModelConfig.head_size``). Which of them are kept, their importance tells
-(``nq.training.importance``): in each layer the most important heads and units. Where all layers
-share one table of attention biases with a column for each head (MPNet), they keep the same heads:
-those with the largest sum over the layers. Layers go first, the least important ones.
+(``experiments.compression.importance``): in each layer the most important heads and units. Where
+all layers share one table of attention biases with a column for each head (MPNet), they keep the
+same heads: those with the largest sum over the layers. Layers go first, the least important ones.
 
 Michel, Levy and Neubig 2019, https://arxiv.org/abs/1905.10650 (heads); Molchanov et al. 2017,
 https://arxiv.org/abs/1611.06440 (units). Nothing here computes a model.
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from nq.config import ModelConfig, PruningConfig
+from nq.config import ModelConfig
 from nq.model.shapes import count_weights
 from nq.records import FloatArray, IntArray
 
@@ -29,7 +29,10 @@ COUNTS = {
     "heads": "num_attention_heads",
     "ffn": "intermediate_size",
 }
-"""Maps what is counted (``PruningConfig``) to its name in ``ModelConfig``."""
+"""Maps the name of a count to that of its field in ``ModelConfig``."""
+FORM = "heads=9,ffn=1152,layers=5, or some of the three"
+FFN_STEP = 64
+"""Matrix products whose sizes are multiples of it use all lanes of a processor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,10 +70,36 @@ class Kept:
         return cls(layers, heads, units)
 
 
-def pruned_shape(config: ModelConfig, counts: PruningConfig) -> ModelConfig:
-    """Returns the shape of a model after pruning.
+def parse_counts(text: str) -> dict[str, int]:
+    """Returns how many heads and feed-forward units of each layer, and how many layers, are kept.
 
-    >>> pruned_shape(ModelConfig(), PruningConfig(heads=9)).head_width
+    >>> parse_counts("ffn=1152,layers=5")
+    {'ffn': 1152, 'layers': 5}
+    """
+    counts: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, value = (word.strip() for word in part.partition("="))
+        if name not in COUNTS:
+            raise ValueError(f"{part!r:.80} is not a count: expected {FORM}")
+        if name in counts:
+            raise ValueError(f"{name} is given twice: expected {FORM}")
+        try:
+            counts[name] = int(value)
+        except ValueError:
+            raise ValueError(f"{name} is {value!r:.80}: expected a whole number") from None
+        if counts[name] < 1:
+            raise ValueError(f"{name} is {counts[name]}: at least 1 must be kept")
+    ffn = counts.get("ffn", 0)
+    if ffn % FFN_STEP:
+        near = max(1, round(ffn / FFN_STEP)) * FFN_STEP
+        raise ValueError(f"ffn is {ffn}: expected a multiple of {FFN_STEP}, such as {near}")
+    return counts
+
+
+def pruned_shape(config: ModelConfig, counts: Mapping[str, int]) -> ModelConfig:
+    """Returns the shape of a model after pruning, which keeps ``counts`` of its parts.
+
+    >>> pruned_shape(ModelConfig(), {"heads": 9}).head_width
     64
     """
     if config.num_hidden_groups:
@@ -79,14 +108,14 @@ def pruned_shape(config: ModelConfig, counts: PruningConfig) -> ModelConfig:
             f"({config.model_type}): only a model whose layers have weights of their own is pruned"
         )
     before = {name: getattr(config, key) for name, key in COUNTS.items()}
-    for name, count in counts.counts.items():
+    for name, count in counts.items():
         if count > before[name]:
             raise ValueError(
                 f"{name} is {count}, the model has {before[name]}: choose {before[name]} or less"
             )
-    after = {**before, **counts.counts}
+    after = {**before, **counts}
     if after == before:
-        shown = ", ".join(f"{name} {before[name]}" for name in counts.counts)
+        shown = ", ".join(f"{name} {before[name]}" for name in counts)
         raise ValueError(f"nothing is pruned: the model has {shown} already; choose less")
     numbers: dict[str, Any] = {COUNTS[name]: count for name, count in after.items()}
     return dataclasses.replace(config, head_size=config.head_width, **numbers)
@@ -97,7 +126,7 @@ def select(importance: Importance, before: ModelConfig, after: ModelConfig) -> K
 
     >>> model = ModelConfig(hidden_size=4, num_attention_heads=2, num_hidden_layers=1)
     >>> importance = Importance(np.array([[1.0, 2.0]]), np.ones((1, 3072)), np.zeros(1))
-    >>> select(importance, model, pruned_shape(model, PruningConfig(heads=1))).heads
+    >>> select(importance, model, pruned_shape(model, {"heads": 1})).heads
     array([[1]])
     """
     layers = _largest(importance.layers, after.num_hidden_layers)
@@ -194,11 +223,11 @@ class PruningRecord:
             f"{weights:.1f} of {all_weights:.1f} million weights"
         )
 
-    def section(self) -> str:
-        """Returns the section of the model card."""
-        return f"""## Pruning
+    def card(self) -> str:
+        """Returns the model card."""
+        return f"""# {self.source}, pruned
 
-`nq convert --prune` kept of `{self.source}`: {self.summary()}.
+`python -m experiments.compression.pruning` kept of `{self.source}`: {self.summary()}.
 They are the most important ones on {self.windows} training windows of {", ".join(self.data)}.
 `nq.json` has the layers and heads that are gone.
 
