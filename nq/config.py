@@ -566,14 +566,10 @@ class ServeConfig(Settings):
         None, "names besides --host, localhost and own addresses, with commas; others get 421"
     )
     timeout: float = option(
-        30.0,
-        "seconds for a request, of /v1/predict for a record; 504 says that it was too slow",
-        within="(0, inf)",
+        30.0, "seconds for a request; 504 says that it was too slow", within="(0, inf)"
     )
     max_body_mb: int = option(
-        16,
-        "MB (10^6 bytes) of a request, of /v1/predict of a line; 413 says that it is too large",
-        minimum=1,
+        16, "MB (10^6 bytes) of a request; 413 says that it is too large", minimum=1
     )
     max_windows: int = option(
         512, "windows that a page may have; 422 says that it has more", minimum=1

@@ -16,11 +16,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nq.config import ServeConfig
 from nq.serving.metrics import Metrics
 
-ANSWERING = ("/v1/ask", "/v1/predict")
+ASK = "/v1/ask"
 PAGE = ("/", "/page.css", "/page.js")
 DOCS = ("/docs", "/openapi.json")
 PROBES = ("/healthz", "/readyz")
-ENDPOINTS = (*ANSWERING, *PAGE, *DOCS, *PROBES, "/metrics")
+ENDPOINTS = (ASK, *PAGE, *DOCS, *PROBES, "/metrics")
 ASSETS = "/docs-assets"
 CLIENT_SHARE = 0.75  # of the limit of requests, for one address, so that others are answered
 OPEN = {*PAGE, *DOCS, *PROBES}
@@ -109,7 +109,7 @@ class Gate:
             header = {"WWW-Authenticate": 'Bearer realm="nq"'}
             text = "a token is needed: send the header Authorization: Bearer TOKEN"
             await refusal(401, text, header)(scope, receive, send)
-        elif path not in ANSWERING or scope["method"] != "POST":
+        elif path != ASK or scope["method"] != "POST":
             await self._app(scope, receive, send)
         elif not self._is_ready():
             text, header = "the model is not loaded yet", {"Retry-After": RETRY_AFTER_S}

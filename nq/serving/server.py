@@ -34,13 +34,12 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.serving.answering import Answering
 from nq.serving.app import make_app
 from nq.serving.gate import Gate
-from nq.serving.streams import AT_ONCE
 
 log = logging.getLogger(__name__)
 
 FILES, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-DRAIN_TIMEOUTS = 1 + AT_ONCE
-"""Time limits of a request in which draining ends, since a stream may have so many records."""
+DRAIN_TIMEOUTS = 3
+"""Time limits in which draining ends: of the answer, and of the two parts in which it is sent."""
 MAX_CONNECTIONS, BACKLOG = min(2048, FILES // 2), min(256, FILES // 4)
 """Open connections, and those that the system keeps until the server accepts them, all at once."""
 

@@ -34,7 +34,6 @@ ROOT = Path(__file__).parents[2]
 START_S, END_S = 240.0, 60.0
 TOKEN = "secret"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
-LINES = {"Content-Type": "application/jsonl"}
 PAGE = (
     "The lake is deep and old.\n\nTom Hale (1931) was the keeper of the tower.\n\n"
     "The old tower is on the lake; it was lit in 1874."
@@ -206,8 +205,3 @@ def free_port() -> int:
 def ask_body(question: str = "who", page: str = PAGE, **others: Any) -> dict[str, Any]:
     """Returns a request of ``/v1/ask``."""
     return {"question": question, "page": page, **others}
-
-
-def record(text: str, **others: Any) -> dict[str, Any]:
-    """Returns a record of ``/v1/predict``."""
-    return {"question": "who", "context": text, **others}

@@ -46,9 +46,7 @@ def test_others_are_answered(server: RunningServer) -> None:
     body = orjson.dumps(ask_body(page=f"a{' ' * 1_000_000}b"))
     with contextlib.ExitStack() as stack, server.client() as client:
         streams = [
-            stack.enter_context(
-                server.stream("/v1/predict", b"\n\n", end=False, source="127.0.0.2")
-            )
+            stack.enter_context(server.stream("/v1/ask", b"{", end=False, source="127.0.0.2"))
             for _ in range(QUEUE)
         ]
         blanks = stack.enter_context(server.stream("/v1/ask", body, source="127.0.0.3"))
