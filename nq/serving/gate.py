@@ -6,7 +6,6 @@ import asyncio
 import hmac
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, MutableMapping
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -22,7 +21,6 @@ DOCS = ("/docs", "/openapi.json")
 PROBES = ("/healthz", "/readyz")
 ENDPOINTS = (ASK, *PAGE, *DOCS, *PROBES, "/metrics")
 ASSETS = "/docs-assets"
-CLIENT_SHARE = 0.75  # of the limit of requests, for one address, so that others are answered
 OPEN = {*PAGE, *DOCS, *PROBES}
 """Paths that need no token: they tell nothing that is not in this package."""
 RETRY_AFTER_S = "1"
@@ -65,8 +63,8 @@ class Gate:
         self._token = None if token is None else token.encode()
         names = f"localhost,127.0.0.1,::1,{config.host},{config.allowed_hosts or ''}".lower()
         self._hosts = {*filter(None, names.replace(" ", "").split(","))}
-        self._requests = Counter[str]()  # by the address of the client
-        metrics.in_progress.set_function(self._requests.total)
+        self._requests = 0
+        metrics.in_progress.set_function(lambda: self._requests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started, status = time.perf_counter(), GONE
@@ -100,7 +98,6 @@ class Gate:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, own_address = scope["path"], (scope["server"] or ["localhost"])[0]
         host = re.sub(r":\d*$", "", Headers(scope=scope).get("host", "")).strip("[]").lower()
-        client, requests = (scope["client"] or [""])[0], self._requests.total()
         is_open = self._token is None or path in OPEN or path.startswith(f"{ASSETS}/")
         if host not in {*self._hosts, own_address}:  # another site's page, under a name of its own
             text = f"the host {host!r:.80} is not allowed: see --allowed-hosts of nq serve"
@@ -114,18 +111,15 @@ class Gate:
         elif not self._is_ready():
             text, header = "the model is not loaded yet", {"Retry-After": RETRY_AFTER_S}
             await refusal(503, text, header)(scope, receive, send)
-        elif requests >= self._config.queue:
-            text = f"{requests} requests are waiting or computed already: send it again later"
+        elif self._requests >= self._config.queue:
+            text = f"{self._requests} requests are waiting or computed already: send it again later"
             await refusal(503, text, {"Retry-After": RETRY_AFTER_S})(scope, receive, send)
-        elif self._requests[client] >= max(1, CLIENT_SHARE * self._config.queue // 1):
-            text = f"{self._requests[client]} requests of {client} are in work: send it again later"
-            await refusal(429, text, {"Retry-After": RETRY_AFTER_S})(scope, receive, send)
         else:
-            self._requests[client] += 1
+            self._requests += 1
             try:
                 await self._app(scope, receive, send)
             finally:
-                self._requests -= Counter([client])
+                self._requests -= 1
 
     def _has_token(self, scope: Scope) -> bool:
         """Returns whether a request has the token, in a time that does not tell how much of it."""

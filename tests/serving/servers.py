@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import re
@@ -78,25 +77,21 @@ class InProcess:
         assert self._scorer
         return self._threads.submit(self._scorer.scores, rows, examples)
 
-    async def send(
-        self, method: str, path: str, client: str = "127.0.0.1", **options: Any
-    ) -> httpx.Response:
-        """Sends a request from an address; the options are ``httpx.AsyncClient.request``'s."""
-        transport = httpx.ASGITransport(self.gate, client=(client, 1))
+    async def send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Sends a request; the options are ``httpx.AsyncClient.request``'s."""
+        transport = httpx.ASGITransport(self.gate)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             return await http.request(method, path, **options)
 
     def post(self, path: str, **options: Any) -> httpx.Response:
         return self.runner.run(self.send("POST", path, **options))
 
-    def ask_at_once(self, bodies: Sequence[Any], clients: int = 99) -> list[httpx.Response]:
-        """Asks questions, which come from so many clients in turn."""
+    def ask_at_once(self, bodies: Sequence[Any]) -> list[httpx.Response]:
+        """Asks questions, each as a client of its own."""
 
         async def main() -> list[httpx.Response]:
-            addresses = itertools.cycle(f"127.0.0.{n + 1}" for n in range(clients))
-            pairs = zip(bodies, addresses, strict=False)
             return await asyncio.gather(
-                *(self.send("POST", "/v1/ask", address, json=body) for body, address in pairs)
+                *(self.send("POST", "/v1/ask", json=body) for body in bodies)
             )
 
         return self.runner.run(main())
@@ -143,12 +138,10 @@ class RunningServer:
     def client(self) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=60, trust_env=False, headers=BEARER)
 
-    def stream(
-        self, path: str, *parts: bytes, end: bool = True, source: str = "127.0.0.1"
-    ) -> socket.socket:
+    def stream(self, path: str, *parts: bytes, end: bool = True) -> socket.socket:
         """Returns a connection over which a request with a body in parts has been sent."""
         host, port = self.url.removeprefix("http://").split(":")
-        connection = socket.create_connection((host, int(port)), 60, (source, 0))
+        connection = socket.create_connection((host, int(port)), 60)
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
         head += "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
         connection.sendall(head.encode() + b"Connection: close\r\n\r\n")

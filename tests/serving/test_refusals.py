@@ -227,10 +227,3 @@ def test_no_more_requests_than_the_queue_allows(queue: int, tiny_model: Path) ->
     assert [answer.status_code for answer in answers] == [503] * (5 - queue) + [504] * queue
     assert int(answers[0].headers["retry-after"]) > 0
     assert f"{queue} requests are waiting" in answers[0].json()["error"]
-
-
-def test_one_client_does_not_hold_all_places(tiny_model: Path) -> None:
-    with InProcess(find_model(tiny_model), queue=4, timeout=0.3) as server:
-        answers = server.ask_at_once([ask_body()] * 5, clients=1)
-    assert [answer.status_code for answer in answers] == [504] * 3 + [429] * 2
-    assert "3 requests of 127.0.0.1 are in work" in answers[-1].json()["error"]
