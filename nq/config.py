@@ -548,11 +548,6 @@ class TrackingConfig(Settings):
 class ServeConfig(Settings):
     """How ``nq serve`` serves a model."""
 
-    MAX_TOP: ClassVar[int] = 100
-    """The largest number of runners-up that a client may ask for."""
-    MAX_PAGES: ClassVar[int] = 1000
-    """The largest number of pages in a request."""
-
     host: str = option("127.0.0.1", "address to listen on; 0.0.0.0 is every network of the machine")
     port: int = option(8000, "port to listen on; 0 takes a free one", within="[0, 65535]")
     workers: int = option(1, "processes with a model each, pinned to cores of their own", minimum=1)

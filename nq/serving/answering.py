@@ -25,8 +25,7 @@ from nq.preprocess.tokenizers.base import Tokenizer
 from nq.reader import make_answer
 from nq.records import Columns, Example, Page
 from nq.serving.batcher import Batcher, ScoringError
-from nq.serving.gate import GONE
-from nq.serving.metrics import Metrics
+from nq.serving.metrics import GONE, Metrics
 from nq.serving.schemas import parse_request
 
 log = logging.getLogger(__name__)
@@ -41,6 +40,10 @@ THREADS = 2 + READERS
 T = TypeVar("T")
 
 
+class SlowClientError(Exception):
+    """A client does not read its answer."""
+
+
 class Answering:
     """Answers requests.
 
@@ -49,7 +52,7 @@ class Answering:
         metrics: of this server.
         batcher: has the windows scored.
         is_alive: tells whether a process of the model runs; ``None`` until the model is loaded.
-        draining: set when the server is about to end.
+        draining: whether the server is about to end.
     """
 
     def __init__(self, model: ModelSpec, tokenizer: Tokenizer, config: ServeConfig) -> None:
@@ -58,7 +61,7 @@ class Answering:
         self.batcher = Batcher(config.batch_size, self.metrics)
         self.is_alive: Callable[[], bool] | None = None
         self._probe: asyncio.Task[bytes] | None = None
-        self.draining, self._threads = asyncio.Event(), ThreadPoolExecutor(THREADS, "nq-answering")
+        self.draining, self._threads = False, ThreadPoolExecutor(THREADS, "nq-answering")
         limit_s = max(MIN_READ_S, READ_SHARE * config.timeout)
         self._processes = [PageProcess(limit_s) for _ in range(READERS)]
         self._idle: asyncio.Queue[PageProcess] = asyncio.Queue()
@@ -67,11 +70,11 @@ class Answering:
 
     def is_ready(self) -> bool:
         """Returns whether questions are accepted."""
-        return self.is_alive is not None and not self.draining.is_set()
+        return self.is_alive is not None and not self.draining
 
     async def problem(self) -> str | None:
         """Returns why none can be answered, or ``None``; asks one, which starts a process again."""
-        if not self.is_alive or self.draining.is_set():
+        if not self.is_alive or self.draining:
             return "the model is not loaded yet, or the server is about to end"
         if not self._model.folder.is_dir():
             return "the folder of the model is missing: put it back, or start nq serve again"
@@ -96,7 +99,7 @@ class Answering:
             )
         if isinstance(error, ScoringError):
             return 500, f"the model has not answered: {error}"
-        if isinstance(error, ClientDisconnect):
+        if isinstance(error, ClientDisconnect | SlowClientError):
             return GONE, "the client has gone"
         if isinstance(error, ValueError):
             return 422, " ".join(str(error).split())

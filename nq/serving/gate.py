@@ -6,26 +6,27 @@ import asyncio
 import hmac
 import re
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nq.config import ServeConfig
-from nq.serving.metrics import Metrics
+from nq.serving.answering import Answering, SlowClientError
+from nq.serving.metrics import GONE
 
 ASK = "/v1/ask"
-PAGE = ("/", "/page.css", "/page.js")
-DOCS = ("/docs", "/openapi.json")
-PROBES = ("/healthz", "/readyz")
-ENDPOINTS = (ASK, *PAGE, *DOCS, *PROBES, "/metrics")
+PAGE = {
+    "/": ("index.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+}
+"""Files of the page, with their media types, by path."""
 ASSETS = "/docs-assets"
-OPEN = {*PAGE, *DOCS, *PROBES}
-"""Paths that need no token: they tell nothing that is not in this package."""
-RETRY_AFTER_S = "1"
-GONE = 499
-"""Status in the metrics of a request whose client had gone before the answer."""
+OPEN = {*PAGE, "/docs", "/openapi.json", "/healthz", "/readyz"}
+"""Paths that need no token, as ``ASSETS``: they tell nothing that is not in this package."""
+ENDPOINTS = {ASK, "/metrics", *OPEN}
+RETRY = {"Retry-After": "1"}
 
 _STRICT = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 POLICIES = {
@@ -36,35 +37,22 @@ POLICIES = {
 """Content-Security-Policy by path; of others ``_STRICT``."""
 
 
-class SlowClientError(Exception):
-    """A client does not read its answer."""
-
-
 class Gate:
     """Refuses requests to other hosts, without the token or beyond a limit, and counts all of them.
 
     Args:
         app: answers the others.
-        config: limits.
-        metrics: counts.
+        answering: has the limits and the metrics, and tells whether questions can be answered.
         token: which clients must send; ``None`` for no token.
-        is_ready: tells whether questions can be answered.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        config: ServeConfig,
-        metrics: Metrics,
-        token: str | None,
-        is_ready: Callable[[], bool],
-    ) -> None:
-        self._app, self._config, self._metrics, self._is_ready = app, config, metrics, is_ready
+    def __init__(self, app: ASGIApp, answering: Answering, token: str | None) -> None:
+        self._app, self._answering, config = app, answering, answering.config
+        self._config, self._metrics, self._requests = config, answering.metrics, 0
         self._token = None if token is None else token.encode()
         names = f"localhost,127.0.0.1,::1,{config.host},{config.allowed_hosts or ''}".lower()
         self._hosts = {*filter(None, names.replace(" ", "").split(","))}
-        self._requests = 0
-        metrics.in_progress.set_function(lambda: self._requests)
+        self._metrics.in_progress.set_function(lambda: self._requests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started, status = time.perf_counter(), GONE
@@ -108,12 +96,11 @@ class Gate:
             await refusal(401, text, header)(scope, receive, send)
         elif path != ASK or scope["method"] != "POST":
             await self._app(scope, receive, send)
-        elif not self._is_ready():
-            text, header = "the model is not loaded yet", {"Retry-After": RETRY_AFTER_S}
-            await refusal(503, text, header)(scope, receive, send)
+        elif not self._answering.is_ready():
+            await refusal(503, "the model is not loaded yet", RETRY)(scope, receive, send)
         elif self._requests >= self._config.queue:
             text = f"{self._requests} requests are waiting or computed already: send it again later"
-            await refusal(503, text, {"Retry-After": RETRY_AFTER_S})(scope, receive, send)
+            await refusal(503, text, RETRY)(scope, receive, send)
         else:
             self._requests += 1
             try:
@@ -129,8 +116,6 @@ class Gate:
         return scheme.lower() == "bearer" and hmac.compare_digest(sent, self._token or b"")
 
 
-def refusal(
-    status: int, error: str, headers: MutableMapping[str, str] | None = None
-) -> JSONResponse:
+def refusal(status: int, error: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """Returns an answer that says in one sentence why there is no other one."""
     return JSONResponse({"error": error}, status, headers)

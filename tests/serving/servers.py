@@ -59,8 +59,8 @@ class InProcess:
         tokenizer = load_tokenizer(model.folder, model.windows.compat)
         self.answering = Answering(model, tokenizer, config)
         self.answering.is_alive = lambda: True
-        app, metrics = make_app(self.answering, token is not None), self.answering.metrics
-        self.gate = Gate(app, config, metrics, token, self.answering.is_ready)
+        app = make_app(self.answering, token is not None)
+        self.gate = Gate(app, self.answering, token)
         self._scorer, self._threads, self.runner = scorer, ThreadPoolExecutor(1), asyncio.Runner()
         if scorer:
             self._batches = self.runner.get_loop().create_task(self.answering.batcher.run(self, 1))

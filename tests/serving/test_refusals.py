@@ -197,7 +197,9 @@ def test_only_hosts_of_the_server_are_answered(
     assert is_allowed or "is not allowed: see --allowed-hosts" in answer.json()["error"]
 
 
-def test_a_client_that_does_not_read_its_answer(tiny_model: Path) -> None:
+def test_a_client_that_does_not_read_its_answer(
+    tiny_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     bodies = [QUESTION]
 
     async def receive() -> Message:
@@ -215,6 +217,7 @@ def test_a_client_that_does_not_read_its_answer(tiny_model: Path) -> None:
     }
     with InProcess(find_model(tiny_model), timeout=0.01) as server:
         server.runner.run(server.gate(scope, receive, never))
+        assert "unexpected error" not in caplog.text
         assert server.metric("nq_requests_total", endpoint="/v1/ask", status="504") == 1
         assert server.metric("nq_requests_in_progress") == 0
 
