@@ -47,11 +47,12 @@ class Gate:
     """
 
     def __init__(self, app: ASGIApp, answering: Answering, token: str | None) -> None:
-        self._app, self._answering, config = app, answering, answering.config
-        self._config, self._metrics, self._requests = config, answering.metrics, 0
+        config, self._metrics = answering.config, answering.metrics
+        self._app, self._answering, self._config = app, answering, config
         self._token = None if token is None else token.encode()
         names = f"localhost,127.0.0.1,::1,{config.host},{config.allowed_hosts or ''}".lower()
         self._hosts = {*filter(None, names.replace(" ", "").split(","))}
+        self._requests = 0
         self._metrics.in_progress.set_function(lambda: self._requests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
