@@ -548,11 +548,6 @@ class TrackingConfig(Settings):
 class ServeConfig(Settings):
     """How ``nq serve`` serves a model."""
 
-    MAX_TOP: ClassVar[int] = 100
-    """The largest number of runners-up that a client may ask for."""
-    MAX_PAGES: ClassVar[int] = 1000
-    """The largest number of pages in a request."""
-
     host: str = option("127.0.0.1", "address to listen on; 0.0.0.0 is every network of the machine")
     port: int = option(8000, "port to listen on; 0 takes a free one", within="[0, 65535]")
     workers: int = option(1, "processes with a model each, pinned to cores of their own", minimum=1)
@@ -566,14 +561,10 @@ class ServeConfig(Settings):
         None, "names besides --host, localhost and own addresses, with commas; others get 421"
     )
     timeout: float = option(
-        30.0,
-        "seconds for a request, of /v1/predict for a record; 504 says that it was too slow",
-        within="(0, inf)",
+        30.0, "seconds for a request; 504 says that it was too slow", within="(0, inf)"
     )
     max_body_mb: int = option(
-        16,
-        "MB (10^6 bytes) of a request, of /v1/predict of a line; 413 says that it is too large",
-        minimum=1,
+        16, "MB (10^6 bytes) of a request; 413 says that it is too large", minimum=1
     )
     max_windows: int = option(
         512, "windows that a page may have; 422 says that it has more", minimum=1

@@ -27,8 +27,8 @@ def parser() -> terminal.Parser:
     """Returns the parser of the command."""
     parser = terminal.Parser(
         prog="nq serve",
-        description="Answers questions over HTTP: a page at /, POST /v1/ask and /v1/predict, "
-        "GET /healthz, /readyz, /metrics, and a description of them at /docs.",
+        description="Answers questions over HTTP: a page at /, POST /v1/ask, GET /healthz, "
+        "/readyz, /metrics, and a description of them at /docs.",
         examples=(
             "nq serve",
             "nq serve --model ranker --workers 2 --port 8080",

@@ -81,11 +81,6 @@ def read_records(
         yield source, item
 
 
-def decode_example(line: bytes, pages: PageFolder | None = None) -> Example:
-    """Returns the example in one line of JSON, in any dialect; see ``decode_record``."""
-    return decode_record(lines.parse_line(line), pages)
-
-
 def decode_record(record: Record, pages: PageFolder | None = None) -> Example:
     """Returns the example in a record of any dialect."""
     marks = [mark for mark in DIALECTS if record.get(mark) is not None]

@@ -116,18 +116,17 @@ class Batcher:
         """Has a batch scored and gives each example its columns."""
         rows = concatenate([waiting.rows for waiting in batch])
         self._metrics.batch_windows.observe(len(rows["window_ids"]))
-        waiting = [one.scores for one in batch]
         try:
-            future = pool.submit(rows, [one.example for one in batch])
+            future = pool.submit(rows, [waiting.example for waiting in batch])
             results = split_examples(rows, await asyncio.wrap_future(future))
         except Exception as error:
             log.error("a batch of %d questions is not scored: %s", len(batch), error)
-            for scores in waiting:
-                if not scores.done():
-                    scores.set_exception(ScoringError(str(error)))
+            for waiting in batch:
+                if not waiting.scores.done():
+                    waiting.scores.set_exception(ScoringError(str(error)))
         else:
             self._metrics.windows.inc(len(rows["window_ids"]))
             self.scored_at = asyncio.get_running_loop().time()
-            for scores, result in zip(waiting, results, strict=True):
-                if not scores.done():
-                    scores.set_result(result)
+            for waiting, result in zip(batch, results, strict=True):
+                if not waiting.scores.done():
+                    waiting.scores.set_result(result)

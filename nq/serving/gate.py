@@ -6,28 +6,27 @@ import asyncio
 import hmac
 import re
 import time
-from collections import Counter
-from collections.abc import Callable, MutableMapping
+from collections.abc import Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nq.config import ServeConfig
-from nq.serving.metrics import Metrics
+from nq.serving.answering import Answering, SlowClientError
+from nq.serving.metrics import GONE
 
-ANSWERING = ("/v1/ask", "/v1/predict")
-PAGE = ("/", "/page.css", "/page.js")
-DOCS = ("/docs", "/openapi.json")
-PROBES = ("/healthz", "/readyz")
-ENDPOINTS = (*ANSWERING, *PAGE, *DOCS, *PROBES, "/metrics")
+ASK = "/v1/ask"
+PAGE = {
+    "/": ("index.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+}
+"""Files of the page, with their media types, by path."""
 ASSETS = "/docs-assets"
-CLIENT_SHARE = 0.75  # of the limit of requests, for one address, so that others are answered
-OPEN = {*PAGE, *DOCS, *PROBES}
-"""Paths that need no token: they tell nothing that is not in this package."""
-RETRY_AFTER_S = "1"
-GONE = 499
-"""Status in the metrics of a request whose client had gone before the answer."""
+OPEN = {*PAGE, "/docs", "/openapi.json", "/healthz", "/readyz"}
+"""Paths that need no token, as ``ASSETS``: they tell nothing that is not in this package."""
+ENDPOINTS = {ASK, "/metrics", *OPEN}
+RETRY = {"Retry-After": "1"}
 
 _STRICT = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 POLICIES = {
@@ -38,35 +37,23 @@ POLICIES = {
 """Content-Security-Policy by path; of others ``_STRICT``."""
 
 
-class SlowClientError(Exception):
-    """A client does not read its answer."""
-
-
 class Gate:
     """Refuses requests to other hosts, without the token or beyond a limit, and counts all of them.
 
     Args:
         app: answers the others.
-        config: limits.
-        metrics: counts.
+        answering: has the limits and the metrics, and tells whether questions can be answered.
         token: which clients must send; ``None`` for no token.
-        is_ready: tells whether questions can be answered.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        config: ServeConfig,
-        metrics: Metrics,
-        token: str | None,
-        is_ready: Callable[[], bool],
-    ) -> None:
-        self._app, self._config, self._metrics, self._is_ready = app, config, metrics, is_ready
+    def __init__(self, app: ASGIApp, answering: Answering, token: str | None) -> None:
+        config, self._metrics = answering.config, answering.metrics
+        self._app, self._answering, self._config = app, answering, config
         self._token = None if token is None else token.encode()
         names = f"localhost,127.0.0.1,::1,{config.host},{config.allowed_hosts or ''}".lower()
         self._hosts = {*filter(None, names.replace(" ", "").split(","))}
-        self._requests = Counter[str]()  # by the address of the client
-        metrics.in_progress.set_function(self._requests.total)
+        self._requests = 0
+        self._metrics.in_progress.set_function(lambda: self._requests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started, status = time.perf_counter(), GONE
@@ -100,7 +87,6 @@ class Gate:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, own_address = scope["path"], (scope["server"] or ["localhost"])[0]
         host = re.sub(r":\d*$", "", Headers(scope=scope).get("host", "")).strip("[]").lower()
-        client, requests = (scope["client"] or [""])[0], self._requests.total()
         is_open = self._token is None or path in OPEN or path.startswith(f"{ASSETS}/")
         if host not in {*self._hosts, own_address}:  # another site's page, under a name of its own
             text = f"the host {host!r:.80} is not allowed: see --allowed-hosts of nq serve"
@@ -109,23 +95,19 @@ class Gate:
             header = {"WWW-Authenticate": 'Bearer realm="nq"'}
             text = "a token is needed: send the header Authorization: Bearer TOKEN"
             await refusal(401, text, header)(scope, receive, send)
-        elif path not in ANSWERING or scope["method"] != "POST":
+        elif path != ASK or scope["method"] != "POST":
             await self._app(scope, receive, send)
-        elif not self._is_ready():
-            text, header = "the model is not loaded yet", {"Retry-After": RETRY_AFTER_S}
-            await refusal(503, text, header)(scope, receive, send)
-        elif requests >= self._config.queue:
-            text = f"{requests} requests are waiting or computed already: send it again later"
-            await refusal(503, text, {"Retry-After": RETRY_AFTER_S})(scope, receive, send)
-        elif self._requests[client] >= max(1, CLIENT_SHARE * self._config.queue // 1):
-            text = f"{self._requests[client]} requests of {client} are in work: send it again later"
-            await refusal(429, text, {"Retry-After": RETRY_AFTER_S})(scope, receive, send)
+        elif not self._answering.is_ready():
+            await refusal(503, "the model is not loaded yet", RETRY)(scope, receive, send)
+        elif self._requests >= self._config.queue:
+            text = f"{self._requests} requests are waiting or computed already: send it again later"
+            await refusal(503, text, RETRY)(scope, receive, send)
         else:
-            self._requests[client] += 1
+            self._requests += 1
             try:
                 await self._app(scope, receive, send)
             finally:
-                self._requests -= Counter([client])
+                self._requests -= 1
 
     def _has_token(self, scope: Scope) -> bool:
         """Returns whether a request has the token, in a time that does not tell how much of it."""
@@ -135,8 +117,6 @@ class Gate:
         return scheme.lower() == "bearer" and hmac.compare_digest(sent, self._token or b"")
 
 
-def refusal(
-    status: int, error: str, headers: MutableMapping[str, str] | None = None
-) -> JSONResponse:
+def refusal(status: int, error: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """Returns an answer that says in one sentence why there is no other one."""
     return JSONResponse({"error": error}, status, headers)

@@ -34,13 +34,12 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.serving.answering import Answering
 from nq.serving.app import make_app
 from nq.serving.gate import Gate
-from nq.serving.streams import AT_ONCE
 
 log = logging.getLogger(__name__)
 
 FILES, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-DRAIN_TIMEOUTS = 1 + AT_ONCE
-"""Time limits of a request in which draining ends, since a stream may have so many records."""
+DRAIN_TIMEOUTS = 3
+"""Draining ends after so many time limits: one for the answer, one for each part of its sending."""
 MAX_CONNECTIONS, BACKLOG = min(2048, FILES // 2), min(256, FILES // 4)
 """Open connections, and those that the system keeps until the server accepts them, all at once."""
 
@@ -76,8 +75,7 @@ def serve(
         asyncio.get_running_loop().set_exception_handler(on_error)
         answering = Answering(spec.model, tokenizer, config)
         app = make_app(answering, token is not None)
-        gate = Gate(app, config, answering.metrics, token, answering.is_ready)
-        server = _Server(gate, answering.draining, config.timeout)
+        server = _Server(Gate(app, answering, token), answering)
 
         async def answer() -> None:
             pool = await asyncio.wrap_future(_open_pool(spec, tokenizer, config.workers))
@@ -178,11 +176,11 @@ class _Server(uvicorn.Server):
 
     Args:
         app: the application.
-        draining: is set with the first signal.
-        timeout_s: a connection without a request in work is closed after it.
+        answering: is told of the first signal; a connection without a request in work is closed
+            after its time limit.
     """
 
-    def __init__(self, app: Gate, draining: asyncio.Event, timeout_s: float) -> None:
+    def __init__(self, app: Gate, answering: Answering) -> None:
         config = uvicorn.Config(
             app,
             http=_Connection,
@@ -196,7 +194,8 @@ class _Server(uvicorn.Server):
             backlog=BACKLOG,
         )
         super().__init__(config)
-        self._draining, self._first, self._timeout_s = draining, 0.0, timeout_s
+        self._answering, self._first = answering, 0.0
+        self._timeout_s = answering.config.timeout
 
     async def on_tick(self, counter: int) -> bool:
         _close_silent(self.server_state.connections, time.monotonic() - self._timeout_s)
@@ -221,12 +220,11 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def _on_signal(self, number: int) -> None:
-        if not self._draining.is_set():
+        if not self._answering.draining:
             self._first = time.monotonic()
-            self._draining.set()
+            self._answering.draining = True
             self.stop()
-            end_s = DRAIN_TIMEOUTS * self._timeout_s
-            end = threading.Timer(end_s, os._exit, (128 + number,))
+            end = threading.Timer(DRAIN_TIMEOUTS * self._timeout_s, os._exit, (128 + number,))
             end.daemon = True
             end.start()
             log.info("finishing the accepted requests; another signal ends at once")

@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nq.formats import inputs
+from nq.formats import inputs, lines
 from nq.records import DeadLetter, Example
+
+
+def decode_line(line: bytes) -> Example:
+    """Returns the example in a line of a file of records."""
+    return inputs.decode_record(lines.parse_line(line))
 
 
 def records(path: Path, **options: Any) -> list[tuple[int, Example | DeadLetter]]:

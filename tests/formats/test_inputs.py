@@ -20,7 +20,7 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter
 from tests import nq_records
 from tests.formats.hugging_face_rows import row, write
-from tests.formats.reading import ids, items, reasons, records
+from tests.formats.reading import decode_line, ids, items, reasons, records
 from tests.nq_records import simplified, to_line, write_lines
 
 RECORDS = [simplified(i, words=5) for i in range(3)]
@@ -228,7 +228,7 @@ def test_a_long_line_is_skipped_to_its_end(tmp_path: Path, monkeypatch: pytest.M
 
 def test_windows_have_a_limit(tiny_vocab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
-    page = inputs.decode_example(to_line(simplified(words=200))), load_tokenizer(tiny_vocab), config
+    page = decode_line(to_line(simplified(words=200))), load_tokenizer(tiny_vocab), config
     n = len(features(*page))
     for limit, count in (("windows", n), ("window_pieces", n * config.max_seq_length)):
         with monkeypatch.context() as patch, pytest.raises(RecordError, match="too large"):

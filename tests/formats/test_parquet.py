@@ -16,7 +16,7 @@ from nq.formats.fields import LIMITS
 from nq.records import DeadLetter, Example
 from tests import nq_records
 from tests.formats.hugging_face_rows import SCHEMA, Row, row, write
-from tests.formats.reading import items, reasons
+from tests.formats.reading import decode_line, items, reasons
 from tests.nq_records import changed, to_line, write_lines
 
 N_ROWS = 23
@@ -44,7 +44,7 @@ def parquet_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_rows_are_the_examples_of_nq(tmp_path: Path) -> None:
     record = nq_records.v1(7, words=3)
-    expected = without_arrays(inputs.decode_example(to_line(record)))
+    expected = without_arrays(decode_line(to_line(record)))
     transposed = copy.deepcopy(row(record))  # newer exports have lists of objects
     for holder, name in (
         (transposed["document"], "tokens"),

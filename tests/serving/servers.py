@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import re
@@ -34,7 +33,6 @@ ROOT = Path(__file__).parents[2]
 START_S, END_S = 240.0, 60.0
 TOKEN = "secret"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
-LINES = {"Content-Type": "application/jsonl"}
 PAGE = (
     "The lake is deep and old.\n\nTom Hale (1931) was the keeper of the tower.\n\n"
     "The old tower is on the lake; it was lit in 1874."
@@ -61,8 +59,8 @@ class InProcess:
         tokenizer = load_tokenizer(model.folder, model.windows.compat)
         self.answering = Answering(model, tokenizer, config)
         self.answering.is_alive = lambda: True
-        app, metrics = make_app(self.answering, token is not None), self.answering.metrics
-        self.gate = Gate(app, config, metrics, token, self.answering.is_ready)
+        app = make_app(self.answering, token is not None)
+        self.gate = Gate(app, self.answering, token)
         self._scorer, self._threads, self.runner = scorer, ThreadPoolExecutor(1), asyncio.Runner()
         if scorer:
             self._batches = self.runner.get_loop().create_task(self.answering.batcher.run(self, 1))
@@ -79,25 +77,21 @@ class InProcess:
         assert self._scorer
         return self._threads.submit(self._scorer.scores, rows, examples)
 
-    async def send(
-        self, method: str, path: str, client: str = "127.0.0.1", **options: Any
-    ) -> httpx.Response:
-        """Sends a request from an address; the options are ``httpx.AsyncClient.request``'s."""
-        transport = httpx.ASGITransport(self.gate, client=(client, 1))
+    async def send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Sends a request; the options are ``httpx.AsyncClient.request``'s."""
+        transport = httpx.ASGITransport(self.gate)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             return await http.request(method, path, **options)
 
     def post(self, path: str, **options: Any) -> httpx.Response:
         return self.runner.run(self.send("POST", path, **options))
 
-    def ask_at_once(self, bodies: Sequence[Any], clients: int = 99) -> list[httpx.Response]:
-        """Asks questions, which come from so many clients in turn."""
+    def ask_at_once(self, bodies: Sequence[Any]) -> list[httpx.Response]:
+        """Asks questions, each as a client of its own."""
 
         async def main() -> list[httpx.Response]:
-            addresses = itertools.cycle(f"127.0.0.{n + 1}" for n in range(clients))
-            pairs = zip(bodies, addresses, strict=False)
             return await asyncio.gather(
-                *(self.send("POST", "/v1/ask", address, json=body) for body, address in pairs)
+                *(self.send("POST", "/v1/ask", json=body) for body in bodies)
             )
 
         return self.runner.run(main())
@@ -144,12 +138,10 @@ class RunningServer:
     def client(self) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=60, trust_env=False, headers=BEARER)
 
-    def stream(
-        self, path: str, *parts: bytes, end: bool = True, source: str = "127.0.0.1"
-    ) -> socket.socket:
+    def stream(self, path: str, *parts: bytes, end: bool = True) -> socket.socket:
         """Returns a connection over which a request with a body in parts has been sent."""
         host, port = self.url.removeprefix("http://").split(":")
-        connection = socket.create_connection((host, int(port)), 60, (source, 0))
+        connection = socket.create_connection((host, int(port)), 60)
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
         head += "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
         connection.sendall(head.encode() + b"Connection: close\r\n\r\n")
@@ -206,8 +198,3 @@ def free_port() -> int:
 def ask_body(question: str = "who", page: str = PAGE, **others: Any) -> dict[str, Any]:
     """Returns a request of ``/v1/ask``."""
     return {"question": question, "page": page, **others}
-
-
-def record(text: str, **others: Any) -> dict[str, Any]:
-    """Returns a record of ``/v1/predict``."""
-    return {"question": "who", "context": text, **others}

@@ -1,4 +1,4 @@
-"""Tests a real server under clients that are silent, greedy or send what is slow to read."""
+"""Tests a real server under clients that are silent or send what is slow to read."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.child_processes import children
 from tests.serving.servers import RunningServer, ask_body, until
 
 pytestmark = pytest.mark.slow
-FILES, SILENT, QUEUE = 256, 400, 8
-OPTIONS = ("--queue", str(QUEUE), "--timeout", "600")  # no test waits for the end of a time limit
+FILES, SILENT = 256, 400
+OPTIONS = ("--timeout", "600")  # no test waits for the end of a time limit
 
 
 @pytest.fixture(scope="module")
@@ -45,20 +45,13 @@ def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ru
 def test_others_are_answered(server: RunningServer) -> None:
     body = orjson.dumps(ask_body(page=f"a{' ' * 1_000_000}b"))
     with contextlib.ExitStack() as stack, server.client() as client:
-        streams = [
-            stack.enter_context(
-                server.stream("/v1/predict", b"\n\n", end=False, source="127.0.0.2")
-            )
-            for _ in range(QUEUE)
-        ]
-        blanks = stack.enter_context(server.stream("/v1/ask", body, source="127.0.0.3"))
+        blanks = stack.enter_context(server.stream("/v1/ask", body))
         for _ in range(SILENT):
             connection = socket.create_connection(blanks.getpeername(), timeout=60)
             stack.enter_context(connection).sendall(b"G")
         assert client.get("/healthz").status_code == 200
         assert client.post("/v1/ask", json=ask_body()).status_code == 200
         assert blanks.recv(4096).startswith(b"HTTP/1.1 200 ")
-        assert streams[-1].recv(4096).startswith(b"HTTP/1.1 429 ")
     assert len(server.log()) < 2000, server.log()
 
 
