@@ -59,14 +59,17 @@ def choose_profile(job: Job) -> str:
     prune = _has_whole_pages(job)
     if winner := last_winner(job.root, comparison_key(job.model, prune)):
         folder, profile = winner
-        log.info("profile auto: %s, the one to take by nq compare in %s", profile, folder)
+        log.info("profile auto: %s, the profile to take of nq compare in %s", profile, folder)
         return profile
     import_tensorflow(job.compute.threads)
     from nq.inference.engines.tensorflow import device
 
     profile = default_choice(device(), prune)
-    why = "the default for this machine: no folder in %s has an nq compare of such a job"
-    log.info(f"profile auto: %s, {why}", profile, job.root)
+    log.info(
+        "profile auto: %s, the default for this machine, since %s has no nq compare of this model, "
+        "window length, decision rule and processor",
+        *(profile, job.root),
+    )
     return profile
 
 

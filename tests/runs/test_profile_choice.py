@@ -48,7 +48,7 @@ def test_the_winner_of_the_last_fitting_comparison_is_taken(
     (tmp_path / "damaged" / COMPARED).write_text("[")
     (tmp_path / "folder" / COMPARED).mkdir(parents=True)
     assert choose_profile(job) == "xla"
-    assert f"profile auto: xla, the one to take by nq compare in {tmp_path}/last" in caplog.text
+    assert f"profile auto: xla, the profile to take of nq compare in {tmp_path}/last" in caplog.text
 
 
 def test_what_a_comparison_is_for(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
