@@ -35,9 +35,6 @@ def parser() -> terminal.Parser:
     )
     arguments.add_data(parser, required=False, note="; default: the bundled sample")
     arguments.add_profile(parser, auto=True)
-    parser.flag(
-        "no-cache", "with --profile auto: try the profiles again, and keep no choice for later runs"
-    )
     arguments.add_model(parser)
     arguments.add_second_model(parser)
     output = "folder of the run; default: one under --root, named by content"
@@ -100,8 +97,6 @@ def run(args: argparse.Namespace) -> int:
     from nq.runs.result import DEAD_LETTERS
     from nq.runs.run import run
 
-    if args.no_cache and args.profile != AUTO:
-        raise terminal.UsageError(f"--no-cache needs --profile {AUTO}")
     if args.max_loss is not None and args.against is None:
         raise terminal.UsageError(
             "--max-loss needs --against, the run that the loss is relative to"
@@ -133,7 +128,6 @@ def run(args: argparse.Namespace) -> int:
             progress=bar,
             on_phase=bar.phase,
             table_rows=0 if args.json else args.show,
-            cache=not args.no_cache,
         )
     parity = result.parity
     if args.json:

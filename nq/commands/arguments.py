@@ -202,7 +202,7 @@ def add_profile(parser: argparse.ArgumentParser, auto: bool = False, reader: boo
     A command that answers questions in memory has the default of a ``reader``.
     """
     default = "openvino, onnx or grappler, as installed" if reader else DEFAULT_PROFILE
-    also = f", or {AUTO}: the fastest here that keeps the answers" if auto else ""
+    also = f", or {AUTO}: what nq compare says to take, else a default" if auto else ""
     parser.add_argument(
         "--profile",
         type=lambda text: text if auto and text == AUTO else profile(text),

@@ -15,7 +15,7 @@ BASELINE, MAX_LOSS = "baseline", 0.005
 """The profile to take may have a micro-F1 that is lower than that of baseline by so much."""
 WIDTH, MIB = 80, 1 << 20
 PHASES = ("load", "compile", "warmup", "predict", "rescore", "reader")
-SECONDS = {"pre- dict s": "predict_s", "pre- pare s": "prepare_s", "tri- als s": "trials_s"}
+SECONDS = {"pre- dict s": "predict_s", "pre- pare s": "prepare_s"}
 """Columns of recorded runs; words of a head stand below each other."""
 BREAKS = str.maketrans("+-", "-+")
 """Lets the lines of a profile break where those of other texts do."""
@@ -36,7 +36,7 @@ class Row:
         changed: how many answers differ from those of the profile or run ``against``.
         error: why the profile could not be measured; empty if it was.
         name, note: of a run, and what is special about it; ``started`` is in seconds since 1970.
-        prepare_s, trials_s: seconds of waiting for windows, and of trying profiles, of a run.
+        prepare_s: seconds of waiting for windows, of a run.
     """
 
     profile: str
@@ -53,7 +53,6 @@ class Row:
     error: str = ""
     name: str = ""
     prepare_s: float | None = None
-    trials_s: float | None = None
     note: str = ""
     started: float = 0.0
     run_id: str = ""
@@ -87,7 +86,6 @@ def row(result: Mapping[str, Any], **fields: Any) -> Row:
         "memory_mb": result["peak_memory_bytes"] / MIB or None,
         "micro_f1": result["metrics"].get("micro_f1"),
         "prepare_s": time.get("preprocess_wait_s"),
-        "trials_s": time.get("trials_s") or None,
     }
     return Row(result["profile"], **values | fields)
 

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from nq import storage
 from nq.errors import DamagedError, Error
-from nq.runs.profile_choice import cache_file
 from nq.runs.result import JOB, UNFINISHED_SCORES
 from nq.storage import LOCK, MARK, RUN, TEMPORARY, TRAINING, WINDOWS, Kind
 
@@ -60,13 +59,9 @@ def clean(
         roots: the folders, which must exist.
         remove_results: whether results are removed too.
         dry_run: change nothing.
-        caches: whether caches in the user's home folder are removed too.
+        caches: whether the converted models in the user's cache are removed too.
     """
     items = list(_items(roots))
-    if caches and cache_file().is_file():
-        folder = cache_file().parent
-        own = [p for p in folder.iterdir() if TEMPORARY.sub("", p.name) == cache_file().name]
-        items.append(Item(folder, "choices of --profile auto", (*own, folder)))
     graphs = storage.cache_folder() / "graphs"
     if caches and graphs.is_dir():
         paths = sorted(graphs.glob("[!.]*/**/*"), reverse=True)

@@ -35,12 +35,18 @@ from nq.report.page import comparison_page
 from nq.report.questions import Question, entries, outcomes
 from nq.runs.finished import read_run
 from nq.runs.measure import OnPhase, machine, no_report
-from nq.runs.profile_choice import CANDIDATES, default_choice, may_prune
+from nq.runs.profile_choice import (
+    CANDIDATES,
+    COMPARED,
+    comparison_key,
+    default_choice,
+    may_prune,
+)
 from nq.runs.result import PREDICTIONS
 from nq.runs.scoring import RunProgress
 from nq.text import counted
 
-FILE, PAGE, ANSWERS = "compare.json", "compare.html", "answers"
+PAGE, ANSWERS = "compare.html", "answers"
 MAX_CHANGES, PR_SET_PDEATHSIG = 100, 1
 DEVICE = "GPU" if Path("/dev/nvidiactl").exists() else "CPU"
 ALL = tuple(map(str, profiles(THESIS)))
@@ -102,7 +108,7 @@ def compare(
             "options": list(options),
             "processors": machine(),
         }
-        request, errors, file = json.loads(json.dumps(request)), dict[str, str](), folder / FILE
+        request, errors, file = json.loads(json.dumps(request)), dict[str, str](), folder / COMPARED
         kept = storage.read_json(file) if file.is_file() else {"request": request, "runs": []}
         if other := [name for name in request if request[name] != kept["request"][name]]:
             raise Error(f"{folder} compares other {' and '.join(other)}: give another --output")
@@ -124,14 +130,17 @@ def compare(
         rows = ordered([_row(name, runs, answers) for name in measured])
         rows += [Row(name, error=text) for name, text in errors.items()]
         last = next(run["name"] for run in runs[::-1] if run["profile"] == BASELINE)
+        take, reason = advice(rows)
         title = f"{counted(len(rows), 'profile')} on {Path(input_files.shown(files[0])).name}"
         scope = f"{counted(len(answers[BASELINE]), 'question')}; {machine()}."
         changes = _changes(folder / last, files, answers)
         with storage.atomic_write(folder / PAGE) as page:
-            page.write(comparison_page(rows, title, (advice(rows)[1], scope), changes))
-        is_new = len(runs) > n_before or "recorded" not in kept
-        if track and is_new and _record(track, rows, runs, folder, files[0], started):
-            storage.write_json(file, {"request": request, "runs": runs, "recorded": True})
+            page.write(comparison_page(rows, title, (reason, scope), changes))
+        is_recorded = len(runs) == n_before and kept.get("recorded", False)
+        kept = {"request": request, "runs": runs, "take": take, "recorded": is_recorded}
+        storage.write_json(file, kept)
+        if track and not is_recorded and _record(track, rows, runs, folder, files[0], started):
+            storage.write_json(file, {**kept, "recorded": True})
     return rows
 
 
@@ -195,7 +204,7 @@ def _record(
                 heads, body = cells(rows)
                 columns = dict(zip(heads, zip(*body, strict=True), strict=True))
                 recorded.table(columns, "comparison.json")
-                recorded.artifacts([folder / PAGE, folder / FILE])
+                recorded.artifacts([folder / PAGE, folder / COMPARED])
             if not recorded.available:
                 return False
     return True
@@ -231,12 +240,14 @@ def _measured(folder: Path, number: int, profile: str, options: Sequence[str]) -
         (folder / ANSWERS).mkdir(exist_ok=True)
         with storage.atomic_write(folder / ANSWERS / f"{profile}.json") as file:
             file.write((folder / name / PREDICTIONS).read_bytes())
-    decision = read_run(folder / name, check_data=False).job.model.decision
+    model = read_run(folder / name, check_data=False).job.model
     own, around_s = row(result, name=name), result["wall_s"] - result["time"]["total_s"]
+    prune = may_prune(result["windows"], result["examples"], model.decision.rule)
     return asdict(own) | {
         "round": number,
         "first_start_s": (own.first_start_s or 0) + around_s,
-        "may_prune": may_prune(result["windows"], result["examples"], decision.rule),
+        "may_prune": prune,
+        "key": comparison_key(model, prune),
     }
 
 

@@ -25,14 +25,13 @@ from nq.inference.scorer import Counters
 
 log = logging.getLogger(__name__)
 
-TRIALS, LOAD, WAIT, READ = "trials_s", "load_s", "preprocess_wait_s", "read_s"
+LOAD, WAIT, READ = "load_s", "preprocess_wait_s", "read_s"
 PREDICT, POSTPROCESS, SCORE = "predict_s", "postprocess_s", "score_s"
 SUBMIT, PIPELINE, MERGE = "submit_s", "pipeline_s", "merge_s"
 COUNTED = ("compile_s", "warmup_s", "reader_s", "rescore_s")
 """Parts of ``PREDICT`` that the scorers count; they are phases of their own in the end."""
-PHASES = (TRIALS, LOAD, WAIT, READ, *COUNTED, PREDICT, POSTPROCESS, SCORE)
+PHASES = (LOAD, WAIT, READ, *COUNTED, PREDICT, POSTPROCESS, SCORE)
 DESCRIPTIONS = {
-    TRIALS: "trying profiles",
     LOAD: "loading the model",
     WAIT: "preparing windows",
     PREDICT: "computing windows",
@@ -208,10 +207,6 @@ class Clock:
     def started(self) -> float:
         """When the first part started, in seconds since 1970."""
         return self._earlier.started if self._earlier else self._started
-
-    def note(self, reason: str) -> None:
-        """Adds a reason why the speed cannot be compared with that of other runs."""
-        self._reasons = (*self._reasons, reason)
 
     @contextlib.contextmanager
     def kept(self, folder: Path, totals: Callable[[], Totals]) -> Iterator[None]:

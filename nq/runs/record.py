@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 QUALITY = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
 TEXT_QUALITY = {"micro_f1": "micro_f1", "exact_match": "squad_exact_match", "squad_f1": "squad_f1"}
 """Of data whose gold answers are text."""
-OPTIONAL_PHASES = ("trials_s", "reader_s", "rescore_s")
+OPTIONAL_PHASES = ("reader_s", "rescore_s")
 """Phases that are recorded only if they took any time."""
 MIB, DIGITS = 1 << 20, 4
 

@@ -14,12 +14,12 @@ from nq.config import AUTO, TrackingConfig
 from nq.evaluation.answers import answer
 from nq.evaluation.nq_eval import Gold
 from nq.formats import input_files
-from nq.model.runtime import import_tensorflow
 from nq.runs import parity, record
 from nq.runs.beam_run import BeamRun
 from nq.runs.job import Job
-from nq.runs.measure import POSTPROCESS, TRIALS, Clock, OnPhase, no_report
+from nq.runs.measure import POSTPROCESS, Clock, OnPhase, no_report
 from nq.runs.plan import Plan, check_job
+from nq.runs.profile_choice import choose_profile
 from nq.runs.result import (
     DEAD_LETTERS,
     Result,
@@ -35,7 +35,6 @@ def run(
     track: TrackingConfig | None = None,
     progress: RunProgress = no_report,
     table_rows: int = 0,
-    cache: bool = True,
     on_phase: OnPhase = no_report,
     **settings: Any,
 ) -> Result:
@@ -49,7 +48,6 @@ def run(
         track: where MLflow records the run; ``None`` to record nothing.
         progress: receives completed windows.
         table_rows: how many rows of the table of answers the result has.
-        cache: whether the profile ``auto`` may take the choice of an earlier run, and keep its own.
         on_phase: receives what goes on, in words, such as "loading the model".
         settings: fields of ``nq.Job``, such as ``profile``; they replace those of a job.
 
@@ -73,7 +71,8 @@ def run(
             job.check_output()
             parity.check_other(job)
             if job.profile == AUTO:
-                job = _with_profile(job, clock, cache)
+                check_job(job)
+                job = replace(job, profile=choose_profile(job))
             check_job(job)
             compute = partial(_run, job)
         else:
@@ -103,22 +102,6 @@ def run(
                 how_to_open=how_to_open,
                 how_to_compare=how_to_compare,
             )
-
-
-def _with_profile(job: Job, clock: Clock, cache: bool) -> Job:
-    """Returns a job with what ``auto`` chooses."""
-    from nq.runs.profile_choice import choose_profile
-
-    check_job(job)
-    import_tensorflow(job.compute.threads)
-    with contextlib.ExitStack() as stack:
-        if job.output is not None:  # the windows are prepared in it
-            stack.enter_context(storage.hold(job.output, storage.RUN, job.sources))
-        stack.enter_context(clock(TRIALS))
-        profile, tried = choose_profile(job, clock, cache)
-    if tried:
-        clock.note("trials of profiles")
-    return replace(job, profile=profile)
 
 
 def _run(

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from nq import storage
-from nq.beam.prepare import Work, check_output, prefetch, prepare, prepare_again
+from nq.beam.prepare import Work, check_output, prefetch, prepare_again
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
 from nq.inference.instances import InstanceDiedError, InstancePool, warn_if_too_few_cores
@@ -262,11 +262,3 @@ def calibration_rows(examples: Iterator[Example], model: ModelSpec, batch_size: 
         raise Error("there are no windows to calibrate int8 on: leave int8 out")
     step = -(-count // CALIBRATION_WINDOWS)
     return {name: column[::step] for name, column in concatenate(tables).items()}
-
-
-def prepare_first_chunk(job: Job, clock: Clock) -> Chunks:
-    """Returns the first chunk of a job's windows, prepared now if necessary."""
-    first = job.requests()[0]
-    work, workers = [(first, windows_folder(job, first))], job.compute.workers
-    prepared = (prepare(request, folder, workers) for request, folder in work)
-    return Chunks(prepared, work, workers, clock)

@@ -66,7 +66,7 @@ class WindowReader:
                 break
             chosen += [(shard, number) for number in numbers]
         if not chosen:
-            raise Error("there are no windows to try the profile on")
+            raise Error("there are no windows")
         chosen = chosen[:: -(-len(chosen) // count)]
         return decode_records(
             [record for shard, n in chosen for record in self._read(shard, range(n, n + 1))],

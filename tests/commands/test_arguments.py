@@ -132,7 +132,6 @@ def test_the_console_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> N
         ("answer --runner FnApiRunner --parallel 2", "unrecognized arguments: --parallel 2"),
         ("answer --runner FlinkRunner --parallelism x", "argument --parallelism: invalid int"),
         ("answer --runner FlinkRunner --profile auto", "--profile auto has no effect with --run"),
-        ("answer --no-cache", "--no-cache needs --profile auto"),
         ("answer --max-loss 0.1", "--max-loss needs --against"),
         ("answer --against baseline --max-loss 1", "must be a number in [0, 1), got 1"),
         ("answer --strict-gate", "--strict-gate needs --max-loss"),

@@ -18,7 +18,7 @@ import nq
 from nq import storage, tracking
 from nq.commands.main import console
 from nq.runs import compare
-from nq.runs.profile_choice import default_choice
+from nq.runs.profile_choice import COMPARED, choose_profile, default_choice
 from nq.storage import COMPARISON, own_paths
 from tests import nq_records
 from tests.terminal_output import without_progress
@@ -38,7 +38,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kept(folder: Path) -> list[tuple[int, str]]:
     """Returns round and profile of each run that a comparison has kept."""
     try:
-        runs: list[dict[str, Any]] = json.loads((folder / compare.FILE).read_bytes())["runs"]
+        runs: list[dict[str, Any]] = json.loads((folder / COMPARED).read_bytes())["runs"]
     except FileNotFoundError:
         return []
     return [(run["round"], run["profile"]) for run in runs]
@@ -88,6 +88,8 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
         assert row["low"] == row["windows_per_s"] == row["high"] > 0
         assert row["first_start_s"] > 0 and row["memory_mb"] > 100 and row["changed"] == 0
         assert row["micro_f1"] is not None
+    job = nq.Job([data], tiny_model, "auto", root=tmp_path)
+    assert choose_profile(job) == result["take"]
     page = Path(result["page"]).read_text("utf-8")
     assert page.count('<th scope="row">') == 3 and "not installed" in page
     _, recorded, _ = tracking.search_runs(store)
@@ -116,8 +118,8 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
     assert [row.profile for row in rows] == [row["profile"] for row in result["rows"][:2]]
     assert kept(folder) == after
 
-    file = folder / compare.FILE
-    unrecorded = {k: v for k, v in storage.read_json(file).items() if k != "recorded"}
+    file = folder / COMPARED
+    unrecorded = storage.read_json(file) | {"recorded": False}
     storage.write_json(file, unrecorded)
     options = ["--profiles", "grappler", "--rounds", "1", "--tracking-uri", f"sqlite:///{data}"]
     assert console([*common, str(data), *options]) == 0

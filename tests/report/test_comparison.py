@@ -19,7 +19,7 @@ FAST = replace(FAST, times_baseline=3.0, micro_f1=0.496, changed=2)
 ROUGH = replace(FAST, profile="openvino+int8", windows_per_s=90.0, low=89.0, high=91.0)
 ROUGH = replace(ROUGH, micro_f1=0.4, changed=9)
 FAILED = Row("onnx", error="ONNX is not installed: " + "do this " * 12)
-RUN = replace(BASE, low=None, high=None, times_baseline=None, prepare_s=3.0, trials_s=251.0)
+RUN = replace(BASE, low=None, high=None, times_baseline=None, prepare_s=3.0)
 RUN = replace(RUN, name="baseline · a file with a long name.jsonl", against="grappler in runs/a")
 EVIL = replace(BASE, profile="</script><b>&", low=None)
 
@@ -50,7 +50,7 @@ def test_empty_columns_are_left_out_and_the_last_head_tells_from_what_answers_ch
     assert heads[-1] == "changed from baseline"
     assert "micro F1" not in comparison.cells([replace(BASE, micro_f1=None)])[0]
     heads, _ = comparison.cells([RUN])
-    assert heads[-1] == "changed from grappler" and {"pre- pare s", "tri- als s"} < {*heads}
+    assert heads[-1] == "changed from grappler" and "pre- pare s" in heads
     assert (
         comparison.cells([RUN, replace(RUN, against="xla in runs/b")])[0][-1]
         == "changed from others"
