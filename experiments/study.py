@@ -166,7 +166,7 @@ def record(study: Study, args: argparse.Namespace, rows: Sequence[Row], started:
             system_metrics=False,
         ) as run:
             run.open(started=started)
-            run.end_at(ended)
+            run.ended = ended
             run.tags({"study": tag, tracking.SPEED_COMPARABLE: "yes"})
             run.params({"rounds": args.rounds, **study.params(row)})
             run.metrics(study.metrics(row))

@@ -538,11 +538,6 @@ class TrackingConfig(Settings):
     experiment: str | None = None
     log_model: bool = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        text = f"experiment is {self.experiment!r}, which names no folder: give another one"
-        _check(self.experiment not in (".", ".."), text)
-
 
 @dataclass(frozen=True)
 class ServeConfig(Settings):

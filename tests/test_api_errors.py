@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import nq
-from nq.config import TrackingConfig, TrainConfig
+from nq.config import TrainConfig
 from tests.test_api import HTML
 
 SAMPLE = [nq.bundled_sample()]
@@ -80,7 +80,6 @@ def test_bad_arguments_of_a_reader(
         (lambda nq: nq.DecisionConfig(rule="best"), "unknown rule 'best'; known are default"),
         (lambda _: TrainConfig.from_dict({"epochs": "2"}), "epochs is .2.: expected a value"),
         (lambda nq: nq.WindowConfig(max_contexts=True), "max_contexts is True: expected a value"),
-        (lambda _: TrackingConfig(experiment=".."), r"experiment is '\.\.', which names no folder"),
     ],
 )
 def test_bad_arguments(use: Callable[[Any], object], message: str) -> None:

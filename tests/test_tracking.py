@@ -13,6 +13,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ import numpy as np
 import pytest
 
 from nq import tracking
-from nq.tracking import ENVIRONMENT, Run, absolute, color, import_mlflow
+from nq.tracking import ENVIRONMENT, Run, color, connect, import_mlflow
 from tests.conftest import OncePerRun
 
 pytestmark = pytest.mark.slow  # importing MLflow takes ten seconds
@@ -92,9 +93,7 @@ def store(first_runs: Path, tmp_path: Path) -> str:
 
 def stored(run: Run) -> Any:
     """Returns the run as MLflow has recorded it."""
-    from mlflow import MlflowClient
-
-    return MlflowClient(absolute(run.uri)).get_run(run.run_id)
+    return connect(run.uri).get_run(run.run_id)
 
 
 def statuses(store: str) -> list[str]:
@@ -136,6 +135,7 @@ def test_a_run_is_recorded(store: str, tmp_path: Path) -> None:
         run.params({f"p{i}": i for i in range(250)} | {"long": "x" * 7000, "threshold": None})
         run.metrics({"time/predict_s": np.float32(3), "nan": math.nan, "inf": math.inf, "s": "x"})
         run.metrics({f"m{i}": i for i in range(1200)})
+        assert run.last_step("m1199") == 0  # all is recorded now
         time.sleep(0.5)
         # the settings of the process are kept
         assert (mlflow.active_run(), mlflow.get_tracking_uri()) == (None, uri)
@@ -159,8 +159,8 @@ def test_a_run_is_recorded(store: str, tmp_path: Path) -> None:
     assert {p.name for p in tmp_path.iterdir()} == {"answers.json", "mlflow.db", "mlruns"}
     folder = tmp_path / "mlruns" / "nq" / str(run.run_id) / "artifacts" / "predictions"
     assert (folder / "answers.json").read_text() == "{}"
-    command, page = (link or "" for link in run.links())
-    assert command.startswith("nq ui (then open http://127.0.0.1:5000/#/") and page == "nq ui"
+    command = str(run.how_to_open)
+    assert command.startswith("nq ui (then open http://127.0.0.1:5000/#/")
     assert f"/#/experiments/{recorded.info.experiment_id}/runs/{run.run_id}?" in command
 
 
@@ -259,7 +259,7 @@ def test_exception_ends_the_run_and_is_not_suppressed(
     with pytest.raises(type(error)) as raised, Run(store, system_metrics=False) as run:
         run.open(started=1e9)
         run.metrics({"a": 1})
-        run.end_at(1e9 + 90)
+        run.ended = 1e9 + 90
         run_id = run.run_id
         raise error
     assert raised.value is error
@@ -275,7 +275,7 @@ def test_a_command_that_cannot_start_leaves_no_run(error: type[BaseException], s
     before = Path("mlflow.db").read_bytes()
     with pytest.raises(error), Run(store) as run:
         raise error
-    assert (run.run_id, run.links()) == (None, (None, None))
+    assert (run.run_id, run.how_to_open) == (None, None)
     assert Path("mlflow.db").read_bytes() == before
 
 
@@ -286,6 +286,7 @@ from nq import tracking
 with tracking.Run(sys.argv[1], system_metrics=False) as run:
     run.open(Path(sys.argv[2]))
     run.curve("loss", [3.0, 2.0])
+    run.last_step("loss")
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -316,9 +317,9 @@ def test_a_new_run_is_created_if_the_unfinished_one_was_deleted(store: str, tmp_
     file = tmp_path / "run"
     with contextlib.suppress(KeyboardInterrupt), Run(store) as first:
         first.open(file)
-        first.metrics({"a": 1})
+        run_id = first.run_id
         raise KeyboardInterrupt
-    run_id = file.read_text().strip()
+    assert file.read_text() == f"{run_id}\n"
     MlflowClient(store).delete_run(run_id)
     with Run(store) as second:
         second.open(file)
@@ -363,7 +364,7 @@ def locked_database() -> Iterator[str]:
 @pytest.mark.parametrize(
     ("failing_store", "reason"),
     [
-        (silent_server, "no answer within 2.0 s"),
+        (silent_server, "timed out"),
         (no_database, "not a database"),
         (another_program, "is the database of another program, with users"),
         (locked_database, "locked"),
@@ -377,17 +378,56 @@ def test_store_that_fails_costs_one_warning(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import_mlflow()
-    monkeypatch.setattr(tracking, "CALL_S", 2.0)
+    os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = "1"
     with contextlib.contextmanager(failing_store)() as uri, Run(uri) as run:
         use(run, tmp_path)
-    assert (run.run_id, run.links()) == (None, (None, None))
+    assert (run.run_id, run.how_to_open) == (None, None)
     warning = the_warning(caplog)
     assert reason in warning and "--no-track" in warning
     assert "secret" not in warning
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_call_that_does_not_end_costs_the_time_limit(
+    store: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = threading.Event()
+    with Run(store, system_metrics=False) as run:
+        run_id = run.run_id
+        monkeypatch.setattr(tracking, "LIMIT_S", 1.0)
+        begin = time.monotonic()
+        run._call("write a file", ends.wait)
+        run.metrics({"a": 1})
+        assert run.last_step("a") == 0
+        assert not run.available
+    assert time.monotonic() - begin < QUICK_S
+    assert "cannot write a file: no answer within 1.0 s" in the_warning(caplog)
+    ends.set()
+    assert ended(run) == ("FINISHED", {}, run_id)
+
+
+def test_an_interruption_does_not_wait_for_the_remaining_calls(
+    store: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ends = threading.Event()
+    with contextlib.suppress(KeyboardInterrupt), Run(store, system_metrics=False) as run:
+        run_id, begin = run.run_id, time.monotonic()
+        run._call("write a file", ends.wait)
+        run.metrics({"a": 1})
+        raise KeyboardInterrupt
+    assert time.monotonic() - begin < QUICK_S
+    ends.set()
+    assert ended(run) == ("KILLED", {}, run_id)
+    assert not caplog.records
+
+
+def ended(run: Run) -> tuple[str, dict[str, float], str]:
+    """Returns status, metrics and id of a run whose thread can end only now."""
+    assert run._thread
+    run._thread.join(QUICK_S)
+    recorded = connect(run.uri).get_run(run._info.run_id)
+    return recorded.info.status, recorded.data.metrics, recorded.info.run_id
 
 
 def test_commands_work_without_mlflow(
@@ -443,9 +483,10 @@ class Server:
 HANGING = """
 import os, signal, sys, time
 from nq import tracking
-tracking.CALL_S = 1.0
 with tracking.Run(sys.argv[1]) as run:
     run.params({"profile": "xla"})
+    run.last_step("loss")
+    tracking.LIMIT_S = 1.0
     os.killpg(int(sys.argv[2]), signal.SIGSTOP)
     begin = time.time()
     run.metrics({"a": 1})
@@ -473,7 +514,7 @@ def test_a_server_records_a_run_hangs_and_dies(
         client = MlflowClient(server.uri)
         path = client.download_artifacts(run.run_id, "predictions/answers.json", str(tmp_path))
         assert Path(path).read_text() == "{}"
-        assert str(run.links()[0]).startswith(f"{server.uri}/#/experiments/")
+        assert str(run.how_to_open).startswith(f"{server.uri}/#/experiments/")
         assert capfd.readouterr().out == ""
         # MLflow's asynchronous logging would wait for a minute at the exit of the process
         command = [sys.executable, "-c", HANGING, server.uri, str(server.process.pid)]
@@ -486,6 +527,7 @@ def test_a_server_records_a_run_hangs_and_dies(
         server.send(signal.SIGCONT)
         with Run(server.uri) as run:
             run.params({"profile": "xla"})
+            assert run.last_step("loss") == 0
             server.send(signal.SIGKILL)
             use(run, tmp_path)
         assert "cannot write the params: [Errno 111] Connection refused" in the_warning(caplog)

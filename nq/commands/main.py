@@ -19,7 +19,6 @@ COMMANDS = {
     "tune": "fit the decision of a model to one half of annotated data",
     "report": "write a page with the questions, figures and errors of a run",
     "compare": "measure profiles against each other: speed, quality, memory",
-    "runs": "list the recorded runs: speed, quality, memory",
     "ui": "open the recorded runs in MLflow",
     "clean": "remove prepared windows, unfinished runs and caches",
     "eval": "score predictions against gold, as the official nq_eval",

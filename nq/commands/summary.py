@@ -20,7 +20,7 @@ NO_ANSWER, NO_WORDS = "(no answer)", "(no words)"
 
 
 def summary(result: Result, dead_letters: Sequence[str] = ()) -> str:
-    """Returns the table of answers, then at most six lines, and one for what is not usual."""
+    """Returns the table of answers, then at most five lines, and one for what is not usual."""
     lines = [*_table(result), ""] if result.rows else []
     skipped = f"{counted(result.dead_letters, 'record')} skipped, " if result.dead_letters else ""
     lines.append(
@@ -40,8 +40,6 @@ def summary(result: Result, dead_letters: Sequence[str] = ()) -> str:
     lines.append(visible(f"written to {result.folder} ({disk}, which nq clean removes)"))
     if result.how_to_open:
         lines.append(f"see the run: {result.how_to_open}")
-    if result.how_to_compare:
-        lines.append(f"compare all runs: {result.how_to_compare}, or nq runs")
     return "\n".join(lines)
 
 

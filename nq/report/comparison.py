@@ -1,4 +1,4 @@
-"""Profiles, or recorded runs, beside each other: their rows, and the table of them."""
+"""Profiles, or runs, beside each other: their rows, and the table of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nq import tracking
 from nq.text import counted, grid, truncate, visible
 
 BASELINE, MAX_LOSS = "baseline", 0.005
@@ -16,7 +15,7 @@ BASELINE, MAX_LOSS = "baseline", 0.005
 WIDTH, MIB = 80, 1 << 20
 PHASES = ("load", "compile", "warmup", "predict", "rescore", "reader")
 SECONDS = {"pre- dict s": "predict_s", "pre- pare s": "prepare_s"}
-"""Columns of recorded runs; words of a head stand below each other."""
+"""Columns of runs; words of a head stand below each other."""
 BREAKS = str.maketrans("+-", "-+")
 """Lets the lines of a profile break where those of other texts do."""
 
@@ -35,7 +34,7 @@ class Row:
         micro_f1: at the thresholds in use; ``None`` without gold.
         changed: how many answers differ from those of the profile or run ``against``.
         error: why the profile could not be measured; empty if it was.
-        name, note: of a run, and what is special about it; ``started`` is in seconds since 1970.
+        name: of a run.
         prepare_s: seconds of waiting for windows, of a run.
     """
 
@@ -53,25 +52,11 @@ class Row:
     error: str = ""
     name: str = ""
     prepare_s: float | None = None
-    note: str = ""
-    started: float = 0.0
-    run_id: str = ""
 
     @property
     def label(self) -> str:
         """The profile, with the name of a run."""
-        name = self.name.removeprefix(f"{self.profile} · ")
-        return f"{self.profile} · {name}" if name else self.profile
-
-
-@dataclass(frozen=True)
-class History:
-    """The runs of an experiment that have a speed and a profile, and the number of all others."""
-
-    experiment: str
-    runs: tuple[Row, ...]
-    others: int
-    how_to_open: str
+        return f"{self.profile} · {self.name}" if self.name else self.profile
 
 
 def row(result: Mapping[str, Any], **fields: Any) -> Row:
@@ -88,50 +73,6 @@ def row(result: Mapping[str, Any], **fields: Any) -> Row:
         "prepare_s": time.get("preprocess_wait_s"),
     }
     return Row(result["profile"], **values | fields)
-
-
-def read_history(uri: str | None, experiment: str | None) -> History:
-    """Returns the recorded runs of an experiment, the fastest first."""
-
-    def whole(value: Any) -> int | None:
-        text = str(value).removesuffix(".0")
-        return int(text) if text.isdecimal() and len(text) < 16 else None
-
-    name, entities, how_to_open = tracking.search_runs(uri, experiment)
-    machines = {run.data.tags.get(tracking.MACHINE, "") for run in entities}
-    runs = []
-    for run in entities:
-        metrics, params, tags = run.data.metrics, run.data.params, run.data.tags
-        if tracking.WINDOWS_PER_S not in metrics or tracking.PROFILE not in params:
-            continue
-        against, reasons = tags.get("parity.against"), tags.get(tracking.SPEED_COMPARABLE, "")[4:]
-        processes = (params.get(key) for key in (tracking.INSTANCES, tracking.THREADS))
-        machine = tags.get(tracking.MACHINE) if len(machines) > 1 else ""
-        notes = (
-            against and f"changed from {against}",
-            reasons and f"speed not comparable: {reasons}",
-            processes_line(*map(whole, processes)),
-            "" if run.info.status == "FINISHED" else f"the run is {run.info.status}",
-            machine and f"on {machine}",
-        )
-        result = {
-            "profile": truncate(params[tracking.PROFILE], WIDTH),
-            "time": {key.removeprefix("time/"): value for key, value in metrics.items()},
-            "windows_per_s": metrics[tracking.WINDOWS_PER_S],
-            "peak_memory_bytes": metrics.get(tracking.PEAK_MB, 0.0) * MIB,
-            "metrics": {"micro_f1": metrics.get(tracking.MICRO_F1)},
-        }
-        recorded = row(
-            result,
-            name=run.info.run_name or "",
-            changed=whole(metrics.get(tracking.CHANGED)),
-            against=against or "",
-            note="; ".join(filter(None, notes)),
-            started=run.info.start_time / 1000,
-            run_id=run.info.run_id,
-        )
-        runs.append(recorded)
-    return History(name, tuple(ordered(runs)), len(entities) - len(runs), how_to_open)
 
 
 def ordered(rows: Sequence[Row]) -> list[Row]:
@@ -194,7 +135,7 @@ def cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Returns the table as text of at most 80 columns; what is special stands below its row."""
+    """Returns the table as text of at most 80 columns; an error stands below its row."""
     heads, body = cells(rows)
     words = [head.split() for head in heads]
     height = max(map(len, words))
@@ -205,7 +146,7 @@ def table(rows: Sequence[Row]) -> str:
     for row, (label, *figures) in zip(rows, body, strict=True):
         first, *others = textwrap.wrap(label.translate(BREAKS), width)
         lines += [(first, *figures), *((part, *[""] * len(figures)) for part in others)]
-        note = textwrap.wrap(visible(row.error or row.note), WIDTH - 2)
+        note = textwrap.wrap(visible(row.error), WIDTH - 2)
         notes[len(lines) - 1] = [f"  {part}" for part in note]
     aligned = grid(lines[0], [(line[0].translate(BREAKS), *line[1:]) for line in lines[1:]])
     texts = (text for i, line in enumerate(aligned) for text in (line, *notes.get(i, ())))

@@ -157,7 +157,7 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         n_questions=len(rows),
         gate=gate,
         problem=problem,
-        comparison=(*cells(run.rows), [row.note for row in run.rows]) if run.rows else None,
+        comparison=(*cells(run.rows), [""] * len(run.rows)) if run.rows else None,
         curves=curves,
         kinds=KINDS,
         counts=COUNTS,
@@ -195,7 +195,7 @@ def comparison_page(
     """
     values = [asdict(row) | {"label": row.label} for row in rows]
     json = {"rows": script_json(values), "changes": script_json(changes)}
-    comparison = *cells(rows), [row.error or row.note for row in rows]
+    comparison = *cells(rows), [row.error for row in rows]
     view = {"title": title, "sentences": sentences, "comparison": comparison}
     html = _render("compare.html", [*CHART_CODE, "compare.js"], json, **view)
     return html.encode("utf-8", "replace")

@@ -189,7 +189,7 @@ def _record(
             system_metrics=False,
         ) as recorded:
             recorded.open(started=started)
-            recorded.end_at(ended)
+            recorded.ended = ended
             recorded.params({tracking.PROFILE: one.profile, "rounds": len(rounds)})
             recorded.tags({"comparison": tag, "parity.against": BASELINE, **about})
             recorded.dataset(Path(file).name, input_files.shown(file), input_files.sha256(file))
@@ -205,8 +205,8 @@ def _record(
                 columns = dict(zip(heads, zip(*body, strict=True), strict=True))
                 recorded.table(columns, "comparison.json")
                 recorded.artifacts([folder / PAGE, folder / COMPARED])
-            if not recorded.available:
-                return False
+        if not recorded.available:
+            return False
     return True
 
 

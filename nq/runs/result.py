@@ -57,7 +57,7 @@ class Result:
             What instances count themselves (``compile_s``, ``warmup_s``, ``rescore_s``,
             ``reader_s``) is the mean of the instances, and all that the run does while one of them
             computes is ``predict_s``.
-        run_id: of the MLflow run; ``how_to_open`` and ``how_to_compare`` show it.
+        run_id: of the MLflow run; ``how_to_open`` shows it.
         rows: the first answers as a table.
         parity: the comparison with another run, if one was required.
         run_bytes: size of the run's files, without the windows, which other runs may share.
@@ -110,7 +110,6 @@ class Result:
     instances: int | None = None
     threads: int | None = None
     not_comparable: tuple[str, ...] = ()
-    how_to_compare: str | None = None
     model_uri: str | None = None
     beam: Mapping[str, Any] | None = None
 
@@ -128,7 +127,7 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Returns what ``metrics.json`` contains, as JSON values."""
         hidden = (
-            *("folder", "rows", "parity", "how_to_open", "how_to_compare"),
+            *("folder", "rows", "parity", "how_to_open"),
             *("run_bytes", "windows_bytes", "not_comparable", "model_uri", "beam"),
         )
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
@@ -172,7 +171,7 @@ def write_result(
     metrics = evaluation.metrics()
     clear(folder / KEPT_SCORES)
     measured, ended = clock.finish(totals), time.time()
-    tracked.end_at(ended)
+    tracked.ended = ended
     result = Result(
         folder=folder,
         profile=str(job.profile),

@@ -95,13 +95,8 @@ def run(
                 parity.write_parity(result.folder, difference, job.sources)
                 record.record_parity(tracked, difference, result.folder)
                 result = replace(result, parity=difference)
-            how_to_open, how_to_compare = tracked.links()
-            return replace(
-                result,
-                run_bytes=storage.size(result.folder, storage.RUN),
-                how_to_open=how_to_open,
-                how_to_compare=how_to_compare,
-            )
+            run_bytes = storage.size(result.folder, storage.RUN)
+            return replace(result, run_bytes=run_bytes, how_to_open=tracked.how_to_open)
 
 
 def _run(

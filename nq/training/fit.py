@@ -179,8 +179,10 @@ class TrainingProgress:
     def evaluated(self, figures: Figures, is_best: bool) -> None:
         """Reports an evaluation on held-out questions."""
         step, values = int(figures[STEP]), {f"dev/{name}": figures[name] for name in MEASURED}
-        if step > self.run.last_step(next(iter(values))):
+        curve = next(iter(values))
+        if step > self.run.last_step(curve):
             self.run.metrics(values, step)
+            self.run.last_step(curve)  # waits, so that the state is not saved before
         shown = ", ".join(f"{name} {values[f'dev/{name}']:.3f}" for name in MEASURED)
         log.info("step %d, held-out %s%s", step, shown, ", the best so far" if is_best else "")
 

@@ -92,10 +92,11 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
     assert choose_profile(job) == result["take"]
     page = Path(result["page"]).read_text("utf-8")
     assert page.count('<th scope="row">') == 3 and "not installed" in page
-    _, recorded, _ = tracking.search_runs(store)
+    client = tracking.connect(store)
+    experiment = client.get_experiment_by_name(tracking.DEFAULT_EXPERIMENT)
+    recorded = client.search_runs([experiment.experiment_id])
     assert len({run.data.tags["comparison"] for run in recorded}) == 1
     assert {run.info.run_name for run in recorded} == {"baseline", "grappler"}
-    client = tracking.connect(store)
     for run in recorded:
         (point,) = client.get_metric_history(run.info.run_id, tracking.PREDICT_S)
         assert point.step == 1 and run.data.metrics[tracking.MICRO_F1] is not None

@@ -64,10 +64,7 @@ def test_the_figures_of_a_plain_run() -> None:
             {"resumed_windows": 6, "parts": 3},
             "resumed: an earlier run scored 6 windows; seconds are of all 3 parts",
         ),
-        (
-            {"how_to_compare": "nq ui"},
-            "compare all runs: nq ui, or nq runs",
-        ),
+        ({"how_to_open": "nq ui"}, "see the run: nq ui"),
         (
             {"parity": Parity("baseline", 40, 1, 0.0123, 0.004, {"micro_f1": -0.01})},
             "against baseline: 1 of 40 answers changed (2.5%), micro_f1 by -0.0100; best logits "

@@ -13,14 +13,13 @@ from pathlib import Path
 import mlflow.entities
 import numpy as np
 import pytest
-from mlflow import MlflowClient
 
 from nq.bundle import bundled_sample
 from nq.commands.main import console
 from nq.model.folder import load_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.runs import cleaning
-from nq.tracking import absolute
+from nq.tracking import connect
 from nq.training.fit import FINAL_STEPS
 from tests import tiny_models
 from tests.training.test_teacher import save as save_teacher
@@ -31,14 +30,13 @@ SIZES = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "1
 
 def curve(run: mlflow.entities.Run, key: str) -> dict[int, float]:
     """Returns a figure of each step of a run, in order."""
-    store = absolute("sqlite:///mlflow.db")
-    points = MlflowClient(store).get_metric_history(run.info.run_id, key)
+    points = connect("sqlite:///mlflow.db").get_metric_history(run.info.run_id, key)
     assert len({point.step for point in points}) == len(points)
     return {point.step: point.value for point in sorted(points, key=lambda point: point.step)}
 
 
 def only_run(experiment: str) -> mlflow.entities.Run:
-    client = MlflowClient(absolute("sqlite:///mlflow.db"))
+    client = connect("sqlite:///mlflow.db")
     found = client.get_experiment_by_name(experiment)
     (run,) = client.search_runs([found.experiment_id])
     return run

@@ -199,7 +199,8 @@ def test_mlflow_has_the_gate(first: Path, tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     with tracking.Run(uri, "gates", "one", system_metrics=False) as tracked:
         record_parity(tracked, Parity("baseline", QUESTIONS, 3, None, None, {}, gate), first)
-    _, (run,), _ = tracking.search_runs(uri, "gates")
+    assert tracked.run_id is not None
+    run = tracking.connect(uri).get_run(tracked.run_id)
     losses = {name: run.data.metrics[f"gate/{name}"] for name in ("loss_low", "loss_high")}
     assert losses == {"loss_low": 0.05, "loss_high": 0.15}
     assert run.data.metrics[tracking.CHANGED] == 3
