@@ -17,7 +17,6 @@ from nq.errors import DamagedError, Error
 from nq.inference.scorer import Counters, Progress, Rows, no_progress
 from nq.records import READ, RESCORED, SCORE_COLUMNS, Columns, Example, ExampleKey
 from nq.runs.score_store import (
-    DIGESTS,
     ScoreStore,
     StoringScorer,
     clear,
@@ -184,16 +183,11 @@ class CountingScorer:
         return {**scores_of(table), **extra}
 
 
-def score(scorer: StoringScorer, rows: Sequence[Row], digests: Sequence[int]) -> None:
+def score(scorer: StoringScorer, rows: Sequence[Row]) -> None:
     """Scores examples, and checks what the scorer returns."""
     pages = [
-        (
-            Example(line, "who", ["a"], [False], ()),
-            {**keys_of(group), DIGESTS: np.full(len(group), digest, np.int64)},
-        )
-        for digest, (line, group) in zip(
-            digests, ((key, list(g)) for key, g in groupby(rows, lambda r: r[1])), strict=True
-        )
+        (Example(line, "who", ["a"], [False], ()), keys_of(list(group)))
+        for line, group in groupby(rows, lambda row: row[1])
     ]
     for example, scores in scorer.score(iter(pages)):
         expected = scores_of([row for row in rows if row[1] == example.example_id])
@@ -202,20 +196,17 @@ def score(scorer: StoringScorer, rows: Sequence[Row], digests: Sequence[int]) ->
 
 
 def test_a_storing_scorer_computes_each_example_once(tmp_path: Path) -> None:
-    """Stored examples of a part are not computed, except where others have taken their place."""
     first, second = [((0, 1), 2), ((0, 2), 1)], [((0, 2), 1), ((0, 3), 3), ((0, 4), 2)]
-    for part, digests, new, stored in (
-        (first, [-7, 5], [(0, 1), (0, 2)], 0),
-        (second, [5, 1, 1], [(0, 3), (0, 4)], 1),
-        (second, [5, 1, 1], [], 6),
-        (first, [-7, 6], [(0, 1), (0, 2)], 0),  # the whole part
-        (first, [-8, 6], [(0, 1), (0, 2)], 0),
-        (first, [-8, 6], [], 3),
+    for part, new, stored in (
+        (first, [(0, 1), (0, 2)], 0),
+        (second, [(0, 3), (0, 4)], 1),
+        (second, [], 6),
+        (first, [], 3),
     ):
         inner, completed = CountingScorer(**{RESCORED: True}), list[int]()
         store = ScoreStore.open(tmp_path, {})
         scorer = StoringScorer(inner, store, progress=completed.append)
-        score(scorer, rows_of(part), digests)
+        score(scorer, rows_of(part))
         assert (inner.keys, scorer.resumed_windows, scorer.rescored) == (new, stored, len(part))
         assert sum(completed) == sum(n for _, n in part)
 
