@@ -1,16 +1,11 @@
-"""Scores on disk: parts of several whole examples, each written whole or not at all.
+"""Scores on disk: a memo whose parts have the scores of several whole examples.
 
 An interrupted run leaves its parts; an equal run takes the examples in them as scored. A run with
-``--keep-scores`` leaves them for error analysis and comparisons.
-
-Parts have a checksum. A run removes a damaged part and computes it again, to the same bytes; a
-reader of finished scores gets an error.
+``--keep-scores`` leaves them for error analysis and comparisons, where a damaged part is an error.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
 import queue
 from collections import deque
@@ -23,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from nq import storage
 from nq.errors import DamagedError, Error
 from nq.inference.instances import InstancePool
 from nq.inference.scorer import (
@@ -37,6 +31,7 @@ from nq.inference.scorer import (
     no_progress,
     parts,
 )
+from nq.memo import Memo
 from nq.records import (
     READ,
     RESCORED,
@@ -48,86 +43,43 @@ from nq.records import (
     Scores,
     WindowScores,
 )
-from nq.runs.measure import PREDICT, TIMES, Clock
-from nq.storage import RUN, TEMPORARY, sync
+from nq.runs.measure import PREDICT, Clock
 
 log = logging.getLogger(__name__)
 
 KEYS = ("example_keys", "window_ids")
-REQUEST = "request.json"
 PARTS_IN_MEMORY = 8
 
 
-def own_files(folder: Path) -> list[Path]:
-    """Returns the files in a folder that have the names of scores, by name."""
-    paths = folder.iterdir() if folder.is_dir() else ()
-    return sorted(path for path in paths if RUN.is_file(f"scores/{path.name}"))
-
-
-def clear(folder: Path) -> None:
-    """Removes the scores in ``folder`` and nothing else; also the folder if it is then empty."""
-    for path in own_files(folder):
-        path.unlink()
-    with contextlib.suppress(OSError):
-        folder.rmdir()
-
-
-def move(folder: Path, to: Path) -> None:
-    """Moves the scores in ``folder`` to another one; a run that is interrupted computes them again.
-
-    The file of the request is the last one.
-    """
-    to.mkdir(parents=True, exist_ok=True)
-    for path in own_files(folder):
-        if not TEMPORARY.search(path.name) and path.name != TIMES:
-            path.rename(to / path.name)
-    sync(to)
-
-
 class ScoreStore:
-    """The scores of examples in a folder of parts, by file number and line.
+    """The scores of examples in the parts of a memo, by file number and line.
 
     With ``repair`` damaged parts are removed, so that their examples are missing.
     """
 
     def __init__(self, folder: Path, repair: bool = False) -> None:
-        self.folder = folder
-        self._index: dict[ExampleKey, tuple[Path, slice]] = {}
-        self._load = lru_cache(maxsize=PARTS_IN_MEMORY)(storage.read_arrays)
-        paths = [path for path in own_files(folder) if path.suffix == ".npz"]
-        damaged: list[DamagedError] = []
-        for path in paths:
+        self.memo = Memo(folder)
+        self._index: dict[ExampleKey, tuple[str, slice]] = {}
+        self._read = lru_cache(maxsize=PARTS_IN_MEMORY)(self.memo.read)
+        names, damaged = self.memo.names(), list[DamagedError]()
+        for name in names:
             try:
-                self._add(path, storage.read_arrays(path))
+                self._add(name, self.memo.read(name))
             except DamagedError as error:
                 if not repair:
                     raise DamagedError(f"{error}; run with --keep-scores again") from error
                 damaged.append(error)
-                path.unlink()
+                self.memo.remove(name)
         if damaged:
             log.warning(
                 "%s; damaged parts of the scores: %d of %d, which are computed again",
-                *(damaged[0], len(damaged), len(paths)),
+                *(damaged[0], len(damaged), len(names)),
             )
 
     @classmethod
     def open(cls, folder: Path, request: Mapping[str, Any]) -> ScoreStore:
-        """Returns the store in a folder, which is created; scores of another request are removed.
-
-        The request is everything that the scores depend on, as JSON values.
-        """
-        mark, stored = folder / REQUEST, None
-        try:
-            stored = storage.read_json(mark)
-        except FileNotFoundError:
-            pass
-        except DamagedError as error:
-            log.warning("%s; all windows are computed again", error)
-        if stored != json.loads(json.dumps(request)):
-            clear(folder)
-            folder.mkdir(parents=True, exist_ok=True)
-            storage.write_json(mark, request)
-        return cls(folder, repair=True)
+        """Returns the store in a folder, which is created; see ``Memo.open``."""
+        return cls(Memo.open(folder, request).folder, repair=True)
 
     def write(self, rows: Rows, columns: Columns) -> None:
         """Writes the scores of some whole examples as one part.
@@ -138,14 +90,14 @@ class ScoreStore:
         """
         table = {**{name: rows[name] for name in KEYS}, **columns}
         file, line = table["example_keys"][0]
-        path = self.folder / f"part-{file:06d}-{line:09d}.npz"
-        storage.write_arrays(path, table)
-        self._add(path, table)
+        name = f"part-{file:06d}-{line:09d}.npz"
+        self.memo.write(name, table)
+        self._add(name, table)
 
-    def _add(self, path: Path, keys: Rows) -> None:
+    def _add(self, name: str, keys: Rows) -> None:
         for page in example_slices(keys):
             file, line = keys["example_keys"][page.start].tolist()
-            self._index[file, line] = path, page
+            self._index[file, line] = name, page
 
     def __iter__(self) -> Iterator[ExampleKey]:
         return iter(sorted(self._index))
@@ -166,11 +118,11 @@ class ScoreStore:
         """Returns the columns of one example."""
         if key not in self._index:
             raise Error(
-                f"the scores in {self.folder} are not complete, input file {key[0]}, line {key[1]} "
-                "is missing: remove that folder and run again"
+                f"the scores in {self.memo.folder} are not complete, input file {key[0]}, line "
+                f"{key[1]} is missing: remove that folder and run again"
             )
-        path, page = self._index[key]
-        return {name: x[page] for name, x in self._load(path).items()}
+        part, page = self._index[key]
+        return {name: x[page] for name, x in self._read(part).items()}
 
     def computed(self, key: ExampleKey) -> IntArray:
         """Returns ``[W]`` which windows of an example the model computed, and did not prune."""

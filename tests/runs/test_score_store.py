@@ -15,13 +15,9 @@ from hypothesis import strategies as st
 
 from nq.errors import DamagedError, Error
 from nq.inference.scorer import Counters, Progress, Rows, no_progress
+from nq.memo import Memo
 from nq.records import READ, RESCORED, SCORE_COLUMNS, Columns, Example, ExampleKey
-from nq.runs.score_store import (
-    ScoreStore,
-    StoringScorer,
-    clear,
-    move,
-)
+from nq.runs.score_store import ScoreStore, StoringScorer
 
 K = 2
 WIDTHS = {"cls_logit": 2, "type_logits": 5}
@@ -226,19 +222,19 @@ def test_scores_are_moved_and_removed_beside_files_of_others(tmp_path: Path) -> 
     write(ScoreStore.open(unfinished, {"model": "small"}), [((0, 1), 1)])
     (unfinished / "part-000000-000000002.npz.0123456789ab.tmp").touch()
     request = (unfinished / "request.json").read_bytes()
-    move(unfinished, kept)
+    Memo(unfinished).move(kept)
     assert not list(ScoreStore(unfinished))
-    clear(unfinished)
+    Memo(unfinished).clear()
     assert list(ScoreStore(kept)) == [(0, 1)]
     check(ScoreStore(kept), (0, 1), 1)
     assert (kept / "request.json").read_bytes() == request
-    clear(kept)
+    Memo(kept).clear()
     ScoreStore.open(unfinished, {"model": "large"})
-    clear(unfinished)
+    Memo(unfinished).clear()
     for folder in (unfinished, kept):
         left = {path.name: path.read_text() for path in folder.iterdir()}
         assert left == dict.fromkeys(FOREIGN, "mine")
     for name in FOREIGN:
         (kept / name).unlink()
-    clear(kept)
+    Memo(kept).clear()
     assert not kept.exists()
