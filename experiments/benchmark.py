@@ -6,7 +6,7 @@
   110 of the 2020 port's Python code on the same pages;
 - prediction: reading, scoring and storing windows on disk, compared with scoring the same windows
   in memory; medians of alternating rounds;
-- postprocessing: its time, with the reading of the input, relative to that prediction;
+- postprocessing: its time, with the reading of the examples, relative to that prediction;
 - memory: peak resident memory of whole runs over the pages once and ten times, with a model of two
   narrow layers, whose own memory is small.
 """
@@ -24,6 +24,7 @@ from typing import Any
 
 import orjson
 
+from nq.beam.prepare import Prepared, prepare
 from nq.commands import arguments, terminal
 from nq.config import Compute
 from nq.formats import lines
@@ -37,11 +38,10 @@ from nq.postprocess.decision import decide
 from nq.preprocess.local import write_windows
 from nq.preprocess.request import Request
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import Columns, Example, ExampleKey
+from nq.records import Columns, Example
 from nq.runs.compare import answer
 from nq.runs.score_store import ScoreStore, StoringScorer
-from nq.runs.scoring import CALIBRATION_WINDOWS, read_request
-from nq.runs.window_reader import WindowReader
+from nq.runs.scoring import calibration_rows
 
 PREDECESSOR_WINDOWS_PER_CPU_S = 110
 ROUNDS = 3
@@ -95,35 +95,30 @@ def prediction(args: argparse.Namespace, request: Request, folder: Path) -> dict
     Args:
         args: of the command.
         request: of the windows.
-        folder: with the windows in ``windows``; scores are written to ``scores``.
+        folder: windows are written to ``prepared``, scores to ``scores``.
     """
     from nq.inference.load import ScorerSpec, load_predictor
     from nq.model.spec import find_model
 
     model = find_model(Path(request.tokenizer))
-    shards = sorted((folder / "windows").glob("*.tfrecord"))
-    with WindowReader(shards, model.windows.max_seq_length) as reader:
-        calibration = {model.folder: reader.some_rows(args.windows, CALIBRATION_WINDOWS)}
-        spec = ScorerSpec(
-            model,
-            args.profile,
-            arguments.settings(Compute, args).batch_size,
-            calibration=calibration,
-        )
-        predictor = load_predictor(spec)
-        in_memory = dict(_first_examples(request, reader, args.windows))
-        n_windows = sum(len(rows["window_ids"]) for _, rows in in_memory.values())
-        rounds = []
-        for number in range(1 + ROUNDS):
-            store = ScoreStore.open(folder / "scores", {"round": number})
-            on_disk = ((example, reader.rows(key)) for key, (example, _) in in_memory.items())
-            disk_s = _seconds(StoringScorer(predictor, store).score(on_disk))
-            memory_s = _seconds(score_examples(predictor, iter(in_memory.values())))
-            rounds.append((disk_s, memory_s))
+    batch_size = arguments.settings(Compute, args).batch_size
+    prepared = prepare(request, folder / "prepared")
+    pages = (example for _, example, _ in prepared.read(request))
+    calibration = {model.folder: calibration_rows(pages, model, batch_size)}
+    predictor = load_predictor(ScorerSpec(model, args.profile, batch_size, calibration=calibration))
+    in_memory = list(_first_examples(prepared, request, args.windows))
+    n_windows = sum(len(rows["window_ids"]) for _, rows in in_memory)
+    rounds = []
+    for number in range(1 + ROUNDS):
+        store = ScoreStore.open(folder / "scores", {"round": number})
+        on_disk = _first_examples(prepared, request, args.windows)
+        disk_s = _seconds(StoringScorer(predictor, store).score(on_disk))
+        memory_s = _seconds(score_examples(predictor, iter(in_memory)))
+        rounds.append((disk_s, memory_s))
     # The first round compiles.
     disk_s, memory_s = map(statistics.median, zip(*rounds[1:], strict=True))
     started = time.perf_counter()
-    for source, example in read_request(request):
+    for source, example, _ in prepared.read(request):
         key = source.file_index, source.line
         if key not in store:
             break
@@ -145,16 +140,14 @@ def _seconds(scored: Iterator[object]) -> float:
 
 
 def _first_examples(
-    request: Request, reader: WindowReader, count: int
-) -> Iterator[tuple[ExampleKey, tuple[Example, Columns]]]:
+    prepared: Prepared, request: Request, count: int
+) -> Iterator[tuple[Example, Columns]]:
     """Yields the first examples with the rows of their windows, about ``count`` windows in all."""
-    for source, example in read_request(request):
+    for _, example, rows in prepared.read(request):
         if count <= 0:
             return
-        key = source.file_index, source.line
-        rows = reader.rows(key)
         count -= len(rows["window_ids"])
-        yield key, (example, rows)
+        yield example, rows
 
 
 def memory(files: Sequence[str], model: Path, folder: Path) -> dict[str, Any]:

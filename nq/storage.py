@@ -181,8 +181,8 @@ def cache_folder() -> Path:
 
 # --- kinds of folders ---------------------------------------------------------------------------
 
-_SHARD = r"windows(?:-\d+)?-\d{5}-of-\d{5}\.tfrecord"
-_PREPARED = rf"COMPLETED|manifest\.json|skipped\.jsonl|examples\.npy|{_SHARD}"
+_SHARD = r"(?:windows|examples)(?:-\d+)?-\d{5}-of-\d{5}\.tfrecord"
+_PREPARED = rf"COMPLETED|manifest\.json|skipped\.jsonl|{_SHARD}"
 _SCORES = r"(?:request|times)\.json|part-\d{6,}-\d{9,}\.npz"
 
 
@@ -241,7 +241,7 @@ CONVERSION = Kind(
 PART = Kind(
     name="job",
     what="files of an unfinished job",
-    files=rf"{_PREPARED}|windows(?:-\d+)?-\d{{5}}|model-[0-9a-f]{{64}}\.tar"
+    files=rf"{_PREPARED}|(?:windows|examples)(?:-\d+)?-\d{{5}}|model-[0-9a-f]{{64}}\.tar"
     rf"|workers\.log|progress/[0-9a-f]{{32}}|{GRAPH}/[\w.-]+"
     r"|(?:beam-temp-[\w-]+/[\w-]+\.)?(?:results|dead_letters)(?:-\d{5}-of-\d{5})?",
     folders=rf"progress|beam-temp-[\w-]+|{GRAPH}",

@@ -205,7 +205,7 @@ def write_windows(
             shared=str(part),
             progress=lambda new, _: bar.update(new),
         )
-    return write_examples(elements, part, request.first_file)
+    return write_examples(elements, part, request.first_file, training=bool(request.training))
 
 
 def answer_questions(

@@ -11,16 +11,19 @@ from typing import Any
 import orjson
 
 from nq import storage
+from nq.beam.prepare import prepare
 from nq.errors import Error
 from nq.evaluation import labels
 from nq.formats import input_files, outputs
+from nq.preprocess.request import Request
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.records import Example, ExampleId, ExampleKey, Source
 from nq.runs.job import Job
-from nq.runs.result import DEAD_LETTERS, JOB, KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES
+from nq.runs.measure import Clock
+from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES
 from nq.runs.score_store import ScoreStore
-from nq.runs.scoring import read_request
+from nq.runs.scoring import Chunks
 
 
 @dataclass(frozen=True)
@@ -79,16 +82,17 @@ class FinishedRun:
 
     def sources(self) -> Iterator[tuple[Source, Example]]:
         """Yields the examples of the run in order, each with its origin."""
-        path, seen = self.folder / DEAD_LETTERS, set[ExampleId]()
-        letters = map(orjson.loads, path.read_bytes().splitlines() if path.is_file() else ())
-        dead_letters = {(Path(letter["file"]).name, letter["line"]) for letter in letters}
+        seen, work = set[ExampleId](), list[tuple[Request, Path]]()
         for request in self.job.requests():
-            for source, example in read_request(request):
+            name = f"windows-{request.key}"
+            shared = self.folder.parent / name  # of several runs
+            work.append((request, shared if shared.is_dir() else self.folder / name))
+        chunks = Chunks((prepare(*one) for one in work), work, None, Clock())
+        for number in range(len(work)):
+            for source, example, _ in chunks.examples(number):
                 if example.example_id in seen:
                     continue
                 if example.example_id not in self.predictions:
-                    if (Path(source.path).name, source.line) in dead_letters:
-                        continue  # it has too many windows
                     raise Error(
                         f"{self.folder / PREDICTIONS} has no example {example.example_id} of "
                         f"{source.path}, line {source.line}: answer the questions again"

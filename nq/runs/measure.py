@@ -22,6 +22,7 @@ from typing import Self
 from nq import processor, storage
 from nq.errors import DamagedError
 from nq.inference.scorer import Counters
+from nq.memo import TIMES
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,6 @@ DESCRIPTIONS = {
 """What goes on in phases that can take long, for a progress bar."""
 FIRST = {PREDICT: "compiling, computing the first windows"}
 """What goes on when such a phase begins for the first time."""
-TIMES = "times.json"
 BEAT_S = 1.0
 WARM = "TensorFlow was loaded before"
 LOST, MACHINES = "times of earlier parts are lost", "parts on several machines"

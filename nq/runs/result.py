@@ -15,9 +15,10 @@ from nq.evaluation.answers import PREDICTIONS, Answered, AnswerFiles, Row
 from nq.evaluation.gate import Parity
 from nq.formats import input_files, outputs
 from nq.formats.input_files import shown
+from nq.memo import Memo
 from nq.runs.measure import SCORE, Clock, Totals, iso
 from nq.runs.plan import Plan
-from nq.runs.score_store import ScoreStore, clear, move
+from nq.runs.score_store import ScoreStore
 from nq.storage import atomic_write
 
 __all__ = ["JOB", "KEPT_SCORES", "METRICS", "PREDICTIONS", "Result", "Row"]
@@ -169,7 +170,7 @@ def write_result(
     job, folder, evaluation = plan.job, plan.folder, files.evaluation
     clock.enter(SCORE)
     metrics = evaluation.metrics()
-    clear(folder / KEPT_SCORES)
+    Memo(folder / KEPT_SCORES).clear()
     measured, ended = clock.finish(totals), time.time()
     tracked.ended = ended
     result = Result(
@@ -212,6 +213,6 @@ def write_result(
     storage.write_json(folder / JOB, mark)
     if store is not None:  # not before, so that no interruption loses scores
         if job.keep_scores:
-            move(store.folder, folder / KEPT_SCORES)
-        clear(store.folder)
+            store.memo.move(folder / KEPT_SCORES)
+        store.memo.clear()
     return result

@@ -106,7 +106,7 @@ def _run(
     plan = Plan.of(job)
     with (
         open_scoring(plan, clock, progress) as scoring,
-        clock.kept(scoring.store.folder, scoring.totals),
+        clock.kept(scoring.store.memo.folder, scoring.totals),
     ):
         clock.enter(POSTPROCESS)
         # only now, so that importing MLflow does not delay the loading

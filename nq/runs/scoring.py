@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
-
-import numpy as np
 
 from nq import storage
 from nq.beam.prepare import Work, check_output, prefetch, prepare_again
@@ -21,16 +20,14 @@ from nq.inference.scorer import PART_BATCHES, Scorer, concatenate, feature_rows
 from nq.model.runtime import import_tensorflow
 from nq.model.spec import ModelSpec
 from nq.preprocess.features import features
-from nq.preprocess.request import Request
-from nq.preprocess.store import Prepared, encode_dead_letter, example_digest
+from nq.preprocess.store import Prepared, encode_dead_letter
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns, DeadLetter, Example, ExampleId, Scores, Source
 from nq.runs.job import Job
 from nq.runs.measure import READ, WAIT, Clock, Totals, no_report
 from nq.runs.plan import Plan, windows_folder
 from nq.runs.result import UNFINISHED_SCORES
-from nq.runs.score_store import DIGESTS, ScoreStore, StoringScorer
-from nq.runs.window_reader import WindowReader
+from nq.runs.score_store import ScoreStore, StoringScorer
 
 CALIBRATION_WINDOWS = 64
 
@@ -49,9 +46,11 @@ class Chunks:
         self, prepared: Iterator[Prepared], work: Work, workers: int | None, clock: Clock
     ) -> None:
         self.ready: list[Prepared] = []
-        self.requests = [request for request, _ in work]
         self._prepared, self._work, self._workers = prepared, work, workers
         self._clock = clock
+
+    def __len__(self) -> int:
+        return len(self._work)
 
     def __getitem__(self, number: int) -> Prepared:
         while len(self.ready) <= number:
@@ -59,15 +58,21 @@ class Chunks:
                 self.ready.append(next(self._prepared))
         return self.ready[number]
 
-    def open_windows(self, number: int) -> WindowReader:
-        """Returns the windows of a chunk, which are prepared again once if they are damaged."""
-        request, folder = self._work[number]
+    def examples(self, number: int) -> Iterator[tuple[Source, Example, Columns]]:
+        """Yields the examples of a chunk with the rows of their windows.
+
+        A chunk that is damaged is prepared again once.
+        """
+        done, (request, folder) = 0, self._work[number]
         try:
-            return WindowReader(self[number].shards, request.windows.max_seq_length)
+            for item in self[number].read(request):
+                yield item
+                done += 1
+            return
         except DamagedError as damage:
             with self._clock(WAIT):
                 self.ready[number] = prepare_again(request, folder, damage, self._workers)
-        return WindowReader(self[number].shards, request.windows.max_seq_length)
+        yield from islice(self[number].read(request), done, None)
 
     def total(self, name: str) -> int:
         """Returns the sum of a count of ``Prepared`` over the chunks so far."""
@@ -97,51 +102,25 @@ class Scoring:
 
     def __iter__(self) -> Iterator[tuple[Example, Scores]]:
         self._duplicates.clear()
-        seen: set[ExampleId] = set()
-        for number, request in enumerate(self.chunks.requests):
-            with self.chunks.open_windows(number) as reader:
-                windows = self._windows(request, self.chunks[number], reader, seen)
-                yield from self._scorer.score(windows)
-            request.check_unchanged()
+        yield from self._scorer.score(self._windows())
         self._is_complete = True
 
-    def _windows(
-        self, request: Request, chunk: Prepared, reader: WindowReader, seen: set[ExampleId]
-    ) -> Iterator[tuple[Example, Columns]]:
-        """Yields each example that is the first of its id with the rows of its windows.
-
-        The rows have the example's digest in the column ``DIGESTS``.
-        """
-        request.check_unchanged()
-        count, prepared = 0, chunk.example_digests()
-        # Pages with too many windows are dead letters that only the preprocessing has found.
-        examples = (r for r in read_request(request) if (r[0].file_index, r[0].line) in reader)
-        while True:
-            with self._clock(READ):
-                source, example = next(examples, (None, None))
+    def _windows(self) -> Iterator[tuple[Example, Columns]]:
+        """Yields each example that is the first of its id with the rows of its windows."""
+        seen = set[ExampleId]()
+        for number in range(len(self.chunks)):
+            examples = self.chunks.examples(number)
+            while True:
+                with self._clock(READ):
+                    source, example, rows = next(examples, (None, None, {}))
                 if source is None or example is None:
                     break
-                key, digest = (source.file_index, source.line), example_digest(example)
-                if prepared.get(key) != digest:
-                    raise Error(
-                        f"{source.path}, line {source.line}, has changed since its windows were "
-                        "prepared: run the command again when the file is complete"
-                    )
-                rows = reader.rows(key)
-                n_windows = len(rows["window_ids"])
-                rows[DIGESTS] = np.full(n_windows, digest, np.int64)
-            count += 1
-            if example.example_id not in seen:
-                seen.add(example.example_id)
-                yield example, rows
-                continue
-            self._duplicates.append(duplicate(source, example.example_id, example.question))
-            self._on_windows(n_windows)
-        if count != chunk.examples:
-            raise Error(
-                f"{', '.join(request.files)}: there are {count} examples, expected {chunk.examples}"
-                " as when their windows were prepared: the files have changed; run again"
-            )
+                if example.example_id not in seen:
+                    seen.add(example.example_id)
+                    yield example, rows
+                    continue
+                self._duplicates.append(duplicate(source, example.example_id, example.question))
+                self._on_windows(len(rows["window_ids"]))
 
     def dead_letters(self) -> Iterator[bytes]:
         """Yields the lines of all dead letters, once all examples are scored.
@@ -182,17 +161,6 @@ def duplicate(source: Source, example_id: ExampleId, question: str) -> DeadLette
     return DeadLetter(source, reason, question[: inputs.EXCERPT_CHARS])
 
 
-def read_request(request: Request) -> Iterator[tuple[Source, Example]]:
-    """Yields the good records of a request's files; bad ones are dead letters already."""
-    left = request.limit
-    for index, path in enumerate(request.files, request.first_file):
-        for source, record in inputs.read_records(path, index, limit=left, pages=request.pages):
-            if left is not None:
-                left -= 1
-            if isinstance(record, Example):
-                yield source, record
-
-
 @contextlib.contextmanager
 def open_scoring(plan: Plan, clock: Clock, progress: RunProgress = no_report) -> Iterator[Scoring]:
     """Loads the model of a job while its windows are prepared, and opens the store of its scores.
@@ -208,16 +176,16 @@ def open_scoring(plan: Plan, clock: Clock, progress: RunProgress = no_report) ->
         prefetch(work, job.compute.workers) as prepared,
     ):
         chunks = Chunks(prepared, work, job.compute.workers, clock)
-        with _open_scorer(job) as scorer:
+        with _open_scorer(job, chunks) as scorer:
             store = ScoreStore.open(plan.folder / UNFINISHED_SCORES, plan.scores)
             yield Scoring(chunks, scorer, store, clock, progress)
 
 
 @contextlib.contextmanager
-def _open_scorer(job: Job) -> Iterator[Scorer]:
+def _open_scorer(job: Job, chunks: Chunks) -> Iterator[Scorer]:
     """Loads the model of a job, in this process or in its instances, which end with the block."""
-    request, threads = job.requests()[0], job.compute.threads
-    spec = scorer_spec(job, lambda: (example for _, example in read_request(request)))
+    threads = job.compute.threads
+    spec = scorer_spec(job, lambda: (example for _, example, _ in chunks.examples(0)))
     if job.instances is None:
         if threads is not None:
             warn_if_too_few_cores(1, threads)

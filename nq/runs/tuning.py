@@ -39,7 +39,6 @@ from nq.records import Example, Scores
 from nq.runs.job import Job
 from nq.runs.measure import Clock, no_report
 from nq.runs.plan import Plan, check_job
-from nq.runs.score_store import clear
 from nq.runs.scoring import RunProgress, open_scoring
 from nq.text import counted
 
@@ -122,7 +121,7 @@ def tune(
         else:
             save_settings(folder, replace(settings, decision=tuned.decision))
         if not keep_scores:
-            clear(scoring.store.folder)
+            scoring.store.memo.clear()
     for chunk in scoring.chunks.ready:
         if chunk.dead_letters:
             records, path = counted(chunk.dead_letters, "bad record"), chunk.dead_letter_file

@@ -32,9 +32,7 @@ from nq.preprocess.features import features, training_features
 from nq.preprocess.store import (
     COMPLETED,
     DEAD_LETTERS,
-    EXAMPLES,
     MANIFEST,
-    example_digest,
     find_completed,
 )
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -42,10 +40,12 @@ from nq.records import Example
 from nq.storage import LOCK, MARK, PART, UNFINISHED, hold
 from tests import nq_records
 from tests.child_processes import children
+from tests.formats.reading import values_of
 from tests.nq_records import simplified, write_lines
 
 CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
 SHARD = "windows-00000-of-00001.tfrecord"
+EXAMPLES = "examples-00000-of-00001.tfrecord"
 FILES = {SHARD, MANIFEST, COMPLETED, DEAD_LETTERS, EXAMPLES, MARK}
 
 
@@ -251,9 +251,9 @@ def test_damage_is_found_logged_and_made_good(
         (out / name).write_bytes(data)
     else:
         os.truncate(out / name, (out / name).stat().st_size // 2)
-    if (name, damage) == (SHARD, "flipped"):  # its records have checksums, see WindowReader
+    if name in (SHARD, EXAMPLES) and damage == "flipped":  # its records have checksums
         with pytest.raises(DamagedError, match=r"cut off or damaged near byte .* checksums$") as e:
-            records(completed)
+            list(completed.read(job_request))
         again = prepare_again(job_request, out, e.value)
     else:
         with pytest.raises(DamagedError, match=rf"{name} is (damaged: .*|missing)$"):
@@ -265,17 +265,21 @@ def test_damage_is_found_logged_and_made_good(
     assert name in message and message.endswith("; the windows are prepared again")
 
 
-def test_each_example_has_the_digest_of_its_record(
+def test_the_folder_has_the_examples_of_the_input(
     job_request: Request, completed: Prepared
 ) -> None:
-    expected = {
-        (source.file_index, source.line): example_digest(item)
+    expected = [
+        (source, item)
         for index, path in enumerate(job_request.files)
         for source, item in inputs.read_records(path, index)
         if isinstance(item, Example)
-    }
-    assert completed.example_digests() == expected
-    assert len(set(expected.values())) == completed.examples
+    ]
+    examples = list(completed.read(job_request))
+    assert [source for source, _, _ in examples] == [source for source, _ in expected]
+    for (_, example, rows), (source, item) in zip(examples, expected, strict=True):
+        assert values_of(example) == values_of(item)
+        assert set(map(tuple, rows["example_keys"])) == {(source.file_index, source.line)}
+    assert sum(len(rows["window_ids"]) for _, _, rows in examples) == completed.windows
 
 
 @pytest.mark.parametrize("moment", ["before", "during"])

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.extended
 
 CHOSEN = {
     "finished": {
-        "windows-*/*.tfrecord": FLIPPED,
-        "windows-*/examples.npy": EMPTIED,
+        "windows-*/windows-*.tfrecord": FLIPPED,
+        "windows-*/examples-*.tfrecord": EMPTIED,
     },
     "interrupted": {
         "*/results/*-000000001.npz": FLIPPED,

@@ -15,14 +15,9 @@ from hypothesis import strategies as st
 
 from nq.errors import DamagedError, Error
 from nq.inference.scorer import Counters, Progress, Rows, no_progress
+from nq.memo import Memo
 from nq.records import READ, RESCORED, SCORE_COLUMNS, Columns, Example, ExampleKey
-from nq.runs.score_store import (
-    DIGESTS,
-    ScoreStore,
-    StoringScorer,
-    clear,
-    move,
-)
+from nq.runs.score_store import ScoreStore, StoringScorer
 
 K = 2
 WIDTHS = {"cls_logit": 2, "type_logits": 5}
@@ -184,16 +179,11 @@ class CountingScorer:
         return {**scores_of(table), **extra}
 
 
-def score(scorer: StoringScorer, rows: Sequence[Row], digests: Sequence[int]) -> None:
+def score(scorer: StoringScorer, rows: Sequence[Row]) -> None:
     """Scores examples, and checks what the scorer returns."""
     pages = [
-        (
-            Example(line, "who", ["a"], [False], ()),
-            {**keys_of(group), DIGESTS: np.full(len(group), digest, np.int64)},
-        )
-        for digest, (line, group) in zip(
-            digests, ((key, list(g)) for key, g in groupby(rows, lambda r: r[1])), strict=True
-        )
+        (Example(line, "who", ["a"], [False], ()), keys_of(list(group)))
+        for line, group in groupby(rows, lambda row: row[1])
     ]
     for example, scores in scorer.score(iter(pages)):
         expected = scores_of([row for row in rows if row[1] == example.example_id])
@@ -202,20 +192,17 @@ def score(scorer: StoringScorer, rows: Sequence[Row], digests: Sequence[int]) ->
 
 
 def test_a_storing_scorer_computes_each_example_once(tmp_path: Path) -> None:
-    """Stored examples of a part are not computed, except where others have taken their place."""
     first, second = [((0, 1), 2), ((0, 2), 1)], [((0, 2), 1), ((0, 3), 3), ((0, 4), 2)]
-    for part, digests, new, stored in (
-        (first, [-7, 5], [(0, 1), (0, 2)], 0),
-        (second, [5, 1, 1], [(0, 3), (0, 4)], 1),
-        (second, [5, 1, 1], [], 6),
-        (first, [-7, 6], [(0, 1), (0, 2)], 0),  # the whole part
-        (first, [-8, 6], [(0, 1), (0, 2)], 0),
-        (first, [-8, 6], [], 3),
+    for part, new, stored in (
+        (first, [(0, 1), (0, 2)], 0),
+        (second, [(0, 3), (0, 4)], 1),
+        (second, [], 6),
+        (first, [], 3),
     ):
         inner, completed = CountingScorer(**{RESCORED: True}), list[int]()
         store = ScoreStore.open(tmp_path, {})
         scorer = StoringScorer(inner, store, progress=completed.append)
-        score(scorer, rows_of(part), digests)
+        score(scorer, rows_of(part))
         assert (inner.keys, scorer.resumed_windows, scorer.rescored) == (new, stored, len(part))
         assert sum(completed) == sum(n for _, n in part)
 
@@ -235,19 +222,19 @@ def test_scores_are_moved_and_removed_beside_files_of_others(tmp_path: Path) -> 
     write(ScoreStore.open(unfinished, {"model": "small"}), [((0, 1), 1)])
     (unfinished / "part-000000-000000002.npz.0123456789ab.tmp").touch()
     request = (unfinished / "request.json").read_bytes()
-    move(unfinished, kept)
+    Memo(unfinished).move(kept)
     assert not list(ScoreStore(unfinished))
-    clear(unfinished)
+    Memo(unfinished).clear()
     assert list(ScoreStore(kept)) == [(0, 1)]
     check(ScoreStore(kept), (0, 1), 1)
     assert (kept / "request.json").read_bytes() == request
-    clear(kept)
+    Memo(kept).clear()
     ScoreStore.open(unfinished, {"model": "large"})
-    clear(unfinished)
+    Memo(unfinished).clear()
     for folder in (unfinished, kept):
         left = {path.name: path.read_text() for path in folder.iterdir()}
         assert left == dict.fromkeys(FOREIGN, "mine")
     for name in FOREIGN:
         (kept / name).unlink()
-    clear(kept)
+    Memo(kept).clear()
     assert not kept.exists()
