@@ -50,21 +50,6 @@ def test_the_best_blocks_are_read_in_their_order(collection: list[list[list[str]
         assert original.text(short) == block[-1]
 
 
-@pytest.mark.parametrize(
-    ("question", "text"),
-    [
-        ("who is O'Hara", "O\u2019Hara kept it."),
-        ("who is Bronte", "Charlotte Brontë."),
-        ("塔", "铁塔。"),
-    ],
-)
-def test_a_document_is_read_whose_words_have_another_form(question: str, text: str) -> None:
-    boats = "\n\n".join("Nobody knows who is the owner of the boat." for _ in range(60))
-    pages = [nq.page_from_text(one) for one in (boats, text)]
-    best = select(question, pages, unchanged, WindowConfig())
-    assert best.selection and {page.name for page, _ in best.selection.sources} >= {"document 2"}
-
-
 def test_notes_of_a_document_are_read_with_others() -> None:
     pages = [nq.page_from_text(text) for text in ("Jump up twelve times.", "Rest.")]
     best = select("how many times", pages, unchanged, WindowConfig())

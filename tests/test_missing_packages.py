@@ -12,9 +12,8 @@ import pytest
 
 from nq.errors import Error
 from nq.extras import EXTRAS, missing, require
+from tests.child_processes import ROOT, python
 from tests.terminal_output import without_progress
-
-ROOT = Path(__file__).parent.parent
 
 BLOCK = "import os, sys\nfor name in os.environ['MISSING'].split(): sys.modules[name] = None\n"
 
@@ -26,14 +25,8 @@ def run_without(
     (folder / "site").mkdir(exist_ok=True)
     (folder / "site" / "sitecustomize.py").write_text(BLOCK, encoding="utf-8")
     paths = os.pathsep.join([str(folder / "site"), str(ROOT)])
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": paths, "MISSING": packages},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {"PYTHONPATH": paths, "MISSING": packages}
+    return python("-c", code, *arguments, folder=folder, **environment)
 
 
 @pytest.mark.slow

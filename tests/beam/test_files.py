@@ -11,7 +11,6 @@ from nq.beam import files
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
 from nq.formats.input_files import sha256
-from nq.model.folder import weights_digest
 from nq.records import DeadLetter
 from tests.beam.folder_file_system import uri
 from tests.nq_records import simplified, write_lines
@@ -68,16 +67,6 @@ def test_a_file_that_changes_is_noticed(data: Path) -> None:
     write_lines(path, LINES * 2)
     with pytest.raises(Error, match="has changed since this command began to read it"):
         files.check_unchanged(statuses)
-
-
-def test_a_staged_model_is_the_model(tiny_model: Path, tmp_path: Path) -> None:
-    assert files.local_folder(str(tiny_model)) == tiny_model
-    for parent in (str(tmp_path), uri(tmp_path)):
-        staged = files.stage_model(tiny_model, parent)
-        copy = files.local_folder(staged)
-        assert weights_digest(copy) == weights_digest(tiny_model)
-        assert {path.name for path in copy.iterdir()} == {p.name for p in tiny_model.iterdir()}
-        assert files.local_folder(staged) == copy
 
 
 def test_a_damaged_copy_of_a_model_is_refused(tiny_model: Path, tmp_path: Path) -> None:

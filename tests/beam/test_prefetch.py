@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,13 +15,11 @@ import pytest
 from nq.beam.prepare import Request, prefetch, prepare
 from nq.config import WindowConfig
 from nq.storage import MARK
-from tests.child_processes import children
+from tests.child_processes import PATIENCE_S, ROOT, children, wait_until
 from tests.nq_records import simplified, write_lines, write_vocab
 
 MODULE = prefetch.__module__
-ROOT = Path(__file__).parents[2]
 CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
-PATIENCE_S = 60.0
 PARENT = """
 import signal, sys, time
 from pathlib import Path
@@ -132,10 +128,3 @@ def test_ends_with_the_process_that_started_it(
     assert output == ("ended\n" if number == signal.SIGINT else "", "")
     wait_until(lambda: not psutil.pid_exists(child))
     assert not (tmp_path / "out").exists()
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)

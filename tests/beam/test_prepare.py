@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
 import os
 import re
-import resource
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +31,6 @@ from nq.preprocess.store import (
     DEAD_LETTERS,
     EXAMPLES,
     MANIFEST,
-    example_digest,
     find_completed,
 )
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -42,6 +38,7 @@ from nq.records import Example
 from nq.storage import LOCK, MARK, PART, UNFINISHED, hold
 from tests import nq_records
 from tests.child_processes import children
+from tests.full_disk import small_files
 from tests.nq_records import simplified, write_lines
 
 CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
@@ -187,7 +184,7 @@ def test_what_needs_beam_names_the_extra(
 
 @pytest.mark.usefixtures("without_beam")
 def test_a_full_disk_stops_the_plain_loop(job_request: Request, out: Path) -> None:
-    with largest_file(20_000), pytest.raises(OSError, match="File too large"):
+    with small_files(20_000), pytest.raises(OSError, match="File too large"):
         prepare(job_request, out)
     assert not out.exists()
 
@@ -265,19 +262,6 @@ def test_damage_is_found_logged_and_made_good(
     assert name in message and message.endswith("; the windows are prepared again")
 
 
-def test_each_example_has_the_digest_of_its_record(
-    job_request: Request, completed: Prepared
-) -> None:
-    expected = {
-        (source.file_index, source.line): example_digest(item)
-        for index, path in enumerate(job_request.files)
-        for source, item in inputs.read_records(path, index)
-        if isinstance(item, Example)
-    }
-    assert completed.example_digests() == expected
-    assert len(set(expected.values())) == completed.examples
-
-
 @pytest.mark.parametrize("moment", ["before", "during"])
 def test_an_input_that_changes_is_an_error_and_leaves_no_windows(
     job_request: Request, out: Path, moment: str, monkeypatch: pytest.MonkeyPatch
@@ -300,33 +284,13 @@ def test_an_input_that_changes_is_an_error_and_leaves_no_windows(
     assert not {COMPLETED, MANIFEST, SHARD} & (names(out) if out.exists() else set())
 
 
-def test_a_bad_tokenizer_is_an_error_before_anything_is_written(
-    job_request: Request, out: Path
-) -> None:
-    Path(job_request.tokenizer).write_text("a\nb\n")
-    with pytest.raises(ValueError, match=r"lacks \[CLS\]"):
-        prepare(job_request, out)
-    assert not out.exists()
-
-
-@contextlib.contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """As if the disk were full: no process may write a file beyond ``size`` bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("workers", "size"), [(1, 20_000), (2, 20_000), (2, 500)])
 def test_an_error_while_writing_is_one_line(
     job_request: Request, out: Path, workers: int, size: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The output of workers has more than 500 bytes, too."""
-    with largest_file(size), pytest.raises(OSError, match="File too large") as caught:
+    with small_files(size), pytest.raises(OSError, match="File too large") as caught:
         prepare(job_request, out, workers)
     assert Path(caught.value.filename).parent == out
     assert not out.exists()

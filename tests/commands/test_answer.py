@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +21,6 @@ from nq.runs.job import Job
 from nq.runs.result import Result
 from nq.runs.run import run
 from tests import nq_records
-from tests.terminal_output import without_progress
 
 ROOT = Path(__file__).parents[2]
 QUESTIONS = 12
@@ -96,79 +93,32 @@ def test_every_profile_gives_the_answers_of_baseline(
     assert changed <= (1 if mixed else 0)
 
 
-@pytest.mark.slow
-def test_good_and_broken_lines_in_a_process(tiny_model: Path, tmp_path: Path) -> None:
-    """stdout is one JSON object; ``--strict`` makes bad records an error behind it."""
-    wrong = {**nq_records.simplified(), "long_answer_candidates": [{"start_token": 9}]}
-    nameless = nq_records.changed(nq_records.simplified(), "question_text", ...)
-    broken = (b"{", b"\xff\xfe", b"[]", nq_records.to_line(wrong), nq_records.to_line(nameless))
-    lines: list[bytes] = []
-    for i in range(200):
-        lines.append(nq_records.to_line(nq_records.simplified(i, words=20)).strip())
-        if i % 5 == 0:
-            lines.append(broken[i // 5 % len(broken)].strip())
-    (tmp_path / "mixed.jsonl").write_bytes(b"\n".join(lines))
-    command = [sys.executable, "-m", "nq", "answer", "--data", "mixed.jsonl", "--strict", "--json"]
-    command += ["--model", str(tiny_model), "--output", "out", "--batch-size", "64"]
-    done = subprocess.run(
-        [*command, "--profile", "grappler+buckets"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    error = "nq: error: 40 bad records, see out/skipped.jsonl\n"
-    assert (done.returncode, without_progress(done.stderr)) == (1, error)
+def test_strict_makes_bad_records_an_error_behind_the_result(
+    answer: Answer, tiny_model: Path, tmp_path: Path
+) -> None:
+    lines = [nq_records.simplified(1), b"{", nq_records.simplified(2), b"\xff\xfe"]
+    data = nq_records.write_lines(tmp_path / "mixed.jsonl", lines)
+    options = ["--model", tiny_model, "--output", "out", "--strict", "--json"]
+    done = answer("--data", data, *options)
+    assert done.returncode == 1
+    assert "2 bad records, see out/skipped.jsonl" in done.stderr.splitlines()[-1]
     (line,) = done.stdout.splitlines()
     result = json.loads(line)
-    assert (result["examples"], result["dead_letters"]) == (200, 40)
-    assert result["run_id"]
-    answers = labels.read_predictions(tmp_path / "out" / "predictions.json")
-    assert set(answers) == set(range(200))
+    assert (result["examples"], result["dead_letters"]) == (2, 2)
+    assert set(labels.read_predictions(tmp_path / "out" / "predictions.json")) == {1, 2}
     letters = (tmp_path / "out" / "skipped.jsonl").read_text(encoding="utf-8").splitlines()
-    assert len({json.loads(letter)["line"] for letter in letters}) == 40
+    assert [json.loads(letter)["line"] for letter in letters] == [2, 4]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--data", "nowhere.jsonl"), "no file matches nowhere.jsonl"),
-        (("--model", "nowhere"), "nowhere"),
-        (("--runner", "Flonk"), "Unexpected pipeline runner: Flonk. Valid values are"),
-        (("--runner", "FnApiRunner", "--data", "-"), "standard input is no file"),
-    ],
-)
-def test_an_error_that_a_user_can_cause_is_one_line(
-    arguments: tuple[str, ...], message: str, answer: Answer
-) -> None:
-    done = answer(*arguments)
-    assert done.returncode == 1
-    assert message in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("file", "change", "message"),
-    [
-        ("config.json", lambda data: b"{", "config.json is not JSON"),
-        ("model.safetensors", lambda data: data[:-100], "model.safetensors is damaged"),
-        ("config.json", lambda data: data.replace(b'size": 8', b'size": 16'), "has shape"),
-    ],
-)
 def test_a_damaged_model_leaves_no_run_behind(
-    answer: Answer,
-    tiny_model: Path,
-    tmp_path: Path,
-    file: str,
-    change: Callable[[bytes], bytes],
-    message: str,
+    answer: Answer, tiny_model: Path, tmp_path: Path
 ) -> None:
     model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
-    (model / file).write_bytes(change((model / file).read_bytes()))
+    weights = model / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
     done = answer("--model", model, "--limit", 3)
     assert done.returncode == 1
-    assert message in done.stderr and len(done.stderr.splitlines()) == 1
+    assert "is damaged" in done.stderr and len(done.stderr.splitlines()) == 1
     assert not [path for path in tmp_path.glob("runs/*") if not path.name.startswith("windows-")]
 
 

@@ -139,6 +139,12 @@ def test_the_console_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> N
         ("ask who --tpo=3", "unrecognized arguments: --tpo=3 (did you mean '--top'?); nq ask"),
         ("ask who page --zzz \x1b[31m", r"unrecognized arguments: --zzz \u001b[31m; nq ask --help"),
         ("tune --data x", "the following arguments are required: --model; nq tune --help"),
+        ("ask", "expected a question in quotes and a page, found 0"),
+        ("ask --interactive -", "give it pages in files"),
+        (f"ask {__file__} who", "is a file: give the question first, in quotes"),
+        (f"ask who {__file__} -", "standard input is one page: give it alone, or only files"),
+        ("ask who --record 2", "--record is for a jsonl file"),
+        (f"ask who {__file__} --top -1", "must be at least 0"),
     ],
 )
 def test_errors_of_usage_are_one_line(

@@ -170,7 +170,6 @@ def test_standard_input_and_pipes(tmp_path: Path, workers: int) -> None:
     [
         ("--wrokers 2", 2, "unrecognized arguments: --wrokers 2"),
         ("--direct_num_workers=x", 2, "argument --direct_num_workers: invalid int value: 'x'"),
-        ("--max-seq-length 9", 2, "max_seq_length 9 leaves no room for the page"),
         ("--negatives 2", 2, "negatives must be in [0, 1]"),
         ("--model x", 2, "argument --model: not allowed with argument --tokenizer"),
         ("--data nothing*", 1, "no file matches nothing*; give a file, a glob in quotes, or a"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,23 +17,11 @@ from nq.commands.main import console
 from nq.config import DecisionConfig
 from nq.runs.result import REPORT, Result
 from nq.tracking import import_mlflow
+from tests.child_processes import python
 from tests.folders import held, tree
 from tests.terminal_output import without_progress
 
-ROOT = Path(__file__).parents[2]
 EXAMPLES = 8
-
-
-def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", *map(str, arguments)],
-        cwd=folder,
-        env={k: v for k, v in os.environ.items() if not k.startswith("MLFLOW")}
-        | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def sample_records() -> list[dict[str, Any]]:
@@ -90,8 +76,8 @@ def embedded(page: Path, name: str) -> Any:
 @pytest.mark.slow
 def test_the_report_becomes_an_artifact_of_the_mlflow_run(tiny_model: Path, tmp_path: Path) -> None:
     write(tmp_path / "data.jsonl", sample_records())
-    process = command(
-        *("nq.answer", "--data", "data.jsonl", "--model", tiny_model, "--output", "run"),
+    process = python(
+        *("-m", "nq.answer", "--data", "data.jsonl", "--model", tiny_model, "--output", "run"),
         *("--keep-scores", "--json", "--long-threshold=-1e9", "--short-threshold=-1e9"),
         folder=tmp_path,
     )
@@ -99,7 +85,7 @@ def test_the_report_becomes_an_artifact_of_the_mlflow_run(tiny_model: Path, tmp_
     assert "report" not in process.stderr
     result = json.loads(process.stdout)
     logged = (tmp_path / "run" / REPORT).read_bytes()
-    process = command("nq", "report", "run", "--json", folder=tmp_path)
+    process = python("-m", "nq", "report", "run", "--json", folder=tmp_path)
     assert (process.returncode, without_progress(process.stderr)) == (0, "")
     assert (tmp_path / "run" / REPORT).read_bytes() == logged
     report = json.loads(process.stdout)
@@ -205,14 +191,14 @@ def test_names_that_are_not_utf_8_are_recorded_and_found(tiny_model: Path, tmp_p
     (tmp_path / pages / "lake.txt").write_text("The lake is deep.", encoding="utf-8")
     record = {"id": 1, "question": "is it deep", "answer": "deep", "page": "lake.txt"}
     write(tmp_path / data, [record])
-    done = command(
-        *("nq.answer", "--data", data, "--model", f"./{model}", "--output", output, "--json"),
+    done = python(
+        *("-m", "nq.answer", "--data", data, "--model", f"./{model}", "--output", output, "--json"),
         *("--pages", pages, "--profile", "baseline"),
         folder=tmp_path,
     )
     assert (done.returncode, without_progress(done.stderr)) == (0, ""), done.stderr
     run_id = json.loads(done.stdout)["run_id"]
-    done = command("nq", "report", output, "--json", folder=tmp_path)
+    done = python("-m", "nq", "report", output, "--json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["questions"] == 1
 

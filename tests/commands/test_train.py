@@ -163,7 +163,6 @@ def test_a_student_is_killed_and_resumed_in_its_run(
         (["--teacher-weight", "0.5"], 2, "--teacher-weight needs --teacher"),
         (["--teacher-profile", "mixed"], 2, "--teacher-profile needs --teacher"),
         (["--teacher", "t", "--temperature", "0"], 2, "temperature must be in [0.1, 100], got 0.0"),
-        (["--teacher", "t", "--teacher-profile", "fast"], 2, "unknown optimization 'fast'"),
         (["--teacher", "missing"], 1, "no model 'missing': expected a folder, or the name of"),
         (["--teacher", "cut"], 1, "cut/model.safetensors"),
         (["--teacher", "out"], 1, "the input out is the output folder: give another output folder"),

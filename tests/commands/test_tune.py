@@ -8,22 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nq import storage
 from nq.bundle import bundled_sample
 from nq.commands.main import console
 from nq.model.folder import load_settings
-from tests.folders import held
-
-
-def test_a_model_that_is_trained_is_not_written(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
-    storage.write_json(model / storage.MARK, {"kind": "training", "inode": model.stat().st_ino})
-    with held(model, storage.TRAINING) as process:
-        data = ["--data", str(bundled_sample()), "--model", str(model)]
-        assert console(["tune", *data, "--profile", "baseline"]) == 1
-    assert f"process {process.pid} writes to {model}; wait" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -81,10 +81,8 @@ def test_files_of_others_survive_every_run(tiny_model: Path, tmp_path: Path) -> 
     ("name", "kind", "link", "arguments"),
     [
         ("job.json", RUN, os.symlink, ["answer", "--data"]),
-        ("metrics.json.0123456789ab.tmp", RUN, None, ["answer", "--data"]),
         ("windows-00000-of-00001.tfrecord", WINDOWS, os.link, ["preprocess", "--data"]),
         ("README.md", TRAINING, None, ["train", "--data", SAMPLE, "--init", MODEL, "--card"]),
-        ("config.json", None, os.symlink, ["train", "--init", MODEL, "--data"]),
     ],
 )
 def test_an_input_that_would_be_overwritten_is_refused(

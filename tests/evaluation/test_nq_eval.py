@@ -428,13 +428,6 @@ def test_a_bad_gold_line_is_a_value_error_with_its_number(
         read_gold(path)
 
 
-def test_a_truncated_gzip_file_is_a_value_error(tmp_path: Path) -> None:
-    path = tmp_path / "gold.jsonl.gz"
-    path.write_bytes(gzip.compress(gold_line(1, [Label()]))[:-9])
-    with pytest.raises(ValueError, match=r"gold\.jsonl\.gz: the compressed file"):
-        read_gold(path)
-
-
 def write_predictions(path: Path, *records: dict[str, Any]) -> Path:
     scores = {"long_answer_score": 1.5, "short_answers_score": 2}
     path.write_text(json.dumps({"predictions": [scores | r for r in records]}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 import zipfile
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from nq.errors import Error
 from nq.formats import fields
 from nq.formats.documents import decode_page, page_of
 from nq.formats.html import parse_html
@@ -254,12 +252,3 @@ def test_pages_of_pdf_are_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) ->
         ValueError, match=r"too large: 12\d characters on the page, the limit is 100"
     ):
         decode_page(data, "a.pdf")  # at the third of its 50 pages
-
-
-def test_a_pdf_document_without_pypdf_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = document_files.pdf(["x"])
-    monkeypatch.setitem(sys.modules, "pypdf", None)
-    with pytest.raises(
-        Error, match=r"pypdf is not installed: run pip install 'nq-pipeline\[pdf\]'"
-    ):
-        decode_page(data, "a.pdf")

@@ -82,7 +82,10 @@ BLANKS = " " * MB
         (page_from_html, "<h1>a" * (MB // 5)),
         (page_from_text, f"a\n{BLANKS}b"),
         (page_from_text, "a\n " * (MB // 3)),
-        *((CharacterData, part * (MB // len(part))) for part in ("<", "</", "<!--", "<a ='", "&a")),
+        *(
+            (CharacterData, part * (MB // len(part)))
+            for part in ("<", "</", "<!--", "<!", "<a ='", "<a b='x' c", "<script>", "&a", "&#9")
+        ),
         (CharacterData, "<script>" + "</" * (MB // 2)),
         *(
             (located_words, start + part * (MB // len(part)))

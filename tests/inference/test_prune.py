@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq import reader
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, RankingWeights
 from nq.errors import Error
-from nq.formats import inputs
-from nq.formats.outputs import encode_prediction
 from nq.inference import prune
 from nq.inference.prune import LEVELS, PruningScorer, covering_windows, tokens_in_windows
 from nq.model.folder import load_settings
@@ -171,9 +167,7 @@ def predictions(result: Result) -> Any:
 
 
 @pytest.mark.slow
-def test_a_run_an_interrupted_one_and_a_reader_have_the_same_predictions(
-    tiny_model: Path, tmp_path: Path
-) -> None:
+def test_an_interrupted_run_has_the_same_predictions(tiny_model: Path, tmp_path: Path) -> None:
     undisturbed = run(make_job(tiny_model, tmp_path / "undisturbed", batch_size=1, workers=2))
     assert 0 < undisturbed.read_windows < undisturbed.windows
     job = make_job(tiny_model, tmp_path / "interrupted", batch_size=1)
@@ -191,23 +185,11 @@ def test_a_run_an_interrupted_one_and_a_reader_have_the_same_predictions(
     assert resumed.read_windows < undisturbed.read_windows
     expected = predictions(undisturbed)
     assert predictions(resumed) == expected and len(expected) == QUESTIONS
-    examples = islice(inputs.read_examples(job.files[0]), QUESTIONS)
-    with reader.load(
-        tiny_model, profile="prune", windows=job.model.windows, decision=job.model.decision
-    ) as loaded:
-        for prediction, other in zip(loaded.predict(examples), expected, strict=True):
-            actual = encode_prediction(prediction)
-            for name in ("long_answer_score", "short_answers_score"):
-                assert actual.pop(name) == pytest.approx(other.pop(name), abs=1e-4)
-            assert actual == other
 
 
 def test_a_rule_without_a_decision_margin_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     decision = DecisionConfig(rule="bert-joint")
     for profile in ("prune", "mixed+rescore"):
-        message = f"decision bert-joint has no decision margin: remove {profile.split('+')[-1]}"
         job = flat_job([bundled_sample()], tiny_model, profile, decision=decision)
-        with pytest.raises(Error, match=message):
+        with pytest.raises(Error, match=f"bert-joint .* remove {profile.split('+')[-1]}"):
             run(replace(job, output=tmp_path))
-        with pytest.raises(Error, match=message):
-            reader.load(tiny_model, profile=profile, decision=decision)

@@ -24,7 +24,6 @@ from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
 from nq.records import UNLABELLED, AnswerType, Example, Features
 from tests.preprocess.synthetic_examples import (
     few,
-    page,
     pages,
 )
 
@@ -137,21 +136,6 @@ def every_start(n_pieces: int, length: int, stride: int) -> list[tuple[int, int]
 @given(sizes, sizes, sizes)
 def test_against_a_slower_search(n_pieces: int, length: int, stride: int) -> None:
     assert windows(n_pieces, length, stride) == every_start(n_pieces, length, stride)
-
-
-def test_a_window_in_small(wordpiece: WordPieceTokenizer) -> None:
-    config = WindowConfig(max_seq_length=16, max_query_length=4)
-    made = features(page("<P> ice flows </P>", question="who walks ice"), wordpiece, config)
-    spelled = [wordpiece.piece_id(p) for p in ("walk", "##s", "ice", "flow")]
-    walk, s, ice, flow = (piece for piece in spelled if piece is not None)
-    cls, sep = wordpiece.cls_id, wordpiece.sep_id
-    assert rows(made) == {
-        "input_ids": [[cls, 104, walk, s, ice, sep, 259, 107, 260, 109, ice, flow, s, sep, 0, 0]],
-        "input_mask": [[1] * 14 + [0] * 2],
-        "segment_ids": [[0] * 6 + [1] * 8 + [0] * 2],
-        "token_map": [[-1] * 10 + [1, 2, 2] + [-1] * 3],
-    }
-    assert (made.example_id, len(made), made.n_windows, made.windows.tolist()) == (7, 1, 1, [0])
 
 
 @few

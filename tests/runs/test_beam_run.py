@@ -23,7 +23,7 @@ from nq.runs.job import Job
 from nq.runs.result import JOB, PREDICTIONS, Result
 from nq.runs.run import run
 from nq.runs.run_page import write_report
-from nq.storage import RUN, UNFINISHED
+from nq.storage import UNFINISHED
 from tests.beam.folder_file_system import PLUGIN, uri
 from tests.folders import write
 from tests.jobs import flat_job
@@ -302,24 +302,6 @@ def test_a_job_server_that_is_not_there(data: list[str], tiny_model: Path, tmp_p
 
 
 @pytest.mark.slow
-def test_a_failure_keeps_the_files_of_the_user_and_the_next_start_works(
-    data: list[str], tiny_model: Path, tmp_path: Path
-) -> None:
-    output = tmp_path / "beam"
-    left = output / f"{UNFINISHED}0123" / "progress"
-    with storage.hold(left.parent, storage.PART):
-        left.mkdir()
-        (left / ("0" * 32)).write_text("of a job that was killed")
-    (output / storage.MARK).write_text('{"kind": "run"}')
-    found = run(job(data, tiny_model, output))
-    assert not left.parent.exists() and found.examples == 9
-    again = run(job(data, tiny_model, output))
-    assert again.metrics == found.metrics
-    (output / "mine.txt").write_text("the user's")
-    assert all(path.name != "mine.txt" for path in storage.own_paths(output, RUN))
-
-
-@pytest.mark.slow
 def test_the_run_of_another_job_is_not_overwritten(
     data: list[str], tiny_model: Path, tmp_path: Path
 ) -> None:
@@ -339,19 +321,3 @@ def test_a_folder_that_beam_cannot_write_to(
     with pytest.raises(Error, match=r"Beam takes \*, \? and \[ in .* for patterns: give another"):
         run(job(data, tiny_model, tmp_path / "a[1]"))
     assert not (tmp_path / "a[1]").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"profile": "auto"}, "profile is 'auto': expected another profile, since a runner is"),
-        ({"keep_scores": True}, "keep_scores is True: expected False, since a runner is given"),
-        (
-            {"compute": Compute(instances=2)},
-            "instances is 2: expected None, since a runner is given",
-        ),
-    ],
-)
-def test_what_a_runner_cannot_do(options: dict[str, Any], problem: str, tiny_model: Path) -> None:
-    with pytest.raises(ValueError, match=problem):
-        Job(["a.jsonl"], tiny_model, beam=Beam(LOCAL), **options)

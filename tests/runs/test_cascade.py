@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
-import signal
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
@@ -38,7 +36,7 @@ from nq.runs.result import JOB, KEPT_SCORES, PREDICTIONS, Result
 from nq.runs.run import run
 from nq.runs.score_store import ScoreStore
 from tests.jobs import flat_job
-from tests.runs.test_resume import run_killed
+from tests.runs.test_resume import run_killed, until_killed
 
 QUESTIONS, ALL = 6, 1000
 
@@ -116,16 +114,9 @@ def test_a_run_is_described_compared_and_repeated_in_memory(
 
 
 def run_until_killed(model: Path, second: Path, output: Path) -> None:
-    """Answers until SIGKILL, in the second half of the windows; runs in a process of its own."""
-    completed = 0
-
-    def kill(windows: int, total: int) -> None:
-        nonlocal completed
-        completed += windows
-        if completed > total // 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    run(make_job(model, second, output, batch_size=1, read_blocks=2), progress=kill)
+    """Answers until SIGKILL; runs in a process of its own."""
+    job = make_job(model, second, output, batch_size=1, read_blocks=2)
+    run(job, progress=until_killed())
 
 
 @pytest.mark.slow
@@ -134,8 +125,8 @@ def test_a_run_that_was_killed_continues_to_the_same_bytes(
 ) -> None:
     settings = {"batch_size": 1, "read_blocks": 2}
     undisturbed = run(make_job(tiny_model, tiny_mpnet, tmp_path / "undisturbed", **settings))
-    code = "from tests.runs.test_cascade import run_until_killed; run_until_killed(*paths, last)"
-    run_killed(code, tiny_model, tiny_mpnet, tmp_path / "killed")
+    killed = tmp_path / "killed"
+    run_killed("tests.runs.test_cascade", "run_until_killed", tiny_model, tiny_mpnet, killed)
     assert not (tmp_path / "killed" / PREDICTIONS).exists()
     resumed = run(make_job(tiny_model, tiny_mpnet, tmp_path / "killed", **settings))
     assert 0 < resumed.resumed_windows < resumed.windows == undisturbed.windows
@@ -336,7 +327,7 @@ def test_a_bad_second_model_is_refused_by_every_command_before_it_computes(
     assert not list(tmp_path.glob("runs/*/results"))
 
 
-def test_a_decision_without_ranks_and_prepared_windows_are_refused(
+def test_a_decision_without_ranks_is_refused(
     tiny_model: Path,
     tiny_mpnet: Path,
     tmp_path: Path,
@@ -347,27 +338,3 @@ def test_a_decision_without_ranks_and_prepared_windows_are_refused(
     models = ["--model", str(tiny_model), "--second-model", str(tiny_mpnet), "--no-track"]
     assert console(["answer", *models, "--decision", "kisialiou"]) == 1
     assert "decision kisialiou ranks no blocks for a second model" in capsys.readouterr().err
-    with pytest.raises(nq.Error, match="ranks no blocks"):
-        decision = DecisionConfig(rule="kisialiou")
-        nq.load(tiny_model, second_model=tiny_mpnet, decision=decision)
-    source = ["--data", str(bundled_sample()), "--limit", "1", "--tokenizer", str(tiny_model)]
-    assert console(["preprocess", *source, "--output", "windows"]) == 0
-    capsys.readouterr()
-    (shard,) = map(str, (tmp_path / "windows").glob("*.tfrecord"))
-    assert console(["answer", "--data", shard, *models]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "is a TFRecord file: give the records from which it was made" in line
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"second_model": 5}, "second_model is 5: expected the path of a model folder"),
-        ({"second_model": "r", "read_blocks": True}, "read_blocks is True: expected a whole"),
-        ({"second_model": "r", "decision": "default"}, "decision is 'default': expected nq."),
-        ({"decision": CascadeDecision()}, "is for two models: give a second model too"),
-    ],
-)
-def test_bad_arguments_of_a_model(values: Any, message: str, tiny_model: Path) -> None:
-    with pytest.raises(ValueError, match=message):
-        find_model(tiny_model, **values)

@@ -20,7 +20,7 @@ from nq.runs.measure import Clock
 from nq.runs.plan import Plan
 from nq.runs.result import JOB, PREDICTIONS
 from nq.runs.run import run
-from nq.runs.scoring import Scoring, open_scoring, read_request
+from nq.runs.scoring import Scoring, open_scoring
 
 
 @pytest.fixture
@@ -33,33 +33,9 @@ def job(tiny_model: Path, tmp_path: Path) -> Job:
     return Job(files, tiny_model, "baseline", root=tmp_path / "runs", compute=Compute(batch_size=8))
 
 
-def keys(job: Job) -> list[tuple[int, int]]:
-    """Returns file number and line of every good record."""
-    return [
-        (source.file_index, source.line)
-        for request in job.requests()
-        for source, _ in read_request(request)
-    ]
-
-
 def answered(scoring: Scoring) -> list[tuple[object, int]]:
     """Returns id and number of scored windows of each example."""
     return [(example.example_id, len(scores)) for example, scores in scoring]
-
-
-EXPECTED = [*((0, line) for line in (1, 2, 4)), *((1, line) for line in (1, 2, 3))]
-
-
-@pytest.mark.parametrize("chunk_bytes", [1, 1 << 30])
-def test_records_are_read_in_order_with_file_and_line(job: Job, chunk_bytes: int) -> None:
-    job = replace(job, compute=replace(job.compute, chunk_bytes=chunk_bytes))
-    assert len(job.requests()) == (2 if chunk_bytes == 1 else 1)
-    assert keys(job) == EXPECTED
-
-
-def test_a_bad_line_counts_for_the_limit(job: Job) -> None:
-    assert keys(replace(job, limit=4)) == EXPECTED[:3]
-    assert keys(replace(job, limit=5)) == EXPECTED[:4]
 
 
 @pytest.mark.slow

@@ -78,16 +78,6 @@ def test_it_answers_as_the_python_api_does(saved: Path, loaded: Any, tiny_model:
     assert f"nq-pipeline[cpu,mlflow]=={nq.__version__}" in requirements
 
 
-def test_a_folder_that_is_no_model_is_not_saved(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "empty").mkdir()
-    arguments = [str(tmp_path / "empty"), str(tmp_path / "saved"), "--to", "mlflow"]
-    assert console(["convert", *arguments]) == 1
-    assert capsys.readouterr().err.startswith("nq: error: ")
-    assert not (tmp_path / "saved").exists()
-
-
 @pytest.mark.parametrize(
     ("row", "message"),
     [

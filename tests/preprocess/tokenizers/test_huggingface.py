@@ -25,7 +25,6 @@ from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.preprocess.tokenizers.wordpiece import OriginalWordPieceTokenizer, WordPieceTokenizer
 from nq.records import Candidate, Example, Span
 from tests.preprocess.synthetic_examples import (
-    BLANK_WORDS,
     FULLWIDTH_SEP,
     ODD_WORDS,
     SPECIAL_WORDS,
@@ -187,12 +186,6 @@ def test_only_a_known_regular_expression_is_taken(tmp_path: Path, step: str, pat
         return
     with pytest.raises(ValueError, match=r"has the regular expression .* may take for ever"):
         load_tokenizer(tmp_path)
-
-
-def test_a_blank_word_has_no_pieces(tokenizers: list[Tokenizer]) -> None:
-    for tokenizer in tokenizers:
-        *blank, ice = tokenizer.encode([*BLANK_WORDS, "ice"])
-        assert set(blank) == {()} and ice
 
 
 @each_kind

@@ -56,20 +56,6 @@ def library(vocab_file: Path) -> Library:
 # --- WordPiece
 
 
-def test_pieces(wordpiece: WordPieceTokenizer) -> None:
-    assert spelled(wordpiece, "Flows", "walking,", "Müll", "中city", "[SEP]", "xyzzy", "€") == [
-        ["flow", "##s"],
-        ["walk", "##ing", ","],
-        ["m", "##u", "##l", "##l"],
-        ["中", "city"],
-        ["[", "s", "##e", "##p", "]"],
-        ["x", "##y", "##z", "##z", "##y"],
-        ["[UNK]"],
-    ]
-    short, long = wordpiece.encode(["a" * 200, "a" * 201])
-    assert (len(short), long) == (200, (wordpiece.unk_id,))
-
-
 @given(st.lists(any_words, max_size=20))
 def test_word_by_word_is_the_whole_text(
     wordpiece: WordPieceTokenizer, vocab_file: Path, words: list[str]
