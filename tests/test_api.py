@@ -132,7 +132,7 @@ def test_a_closed_reader_says_so(tiny_model: Path, page: nq.Page) -> None:
         lambda: reader.model,
     ]
     for use in uses:
-        with pytest.raises(nq.Error, match=r"the reader is closed: .* nq\.load\(\)"):
+        with pytest.raises(nq.Error, match="the reader is closed"):
             use()
     with pytest.raises(nq.Error, match="the reader is closed"):
         list(predictions)

@@ -82,12 +82,12 @@ def test_documents_that_cannot_be_read_are_an_error_or_named(tmp_path: Path) -> 
         f"{paths[1]} is not a text file (byte 2 is 0x00); give plain text or HTML",
         f"{paths[2]}: No such file or directory",
     )
-    with pytest.raises(nq.Error, match="none of the 2 documents has a text that can be read; the"):
+    with pytest.raises(nq.Error, match="none of the 2 documents"):
         read(skip_bad=True, first=1)
 
 
 def test_a_document_that_changes_between_the_passes_is_an_error() -> None:
     reads = iter(["lake", "tower", "lake deep"])
     read: Callable[[int], Page] = lambda _: nq.page_from_text(next(reads))  # noqa: E731
-    with pytest.raises(nq.Error, match="document 1 has changed while it was read: ask again"):
+    with pytest.raises(nq.Error, match="document 1 has changed"):
         select("lake", [1, 2], read, WindowConfig())

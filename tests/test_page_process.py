@@ -33,7 +33,7 @@ def test_pages_and_errors_are_those_of_this_process(process: PageProcess, tmp_pa
     text = "<p>It <b>rains</b>.</p>\n<ul><li>one<li>two</ul>"
     for name in ("a.html", "a.md", "a.txt"):
         assert process.read(name, page_of, text, name) == page_of(text, name)
-    with pytest.raises(ValueError, match=r"^a\.html has no text: found 0 tags and no words"):
+    with pytest.raises(ValueError, match=r"^a\.html has no text"):
         process.read("a.html", page_of, "", "a.html")
     with pytest.raises(FileNotFoundError) as error:
         process.read("b.txt", inputs.read_page, str(tmp_path / "b.txt"))
@@ -45,7 +45,7 @@ def test_what_takes_too_long_or_too_much_ends_and_the_next_page_is_read(
     process: PageProcess,
 ) -> None:
     for function, argument in ((sum, range(1 << 60)), (bytes, 2 << 30), (math.factorial, 1 << 30)):
-        with pytest.raises(ValueError, match=r"^a page takes more than 0\.5 s or 1 GB of memory"):
+        with pytest.raises(ValueError, match=r"^a page takes more than 0\.5 s or 1 GB"):
             process.read("a page", function, argument)
         assert process.read("a page", page_of, "It rains.", "a page").example.tokens[1] == "It"
 

@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,6 +20,7 @@ from nq.runs.job import Job
 from nq.runs.result import Result
 from nq.runs.run import run
 from tests import nq_records
+from tests.jobs import predictions
 
 ROOT = Path(__file__).parents[2]
 QUESTIONS = 12
@@ -45,11 +45,6 @@ def answer(
         return subprocess.CompletedProcess(argv, code, *capsys.readouterr())
 
     return run_main
-
-
-def predictions(result: Result) -> list[dict[str, Any]]:
-    values: dict[str, Any] = json.loads((result.folder / "predictions.json").read_bytes())
-    return list(values["predictions"])
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +79,8 @@ def test_every_profile_gives_the_answers_of_baseline(
     assert result.precision == ("bfloat16" if mixed else "float32")
     assert result.examples == QUESTIONS
     drift, changed = 0.0, 0
-    for mine, expected in zip(predictions(result), predictions(expected_result), strict=True):
+    pairs = zip(predictions(result.folder), predictions(expected_result.folder), strict=True)
+    for mine, expected in pairs:
         drift = max(drift, abs(mine["long_answer_score"] - expected["long_answer_score"]))
         spans = ("long_answer", "short_answers", "yes_no_answer")
         changed += any(mine[name] != expected[name] for name in spans)

@@ -178,7 +178,7 @@ def test_a_folder_is_read_and_what_is_left_out_is_told(
     out, err = capsys.readouterr()
     assert out.startswith("Jim Dale (")
     assert "found in docs/school.pdf, page 2 (" in out
-    assert "4 blocks were not read, those that rank lowest for the question; a higher" in err
+    assert "4 blocks were not read" in err
     assert console(["ask", "who " * 10_000, "page.html", "--top", "0"]) == 0
     assert "the question has 10000 pieces; the last 63 are read" in capsys.readouterr().err
     assert console(["ask", "who", "docs", "--record", "2"]) == 2
@@ -206,14 +206,14 @@ def test_folders_without_documents_and_files_of_many_records_are_told(
     tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert console(["ask", "who", str(tmp_path)]) == 1
-    assert f"{tmp_path} has no pages: it is empty; expected files that" in capsys.readouterr().err
+    assert f"{tmp_path} has no pages: it is empty" in capsys.readouterr().err
     (tmp_path / "a.png").write_bytes(b"x")
     assert console(["ask", "who", str(tmp_path)]) == 1
-    assert "has no pages: found 1 other file; expected files that" in capsys.readouterr().err
+    assert "has no pages: found 1 other file" in capsys.readouterr().err
     sample = str(nq.bundled_sample())
     model = ["--model", str(tiny_model), "--profile", "baseline"]
     assert console(["ask", "who", sample, *model]) == 0
-    assert "has 40 records, and the page of the first is read: --rec" in capsys.readouterr().err
+    assert "has 40 records" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("no_color", "start"), [("", "\x1b[1;32m"), ("1", "»")])

@@ -35,7 +35,7 @@ KINDS = (  # ten ways to be broken, and how the reason begins
     (changed(simplified(), f"{CANDIDATES}.1.end_token", 1), f"{CANDIDATES}[1] ["),
     (
         changed(simplified(), "annotations.0.long_answer.candidate_index", 5),
-        "annotations[0].long_answer.candidate_index is 5, but there are 2 candidates",
+        "annotations[0].long_answer.candidate_index is 5",
     ),
 )
 
@@ -172,10 +172,10 @@ def test_standard_input_and_pipes(tmp_path: Path, workers: int) -> None:
         ("--direct_num_workers=x", 2, "argument --direct_num_workers: invalid int value: 'x'"),
         ("--negatives 2", 2, "negatives must be in [0, 1]"),
         ("--model x", 2, "argument --model: not allowed with argument --tokenizer"),
-        ("--data nothing*", 1, "no file matches nothing*; give a file, a glob in quotes, or a"),
-        ("--tokenizer nothing", 1, "no tokenizer in nothing: expected vocab.txt"),
-        ("--output /dev/null/out", 1, "/dev/null is a file, expected a folder"),
-        ("--runner=Nope", 1, "Unexpected pipeline runner: Nope. Valid values are Dataflow"),
+        ("--data nothing*", 1, "no file matches nothing*"),
+        ("--tokenizer nothing", 1, "no tokenizer in nothing"),
+        ("--output /dev/null/out", 1, "/dev/null is a file"),
+        ("--runner=Nope", 1, "runner: Nope"),
     ],
 )
 def test_an_error_of_the_user_is_one_line(

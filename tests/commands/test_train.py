@@ -162,11 +162,11 @@ def test_a_student_is_killed_and_resumed_in_its_run(
     [
         (["--teacher-weight", "0.5"], 2, "--teacher-weight needs --teacher"),
         (["--teacher-profile", "mixed"], 2, "--teacher-profile needs --teacher"),
-        (["--teacher", "t", "--temperature", "0"], 2, "temperature must be in [0.1, 100], got 0.0"),
-        (["--teacher", "missing"], 1, "no model 'missing': expected a folder, or the name of"),
+        (["--teacher", "t", "--temperature", "0"], 2, "temperature must be in [0.1, 100]"),
+        (["--teacher", "missing"], 1, "no model 'missing'"),
         (["--teacher", "cut"], 1, "cut/model.safetensors"),
-        (["--teacher", "out"], 1, "the input out is the output folder: give another output folder"),
-        (["--epochs", "0.001"], 1, "0.001 epochs of 56 training windows are no whole step of 32"),
+        (["--teacher", "out"], 1, "the input out is the output folder"),
+        (["--epochs", "0.001"], 1, "0.001 epochs of 56 training windows"),
     ],
 )
 def test_a_training_that_cannot_begin_is_one_line_and_leaves_nothing(

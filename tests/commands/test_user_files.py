@@ -141,4 +141,4 @@ def test_a_read_only_folder_is_one_line_before_the_work(
 ) -> None:
     with without_privileges():
         code = command(f"{read_only}/out/new")
-    check_error(code, capsys, f"{read_only} cannot be written: give another folder, or allow it")
+    check_error(code, capsys, f"{read_only} cannot be written")

@@ -248,7 +248,5 @@ def test_a_word_document_is_counted_before_it_is_expanded(data: bytes, message: 
 def test_pages_of_pdf_are_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fields.LIMITS, "characters", 100)
     data = document_files.pdf(*[["x" * 40]] * 50)
-    with pytest.raises(
-        ValueError, match=r"too large: 12\d characters on the page, the limit is 100"
-    ):
+    with pytest.raises(ValueError, match=r"too large: 12\d char"):
         decode_page(data, "a.pdf")  # at the third of its 50 pages

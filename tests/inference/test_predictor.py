@@ -126,7 +126,7 @@ def is_refused(profile: Profile) -> bool:
         return False
     if "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
         return False
-    with pytest.raises(Error, match="has no bfloat16, which OpenVINO needs: leave out mixed"):
+    with pytest.raises(Error, match="has no bfloat16"):
         score_all_positions(str(profile))
     return True
 
@@ -216,7 +216,7 @@ def test_logits_that_are_not_finite_in_float32_are_an_error() -> None:
     rows, piece = rows_with_bad_piece()
     mixed = new_predictor("mixed", float32=lambda: make_nan(new_predictor(), piece))
     for predictor in (make_nan(new_predictor(), piece), make_nan(mixed, piece)):
-        with pytest.raises(ArithmeticError, match=f"{WINDOW} are not finite under profile basel"):
+        with pytest.raises(ArithmeticError, match=f"{WINDOW} are not finite"):
             predictor.scores(rows)
 
 
@@ -286,7 +286,7 @@ def test_a_layer_that_the_engine_does_not_support_is_an_error_in_one_line(profil
     outputs = {name: PythonLayer()(x) for name, x in model.output.items()}
     network = Network(tiny_models.SHAPE, keras.Model(model.input, outputs))
     computation = Computation(network, Profile.parse(profile), TopK(K, True))
-    message = f"profile {profile} cannot run this model here, choose another one: .*PyFunc"
+    message = f"profile {profile} cannot run this model here.*PyFunc"
     with pytest.raises(Error, match=message) as error:
         Predictor(computation, Shape(BATCH, LENGTH)).scores(item_rows(items(3)))
     assert "\n" not in str(error.value)

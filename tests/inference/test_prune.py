@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -34,10 +33,9 @@ from nq.records import (
     WindowScores,
 )
 from nq.runs.job import Job
-from nq.runs.result import PREDICTIONS, Result
 from nq.runs.run import run
 from tests.inference.table_scorer import Pages, TableScorer, pages
-from tests.jobs import flat_job
+from tests.jobs import flat_job, predictions
 from tests.postprocess import synthetic_pages
 
 
@@ -162,10 +160,6 @@ def make_job(model: Path, folder: Path, **options: Any) -> Job:
     )
 
 
-def predictions(result: Result) -> Any:
-    return json.loads((result.folder / PREDICTIONS).read_text())["predictions"]
-
-
 @pytest.mark.slow
 def test_an_interrupted_run_has_the_same_predictions(tiny_model: Path, tmp_path: Path) -> None:
     undisturbed = run(make_job(tiny_model, tmp_path / "undisturbed", batch_size=1, workers=2))
@@ -183,8 +177,8 @@ def test_an_interrupted_run_has_the_same_predictions(tiny_model: Path, tmp_path:
     resumed = run(job)
     assert 0 < resumed.resumed_windows < resumed.windows
     assert resumed.read_windows < undisturbed.read_windows
-    expected = predictions(undisturbed)
-    assert predictions(resumed) == expected and len(expected) == QUESTIONS
+    expected = predictions(undisturbed.folder)
+    assert predictions(resumed.folder) == expected and len(expected) == QUESTIONS
 
 
 def test_a_rule_without_a_decision_margin_is_refused(tiny_model: Path, tmp_path: Path) -> None:

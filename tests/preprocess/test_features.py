@@ -171,9 +171,9 @@ def test_text_never_looks_like_the_frame(wordpiece: WordPieceTokenizer, example:
 
 @pytest.mark.parametrize("compat", ["bert-joint", "kisialiou"])
 def test_the_originals_have_no_windows_of_one_block(compat: str) -> None:
-    with pytest.raises(ValueError, match=f"compat {compat} has no windows of one block"):
+    with pytest.raises(ValueError, match=f"compat {compat}"):
         WindowConfig(compat=compat, window_scope="block")
-    with pytest.raises(ValueError, match="unknown window_scope 'word'; known are page, block"):
+    with pytest.raises(ValueError, match="unknown window_scope 'word'"):
         WindowConfig(window_scope="word")
 
 

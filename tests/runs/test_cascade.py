@@ -287,10 +287,7 @@ def remove_settings(folder: Path) -> None:
     ("change", "options", "message"),
     [
         (cut_weights, "--second-model COPY", "model.safetensors is damaged"),
-        (
-            settings(windows={"max_seq_length": 512}),
-            *("--second-model COPY", "max_seq_length 512"),
-        ),
+        (settings(windows={"max_seq_length": 512}), "--second-model COPY", "max_seq_length 512"),
         (shutil.rmtree, "--second-model COPY", "no model in "),
         (remove_settings, "--model COPY --second-model MPNET", "has the weights of the model"),
         (None, "--read-blocks 2", "read_blocks is 2 without a second model: give one too"),

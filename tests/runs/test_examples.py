@@ -57,15 +57,15 @@ LINES = bundled_sample().read_bytes().splitlines(keepends=True)
 CHANGES: dict[str, tuple[Callable[[list[bytes]], list[bytes]], str]] = {
     "shorter": (
         lambda lines: lines[:2],
-        r"there are 5 examples, expected 6 .* run again",
+        "there are 5 examples, expected 6",
     ),
     "other page": (
         lambda lines: [lines[0], lines[1].replace(b" the ", b" a "), *lines[2:]],
-        r"b\.jsonl, line 2, has changed since its windows were prepared: run the command again",
+        r"b\.jsonl, line 2, has changed since its windows",
     ),
     "other gold": (
         lambda lines: [line.replace(b'"NONE"', b'"YES"') for line in lines],
-        r"b\.jsonl has changed since this command began to read it: run the command again when",
+        r"b\.jsonl has changed since this command",
     ),
 }
 
@@ -79,7 +79,7 @@ def test_files_that_change_during_a_run_are_an_error(job: Job) -> None:
         for name, (change, message) in CHANGES.items():
             second.write_bytes(b"".join(change(lines)))
             assert second.read_bytes() != b"".join(lines), name
-            with pytest.raises(Error, match=r"b\.jsonl has changed since this command began"):
+            with pytest.raises(Error, match=r"b\.jsonl has changed"):
                 answered(scoring)  # at the beginning of the pass
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Request, "check_unchanged", once(Request.check_unchanged))

@@ -126,7 +126,7 @@ def test_runs_that_die_resume_with_any_number_of_instances(
 ) -> None:
     """An instance dies twice, then the run itself, and a part in the middle is lost."""
     output = tmp_path / "run"
-    with pytest.raises(InstanceDiedError, match=r"1 of 1 \(core .*SIGKILL.* again to resume"):
+    with pytest.raises(InstanceDiedError, match=r"1 of 1 .*SIGKILL.* again to resume"):
         run(make_job(tiny_model, output, 1), progress=killing(2))
     assert not instances()
     run_killed("tests.runs.test_pipeline", "run_until_killed", tiny_model, output)

@@ -93,7 +93,7 @@ def test_what_is_written_is_read_back(examples: list[list[tuple[ExampleKey, int]
                 check(opened, key, n)
             absent = next(key for key in ((9, line) for line in range(50)) if key not in counts)
             assert absent not in opened
-            with pytest.raises(Error, match=r"not complete, input file 9, line 0 is missing"):
+            with pytest.raises(Error, match="input file 9, line 0 is missing"):
                 opened[absent]
 
 
@@ -131,7 +131,7 @@ def test_damaged_parts_are_removed_and_computed_again(
     names = sorted(name for name in expected if name != "request.json")
     for name in names[:2]:
         damage(tmp_path / name, kind)
-    with pytest.raises(DamagedError, match=rf"{names[0]} is damaged: .*; run with --keep-scores"):
+    with pytest.raises(DamagedError, match=f"{names[0]} is damaged"):
         ScoreStore(tmp_path)
     store = ScoreStore.open(tmp_path, {})
     assert list(store) == [(1, 1)]

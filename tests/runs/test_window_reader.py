@@ -69,11 +69,7 @@ def test_examples_are_read_in_any_order_from_any_shard(
 
 def test_an_example_without_windows_is_an_error(tmp_path: Path) -> None:
     paths = write_shards(tmp_path, [items(2, 3)])
-    message = r"^there are no windows of input file 0, line 3: the file has changed since its "
-    with (
-        WindowReader(paths, LENGTH) as reader,
-        pytest.raises(Error, match=message + "windows were prepared; run .* when it is complete$"),
-    ):
+    with WindowReader(paths, LENGTH) as reader, pytest.raises(Error, match="file 0, line 3"):
         reader.rows((0, 3))
 
 

@@ -236,11 +236,11 @@ def test_markers_of_sentencepiece_keep_their_ids_or_follow_the_last_piece(
 
 
 def test_a_folder_is_known_by_its_files(tmp_path: Path, spiece_models: dict[str, Path]) -> None:
-    with pytest.raises(FileNotFoundError, match=r"expected vocab\.txt .* or spiece\.model"):
+    with pytest.raises(FileNotFoundError, match=r"expected vocab\.txt"):
         load_tokenizer(tmp_path)
     (tmp_path / "spiece.model").write_bytes(spiece_models["markers"].read_bytes())
     assert isinstance(load_tokenizer(tmp_path), SentencePieceTokenizer)
-    with pytest.raises(ValueError, match="'kisialiou' is for WordPiece only"):
+    with pytest.raises(ValueError, match="kisialiou"):
         load_tokenizer(tmp_path, "kisialiou")
     write_rows(tmp_path / "vocab.txt", bert_rows())
     assert type(load_tokenizer(tmp_path)) is WordPieceTokenizer
