@@ -87,18 +87,6 @@ def test_the_work_of_a_killed_process_is_done_here(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_leaving_the_block_ends_the_process(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    request = make_request(tmp_path, 5000)
-    with prefetch([(request, tmp_path / "out")]):
-        wait_until(lambda: list(tmp_path.glob("out/.unfinished-*/progress")))
-    assert not children(MODULE)
-    assert not (tmp_path / "out").exists()
-    assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "number"),
     [

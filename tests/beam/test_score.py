@@ -15,10 +15,7 @@ from hypothesis import strategies as st
 from nq.beam import Decide, MakeWindows, ReadQuestions, ScoreWindows
 from nq.beam.score import _MakeParts
 from nq.beam.transforms import Windowed
-from nq.inference.load import ScorerSpec, load_scorer
-from nq.inference.profile import Profile
 from nq.inference.scorer import parts
-from nq.model.spec import find_model
 from nq.records import Example, Source
 from nq.runs.job import Job
 from nq.runs.run import run
@@ -94,19 +91,6 @@ def test_parts_are_those_of_a_run_without_beam(sizes: list[int]) -> None:
     found = [part for one in examples for part in step.process(one, window)]
     found += [last.value for last in step.finish_bundle()]
     assert [[one.example for one in part] for part in found] == [part.examples for part in expected]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("profile", "with_second"), [("baseline", False), ("prune", False), ("rescore+mixed", True)]
-)
-def test_the_size_of_parts_is_that_of_the_scorer(
-    profile: str, with_second: bool, tiny_model: Path, tiny_mpnet: Path
-) -> None:
-    second = tiny_mpnet if with_second else None
-    spec = ScorerSpec(find_model(tiny_model, second_model=second), Profile.parse(profile), 4)
-    scorer = load_scorer(spec)
-    assert spec.part_windows == scorer.part_batches * scorer.batch_size
 
 
 def test_wrong_arguments_are_named(tiny_model: Path) -> None:

@@ -6,8 +6,6 @@ import argparse
 import contextlib
 import importlib
 import shlex
-import subprocess
-import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -94,16 +92,6 @@ def test_help_fits_80_columns_and_breaks_no_word(
     whole = helps()
     assert max(map(len, whole)) > 100
     assert " ".join(lines).split() == " ".join(whole).split()
-
-
-def test_help_of_the_module_is_that_of_the_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    module = [sys.executable, "-m", "nq.answer", "--help"]
-    done = subprocess.run(module, capture_output=True, text=True, check=True)
-    assert console(["answer", "--help"]) == 0
-    assert done.stdout == capsys.readouterr().out
 
 
 def test_the_console_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,14 +35,6 @@ def set_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
 
 
-def test_bundled_model_answers(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert console(["ask", "who designed the lighthouse", "--top", "1", str(page)]) == 0
-    out = capsys.readouterr().out
-    assert "Ada Brenn (" in out.split("\n")[0]
-    assert "»" in out and "first lit on 4 May 1874." in " ".join(out.split())
-    assert out.count("%  ") <= 1
-
-
 def test_every_question_of_standard_input_gets_one_line(
     page: Path,
     tiny_model: Path,
@@ -118,31 +110,6 @@ def test_a_page_of_standard_input(
     out, err = capsys.readouterr()
     assert out.strip()
     assert "Traceback" not in err
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "message"),
-    [
-        ("missing.txt", None, "missing.txt: No such file or directory"),
-        ("page.pdf", b"%PDF-1.7\n\x00\x01", "page.pdf is a PDF document that cannot be read"),
-        ("bad.jsonl", b"{\n", "bad.jsonl, line 1: not JSON"),
-    ],
-)
-def test_bad_pages_are_one_line(
-    name: str,
-    data: bytes | None,
-    message: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    if data is not None:
-        (tmp_path / name).write_bytes(data)
-    assert console(["ask", "why", str(tmp_path / name)]) == 1
-    out, err = capsys.readouterr()
-    assert not out
-    assert err.startswith("nq: error: ")
-    assert message in err
-    assert err.count("\n") == 1
 
 
 def test_a_folder_is_read_and_what_is_left_out_is_told(
