@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nq.commands.main import console
+from tests.conftest import Commands
 from tests.formats.hugging_face_rows import row, write
 from tests.formats.test_tydi import make_record
 from tests.nq_records import v1, write_lines
@@ -18,17 +18,15 @@ QUESTIONS = 3
 
 @pytest.mark.parametrize("rule", ["default", pytest.param("kisialiou", marks=pytest.mark.slow)])
 def test_answers_metrics_and_output_formats_agree(
-    rule: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    rule: str, tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:
     data, run = tmp_path / "data", tmp_path / "run"
     data.mkdir()
     rows = [row(v1(i)) for i in range(QUESTIONS)]
     write(data / "a.parquet", [*rows, rows[0] | {"id": None}], group_rows=2)
     write_lines(data / "b.jsonl.gz", [make_record() | {"example_id": 100}])
-    arguments = ["--data", str(data), "--model", str(tiny_model), "--output", str(run)]
-    arguments += ["--formats", "kaggle,nbest", "--decision", rule, "--no-track", "--json"]
-    assert console(["answer", *arguments]) == 0
-    result = json.loads(capsys.readouterr().out)
+    arguments = ["--data", data, "--model", tiny_model, "--output", run, "--no-track"]
+    result = commands.json("answer", *arguments, "--formats", "kaggle,nbest", "--decision", rule)
     assert (result["examples"], result["dead_letters"]) == (QUESTIONS + 1, 1)
     assert result["metrics"]["long-answer-n"] == QUESTIONS + 1
     official = json.loads((run / "predictions.json").read_bytes())["predictions"]

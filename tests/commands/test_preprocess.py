@@ -16,6 +16,7 @@ from nq.formats.tfrecord import read_records
 from nq.preprocess.store import COMPLETED
 from nq.storage import UNFINISHED
 from tests import nq_records
+from tests.conftest import Commands
 from tests.nq_records import changed, simplified, to_line, write_lines
 from tests.terminal_output import without_progress
 
@@ -179,18 +180,10 @@ def test_standard_input_and_pipes(tmp_path: Path, workers: int) -> None:
     ],
 )
 def test_an_error_of_the_user_is_one_line(
-    arguments: str,
-    code: int,
-    expected: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    arguments: str, code: int, expected: str, tmp_path: Path, commands: Commands
 ) -> None:
     data = write_lines(tmp_path / "a.jsonl", [simplified(i) for i in range(4)])
-    command = ["--data", str(data), "--tokenizer", str(nq_records.write_vocab(tmp_path)), *SMALL]
-    assert (
-        console(["preprocess", *command, "--output", str(tmp_path / "out"), *arguments.split()])
-        == code
-    )
-    stdout, stderr = capsys.readouterr()
-    assert not stdout and expected in stderr and stderr.count("\n") == 1
+    command = ["--data", data, "--tokenizer", nq_records.write_vocab(tmp_path), *SMALL]
+    command += ["--output", tmp_path / "out", *arguments.split()]
+    assert expected in commands.error("preprocess", *command, code=code)
     assert code == 1 or not (tmp_path / "out").exists()

@@ -23,6 +23,7 @@ from nq.runs import cleaning
 from nq.tracking import absolute
 from nq.training.fit import FINAL_STEPS
 from tests import tiny_models
+from tests.conftest import Commands
 from tests.training.test_teacher import save as save_teacher
 
 ROOT = Path(__file__).parents[2]
@@ -176,7 +177,7 @@ def test_a_training_that_cannot_begin_is_one_line_and_leaves_nothing(
     tiny_model: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    commands: Commands,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("data.jsonl").write_bytes(bundled_sample().read_bytes())
@@ -185,9 +186,8 @@ def test_a_training_that_cannot_begin_is_one_line_and_leaves_nothing(
     Path("cut", "model.safetensors").write_bytes(
         (tiny_model / "model.safetensors").read_bytes()[:99]
     )
-    folders = ["--data", "data.jsonl", "--init", str(tiny_model), "--output", "out"]
-    assert console(["train", *folders, *SIZES, *arguments]) == code
-    lines = capsys.readouterr().err.splitlines()
-    assert message in lines[-1]
-    assert code == 2 or len(lines) == 1
+    folders = ["--data", "data.jsonl", "--init", tiny_model, "--output", "out"]
+    commands.out("train", *folders, *SIZES, *arguments, code=code)
+    lines = commands.err.splitlines()
+    assert message in lines[-1] and (code == 2 or len(lines) == 1)
     assert not list(Path("out").iterdir())

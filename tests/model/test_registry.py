@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import nq
-from nq.commands.main import console
 from nq.errors import Error
 from nq.model import registry
 from nq.model.registry import model_folder
 from nq.runs.job import Job
+from tests.conftest import Commands
 
 
 def install(site: Path, project: str, entry_points: str) -> None:
@@ -103,7 +103,7 @@ def test_a_model_that_is_not_installed(lakes: Path) -> None:
 
 @pytest.mark.parametrize("name", ["added_tokens.json", "1_Pooling/config.json", "vocab.txt"])
 def test_a_link_out_of_a_model_folder_is_refused(
-    name: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:
     model = shutil.copytree(tiny_model, tmp_path / "model")
     (model / name).parent.mkdir(exist_ok=True)
@@ -116,10 +116,8 @@ def test_a_link_out_of_a_model_folder_is_refused(
         ["convert", str(tmp_path / "link"), copy],
         ["preprocess", "--data", "-", "--tokenizer", str(model), "--output", copy],
     ):
-        assert console(arguments) == 1
-        assert (
-            f"{name} is a link out of the model folder, to /etc/hostname" in capsys.readouterr().err
-        )
+        commands.out(*arguments, code=1)
+        assert f"{name} is a link out of the model folder, to /etc/hostname" in commands.err
     shutil.copytree(model, copy)  # as cp -rL does
     assert model_folder(copy) == Path(copy)
 

@@ -35,6 +35,7 @@ from nq.runs.plan import Plan
 from nq.runs.result import JOB, KEPT_SCORES, PREDICTIONS, Result
 from nq.runs.run import run
 from nq.runs.score_store import ScoreStore
+from tests.conftest import Commands
 from tests.jobs import flat_job
 from tests.runs.test_resume import run_killed, until_killed
 
@@ -186,14 +187,13 @@ def test_a_second_model_without_a_decision_for_both_has_its_own(
 
 @pytest.mark.slow
 def test_a_tuned_decision_is_found_when_both_models_are_given(
-    tiny_model: Path, tiny_mpnet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny_model: Path, tiny_mpnet: Path, tmp_path: Path, commands: Commands
 ) -> None:
     second = Path(shutil.copytree(tiny_mpnet, tmp_path / "second"))
     before = load_settings(second)
-    data = ["--data", str(bundled_sample()), "--model", str(tiny_model), "--json"]
-    models = ["--second-model", str(second), "--read-blocks", "3", "--profile", "baseline"]
-    assert console(["tune", *data, *models]) == 0
-    figures = json.loads(capsys.readouterr().out)
+    data = ["--data", bundled_sample(), "--model", tiny_model]
+    models = ["--second-model", second, "--read-blocks", "3", "--profile", "baseline"]
+    figures = commands.json("tune", *data, *models)
     assert figures["model"] == str(second) and figures["odd_examples"] > 0
     after = load_settings(second)
     tuned = after.cascades[weights_digest(tiny_model)]
@@ -229,11 +229,11 @@ def test_a_model_stands_for_the_pair_that_its_settings_name(
 
 
 def test_an_installed_model_is_not_tuned_through_its_pair(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:
     ranker = naming(tiny_model, tmp_path / "ranker", second_model="small")
-    assert console(["tune", "--data", str(bundled_sample()), "--model", str(ranker)]) == 1
-    assert "is an installed model: copy it" in capsys.readouterr().err
+    commands.out("tune", "--data", bundled_sample(), "--model", ranker, code=1)
+    assert "is an installed model: copy it" in commands.err
 
 
 @pytest.mark.slow
@@ -302,7 +302,7 @@ def test_a_bad_second_model_is_refused_by_every_command_before_it_computes(
     tiny_model: Path,
     tiny_mpnet: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    commands: Commands,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     copy = Path(shutil.copytree(tiny_mpnet, tmp_path / "copy"))
@@ -312,26 +312,18 @@ def test_a_bad_second_model_is_refused_by_every_command_before_it_computes(
     (tmp_path / "page.txt").write_text("The lake is deep.")
     models = ["--model", str(tiny_model)]
     models += options.replace("COPY", str(copy)).replace("MPNET", str(tiny_mpnet)).split()
-    commands = [
+    for command in (
         ["answer", "--no-track"],
         ["tune", "--data", str(bundled_sample())],
         ["ask", "how deep is it", "page.txt"],
-    ]
-    for command in commands:
-        assert console([*command, *models]) == 1
-        (line,) = capsys.readouterr().err.splitlines()
-        assert message in line
+    ):
+        assert message in commands.error(*command, *models)
     assert not list(tmp_path.glob("runs/*/results"))
 
 
 def test_a_decision_without_ranks_is_refused(
-    tiny_model: Path,
-    tiny_mpnet: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    tiny_model: Path, tiny_mpnet: Path, tmp_path: Path, commands: Commands
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    models = ["--model", str(tiny_model), "--second-model", str(tiny_mpnet), "--no-track"]
-    assert console(["answer", *models, "--decision", "kisialiou"]) == 1
-    assert "decision kisialiou ranks no blocks for a second model" in capsys.readouterr().err
+    models = ["--model", tiny_model, "--second-model", tiny_mpnet, "--decision", "kisialiou"]
+    commands.out("answer", *models, "--no-track", "--root", tmp_path, code=1)
+    assert "decision kisialiou ranks no blocks for a second model" in commands.err
