@@ -46,14 +46,8 @@ RESULT = Result(
 def test_the_figures_of_a_plain_run() -> None:
     counts, scores, times, files = summary(RESULT).split("\n")
     assert counts.startswith("3 questions, 2 answered, 1 record skipped, 20 windows")
-    assert re.findall(r"\d\.\d{3}", scores) == [
-        "0.500",
-        "0.600",
-        "0.250",
-        "0.750",
-        "0.400",
-        "0.650",
-    ]
+    figures = [float(figure) for figure in re.findall(r"\d\.\d{3}", scores)]
+    assert figures == [0.5, 0.6, 0.25, 0.75, 0.4, 0.65]
     assert times == "3.5 s (load 1.0, predict 2.5); 12.3 windows/s; peak memory 5 MiB"
     assert files.startswith("written to runs/grappler-1 (1.5 KiB, and 3.0 MiB of windows")
     assert "skipped" not in summary(replace(RESULT, dead_letters=0))

@@ -32,9 +32,6 @@ WRITERS = {
 """Commands, up to the folder that they write to."""
 
 
-# --- folders of others --------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_files_of_others_survive_every_run(tiny_model: Path, tmp_path: Path) -> None:
     out, cache = tmp_path / "out", tmp_path / "cache"
@@ -63,9 +60,6 @@ def test_files_of_others_survive_every_run(tiny_model: Path, tmp_path: Path) -> 
     assert not cache.exists()
 
 
-# --- inputs in the output folder ----------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "kind", "link", "arguments"),
     [
@@ -92,9 +86,6 @@ def test_an_input_that_would_be_overwritten_is_refused(
     error = commands.error(*arguments, data, "--output", out)
     assert f"the input {data} is the file {out / name}" in error
     assert tree(tmp_path) == before
-
-
-# --- what cannot be written ---------------------------------------------------------------------
 
 
 @contextlib.contextmanager

@@ -70,9 +70,6 @@ def check_balance(page: Page, span: Span) -> None:
     assert not open_tags
 
 
-# --- HTML ---------------------------------------------------------------------------------
-
-
 @given(MARKUP | st.text())
 def test_any_markup_gives_a_consistent_page(markup: str) -> None:
     check_page(parse_html(markup))
@@ -171,9 +168,6 @@ def test_class_names_of_wikipedia_count_on_its_pages_alone(head: str, counts: bo
     assert ("Three" in visible_text(page)) != counts
 
 
-# --- plain text ---------------------------------------------------------------------------
-
-
 @given(st.text() | st.lists(st.sampled_from(["a b.", "\n", "\r\n", " ", "\f"])).map("".join))
 def test_text_becomes_paragraphs(text: str) -> None:
     visible = re.sub(r"[\s\x00-\x1f\x7f-\x9f]", "", text)
@@ -192,9 +186,6 @@ def test_blank_lines_separate_paragraphs() -> None:
     page = page_from_text(text)
     found = [page.text(c.span) for c in page.example.candidates]
     assert found == ["One two.", "Three.", "Four."]
-
-
-# --- files --------------------------------------------------------------------------------
 
 
 @given(st.binary(max_size=200), st.sampled_from(["x.txt", "x.html", "x", "standard input"]))

@@ -140,8 +140,6 @@ def test_a_page_with_a_clear_decision_is_not_computed_further() -> None:
     assert (pruned.long, pruned.shorts, pruned.yes_no) == (whole.long, whole.shorts, whole.yes_no)
 
 
-# --- runs
-
 QUESTIONS = 6
 
 

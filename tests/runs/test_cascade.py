@@ -164,9 +164,6 @@ def test_everything_of_the_second_model_identifies_a_run(
     assert scores(job, decision=tuned) == scores(job)
 
 
-# --- the settings and the decision of both models
-
-
 def test_a_second_model_without_a_decision_for_both_has_its_own(
     tiny_model: Path, tiny_mpnet: Path, tmp_path: Path
 ) -> None:
@@ -260,9 +257,6 @@ def test_a_second_model_that_only_ranks_adds_block_scores(
     caplog.set_level(logging.INFO, "nq")
     mention_decision(find_model(dual_encoder, second_model=dual_encoder))
     assert f"{dual_encoder} only ranks blocks: give --second-model MODEL for short" in caplog.text
-
-
-# --- what is refused
 
 
 def cut_weights(folder: Path) -> None:

@@ -203,9 +203,6 @@ def test_windows_have_the_layout_of_the_family(folders: dict[str, Path], kind: s
     assert windows.segment_ids.any() == is_bert
 
 
-# --- SentencePiece as XLM-RoBERTa and ALBERT use it
-
-
 def test_xlm_robertas_ids_are_one_behind_the_files(tmp_path: Path) -> None:
     SentencePieceTrainer.train(
         sentence_iterator=iter(TEXT), model_prefix=str(tmp_path / "sentencepiece.bpe"),
@@ -241,8 +238,6 @@ def test_words_are_prepared_as_in_the_family(
     (tmp_path / "tokenizer_config.json").write_text(settings, encoding="utf-8")
     assert load_tokenizer(tmp_path).encode(["Rivér"]) == plain.encode(["Rivér"])
 
-
-# --- the libraries themselves, on odd words
 
 ADDED = {
     "covid19": {},

@@ -53,9 +53,6 @@ def library(vocab_file: Path) -> Library:
     return backend
 
 
-# --- WordPiece
-
-
 @given(st.lists(any_words, max_size=20))
 def test_word_by_word_is_the_whole_text(
     wordpiece: WordPieceTokenizer, vocab_file: Path, words: list[str]
@@ -210,9 +207,6 @@ def test_a_lone_surrogate_is_an_unknown_piece(vocab_file: Path, compat: str) -> 
     assert unknown == alone == (tokenizer.unk_id,) and ice != alone
 
 
-# --- SentencePiece
-
-
 def test_markers_of_sentencepiece_keep_their_ids_or_follow_the_last_piece(
     spiece_models: dict[str, Path],
 ) -> None:
@@ -230,9 +224,6 @@ def test_markers_of_sentencepiece_keep_their_ids_or_follow_the_last_piece(
         river, ice = tokenizer.encode(["river", "ice"])
         assert tokenizer.encode(["ice", "river", "ice"]) == [ice, river, ice]
         assert tokenizer.unk_id not in river + ice
-
-
-# --- the folder's tokenizer
 
 
 def test_a_folder_is_known_by_its_files(tmp_path: Path, spiece_models: dict[str, Path]) -> None:
