@@ -169,7 +169,6 @@ def test_standard_input_and_pipes(tmp_path: Path, workers: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "expected"),
     [
-        ("--wrokers 2", 2, "unrecognized arguments: --wrokers 2"),
         ("--direct_num_workers=x", 2, "argument --direct_num_workers: invalid int value: 'x'"),
         ("--negatives 2", 2, "negatives must be in [0, 1]"),
         ("--model x", 2, "argument --model: not allowed with argument --tokenizer"),

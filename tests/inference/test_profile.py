@@ -37,10 +37,8 @@ def test_profiles_are_all_possible_combinations() -> None:
         ("rescore+xla", "rescore needs mixed or int8"),
         ("", "unknown optimization ''"),
         ("xla+", "unknown optimization ''"),
-        ("XLA", "unknown optimization 'XLA'"),
         ("mixed+xla+mixed", "'mixed' is named twice"),
         ("baseline+xla", "baseline stands alone"),
-        ("baseline+baseline", "baseline stands alone"),
     ],
 )
 def test_what_is_no_profile_is_an_error_with_the_reason(text: str, reason: str) -> None:

@@ -112,13 +112,7 @@ def test_few_lost_answers_are_undecided_and_strict_refuses_that(
 
     assert console(["report", str(tmp_path), "--against", str(first), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["gate"] == gate
-    assert console(["report", str(tmp_path), "--against", str(first)]) == 0
-    assert "at most 20% allowed: undecided" in capsys.readouterr().out
     assert "relative loss of micro-F1" in (tmp_path / "report.html").read_text("utf-8")
-    assert console(["report", str(first), "--against", str(tmp_path)]) == 0
-    printed = capsys.readouterr().out
-    assert f"relative loss {1 - 1 / (1 - expected.loss):.1%} [" in printed
-    assert "allowed" not in printed
 
 
 @pytest.mark.slow
