@@ -61,6 +61,9 @@ def test_a_squad_file_from_end_to_end(squad: Path, tmp_path: Path, commands: Com
     predictions = load(run / "predictions.json")["predictions"]
     n_best = [json.loads(line) for line in (run / "nbest.jsonl").read_bytes().splitlines()]
     for prediction, line in zip(predictions, n_best, strict=True):
+        first = line["answers"][0]
+        assert first["long_score"] == prediction["long_answer_score"]
+        assert first["yes_no_answer"] == prediction["yes_no_answer"]
         (short,) = prediction["short_answers"]
         text = own_data.CONTEXT[max(short["start_char"], 0) : max(short["end_char"], 0)]
         assert text == answers[prediction["example_id"]]
