@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nq.bundle import bundled_sample
-from nq.commands.main import console
 from nq.config import Compute, DecisionConfig, WindowConfig
 from nq.evaluation import labels
 from nq.model.spec import find_model
@@ -20,31 +17,13 @@ from nq.runs.job import Job
 from nq.runs.result import Result
 from nq.runs.run import run
 from tests import nq_records
+from tests.conftest import Commands
 from tests.jobs import predictions
 
-ROOT = Path(__file__).parents[2]
 QUESTIONS = 12
 MIXED_DRIFT, EXACT_DRIFT = 0.2, 5e-5
 """Differences of a probability that bfloat16 and float32 may cause, twice the measured ones or
 more."""
-
-
-Answer = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture
-def answer(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Answer:
-    """Runs the command in this process; its working folder is ``tmp_path``."""
-
-    def run_main(*arguments: object) -> subprocess.CompletedProcess[str]:
-        monkeypatch.chdir(tmp_path)
-        argv = ["answer", *map(str, arguments), "--no-track"]
-        code = console(argv)
-        return subprocess.CompletedProcess(argv, code, *capsys.readouterr())
-
-    return run_main
 
 
 @pytest.fixture(scope="module")
@@ -90,16 +69,14 @@ def test_every_profile_gives_the_answers_of_baseline(
 
 
 def test_strict_makes_bad_records_an_error_behind_the_result(
-    answer: Answer, tiny_model: Path, tmp_path: Path
+    commands: Commands, tiny_model: Path, tmp_path: Path
 ) -> None:
     lines = [nq_records.simplified(1), b"{", nq_records.simplified(2), b"\xff\xfe"]
     data = nq_records.write_lines(tmp_path / "mixed.jsonl", lines)
-    options = ["--model", tiny_model, "--output", "out", "--strict", "--json"]
-    done = answer("--data", data, *options)
-    assert done.returncode == 1
-    assert "2 bad records, see out/skipped.jsonl" in done.stderr.splitlines()[-1]
-    (line,) = done.stdout.splitlines()
+    options = ["--model", tiny_model, "--output", tmp_path / "out", "--no-track", "--json"]
+    (line,) = commands.out("answer", "--data", data, *options, "--strict", code=1).splitlines()
     result = json.loads(line)
+    assert "2 bad records" in commands.err.splitlines()[-1]
     assert (result["examples"], result["dead_letters"]) == (2, 2)
     assert set(labels.read_predictions(tmp_path / "out" / "predictions.json")) == {1, 2}
     letters = (tmp_path / "out" / "skipped.jsonl").read_text(encoding="utf-8").splitlines()
@@ -107,29 +84,30 @@ def test_strict_makes_bad_records_an_error_behind_the_result(
 
 
 def test_a_damaged_model_leaves_no_run_behind(
-    answer: Answer, tiny_model: Path, tmp_path: Path
+    commands: Commands, tiny_model: Path, tmp_path: Path
 ) -> None:
     model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
     weights = model / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
-    done = answer("--model", model, "--limit", 3)
-    assert done.returncode == 1
-    assert "is damaged" in done.stderr and len(done.stderr.splitlines()) == 1
+    options = ["--model", model, "--limit", 3, "--no-track", "--root", tmp_path / "runs"]
+    assert "is damaged" in commands.error("answer", *options)
     assert not [path for path in tmp_path.glob("runs/*") if not path.name.startswith("windows-")]
 
 
 @pytest.mark.slow
-def test_a_runner_of_beam(answer: Answer, tiny_model: Path, tmp_path: Path) -> None:
+def test_a_runner_of_beam(
+    commands: Commands, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The table and the scores are those of a run without one; options of Beam are passed on."""
-    common = ["--model", tiny_model, "--limit", 5, "--show", 2]
-    expected = answer(*common, "--output", "local")
-    found = answer(*common, "--output", "beam", "--runner=FnApiRunner", "--job_name", "mine")
-    assert (found.returncode, expected.returncode) == (0, 0), found.stderr
-    lines, others = (done.stdout.splitlines() for done in (found, expected))
+    monkeypatch.chdir(tmp_path)
+    common = ["answer", "--model", tiny_model, "--limit", 5, "--show", 2, "--no-track"]
+    beam = ["--output", "beam", "--runner=FnApiRunner", "--job_name", "mine"]
+    others, lines = (
+        commands.out(*common, *options).splitlines() for options in (["--output", "local"], beam)
+    )
     assert lines[:8] == others[:8]
     assert "answered by FnApiRunner: job mine" in lines
-    parity = answer(*common, "--runner", "FnApiRunner", "--against", "local", "--json")
-    summary = json.loads(parity.stdout)
+    summary = commands.json(*common, "--runner", "FnApiRunner", "--against", "local")
     assert summary["parity"]["changed"] == 0
     assert summary["beam"]["runner"] == "FnApiRunner"
     assert summary["beam"]["metrics"]["records"] == 5
