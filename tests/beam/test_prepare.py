@@ -15,24 +15,13 @@ from typing import Any
 
 import pytest
 
-from nq.beam.prepare import (
-    Prepared,
-    Request,
-    prepare,
-    prepare_again,
-)
+from nq.beam.prepare import Prepared, Request, prepare, prepare_again
 from nq.config import WindowConfig
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
 from nq.formats.tfrecord import encode_records, read_records
 from nq.preprocess.features import features, training_features
-from nq.preprocess.store import (
-    COMPLETED,
-    DEAD_LETTERS,
-    EXAMPLES,
-    MANIFEST,
-    find_completed,
-)
+from nq.preprocess.store import COMPLETED, DEAD_LETTERS, EXAMPLES, MANIFEST, find_completed
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Example
 from nq.storage import LOCK, MARK, PART, UNFINISHED, hold

@@ -17,13 +17,7 @@ from hypothesis import strategies as st
 
 from nq.commands.eval import main
 from nq.evaluation import nq_eval
-from nq.evaluation.labels import (
-    ExampleId,
-    Label,
-    Span,
-    read_gold,
-    read_predictions,
-)
+from nq.evaluation.labels import ExampleId, Label, Span, read_gold, read_predictions
 from nq.evaluation.nq_eval import Decision
 from nq.formats.fields import same_id
 

@@ -24,14 +24,7 @@ from nq.inference.cascade import (
     select,
 )
 from nq.inference.rescore import RescoringScorer
-from nq.inference.scorer import (
-    Progress,
-    Rows,
-    Scorer,
-    concatenate,
-    example_scores,
-    no_progress,
-)
+from nq.inference.scorer import Progress, Rows, Scorer, concatenate, example_scores, no_progress
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.ranking import rank
 from nq.preprocess.features import windows

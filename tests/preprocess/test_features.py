@@ -22,10 +22,7 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.preprocess.tokenizers.sentencepiece import SentencePieceTokenizer
 from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
 from nq.records import UNLABELLED, AnswerType, Example, Features
-from tests.preprocess.synthetic_examples import (
-    few,
-    pages,
-)
+from tests.preprocess.synthetic_examples import few, pages
 
 SMALL = WindowConfig(max_seq_length=24, doc_stride=5, max_query_length=6, max_contexts=6)
 NAMES = ("input_ids", "input_mask", "segment_ids", "token_map")

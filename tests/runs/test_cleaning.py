@@ -10,18 +10,7 @@ from typing import Any
 import pytest
 
 from nq.runs.cleaning import COPIED, RESULT, Item, clean
-from nq.storage import (
-    CONVERSION,
-    LOCK,
-    MARK,
-    PART,
-    RUN,
-    TRAINING,
-    WINDOWS,
-    Kind,
-    hold,
-    write_json,
-)
+from nq.storage import CONVERSION, LOCK, MARK, PART, RUN, TRAINING, WINDOWS, Kind, hold, write_json
 from tests.folders import held, write
 
 KILLED = "0123456789ab.tmp"

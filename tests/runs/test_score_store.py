@@ -16,13 +16,7 @@ from hypothesis import strategies as st
 from nq.errors import DamagedError, Error
 from nq.inference.scorer import Counters, Progress, Rows, no_progress
 from nq.records import READ, RESCORED, SCORE_COLUMNS, Columns, Example, ExampleKey
-from nq.runs.score_store import (
-    DIGESTS,
-    ScoreStore,
-    StoringScorer,
-    clear,
-    move,
-)
+from nq.runs.score_store import DIGESTS, ScoreStore, StoringScorer, clear, move
 
 K = 2
 WIDTHS = {"cls_logit": 2, "type_logits": 5}

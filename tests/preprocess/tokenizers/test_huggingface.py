@@ -24,12 +24,7 @@ from nq.preprocess.tokenizers.huggingface import LibraryTokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.preprocess.tokenizers.wordpiece import OriginalWordPieceTokenizer, WordPieceTokenizer
 from nq.records import Candidate, Example, Span
-from tests.preprocess.synthetic_examples import (
-    FULLWIDTH_SEP,
-    ODD_WORDS,
-    SPECIAL_WORDS,
-    any_words,
-)
+from tests.preprocess.synthetic_examples import FULLWIDTH_SEP, ODD_WORDS, SPECIAL_WORDS, any_words
 
 TEXT = [
     "The old bridge over the river is made of ice , isn't it ?",

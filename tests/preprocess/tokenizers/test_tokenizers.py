@@ -29,12 +29,7 @@ from nq.preprocess.tokenizers.wordpiece import (
     read_vocab,
 )
 from nq.records import Example
-from tests.preprocess.synthetic_examples import (
-    WORDS,
-    any_words,
-    bert_rows,
-    write_rows,
-)
+from tests.preprocess.synthetic_examples import WORDS, any_words, bert_rows, write_rows
 
 CASED_ROWS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "Ice", "ice", "i", "##ce", "##E"]
 
