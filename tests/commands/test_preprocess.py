@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from nq.commands.main import console
 from nq.formats.tfrecord import read_records
 from nq.preprocess.store import COMPLETED
 from nq.storage import UNFINISHED
@@ -55,7 +54,7 @@ def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 def test_good_and_broken_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
 ) -> None:
     monkeypatch.chdir(tmp_path)
     bad = {1 + i * 6: KINDS[i % len(KINDS)] for i in range(BROKEN)}  # by line number
@@ -82,13 +81,11 @@ def test_good_and_broken_lines(
         assert letter["reason"].startswith(bad[letter["line"]][1])
         assert letter["record"]
 
-    assert console(["preprocess", *map(str, command), "--strict"]) == 1
-    stdout, stderr = capsys.readouterr()
-    assert stdout.startswith("200 examples, ")
-    assert " windows\nreused, made before in " in stdout
-    first = "40 bad records, the first in mixed.jsonl, line 1: not JSON: unexpected end of data"
-    assert stderr.startswith(f"nq: error: {first}")
-    assert stderr.count("\n") == 1
+    printed = commands.out("preprocess", *command, "--strict", code=1)
+    assert printed.startswith("200 examples, ")
+    assert " windows\nreused, made before in " in printed
+    (line,) = commands.err.splitlines()
+    assert line.startswith("nq: error: 40 bad records, the first in mixed.jsonl, line 1: not JSON")
 
 
 def started(folder: Path, workers: int) -> subprocess.Popen[str]:
@@ -105,7 +102,7 @@ def started(folder: Path, workers: int) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_killed_and_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_killed_and_started_again(tmp_path: Path, commands: Commands) -> None:
     process = started(tmp_path, workers=1)
     process.kill()
     process.communicate()
@@ -114,15 +111,9 @@ def test_killed_and_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert list(out.glob(f"{UNFINISHED}*"))
     data = (tmp_path / "long.jsonl").read_bytes().splitlines()[:50]
     write_lines(tmp_path / "long.jsonl", data)
-    command = [
-        *("--data", str(tmp_path / "long.jsonl")),
-        *("--tokenizer", str(tmp_path / "vocab.txt")),
-        *SMALL,
-        "--json",
-    ]
-    assert console(["preprocess", *command, "--output", str(out)]) == 0
-    assert console(["preprocess", *command, "--output", str(tmp_path / "undisturbed")]) == 0
-    killed, undisturbed = map(json.loads, capsys.readouterr().out.splitlines())
+    command = ["preprocess", "--data", tmp_path / "long.jsonl", *SMALL]
+    command += ["--tokenizer", tmp_path / "vocab.txt", "--output"]
+    killed, undisturbed = (commands.json(*command, to) for to in (out, tmp_path / "undisturbed"))
     assert not killed["reused"]
     assert killed["examples"] == 50
     assert [Path(p).read_bytes() for p in killed["shards"]] == [
