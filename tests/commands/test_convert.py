@@ -177,3 +177,14 @@ def test_options_that_do_not_fit_are_wrong_usage(
     assert run(tf1, tmp_path / "x", *options) == 2
     assert re.search(problem, capsys.readouterr().err.splitlines()[-1])
     assert not (tmp_path / "x").exists()
+
+
+def test_a_pickle_is_never_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "pickled"
+    folder.mkdir()
+    shutil.copyfile(GOLDEN / "bert" / "config.json", folder / "config.json")
+    (folder / "pytorch_model.bin").write_bytes(b"\x80\x02cos\nsystem\n")
+    assert run(folder, tmp_path / "ours") == 1
+    message = capsys.readouterr().err.strip()
+    assert "pytorch_model.bin is a pickle, which is never loaded: convert it where" in message
+    assert "\n" not in message
