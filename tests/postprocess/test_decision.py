@@ -112,8 +112,8 @@ def kisialiou_2020_04(example: Example, logits: synthetic_pages.Logits) -> Predi
 def test_the_rules_of_the_originals_decide_as_slow_versions(seed: int, ties: str) -> None:
     example, logits = synthetic_pages.example(seed), synthetic_pages.logits(seed, ties != "none")
     if ties == "many":
-        bits = (values % 2 for values in (logits.start, logits.end, logits.types))
-        logits = synthetic_pages.Logits(*bits, logits.doc)
+        start, end, types = logits.start % 2, logits.end % 2, logits.types % 2
+        logits = synthetic_pages.Logits(start, end, types, logits.doc)
     assert predict("bert-joint", example, logits) == bert_joint(example, logits)
     assert predict("kisialiou", example, logits) == kisialiou(example, logits)
     earlier = kisialiou_2020_04(example, logits)
