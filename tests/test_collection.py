@@ -50,21 +50,6 @@ def test_the_best_blocks_are_read_in_their_order(collection: list[list[list[str]
         assert original.text(short) == block[-1]
 
 
-@pytest.mark.parametrize(
-    ("question", "text"),
-    [
-        ("who is O'Hara", "O\u2019Hara kept it."),
-        ("who is Bronte", "Charlotte Brontë."),
-        ("塔", "铁塔。"),
-    ],
-)
-def test_a_document_is_read_whose_words_have_another_form(question: str, text: str) -> None:
-    boats = "\n\n".join("Nobody knows who is the owner of the boat." for _ in range(60))
-    pages = [nq.page_from_text(one) for one in (boats, text)]
-    best = select(question, pages, unchanged, WindowConfig())
-    assert best.selection and {page.name for page, _ in best.selection.sources} >= {"document 2"}
-
-
 def test_notes_of_a_document_are_read_with_others() -> None:
     pages = [nq.page_from_text(text) for text in ("Jump up twelve times.", "Rest.")]
     best = select("how many times", pages, unchanged, WindowConfig())
@@ -97,12 +82,12 @@ def test_documents_that_cannot_be_read_are_an_error_or_named(tmp_path: Path) -> 
         f"{paths[1]} is not a text file (byte 2 is 0x00); give plain text or HTML",
         f"{paths[2]}: No such file or directory",
     )
-    with pytest.raises(nq.Error, match="none of the 2 documents has a text that can be read; the"):
+    with pytest.raises(nq.Error, match="none of the 2 documents"):
         read(skip_bad=True, first=1)
 
 
 def test_a_document_that_changes_between_the_passes_is_an_error() -> None:
     reads = iter(["lake", "tower", "lake deep"])
     read: Callable[[int], Page] = lambda _: nq.page_from_text(next(reads))  # noqa: E731
-    with pytest.raises(nq.Error, match="document 1 has changed while it was read: ask again"):
+    with pytest.raises(nq.Error, match="document 1 has changed"):
         select("lake", [1, 2], read, WindowConfig())

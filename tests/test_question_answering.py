@@ -36,9 +36,9 @@ def test_all_calls_give_the_answers_of_transformers_4(
     expected = json.loads(GOLDEN.read_text(encoding="utf-8"))["answers"]
     with nq.pipeline("question-answering", folder) as pipeline:
         actual = answers(pipeline)
-        with pytest.raises(ValueError, match=r"max_seq_len is 513: expected at most 512"):
+        with pytest.raises(ValueError, match="max_seq_len is 513"):
             pipeline(**LIVE, max_seq_len=513)
-        with pytest.raises(ValueError, match="doc_stride is 90: expected less than"):
+        with pytest.raises(ValueError, match="doc_stride is 90"):
             pipeline(**LIVE, max_seq_len=100, doc_stride=90)
     assert caplog.text.count("no head for types") == 1  # the model is loaded once
     assert actual.keys() == expected.keys()
@@ -48,25 +48,6 @@ def test_all_calls_give_the_answers_of_transformers_4(
 
 
 ONE, TWO = {"question": "who", "context": "Ada"}, {"question": "when", "context": "In 1874"}
-
-
-@pytest.mark.parametrize(
-    ("question", "context", "pairs"),
-    [
-        ("who", "Ada", [("who", "Ada")]),
-        (ONE, None, [("who", "Ada")]),
-        ([ONE, TWO], None, [("who", "Ada"), ("when", "In 1874")]),
-        ({"question": ["who", "when"], "context": ["Ada", "In 1874"]}, None,
-         [("who", "Ada"), ("when", "In 1874")]),
-        ({"question": ["who", "when"], "context": "Ada"}, None, [("who", "Ada"), ("when", "Ada")]),
-        ({"question": ["who"], "context": ["Ada"]}, None, [("who", "Ada")]),
-    ],
-)  # fmt: skip
-def test_each_question_has_its_context(
-    question: Any, context: Any, pairs: list[tuple[str, str]]
-) -> None:
-    several = len(pairs) > 1 or (isinstance(question, dict) and question["question"] != "who")
-    assert pairs_of(question, context) == (pairs, several)
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def test_a_folder_of_others_is_refused_and_not_touched(name: str, tmp_path: Path
     write(folder / "other.txt")
     before = tree(tmp_path)
     with (
-        pytest.raises(Error, match=r"folder holds other files \(.*other.txt.*\); give an"),
+        pytest.raises(Error, match=r"folder holds other files \(.*other.txt"),
         hold(folder, RUN),
     ):
         pass
@@ -191,7 +191,7 @@ def test_a_folder_of_another_kind_or_with_a_damaged_mark_is_refused(
 ) -> None:
     with hold(tmp_path, TRAINING):
         write(tmp_path / "model.safetensors")
-    with pytest.raises(Error, match="holds a training of nq train; give an empty or a new folder"):
+    with pytest.raises(Error, match="holds a training of nq train"):
         check(tmp_path, RUN)
     write(tmp_path / MARK, damage)
     with pytest.raises(Error, match="holds other files"):
@@ -215,7 +215,7 @@ def test_an_input_that_would_be_overwritten_is_refused(
         written = write(folder / "job.json")
     source = link(written, tmp_path / "input.jsonl") or tmp_path / "input.jsonl"
     before = tree(tmp_path)
-    with pytest.raises(Error, match=r"the input .* is the file .*, which would be written: give"):
+    with pytest.raises(Error, match=r"the input .* is the file "):
         check(folder, RUN, [source])
     with pytest.raises(Error, match=r"is the (file|output folder)"):
         check(folder, RUN, [source.parent])
@@ -228,11 +228,11 @@ def test_a_place_that_cannot_be_a_folder(tmp_path: Path) -> None:
         (tmp_path / link).symlink_to(target)
     before = tree(tmp_path)
     for name, message in (
-        ("file", "file is a file, expected a folder: give another"),
-        ("file/below", "file is a file, expected a folder"),
-        ("dangling/below/it", "dangling is a link to nowhere, expected a folder"),
-        ("circle", "circle is a link to circle, expected a folder"),
-        ("to file", "to file is a link to file, expected a folder"),
+        ("file", "file is a file"),
+        ("file/below", "file is a file"),
+        ("dangling/below/it", "dangling is a link to nowhere"),
+        ("circle", "circle is a link to circle"),
+        ("to file", "to file is a link to file"),
     ):
         with pytest.raises(NotADirectoryError, match=message), hold(tmp_path / name, RUN):
             pass
@@ -274,12 +274,12 @@ def test_an_output_file(tmp_path: Path) -> None:
     for own in (page, write(tmp_path / "empty", ""), tmp_path / "new"):
         storage.check_output_file(own, [source], storage.PAGE_MARK)
     for name in ("input", "pipe"):
-        with pytest.raises(Error, match="exists, and this command did not write it: give another"):
+        with pytest.raises(Error, match="this command did not write it"):
             storage.check_output_file(tmp_path / name, mark=storage.PAGE_MARK)
     for name, message in (
         ("link", "link is a link, expected a file"),
         ("folder", "folder is a folder, expected a file"),
-        ("same", "the input .*input is the file to write: give another file"),
+        ("same", "the input .*input is the file to write"),
     ):
         with pytest.raises(Error, match=message):
             storage.check_output_file(tmp_path / name, [source])
@@ -309,7 +309,7 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) 
 def test_a_lock_is_held_until_its_process_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     with held(folder, RUN) as process:
-        message = rf"process {process.pid} writes to .*folder; wait for it"
+        message = f"process {process.pid} writes to .*folder"
         for _ in range(2):
             with pytest.raises(Error, match=message), hold(folder, RUN):
                 pass
@@ -343,7 +343,7 @@ def test_a_file_system_without_locks_is_one_line(
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr("fcntl.flock", flock)
-    message = r"run cannot be locked \(No locks available\): give one on another disk"
+    message = r"run cannot be locked \(No locks available\)"
     with pytest.raises(Error, match=message), hold(tmp_path / "run", RUN):
         pass
 
@@ -359,10 +359,8 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"target": b"mine"}
 
 
-def test_two_commands_do_not_share_a_folder(tmp_path: Path) -> None:
+def test_an_empty_folder_goes_with_its_lock(tmp_path: Path) -> None:
     with hold(tmp_path / "run", RUN), hold(tmp_path / "other", RUN):
-        with pytest.raises(Error, match="writes to"), hold(tmp_path / "run", RUN):
-            pass
         (tmp_path / "other" / "kept").touch()
     assert set(tree(tmp_path)) == {"other", "other/kept", f"other/{MARK}"}
     with pytest.raises(FileNotFoundError, match="of the block"), hold(tmp_path / "run", RUN):

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from nq.config import ModelConfig, WindowConfig
-from nq.formats.tfrecord import encode_records
 from nq.model.names import BERT
 from nq.model.tensors import CheckpointTensors
 from nq.preprocess.tokenizers.base import MARKERS
-from nq.records import Features, FloatArray, IntArray, Source
+from nq.records import Features, FloatArray, IntArray
 
 WORDS = ("the", "lake", "is", "deep", "old", "##s")
 LETTERS = string.ascii_lowercase + string.digits
@@ -155,14 +154,3 @@ def features(
     return Features(
         example_id, **inputs, token_map=doc, windows=np.arange(n_windows), n_windows=n_windows
     )
-
-
-def write_shard(path: Path, examples: Sequence[tuple[Source, Features]]) -> Path:
-    """Writes the windows of ``examples``, in order, to a file of TFRecords."""
-    import tensorflow as tf
-
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for source, windows in examples:
-            for record in encode_records(windows, source):
-                writer.write(record)
-    return path

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import orjson
 
 from nq import processor, storage
 from nq.errors import DamagedError
+from nq.formats import inputs
 from nq.inference.profile import Profile
 from nq.model.folder import weights_digest
 from nq.model.runtime import import_tensorflow
@@ -26,13 +27,12 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter
 from nq.runs.job import Job
 from nq.runs.measure import machine
-from nq.runs.scoring import read_request
 
 log = logging.getLogger(__name__)
 
 COMPARED = "compare.json"
 """The file of a comparison in its folder."""
-FIRST_QUESTIONS, PAGE_WINDOWS = 10, 20
+FIRST_RECORDS, PAGE_WINDOWS = 10, 20
 """Mean number of windows of the first questions, from which on a job is one of whole pages."""
 CANDIDATES = {
     "CPU": (
@@ -116,7 +116,7 @@ def _has_whole_pages(job: Job) -> bool:
     """Returns whether ``prune`` suits a job, by the windows of its first questions."""
     model = job.model
     tokenizer = load_tokenizer(model.folder, model.windows.compat)
-    examples = islice(read_request(job.request()), FIRST_QUESTIONS)
-    made = (make_windows(*one, tokenizer, model.windows) for one in examples)
+    records = chain.from_iterable(inputs.read_records(p, pages=job.pages) for p in job.files)
+    made = (make_windows(*one, tokenizer, model.windows) for one in islice(records, FIRST_RECORDS))
     counts = [len(windows) for windows in made if not isinstance(windows, DeadLetter)]
     return may_prune(sum(counts), len(counts), model.decision.rule)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import apache_beam as beam
@@ -11,14 +9,13 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 
-import nq.beam
 from nq.beam import MakeWindows, ReadQuestions
 from nq.beam.prepare import Request, prepare
 from nq.config import WindowConfig
-from nq.errors import Error
 from nq.formats import inputs
 from nq.formats.tfrecord import read_records
 from nq.records import Example
+from tests.child_processes import python
 from tests.nq_records import simplified, write_lines, write_vocab
 
 CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
@@ -76,16 +73,4 @@ def test_beam_is_imported_with_the_first_transform() -> None:
         "print('apache_beam' in sys.modules); public.MakeWindows; "
         "print('apache_beam' in sys.modules)"
     )
-    root = Path(__file__).parents[2]
-    run = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
-    )
-    assert run.stdout.split() == ["False", "True"]
-
-
-def test_without_beam_a_transform_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "apache_beam", None)
-    with pytest.raises(
-        Error, match=r"Apache Beam is not installed: run pip install 'nq-pipeline\[beam\]'"
-    ):
-        _ = nq.beam.MakeWindows
+    assert python("-c", code).stdout.split() == ["False", "True"]

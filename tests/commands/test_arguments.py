@@ -6,8 +6,6 @@ import argparse
 import contextlib
 import importlib
 import shlex
-import subprocess
-import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -96,16 +94,6 @@ def test_help_fits_80_columns_and_breaks_no_word(
     assert " ".join(lines).split() == " ".join(whole).split()
 
 
-def test_help_of_the_module_is_that_of_the_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    module = [sys.executable, "-m", "nq.answer", "--help"]
-    done = subprocess.run(module, capture_output=True, text=True, check=True)
-    assert console(["answer", "--help"]) == 0
-    assert done.stdout == capsys.readouterr().out
-
-
 def test_the_console_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert console([]) == console(["--help"]) == 0
     out = capsys.readouterr().out
@@ -122,9 +110,6 @@ def test_the_console_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> N
         ("answer --porfile mixed", "--porfile mixed (did you mean '--profile'?); nq answer --help"),
         ("answer --limit 0", "argument --limit: must be at least 1, got 0"),
         ("compare --profiles mixd", "unknown optimization 'mixd' (did you mean 'mixed'?); valid"),
-        ("compare --limmit 3", "--limmit 3; nq compare --help"),
-        ("compare --rounds 0", "argument --rounds: must be at least 1, got 0"),
-        ("answer --profile mixd", "unknown optimization 'mixd' (did you mean 'mixed'?); valid are"),
         ("answer --max-seq-length 12", "max_seq_length 12"),
         ("answer --instances all", "must be a whole number, or auto, got 'all'"),
         ("answer --runer=FlinkRunner", "--runer=FlinkRunner (did you mean '--runner'"),
@@ -138,6 +123,15 @@ def test_the_console_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> N
         ("ask who --tpo=3", "unrecognized arguments: --tpo=3 (did you mean '--top'?); nq ask"),
         ("ask who page --zzz \x1b[31m", r"unrecognized arguments: --zzz \u001b[31m; nq ask --help"),
         ("tune --data x", "the following arguments are required: --model; nq tune --help"),
+        ("serve --workers 0", "workers must be at least 1, got 0"),
+        ("serve --port 65536", "port must be in [0, 65535], got 65536"),
+        ("serve --timeout nan", "timeout is nan"),
+        ("ask", "expected a question in quotes and a page, found 0"),
+        ("ask --interactive -", "give it pages in files"),
+        (f"ask {__file__} who", "is a file: give the question first, in quotes"),
+        (f"ask who {__file__} -", "standard input is one page: give it alone, or only files"),
+        ("ask who --record 2", "--record is for a jsonl file"),
+        (f"ask who {__file__} --top -1", "must be at least 0"),
     ],
 )
 def test_errors_of_usage_are_one_line(

@@ -22,6 +22,7 @@ from nq.runs import cleaning
 from nq.tracking import connect
 from nq.training.fit import FINAL_STEPS
 from tests import tiny_models
+from tests.conftest import Commands
 from tests.training.test_teacher import save as save_teacher
 
 ROOT = Path(__file__).parents[2]
@@ -160,12 +161,11 @@ def test_a_student_is_killed_and_resumed_in_its_run(
     [
         (["--teacher-weight", "0.5"], 2, "--teacher-weight needs --teacher"),
         (["--teacher-profile", "mixed"], 2, "--teacher-profile needs --teacher"),
-        (["--teacher", "t", "--temperature", "0"], 2, "temperature must be in [0.1, 100], got 0.0"),
-        (["--teacher", "t", "--teacher-profile", "fast"], 2, "unknown optimization 'fast'"),
-        (["--teacher", "missing"], 1, "no model 'missing': expected a folder, or the name of"),
+        (["--teacher", "t", "--temperature", "0"], 2, "temperature must be in [0.1, 100]"),
+        (["--teacher", "missing"], 1, "no model 'missing'"),
         (["--teacher", "cut"], 1, "cut/model.safetensors"),
-        (["--teacher", "out"], 1, "the input out is the output folder: give another output folder"),
-        (["--epochs", "0.001"], 1, "0.001 epochs of 56 training windows are no whole step of 32"),
+        (["--teacher", "out"], 1, "the input out is the output folder"),
+        (["--epochs", "0.001"], 1, "0.001 epochs of 56 training windows"),
     ],
 )
 def test_a_training_that_cannot_begin_is_one_line_and_leaves_nothing(
@@ -175,7 +175,7 @@ def test_a_training_that_cannot_begin_is_one_line_and_leaves_nothing(
     tiny_model: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    commands: Commands,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("data.jsonl").write_bytes(bundled_sample().read_bytes())
@@ -184,9 +184,8 @@ def test_a_training_that_cannot_begin_is_one_line_and_leaves_nothing(
     Path("cut", "model.safetensors").write_bytes(
         (tiny_model / "model.safetensors").read_bytes()[:99]
     )
-    folders = ["--data", "data.jsonl", "--init", str(tiny_model), "--output", "out"]
-    assert console(["train", *folders, *SIZES, *arguments]) == code
-    lines = capsys.readouterr().err.splitlines()
-    assert message in lines[-1]
-    assert code == 2 or len(lines) == 1
+    folders = ["--data", "data.jsonl", "--init", tiny_model, "--output", "out"]
+    commands.out("train", *folders, *SIZES, *arguments, code=code)
+    lines = commands.err.splitlines()
+    assert message in lines[-1] and (code == 2 or len(lines) == 1)
     assert not list(Path("out").iterdir())

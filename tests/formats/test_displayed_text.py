@@ -24,13 +24,8 @@ words = st.text(st.sampled_from("abcé“(.-'1\u00ad塔\ufb01"), min_size=1, max
 texts = words | st.sampled_from([" ", "\n", "&amp;", "caf&eacute; ", "&nbsp;", "<br>", " <img> "])
 hidden = st.sampled_from(
     [
-        *(
-            "<script>a</script>",
-            "<style>a</style>",
-            "<template>a</template>",
-            "<!-- a -->",
-            "<wbr>",
-        ),
+        *("<script>a</script>", "<style>a</style>", "<template>a</template>", "<!-- a -->"),
+        "<wbr>",
         *("<span hidden>a</span>", '<b style="display: none">a</b>', "<noscript>a</noscript>"),
     ]
 )
@@ -74,26 +69,11 @@ pages = several(st.recursive(phrases, flow, max_leaves=20))
 markdown = st.lists(
     st.sampled_from(
         [
-            *(
-                "# ",
-                "- ",
-                "1. ",
-                "> ",
-                "\n",
-                "\n\n",
-                "    ",
-                "| a | b |\n|---|---|\n| ",
-                "|",
-                "`",
-                "*",
-            ),
+            *("# ", "- ", "1. ", "> ", "\n", "\n\n", "    ", "| a | b |\n|---|---|\n| ", "|"),
+            *("`", "*"),
             *("[a](b 'c') ", "![a](b)", "**b** ", "word ", "&amp; ", "<b>c</b>", "\n\n<div>\n\n"),
-            *(
-                "<i hidden>d</i>",
-                "\n\n<p>x <i>y</i>\n\n",
-                "\n\n<style>\nb {}\n</style>\n\n",
-                "---\n",
-            ),
+            *("<i hidden>d</i>", "\n\n<p>x <i>y</i>\n\n", "\n\n<style>\nb {}\n</style>\n\n"),
+            "---\n",
         ]
     ),
     max_size=25,

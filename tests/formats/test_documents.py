@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 import zipfile
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from nq.errors import Error
 from nq.formats import fields
 from nq.formats.documents import decode_page, page_of
 from nq.formats.html import parse_html
@@ -72,17 +70,8 @@ parts = st.sampled_from(
         *("lake", "a", "*deep*", "**old**", "`x y`", "[a](b)", "![a](b)", "&amp;", "&", "<b>"),
         *("\n", "\r\n", "\n\n", "# ", "- ", "1. ", "> ", "| a | b |\n|---|---|\n| ", "    ", "```"),
         *("</b>", "<div>", "<!-- a -->", "\\*", "_", "é", "\u2028", "[a]: b", "---\n", "]!", "\0"),
-        *(
-            "<i hidden>",
-            "</i>",
-            "<style>a",
-            "</style>",
-            '[a](b "a")',
-            "&eacute;",
-            "\\|",
-            "a|",
-            "\t",
-        ),
+        *("<i hidden>", "</i>", "<style>a", "</style>", '[a](b "a")', "&eacute;", "\\|", "a|"),
+        *("\t",),
     ]
 )
 
@@ -250,16 +239,5 @@ def test_a_word_document_is_counted_before_it_is_expanded(data: bytes, message: 
 def test_pages_of_pdf_are_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fields.LIMITS, "characters", 100)
     data = document_files.pdf(*[["x" * 40]] * 50)
-    with pytest.raises(
-        ValueError, match=r"too large: 12\d characters on the page, the limit is 100"
-    ):
+    with pytest.raises(ValueError, match=r"too large: 12\d char"):
         decode_page(data, "a.pdf")  # at the third of its 50 pages
-
-
-def test_a_pdf_document_without_pypdf_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = document_files.pdf(["x"])
-    monkeypatch.setitem(sys.modules, "pypdf", None)
-    with pytest.raises(
-        Error, match=r"pypdf is not installed: run pip install 'nq-pipeline\[pdf\]'"
-    ):
-        decode_page(data, "a.pdf")

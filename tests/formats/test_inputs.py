@@ -127,7 +127,7 @@ def folder(tmp_path: Path) -> Path:
 def test_read_examples(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     examples = inputs.read_examples([f"{folder}/*.parquet", folder / "a.jsonl"])
     assert [next(examples).example_id for _ in range(2)] == [4, 1]
-    with pytest.raises(RecordError, match=r"a\.jsonl, line 2: no document: .*; correct the record"):
+    with pytest.raises(RecordError, match=r"a\.jsonl, line 2: no document"):
         next(examples)
     assert not caplog.messages
     everything = inputs.read_examples(folder, skip_bad=True)
@@ -141,9 +141,9 @@ def test_files_without_a_good_record_are_an_error(folder: Path, tmp_path: Path) 
     bad = str(write_lines(tmp_path / "bad.jsonl", [{"question": "who"}, {"query": "x"}]))
     empty = str(write_lines(tmp_path / "empty.jsonl", []))
     for options, message in (
-        ({"files": [bad]}, r"all 2 records are bad; the first: .*, line 1: the question"),
+        ({"files": [bad]}, "all 2 records are bad; .* line 1"),
         ({"files": [bad], "limit": 1}, "the only record is bad"),
-        ({"files": [empty]}, r"there are no records in .*empty.jsonl"),
+        ({"files": [empty]}, "no records in .*empty.jsonl"),
     ):
         with pytest.raises(Error, match=message):
             inputs.check_records(**options)

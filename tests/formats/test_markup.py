@@ -5,13 +5,10 @@ from __future__ import annotations
 import html
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.formats.documents import decode_page
 from nq.formats.html import parse_html
-from nq.formats.markup import CharacterData
 from nq.records import Original
 
 PIECES = st.lists(
@@ -63,14 +60,3 @@ def test_every_word_is_where_the_source_has_it(markup: str) -> None:
 def test_broken_markup_gives_places_in_the_source_or_none(markup: str) -> None:
     for start, end in original(markup).chars.tolist():
         assert (start, end) in ((-1, -1), (-2, -2)) or 0 <= start < end <= len(markup)
-
-
-@pytest.mark.parametrize(
-    "part", ["<a ", '<a b="', "<!--", "<", "&", "&amp", "<script>", "</", "<a b='x' c", "<!", "&#9"]
-)
-def test_parts_that_never_end_are_read_once(part: str) -> None:
-    """A quadratic search would take hours for this."""
-    source = part * 50_000
-    data = CharacterData(source)
-    assert data.find("Moon") < 0
-    assert decode_page(f"<p>Moon{source}".encode(), "x.html").example.tokens[1].startswith("Moon")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,9 +68,6 @@ def check_balance(page: Page, span: Span) -> None:
             else:
                 open_tags.append(tag)
     assert not open_tags
-
-
-# --- HTML ---------------------------------------------------------------------------------
 
 
 @given(MARKUP | st.text())
@@ -158,12 +154,6 @@ def test_all_text_that_is_displayed_is_in_a_block(markup: str, texts: list[str])
     assert [page.text(c.span) for c in page.example.candidates if c.top_level] == texts
 
 
-def test_deeply_nested_markup_is_read_or_a_value_error() -> None:
-    assert visible_text(parse_html("<div>" * 100 + "deep")).strip() == "deep"
-    with contextlib.suppress(ValueError):
-        assert visible_text(parse_html("<div>" * 20_000 + "deep")).strip() == "deep"
-
-
 @pytest.mark.parametrize(
     ("head", "counts"),
     [
@@ -178,14 +168,11 @@ def test_class_names_of_wikipedia_count_on_its_pages_alone(head: str, counts: bo
     assert ("Three" in visible_text(page)) != counts
 
 
-# --- plain text ---------------------------------------------------------------------------
-
-
 @given(st.text() | st.lists(st.sampled_from(["a b.", "\n", "\r\n", " ", "\f"])).map("".join))
 def test_text_becomes_paragraphs(text: str) -> None:
     visible = re.sub(r"[\s\x00-\x1f\x7f-\x9f]", "", text)
     if not visible:
-        with pytest.raises(ValueError, match=r"the page has no text: found \d+ tags and no words"):
+        with pytest.raises(ValueError, match="the page has no text"):
             page_from_text(text)
         return
     page = page_from_text(text)
@@ -199,9 +186,6 @@ def test_blank_lines_separate_paragraphs() -> None:
     page = page_from_text(text)
     found = [page.text(c.span) for c in page.example.candidates]
     assert found == ["One two.", "Three.", "Four."]
-
-
-# --- files --------------------------------------------------------------------------------
 
 
 @given(st.binary(max_size=200), st.sampled_from(["x.txt", "x.html", "x", "standard input"]))
@@ -257,9 +241,9 @@ def test_elements_that_are_too_deep_lose_no_word(tag: str) -> None:
 
 def test_a_page_without_words_is_a_value_error() -> None:
     for data in (b"", b" \n\n ", b"<html><p></p></html>", b"<script>x</script>"):
-        with pytest.raises(ValueError, match=r"page\.html has no text: found \d tags and no words"):
+        with pytest.raises(ValueError, match=r"page\.html has no text"):
             decode_page(data, "page.html")
-    with pytest.raises(ValueError, match=r"a\.bin is not a text file \(byte 3 is 0x00\)"):
+    with pytest.raises(ValueError, match=r"a\.bin is not a text file \(byte 3"):
         decode_page(b"%P\0DF", "a.bin")
 
 

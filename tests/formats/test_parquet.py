@@ -140,7 +140,7 @@ def test_only_the_rows_of_a_damaged_row_group_are_lost(parquet_file: Path, tmp_p
 def test_a_file_without_a_column_or_cut_off_is_refused(parquet_file: Path, tmp_path: Path) -> None:
     path, data = tmp_path / "a.parquet", parquet_file.read_bytes()
     pq.write_table(pa.Table.from_pylist([{"text": "a", "label": 1}]), path)
-    with pytest.raises(ValueError, match="found the columns text, label, and no column id or"):
+    with pytest.raises(ValueError, match="columns text, label"):
         items(path)
     for size in (4, len(data) // 2, len(data) - 1):
         path.write_bytes(data[:size])

@@ -60,9 +60,6 @@ def some_features(values: IntArray, example_id: int | str = 5, training: bool = 
     )
 
 
-# --- records ------------------------------------------------------------------------------
-
-
 @given(
     values=matrices, training=st.booleans(), id_name=st.sampled_from(["unique_ids", "unique_id"])
 )
@@ -122,9 +119,6 @@ def test_unique_ids_are_example_id_plus_window_modulo_2_to_the_64() -> None:
     of_text = unique_ids("question 1")  # a hash
     assert of_text[0] == 7150447286326655 != unique_ids("question 2")[0]
     assert np.diff(of_text).tolist() == [2, 2]
-
-
-# --- files --------------------------------------------------------------------------------
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -24,14 +24,7 @@ from nq.inference.cascade import (
     select,
 )
 from nq.inference.rescore import RescoringScorer
-from nq.inference.scorer import (
-    Progress,
-    Rows,
-    Scorer,
-    concatenate,
-    example_scores,
-    no_progress,
-)
+from nq.inference.scorer import Progress, Rows, Scorer, concatenate, example_scores, no_progress
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.ranking import rank
 from nq.preprocess.features import windows
@@ -142,9 +135,6 @@ def two_models(draw: st.DrawFn, max_pages: int = 3, max_read: int = 6) -> TwoMod
     return TwoModels(some, maps, table, decision)
 
 
-# --- the windows that are read
-
-
 def slow_context(token_map: IntArray, window: int, token: int) -> int:
     """Returns the largest context of a token in a window."""
     words = [pos for pos, t in enumerate(token_map[window].tolist()) if t >= 0]
@@ -228,9 +218,6 @@ def test_the_best_blocks_are_those_of_the_ranking_and_then_the_others(seed: int)
     assert list(rank_blocks(example, scores, decision, blocks, 2)) == list(ranked)[:2]
 
 
-# --- scores
-
-
 def reader_rows(columns: Columns) -> IntArray:
     return np.asarray(columns[SECOND_WINDOW] >= 0)
 
@@ -258,9 +245,6 @@ def test_a_cascade_has_the_scores_of_both_models(two: TwoModels) -> None:
         assert ids.tolist() == [[i, total] for i in range(total)]
 
 
-# --- composition
-
-
 @given(two_models(), st.sampled_from([0.0, 0.5, math.inf]))
 def test_close_decisions_are_those_of_an_exact_cascade(two: TwoModels, margin: float) -> None:
     """The exact cascade may read other windows, so the tables differ in length."""
@@ -282,9 +266,6 @@ def test_close_decisions_are_those_of_an_exact_cascade(two: TwoModels, margin: f
     for name, column in concatenate(parts).items():
         np.testing.assert_array_equal(columns[name], column, name)
     assert not columns["rescored"].any() or margin > 0
-
-
-# --- pages that are read otherwise
 
 
 TOKEN_MAP = np.array([[-1, -1, 1, 2, 3, 4, *[-1] * (LENGTH - 6)]])

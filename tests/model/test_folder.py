@@ -177,7 +177,7 @@ def test_a_flipped_bit_in_weights_with_digests_is_found(tiny_model: Path, tmp_pa
     data[-5] ^= 1
     (copy / WEIGHTS).write_bytes(data)
     for read in (check, read_tensors):
-        with pytest.raises(ValueError, match=f"{copy / WEIGHTS} is damaged or was changed"):
+        with pytest.raises(ValueError, match=f"{copy / WEIGHTS} is damaged"):
             read(copy)
     save_settings(copy, ModelSettings())  # as in a folder that nq did not write
     read_tensors(copy)
@@ -193,6 +193,6 @@ def test_settings_and_config_are_loaded_as_saved(folder: Path) -> None:
     (folder / "nq.json").unlink()
     assert load_settings(folder) == ModelSettings()
     check(folder, WindowConfig(max_seq_length=32, max_query_length=8))
-    with pytest.raises(ValueError, match="1000000000 is beyond the model's 32 positions"):
+    with pytest.raises(ValueError, match=r"1000000000 .* 32 positions"):
         check(folder, WindowConfig(max_seq_length=10**9))
     assert set(read_tensors(folder).shapes) == set(tiny_models.tensors())

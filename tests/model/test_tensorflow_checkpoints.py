@@ -166,7 +166,7 @@ def test_of_several_checkpoints_the_one_with_a_known_name_is_read(tmp_path: Path
     write_tf1(tmp_path, "one.ckpt", original_names())
     joint.load(tmp_path)
     write_tf1(tmp_path, "two.ckpt", original_names())
-    with pytest.raises(ValueError, match=r"holds the checkpoints one\.ckpt, two\.ckpt: expected"):
+    with pytest.raises(ValueError, match=r"one\.ckpt, two\.ckpt"):
         joint.load(tmp_path)
     write_tf1(tmp_path, "bert_joint.ckpt", original_names())
     assert joint.load(tmp_path).report == LoadReport()

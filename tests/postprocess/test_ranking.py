@@ -280,5 +280,5 @@ def test_the_scores_of_a_cascade_need_the_decision_of_both_models() -> None:
     example, scores = two_scores(1)
     with pytest.raises(Error, match="give the decision of both"):
         rank(example, scores, DecisionConfig())
-    with pytest.raises(Error, match="decision kisialiou ranks no blocks for a second model"):
+    with pytest.raises(Error, match="decision kisialiou ranks no blocks"):
         decide(example, scores, replace(CASCADE, rule="kisialiou"))

@@ -66,13 +66,12 @@ def test_the_fastest_run_comes_first_and_those_without_a_value_last() -> None:
     ("rows", "sentence"),
     [
         ([FAST, BASE], "Take mixed+buckets+openvino: 3.00 times as fast as baseline, 2 changed"),
-        ([ROUGH, BASE], "Take baseline: no profile that keeps the answers is faster. The fastest"),
+        ([ROUGH, BASE], "Take baseline: no profile"),
         ([BASE, replace(FAST, micro_f1=None)], "Take mixed"),
         ([replace(BASE, micro_f1=None), replace(FAST, micro_f1=None)], "Take baseline"),
         (
             [FAST, replace(FAST, profile="mixed", low=58.0, high=59.5, changed=1), BASE],
-            "Take mixed: 3.00 times as fast as baseline, 1 changed answer, micro-F1 -0.0040; as "
-            "fast within the rounds: mixed+buckets+openvino.",
+            "Take mixed: 3.00 times as fast as baseline, 1 changed answer, micro-F1 -0.0040",
         ),
         ([FAST, FAILED], "No profile can be named"),
     ],

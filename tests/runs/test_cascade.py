@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
-import signal
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
@@ -37,8 +35,9 @@ from nq.runs.plan import Plan
 from nq.runs.result import JOB, KEPT_SCORES, PREDICTIONS, Result
 from nq.runs.run import run
 from nq.runs.score_store import ScoreStore
+from tests.conftest import Commands
 from tests.jobs import flat_job
-from tests.runs.test_resume import run_killed
+from tests.runs.test_resume import run_killed, until_killed
 
 QUESTIONS, ALL = 6, 1000
 
@@ -116,16 +115,9 @@ def test_a_run_is_described_compared_and_repeated_in_memory(
 
 
 def run_until_killed(model: Path, second: Path, output: Path) -> None:
-    """Answers until SIGKILL, in the second half of the windows; runs in a process of its own."""
-    completed = 0
-
-    def kill(windows: int, total: int) -> None:
-        nonlocal completed
-        completed += windows
-        if completed > total // 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    run(make_job(model, second, output, batch_size=1, read_blocks=2), progress=kill)
+    """Answers until SIGKILL; runs in a process of its own."""
+    job = make_job(model, second, output, batch_size=1, read_blocks=2)
+    run(job, progress=until_killed())
 
 
 @pytest.mark.slow
@@ -134,8 +126,8 @@ def test_a_run_that_was_killed_continues_to_the_same_bytes(
 ) -> None:
     settings = {"batch_size": 1, "read_blocks": 2}
     undisturbed = run(make_job(tiny_model, tiny_mpnet, tmp_path / "undisturbed", **settings))
-    code = "from tests.runs.test_cascade import run_until_killed; run_until_killed(*paths, last)"
-    run_killed(code, tiny_model, tiny_mpnet, tmp_path / "killed")
+    killed = tmp_path / "killed"
+    run_killed("tests.runs.test_cascade", "run_until_killed", tiny_model, tiny_mpnet, killed)
     assert not (tmp_path / "killed" / PREDICTIONS).exists()
     resumed = run(make_job(tiny_model, tiny_mpnet, tmp_path / "killed", **settings))
     assert 0 < resumed.resumed_windows < resumed.windows == undisturbed.windows
@@ -172,9 +164,6 @@ def test_everything_of_the_second_model_identifies_a_run(
     assert scores(job, decision=tuned) == scores(job)
 
 
-# --- the settings and the decision of both models
-
-
 def test_a_second_model_without_a_decision_for_both_has_its_own(
     tiny_model: Path, tiny_mpnet: Path, tmp_path: Path
 ) -> None:
@@ -195,14 +184,13 @@ def test_a_second_model_without_a_decision_for_both_has_its_own(
 
 @pytest.mark.slow
 def test_a_tuned_decision_is_found_when_both_models_are_given(
-    tiny_model: Path, tiny_mpnet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny_model: Path, tiny_mpnet: Path, tmp_path: Path, commands: Commands
 ) -> None:
     second = Path(shutil.copytree(tiny_mpnet, tmp_path / "second"))
     before = load_settings(second)
-    data = ["--data", str(bundled_sample()), "--model", str(tiny_model), "--json"]
-    models = ["--second-model", str(second), "--read-blocks", "3", "--profile", "baseline"]
-    assert console(["tune", *data, *models]) == 0
-    figures = json.loads(capsys.readouterr().out)
+    data = ["--data", bundled_sample(), "--model", tiny_model]
+    models = ["--second-model", second, "--read-blocks", "3", "--profile", "baseline"]
+    figures = commands.json("tune", *data, *models)
     assert figures["model"] == str(second) and figures["odd_examples"] > 0
     after = load_settings(second)
     tuned = after.cascades[weights_digest(tiny_model)]
@@ -238,11 +226,11 @@ def test_a_model_stands_for_the_pair_that_its_settings_name(
 
 
 def test_an_installed_model_is_not_tuned_through_its_pair(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:
     ranker = naming(tiny_model, tmp_path / "ranker", second_model="small")
-    assert console(["tune", "--data", str(bundled_sample()), "--model", str(ranker)]) == 1
-    assert "is an installed model: copy it" in capsys.readouterr().err
+    commands.out("tune", "--data", bundled_sample(), "--model", ranker, code=1)
+    assert "is an installed model: copy it" in commands.err
 
 
 @pytest.mark.slow
@@ -271,9 +259,6 @@ def test_a_second_model_that_only_ranks_adds_block_scores(
     assert f"{dual_encoder} only ranks blocks: give --second-model MODEL for short" in caplog.text
 
 
-# --- what is refused
-
-
 def cut_weights(folder: Path) -> None:
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
@@ -296,10 +281,7 @@ def remove_settings(folder: Path) -> None:
     ("change", "options", "message"),
     [
         (cut_weights, "--second-model COPY", "model.safetensors is damaged"),
-        (
-            settings(windows={"max_seq_length": 512}),
-            *("--second-model COPY", "max_seq_length 512"),
-        ),
+        (settings(windows={"max_seq_length": 512}), "--second-model COPY", "max_seq_length 512"),
         (shutil.rmtree, "--second-model COPY", "no model in "),
         (remove_settings, "--model COPY --second-model MPNET", "has the weights of the model"),
         (None, "--read-blocks 2", "read_blocks is 2 without a second model: give one too"),
@@ -314,7 +296,7 @@ def test_a_bad_second_model_is_refused_by_every_command_before_it_computes(
     tiny_model: Path,
     tiny_mpnet: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    commands: Commands,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     copy = Path(shutil.copytree(tiny_mpnet, tmp_path / "copy"))
@@ -324,50 +306,18 @@ def test_a_bad_second_model_is_refused_by_every_command_before_it_computes(
     (tmp_path / "page.txt").write_text("The lake is deep.")
     models = ["--model", str(tiny_model)]
     models += options.replace("COPY", str(copy)).replace("MPNET", str(tiny_mpnet)).split()
-    commands = [
+    for command in (
         ["answer", "--no-track"],
         ["tune", "--data", str(bundled_sample())],
         ["ask", "how deep is it", "page.txt"],
-    ]
-    for command in commands:
-        assert console([*command, *models]) == 1
-        (line,) = capsys.readouterr().err.splitlines()
-        assert message in line
+    ):
+        assert message in commands.error(*command, *models)
     assert not list(tmp_path.glob("runs/*/results"))
 
 
-def test_a_decision_without_ranks_and_prepared_windows_are_refused(
-    tiny_model: Path,
-    tiny_mpnet: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_decision_without_ranks_is_refused(
+    tiny_model: Path, tiny_mpnet: Path, tmp_path: Path, commands: Commands
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    models = ["--model", str(tiny_model), "--second-model", str(tiny_mpnet), "--no-track"]
-    assert console(["answer", *models, "--decision", "kisialiou"]) == 1
-    assert "decision kisialiou ranks no blocks for a second model" in capsys.readouterr().err
-    with pytest.raises(nq.Error, match="ranks no blocks"):
-        decision = DecisionConfig(rule="kisialiou")
-        nq.load(tiny_model, second_model=tiny_mpnet, decision=decision)
-    source = ["--data", str(bundled_sample()), "--limit", "1", "--tokenizer", str(tiny_model)]
-    assert console(["preprocess", *source, "--output", "windows"]) == 0
-    capsys.readouterr()
-    (shard,) = map(str, (tmp_path / "windows").glob("*.tfrecord"))
-    assert console(["answer", "--data", shard, *models]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "is a TFRecord file: give the records from which it was made" in line
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"second_model": 5}, "second_model is 5: expected the path of a model folder"),
-        ({"second_model": "r", "read_blocks": True}, "read_blocks is True: expected a whole"),
-        ({"second_model": "r", "decision": "default"}, "decision is 'default': expected nq."),
-        ({"decision": CascadeDecision()}, "is for two models: give a second model too"),
-    ],
-)
-def test_bad_arguments_of_a_model(values: Any, message: str, tiny_model: Path) -> None:
-    with pytest.raises(ValueError, match=message):
-        find_model(tiny_model, **values)
+    models = ["--model", tiny_model, "--second-model", tiny_mpnet, "--decision", "kisialiou"]
+    commands.out("answer", *models, "--no-track", "--root", tmp_path, code=1)
+    assert "decision kisialiou ranks no blocks for a second model" in commands.err

@@ -10,18 +10,7 @@ from typing import Any
 import pytest
 
 from nq.runs.cleaning import COPIED, RESULT, Item, clean
-from nq.storage import (
-    CONVERSION,
-    LOCK,
-    MARK,
-    PART,
-    RUN,
-    TRAINING,
-    WINDOWS,
-    Kind,
-    hold,
-    write_json,
-)
+from nq.storage import CONVERSION, LOCK, MARK, PART, RUN, TRAINING, WINDOWS, Kind, hold, write_json
 from tests.folders import held, write
 
 KILLED = "0123456789ab.tmp"
@@ -79,9 +68,6 @@ def names(items: list[Item], root: Path, kept: bool = False) -> dict[str, str]:
     """Returns what was removed, or kept, by folder."""
     chosen = (item for item in items if bool(item.kept) == kept)
     return {str(item.folder.relative_to(root)): item.kept or item.what for item in chosen}
-
-
-# --- what is removed --------------------------------------------------------------------------
 
 
 def test_what_can_be_made_again_is_removed(tmp_path: Path) -> None:
@@ -189,9 +175,6 @@ def test_folders_without_a_mark_and_links_are_left_alone(tmp_path: Path) -> None
     assert state(tmp_path) == before
 
 
-# --- sizes, dry runs --------------------------------------------------------------------------
-
-
 def test_a_dry_run_tells_the_same_and_changes_nothing(tmp_path: Path) -> None:
     make_all(tmp_path)
     (tmp_path / "unfinished" / LOCK).touch()
@@ -204,9 +187,6 @@ def test_a_dry_run_tells_the_same_and_changes_nothing(tmp_path: Path) -> None:
     ]
     sizes = sum(len(value[2]) for path, value in before.items() if value[2] and path.name != MARK)
     assert sum(item.bytes for item in planned) == sizes - 1  # without the model
-
-
-# --- locks ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

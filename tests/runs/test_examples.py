@@ -44,21 +44,6 @@ def answered(scoring: Scoring) -> list[tuple[object, int]]:
     return [(example.example_id, len(scores)) for example, scores in scoring]
 
 
-EXPECTED = [*((0, line) for line in (1, 2, 4)), *((1, line) for line in (1, 2, 3))]
-
-
-@pytest.mark.parametrize("chunk_bytes", [1, 1 << 30])
-def test_records_are_read_in_order_with_file_and_line(job: Job, chunk_bytes: int) -> None:
-    job = replace(job, compute=replace(job.compute, chunk_bytes=chunk_bytes))
-    assert len(job.requests()) == (2 if chunk_bytes == 1 else 1)
-    assert keys(job) == EXPECTED
-
-
-def test_a_bad_line_counts_for_the_limit(job: Job) -> None:
-    assert keys(replace(job, limit=4)) == EXPECTED[:3]
-    assert keys(replace(job, limit=5)) == EXPECTED[:4]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk_bytes", [1, 1 << 30])
 def test_of_two_records_with_the_same_id_the_first_is_answered(job: Job, chunk_bytes: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 from nq.formats.fields import LIMITS
 from nq.runs.job import Job
 from nq.runs.run import run
-from tests.nq_records import changed, simplified, write_lines
+from tests.nq_records import simplified, write_lines
 
 CONTENT = 10  # pieces of the page that a window of the tiny model has at least
 
@@ -27,13 +27,3 @@ def test_a_page_with_too_many_windows(tiny_model: Path, tmp_path: Path) -> None:
     assert first["reason"].startswith("too large: ")
     assert first["reason"].endswith(f" windows, the limit is {LIMITS.windows}")
     assert (second["line"], second["record"]) == (3, "bad")
-
-
-def test_overlapping_blocks_are_a_dead_letter(tiny_model: Path, tmp_path: Path) -> None:
-    candidates = [{"start_token": 0, "end_token": 60_000, "top_level": True}] * 48
-    wide = changed(simplified(2, words=60_000), "long_answer_candidates", candidates)
-    data = write_lines(tmp_path / "a.jsonl", [simplified(1), wide | {"annotations": None}])
-    result = run(Job([data], tiny_model, "baseline", output=tmp_path / "run"))
-    assert (result.examples, result.dead_letters) == (1, 1)
-    text = (tmp_path / "run" / "skipped.jsonl").read_text(encoding="utf-8")
-    assert "too large: 2880000 tokens in top-level candidates, the limit is 2000000" in text

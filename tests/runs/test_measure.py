@@ -21,7 +21,6 @@ from nq.runs.measure import (
     MACHINES,
     TIMES,
     WARM,
-    Clock,
     Measured,
     own_peak_bytes,
     read_times,
@@ -40,36 +39,6 @@ PART = Measured(
     reasons=(WARM,),
 )
 MIB = 1 << 20
-
-
-def test_phases_add_up_at_every_moment() -> None:
-    started = time.perf_counter()
-    clock = Clock()
-    with clock("preprocess_wait_s"):
-        with clock("read_s"):
-            inside = clock.seconds
-        assert clock.enter("predict_s") == "preprocess_wait_s"
-    assert set(inside) == {"load_s", "preprocess_wait_s", "read_s"}
-    seconds = clock.seconds
-    assert 0 < sum(inside.values()) < sum(seconds.values()) <= time.perf_counter() - started
-    assert clock.enter("score_s") == "load_s"
-
-
-def test_a_phase_of_other_processes_covers_those_of_this_one() -> None:
-    reported: list[str] = []
-    clock = Clock(reported.append)
-    clock.cover("predict_s")
-    clock.cover("predict_s")
-    with clock("preprocess_wait_s"):
-        before = clock.seconds
-        assert clock.enter("preprocess_wait_s") == "preprocess_wait_s"
-    assert set(before) == {"load_s", "predict_s"}
-    assert clock.seconds["predict_s"] > before["predict_s"]
-    clock.cover("")
-    assert set(clock.seconds) == {"load_s", "predict_s"}
-    assert clock.seconds["predict_s"] == clock.seconds["predict_s"]
-    assert clock.enter("score_s") == "load_s"
-    assert reported == ["loading the model", "compiling, computing the first windows"]
 
 
 def test_a_run_says_what_goes_on(tiny_model: Path, tmp_path: Path) -> None:
@@ -124,8 +93,7 @@ def test_the_time_of_a_resumed_run_is_the_sum_of_its_parts(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     begin, folder = time.time(), tmp_path / "run"
-    code = "from tests.runs.test_resume import run_until_killed; run_until_killed(*paths, last)"
-    run_killed(code, tiny_model, folder)
+    run_killed("tests.runs.test_resume", "run_until_killed", tiny_model, folder)
     first = storage.read_json(folder / UNFINISHED_SCORES / TIMES)
     shutil.copytree(folder, tmp_path / "lost")
     killed = time.time()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from nq.commands.main import console
 from nq.inference.batches import Shape
 from nq.inference.engine import Step
 from nq.inference.engines import tensorflow
 from nq.inference.profile import OPTIMIZATIONS, Optimization
 from nq.inference.scorer import Rows
+from tests.conftest import Commands
 
 LIMIT = 6
 THRESHOLDS = ("--long-threshold", "-9", "--short-threshold", "-9")
@@ -48,25 +47,19 @@ def broken_profile(monkeypatch: pytest.MonkeyPatch) -> str:
     return "broken"
 
 
-def run(folder: Path, model: Path, *options: object) -> int:
-    common = ["--model", str(model), "--output", str(folder), "--limit", str(LIMIT)]
-    common += ["--no-track", "--json", "--keep-scores", *THRESHOLDS]
-    return console(["answer", *common, *map(str, options)])
-
-
 @pytest.mark.slow
 def test_a_profile_that_keeps_the_logits_changes_nothing_and_a_broken_one_is_seen(
-    broken_profile: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    broken_profile: str, tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:
     first = tmp_path / "first"
-    assert run(first, tiny_model, "--profile", "baseline") == 0
-    capsys.readouterr()
-    assert run(tmp_path / "equal", tiny_model, "--profile", "grappler", "--against", first) == 0
-    parity = json.loads(capsys.readouterr().out)["parity"]
+    common = ["answer", "--model", tiny_model, "--limit", LIMIT, "--no-track", "--keep-scores"]
+    common += [*THRESHOLDS, "--output"]
+    commands.out(*common, first, "--profile", "baseline")
+    against = ["--against", first, "--profile"]
+    parity = commands.json(*common, tmp_path / "equal", *against, "grappler")["parity"]
     assert parity["against"] == f"baseline in {first}"
     assert (parity["answers"], parity["changed"], parity["changed_share"]) == (LIMIT, 0, 0)
     assert 0 <= parity["mean_drift"] <= parity["max_drift"] < 1e-4
     assert set(parity["f1"].values()) == {0.0}
-    assert run(tmp_path / "other", tiny_model, "--profile", broken_profile, "--against", first) == 0
-    parity = json.loads(capsys.readouterr().out)["parity"]
+    parity = commands.json(*common, tmp_path / "other", *against, broken_profile)["parity"]
     assert parity["changed"] > 0 and parity["max_drift"] > 5

@@ -25,7 +25,6 @@ from tests.jobs import flat_job
 QUESTIONS = 6
 BESIDES = ("total_s", "preprocess_s")
 """Entries of the times that are no phases."""
-GIB = 1 << 30
 INT8 = pytest.mark.skipif(bool(extras.missing("openvino")), reason="needs OpenVINO")
 
 

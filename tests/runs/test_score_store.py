@@ -61,9 +61,6 @@ def check(store: ScoreStore, key: ExampleKey, n: int, shift: float = 0.0) -> Non
         np.testing.assert_array_equal(value, expected[column])
 
 
-# --- reading back -------------------------------------------------------------------------
-
-
 @st.composite
 def parts(draw: st.DrawFn) -> list[list[tuple[ExampleKey, int]]]:
     """Draws examples in the order of the input, divided into parts."""
@@ -88,7 +85,7 @@ def test_what_is_written_is_read_back(examples: list[list[tuple[ExampleKey, int]
                 check(opened, key, n)
             absent = next(key for key in ((9, line) for line in range(50)) if key not in counts)
             assert absent not in opened
-            with pytest.raises(Error, match=r"not complete, input file 9, line 0 is missing"):
+            with pytest.raises(Error, match="input file 9, line 0 is missing"):
                 opened[absent]
 
 
@@ -102,9 +99,6 @@ def test_pruned_windows_are_told_from_computed_ones(tmp_path: Path) -> None:
         assert opened.computed((0, 1)).tolist() == [True, False, True]
         assert opened.computed((0, 2)).tolist() == [False, False]
         assert opened.computed((0, 3)).tolist() == [True, True]
-
-
-# --- damage -------------------------------------------------------------------------------
 
 
 def damage(path: Path, kind: str) -> None:
@@ -126,7 +120,7 @@ def test_damaged_parts_are_removed_and_computed_again(
     names = sorted(name for name in expected if name != "request.json")
     for name in names[:2]:
         damage(tmp_path / name, kind)
-    with pytest.raises(DamagedError, match=rf"{names[0]} is damaged: .*; run with --keep-scores"):
+    with pytest.raises(DamagedError, match=f"{names[0]} is damaged"):
         ScoreStore(tmp_path)
     store = ScoreStore.open(tmp_path, {})
     assert list(store) == [(1, 1)]
@@ -146,9 +140,6 @@ def test_scores_with_a_damaged_request_are_computed_again(
     assert not list(ScoreStore.open(tmp_path, {"model": "a"}))
     (message,) = [record.getMessage() for record in caplog.records]
     assert "request.json is damaged: " in message and "all windows are computed again" in message
-
-
-# --- resuming -----------------------------------------------------------------------------
 
 
 def test_an_equal_request_keeps_the_parts_and_another_one_removes_them(tmp_path: Path) -> None:
@@ -205,9 +196,6 @@ def test_a_storing_scorer_computes_each_example_once(tmp_path: Path) -> None:
         score(scorer, rows_of(part))
         assert (inner.keys, scorer.resumed_windows, scorer.rescored) == (new, stored, len(part))
         assert sum(completed) == sum(n for _, n in part)
-
-
-# --- folders ------------------------------------------------------------------------------
 
 
 FOREIGN = ("mine.npz", "notes.tmp", "part-1.npy", "part-000000-000000001.npz.bak", "READ ME")

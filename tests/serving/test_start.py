@@ -41,22 +41,6 @@ def test_an_address_that_cannot_be_used(
     assert err.startswith("nq: error: ") and message in err and err.count("\n") == 1, err
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--workers", "0"], "workers must be at least 1, got 0"),
-        (["--port", "65536"], "port must be in [0, 65535], got 65536"),
-        (["--timeout", "nan"], "timeout is nan: expected a number"),
-        (["--host", ""], "host is empty"),
-    ],
-)
-def test_settings_that_make_no_sense_are_usage_errors(
-    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert console(["serve", *options]) == 2
-    assert message in capsys.readouterr().err
-
-
 def test_an_empty_token_is_refused_and_none_is_a_warning_for_a_network(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,9 +70,6 @@ def weights(model: keras.Model) -> list[FloatArray]:
     return [weight.numpy() for weight in model.weights]
 
 
-# --- learning and resuming
-
-
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[keras.Model, Path]:
     """A model trained without interruption, and its folder."""
@@ -166,9 +163,6 @@ def test_half_precision_trains_float32_weights(tmp_path: Path) -> None:
     assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
 
 
-# --- evaluations
-
-
 @pytest.mark.parametrize(
     ("scores", "best", "killed_at"),
     [
@@ -226,9 +220,6 @@ def test_damaged_best_weights_leave_the_last_ones(
     assert "the model has the weights of the last step instead" in caplog.text
 
 
-# --- learning rate and weight decay
-
-
 @pytest.mark.parametrize(("warmup", "total"), [(0, 1), (3, 10)])
 def test_the_learning_rate_rises_to_its_peak_and_falls_to_zero(warmup: int, total: int) -> None:
     schedule = WarmupThenDecay(0.5, warmup, total)
@@ -253,6 +244,3 @@ def test_weight_decay_excludes_biases_and_norms() -> None:
         excluded = weight.path.rsplit("/", 1)[1] in ("bias", "gamma", "beta")
         expected = 2.0 if excluded else 2.0 * (1 - 0.5 * CONFIG.learning_rate)
         np.testing.assert_allclose(weight.numpy(), expected, rtol=1e-6)
-
-
-# --- levels

@@ -24,13 +24,7 @@ from nq.preprocess.tokenizers.huggingface import LibraryTokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.preprocess.tokenizers.wordpiece import OriginalWordPieceTokenizer, WordPieceTokenizer
 from nq.records import Candidate, Example, Span
-from tests.preprocess.synthetic_examples import (
-    BLANK_WORDS,
-    FULLWIDTH_SEP,
-    ODD_WORDS,
-    SPECIAL_WORDS,
-    any_words,
-)
+from tests.preprocess.synthetic_examples import FULLWIDTH_SEP, ODD_WORDS, SPECIAL_WORDS, any_words
 
 TEXT = [
     "The old bridge over the river is made of ice , isn't it ?",
@@ -185,14 +179,8 @@ def test_only_a_known_regular_expression_is_taken(tmp_path: Path, step: str, pat
     if pattern == " {2,}":
         assert load_tokenizer(tmp_path).encode(["lake"])
         return
-    with pytest.raises(ValueError, match=r"has the regular expression .* may take for ever"):
+    with pytest.raises(ValueError, match="has the regular expression"):
         load_tokenizer(tmp_path)
-
-
-def test_a_blank_word_has_no_pieces(tokenizers: list[Tokenizer]) -> None:
-    for tokenizer in tokenizers:
-        *blank, ice = tokenizer.encode([*BLANK_WORDS, "ice"])
-        assert set(blank) == {()} and ice
 
 
 @each_kind
@@ -208,9 +196,6 @@ def test_windows_have_the_layout_of_the_family(folders: dict[str, Path], kind: s
         assert ids[mask > 0][-1] == tokenizer.sep_id
         assert (ids[mask == 0] == tokenizer.pad_id).all()
     assert windows.segment_ids.any() == is_bert
-
-
-# --- SentencePiece as XLM-RoBERTa and ALBERT use it
 
 
 def test_xlm_robertas_ids_are_one_behind_the_files(tmp_path: Path) -> None:
@@ -248,37 +233,6 @@ def test_words_are_prepared_as_in_the_family(
     (tmp_path / "tokenizer_config.json").write_text(settings, encoding="utf-8")
     assert load_tokenizer(tmp_path).encode(["Rivér"]) == plain.encode(["Rivér"])
 
-
-@pytest.mark.extended
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    ("kind", "model_type", "options"),
-    [
-        ("byte-level", "roberta", {"add_prefix_space": True}),
-        ("unigram", "xlm-roberta", {}),
-        ("wordpiece", "bert", {"do_lower_case": False}),
-    ],
-)
-def test_live_pieces_are_those_of_transformers(
-    folders: dict[str, Path], kind: str, model_type: str, options: dict[str, bool], tmp_path: Path
-) -> None:
-    transformers = pytest.importorskip("transformers")
-    shutil.copytree(folders[kind], tmp_path, dirs_exist_ok=True)
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}), encoding="utf-8")
-    reference = transformers.AutoTokenizer.from_pretrained(tmp_path, **options)
-    ours = load_tokenizer(folders[kind])
-    question, between = "who walked", [ours.sep_id] * ours.separators
-    for page in PAGES[:3]:
-        expected = reference(question, page)["input_ids"]
-        pieces = [*joined(ours, question), *between, *joined(ours, page)]
-        assert [ours.cls_id, *pieces, ours.sep_id] == expected
-    reference.save_pretrained(tmp_path / "saved")
-    again, words = load_tokenizer(tmp_path / "saved"), " ".join(PAGES).split(" ")
-    assert again.encode(words) == ours.encode(words)
-    assert (again.cls_id, again.sep_id, again.pad_id) == (ours.cls_id, ours.sep_id, ours.pad_id)
-
-
-# --- the libraries themselves, on odd words
 
 ADDED = {
     "covid19": {},
