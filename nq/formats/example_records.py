@@ -82,7 +82,7 @@ def decode_example(record: bytes) -> tuple[ExampleKey, Example, int]:
         header["id"],
         header["question"],
         tokens,
-        np.unpackbits(arrays["is_html"], count=len(tokens)).astype(np.bool_).tolist(),
+        np.unpackbits(arrays["is_html"].view(np.uint8), count=len(tokens)).view(np.bool_).tolist(),
         [Candidate(Span(start, end), bool(top)) for start, end, top in candidates],
         None if annotations is None else tuple(map(_annotation, annotations)),
         token_bytes=arrays.get("token_bytes"),

@@ -18,7 +18,7 @@ from tests.formats.reading import values_of
 
 texts = st.text(st.characters(), max_size=9)  # lone surrogates too
 spans = st.tuples(st.integers(0, 99), st.integers(0, 99)).map(lambda pair: Span(*pair))
-annotations = st.builds(
+gold = st.builds(
     Annotation,
     st.none() | spans,
     st.none() | st.integers(0, 9),
@@ -30,15 +30,15 @@ annotations = st.builds(
 @st.composite
 def examples(draw: st.DrawFn) -> Example:
     tokens = draw(st.lists(texts, max_size=20))
-    several = {"min_size": len(tokens), "max_size": len(tokens)}
-    places = draw(st.lists(st.tuples(*[st.integers(-1, 1 << 40)] * 2), **several))
+    n = len(tokens)
+    places = draw(st.lists(st.tuples(*[st.integers(-1, 1 << 40)] * 2), min_size=n, max_size=n))
     return Example(
         draw(texts | st.integers(-(1 << 63), (1 << 64) - 1)),
         draw(texts),
         tokens,
-        draw(st.lists(st.booleans(), **several)),
+        draw(st.lists(st.booleans(), min_size=n, max_size=n)),
         draw(st.lists(st.builds(Candidate, spans, st.booleans()), max_size=5)),
-        draw(st.none() | st.lists(annotations, max_size=3).map(tuple)),
+        draw(st.none() | st.lists(gold, max_size=3).map(tuple)),
         draw(st.none() | st.just(np.array(places, np.int64).reshape(-1, 2))),
         draw(st.booleans()),
         draw(texts),

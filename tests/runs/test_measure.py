@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from nq import storage
+from nq.memo import TIMES
 from nq.runs.job import Job
 from nq.runs.measure import (
     LOST,
     MACHINES,
-    TIMES,
     WARM,
     Measured,
     own_peak_bytes,
