@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import nq
-from nq.config import Beam, CascadeDecision, TrackingConfig, TrainConfig
+from nq.config import Beam, CascadeDecision, TrainConfig
 from tests.test_api import HTML
 
 SAMPLE = [nq.bundled_sample()]
@@ -85,7 +85,6 @@ def test_bad_arguments_of_a_reader(
         (lambda nq: nq.DecisionConfig(rule="best"), "unknown rule 'best'"),
         (lambda _: TrainConfig.from_dict({"epochs": "2"}), "epochs is .2."),
         (lambda nq: nq.WindowConfig(max_contexts=True), "max_contexts is True"),
-        (lambda _: TrackingConfig(experiment=".."), r"experiment is '\.\.'"),
     ],
 )
 def test_bad_arguments(use: Callable[[Any], object], message: str) -> None:

@@ -139,7 +139,7 @@ def test_scores_with_a_damaged_request_are_computed_again(
     (tmp_path / "request.json").write_bytes(b'{"model": "\xff"}')
     assert not list(ScoreStore.open(tmp_path, {"model": "a"}))
     (message,) = [record.getMessage() for record in caplog.records]
-    assert "request.json is damaged: " in message and "all windows are computed again" in message
+    assert "request.json is damaged: " in message and "everything is computed again" in message
 
 
 def test_an_equal_request_keeps_the_parts_and_another_one_removes_them(tmp_path: Path) -> None:
