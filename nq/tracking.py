@@ -345,7 +345,7 @@ class Run:
         if self.available:
             self.available = False
             message = "MLflow: cannot %s: %s; the run is not recorded (--no-track turns this off)"
-            log.warning(message, self._action, reason(error))
+            log.warning(message, visible(self._action), reason(error))
 
     def _call(self, action: str, function: Callable[[], Any]) -> Future[Any] | None:
         """Leaves a call to the thread, after that which opens the run; returns its result."""
