@@ -80,7 +80,7 @@ class Prepared:
         Raises:
             DamagedError: a record is damaged or missing.
         """
-        paths = dict(enumerate(request.files, request.first_file))
+        paths = dict(enumerate(map(shown, request.files), request.first_file))
         shapes = inference_shapes(request.windows.max_seq_length)
         for shard in self.shards:
             records = read_records(shard)

@@ -29,7 +29,7 @@ KINDS = (  # ten ways to be broken, and how the reason begins
     (to_line(simplified()).replace(b"moon", b"m\xf6on", 1), "not UTF-8"),
     (changed(simplified(), "example_id", ...), "missing field 'example_id'"),
     (changed(simplified(), "document_text", ...), "no document"),
-    (changed(simplified(), "document_text", None), "field 'document_text' must be a string"),
+    (changed(simplified(), "document_text", 7), "field 'document_text' must be a string"),
     (changed(simplified(), "question_text", 7), "field 'question_text' must be a string"),
     (changed(simplified(), f"{CANDIDATES}.0.end_token", 999), f"{CANDIDATES}[0] [3, 999) is no"),
     (changed(simplified(), f"{CANDIDATES}.1.end_token", 1), f"{CANDIDATES}[1] ["),

@@ -71,7 +71,7 @@ markdown = st.lists(
         [
             *("# ", "- ", "1. ", "> ", "\n", "\n\n", "    ", "| a | b |\n|---|---|\n| ", "|"),
             *("`", "*"),
-            *("[a](b 'c') ", "![a](b)", "**b** ", "word ", "&amp; ", "<b>c</b>", "\n\n<div>\n\n"),
+            *("[a](b 'c') ", " ![a](b) ", "**b** ", "word ", "&amp; ", "<b>c</b>", "\n\n<div>\n\n"),
             *("<i hidden>d</i>", "\n\n<p>x <i>y</i>\n\n", "\n\n<style>\nb {}\n</style>\n\n"),
             "---\n",
         ]
