@@ -57,7 +57,11 @@ class Memo:
         return [path.name for path in self._paths() if PART.fullmatch(path.name)]
 
     def read(self, name: str) -> Columns:
-        """Returns the arrays of a part; an error if it is missing or damaged."""
+        """Returns the arrays of a part.
+
+        Raises:
+            FileNotFoundError, DamagedError: the part is missing or damaged.
+        """
         return storage.read_arrays(self.folder / name)
 
     def write(self, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:

@@ -29,11 +29,11 @@ LEVEL, LENGTH_BYTES = 1, 4
 
 
 def encode_example(key: ExampleKey, example: Example, n_windows: int) -> bytes:
-    """Returns the record of an example; its windows are those of the same place in the input.
+    """Returns an example as a record.
 
     Args:
-        key: the example's place in the input.
-        n_windows: number of its windows.
+        key: number of the input file, and line of the example in it, as its windows have them.
+        n_windows: number of its windows, which are in another file.
     """
     original, annotations = example.original, example.annotations
     header = {
@@ -66,7 +66,7 @@ def encode_example(key: ExampleKey, example: Example, n_windows: int) -> bytes:
 
 
 def decode_example(record: bytes) -> tuple[ExampleKey, Example, int]:
-    """Returns place, example and number of windows; the inverse of ``encode_example``."""
+    """Returns key, example and number of windows; the inverse of ``encode_example``."""
     data = zlib.decompress(record)
     at = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "little")
     header, arrays = json.loads(_decode(data[LENGTH_BYTES:at])), dict[str, IntArray]()

@@ -64,8 +64,8 @@ TAG_PLACE = -1, -1
 class PageBuilder:
     """Builds a page token by token; a target of lxml's HTML parser.
 
-    ``characters`` are those of the HTML; plain text has its place with it.
-    More than ``max_depth`` open elements are a ``RecursionError``.
+    ``characters`` are those of the HTML; plain text has its place with it. More than ``max_depth``
+    open elements are a ``RecursionError``.
     """
 
     max_depth: float = math.inf
@@ -230,8 +230,9 @@ def parse_html(
 ) -> Page:
     """Returns the page of an HTML text; broken markup is repaired as browsers do it.
 
-    If elements are nested too deeply, none is: lxml looks for the start of each end tag in all of
-    them. ``new_builder`` makes a builder from the characters of the text.
+    A text with more than ``MAX_DEPTH`` open elements is read as blocks that are not nested, since
+    lxml searches all open elements at each end tag, which takes quadratic time. ``new_builder``
+    makes a builder from the characters of the text.
     """
     source = text.encode("utf-8", "replace").decode()
     with contextlib.suppress(RecursionError):

@@ -21,6 +21,7 @@ from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.records import Example, ExampleId, ExampleKey, Source
 from nq.runs.job import Job
 from nq.runs.measure import Clock
+from nq.runs.plan import windows_folder
 from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES
 from nq.runs.score_store import ScoreStore
 from nq.runs.scoring import Chunks
@@ -84,9 +85,8 @@ class FinishedRun:
         """Yields the examples of the run in order, each with its origin."""
         seen, work = set[ExampleId](), list[tuple[Request, Path]]()
         for request in self.job.requests():
-            name = f"windows-{request.key}"
-            shared = self.folder.parent / name  # of several runs
-            work.append((request, shared if shared.is_dir() else self.folder / name))
+            own, shared = (windows_folder(f, request) for f in (self.folder, self.folder.parent))
+            work.append((request, shared if shared.is_dir() else own))
         chunks = Chunks((prepare(*one) for one in work), work, None, Clock())
         for number in range(len(work)):
             for source, example, _ in chunks.examples(number):

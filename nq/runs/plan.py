@@ -76,9 +76,12 @@ class Plan:
         return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.mlflow_run"
 
 
-def windows_folder(job: Job, request: Request) -> Path:
-    """Returns the folder of a request's windows, which runs of equal settings share."""
-    return (job.output or job.root) / f"windows-{request.key}"
+def windows_folder(parent: Path, request: Request) -> Path:
+    """Returns the folder of a request's windows, which runs of equal settings share.
+
+    The ``parent`` is the folder of the run if the user named it, else that of all runs.
+    """
+    return parent / f"windows-{request.key}"
 
 
 def check_job(job: Job) -> None:

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 COMPARED = "compare.json"
 """The file of a comparison in its folder."""
 FIRST_RECORDS, PAGE_WINDOWS = 10, 20
-"""Mean number of windows of the first questions, from which on a job is one of whole pages."""
+"""A job is one of whole pages if its first records have so many windows on average."""
 CANDIDATES = {
     "CPU": (
         "mixed+buckets+openvino",

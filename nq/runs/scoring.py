@@ -168,7 +168,8 @@ def open_scoring(plan: Plan, clock: Clock, progress: RunProgress = no_report) ->
     Until the block ends no other run may write to the folder.
     """
     job = plan.job
-    work = [(request, windows_folder(job, request)) for request in plan.requests]
+    parent = job.output or job.root
+    work = [(request, windows_folder(parent, request)) for request in plan.requests]
     for request, folder in work:
         check_output(request, folder)
     with (

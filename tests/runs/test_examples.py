@@ -35,7 +35,7 @@ def keys(job: Job) -> list[tuple[int, int]]:
     return [
         (source.file_index, source.line)
         for request in job.requests()
-        for source, _, _ in prepare(request, windows_folder(job, request)).read(request)
+        for source, _, _ in prepare(request, windows_folder(job.root, request)).read(request)
     ]
 
 
@@ -63,18 +63,18 @@ def test_of_two_records_with_the_same_id_the_first_is_answered(job: Job, chunk_b
 def test_the_input_is_not_read_again_once_it_is_prepared(job: Job) -> None:
     """Answers are those of the files at the start of the run, whatever happens to them later."""
     files = [Path(file) for file in job.files]
-    before = [(path.read_bytes(), path.stat()) for path in files]
+    before = [path.read_bytes() for path in files]
     job = replace(job, compute=Compute(batch_size=1))
     expected = (run(job).folder / PREDICTIONS).read_bytes()
 
     def on_progress(windows: int, total: int) -> None:
-        files[0].write_bytes(before[0][0].replace(b" the ", b" a "))
+        files[0].write_bytes(before[0].replace(b" the ", b" a "))
         files[1].unlink(missing_ok=True)
 
     other = replace(job, root=job.root / "other")
     changed = run(other, progress=on_progress)
     assert (changed.folder / PREDICTIONS).read_bytes() == expected
-    for path, (data, _) in zip(files, before, strict=True):
+    for path, data in zip(files, before, strict=True):
         path.write_bytes(data.replace(b" the ", b" a "))
     again = run(other)  # the new content is another job
     assert again.resumed_windows == 0 and again.folder != changed.folder
