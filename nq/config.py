@@ -414,9 +414,9 @@ class CascadeWeights(RankingWeights):
     models change places (``nq.postprocess.ranking``).
     """
 
-    BLOCK_FEATURES: ClassVar[tuple[str, ...]] = (*RankingWeights.BLOCK_FEATURES, "ranker")
+    BLOCK_FEATURES: ClassVar[tuple[str, ...]] = (*RankingWeights.BLOCK_FEATURES, "block_score")
 
-    ranker: float = option(0.0, "weight of the block score of the model that ranks the blocks")
+    block_score: float = option(0.0, "weight of the block score of the other model")
 
 
 @dataclass(frozen=True)
@@ -448,20 +448,20 @@ class CascadeDecision(DecisionConfig):
     own decision is used for the blocks that it reads.
 
     Args:
-        ranker: decision of the model that ranks the blocks; it chooses those that are read.
+        first: decision of the first model alone, by which it ranks the blocks.
     """
 
     weights: CascadeWeights = field(default_factory=CascadeWeights)
     read_blocks: int = option(
         4, "blocks of a page that the second model reads, the best", minimum=1
     )
-    ranker: DecisionConfig = field(default_factory=DecisionConfig)
+    first: DecisionConfig = field(default_factory=DecisionConfig)
 
     @property
     def evidence_weight(self) -> float:
         """See ``DecisionConfig``."""
-        ranker = abs(self.weights.ranker) * self.ranker.weights.evidence
-        return max(self.weights.evidence + ranker, self.weights.short_evidence)
+        other = abs(self.weights.block_score) * self.first.weights.evidence
+        return max(self.weights.evidence + other, self.weights.short_evidence)
 
 
 @dataclass(frozen=True)
@@ -475,7 +475,7 @@ class Compute(Settings):
     batch_size: int = option(16, "windows in a batch", minimum=1)
     workers: int | None = option(
         None,
-        "processes for preprocessing; with a runner of Beam: readers among which few files are "
+        "processes for preprocessing; with a runner of Beam: workers among which few files are "
         "divided",
         minimum=1,
     )

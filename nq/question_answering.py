@@ -1,7 +1,7 @@
 """The inputs and outputs of the question-answering pipeline that transformers 4 had.
 
 A model that was trained with nq reads the context as a page, with markers around its blocks, and
-decides by its probabilities. A Hugging Face reader, which has no head for types, gets
+decides by its probabilities. A Hugging Face model, which has no head for types, gets
 the windows and the decision of that pipeline: ``[CLS] question [SEP] context [SEP]``, and as the
 score of a span the product of two softmaxes, of starts and of ends, over [CLS] and the context in a
 window. The scores of spans with the same text are added; the score of an empty answer is the lowest
@@ -102,7 +102,7 @@ def _answer(score: float, start: int = 0, end: int = 0, answer: str = "") -> Spa
 
 @dataclass(frozen=True, eq=False)
 class ContextWindows:
-    """The windows of a question and its context, as a Hugging Face reader knows them.
+    """The windows of a question and its context, as a Hugging Face model knows them.
 
     Args:
         rows: the inputs of the model, each ``[W, L]``; ``token_map`` has the context's pieces.

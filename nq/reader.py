@@ -170,7 +170,7 @@ class Reader:
             handle_impossible_answer: whether an answer may be empty; otherwise the best short
                 answer is given even if the reader's decision is "no answer".
             max_answer_len: pieces of a short answer at most.
-            max_seq_len, doc_stride, align_to_words: of a Hugging Face reader alone: pieces in a
+            max_seq_len, doc_stride, align_to_words: of a Hugging Face model alone: pieces in a
                 window (by default 384 at most), pieces that two windows share (half of that, at
                 most 128), and whether answers are whole words.
             batch_size: without effect; windows in a batch are a setting of ``nq.load``.
@@ -264,7 +264,7 @@ class Reader:
     def _context_windows(
         self, pairs: Iterable[tuple[str, str]], length: int | None, overlap: int | None
     ) -> Iterator[ContextWindows]:
-        """Yields the windows of questions and contexts for a Hugging Face reader."""
+        """Yields the windows of questions and contexts for a Hugging Face model."""
         longest = self.windows.max_seq_length
         length = min(longest, MAX_SEQ_LEN) if length is None else length
         check_argument(length <= longest, "max_seq_len", length, f"at most {longest}")

@@ -586,17 +586,17 @@ class WindowScores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CascadeScores:
-    """The scores of one example by a model that ranks the blocks and one that reads some of them.
+    """The scores of one example by two models: the first ranks the blocks, the second reads some.
 
-    ``read`` has the ascending candidate indices of the blocks that it read as a whole.
+    ``read`` has the ascending candidate indices of the blocks that the second read as a whole.
     """
 
-    ranker: WindowScores
+    first: WindowScores
     second: WindowScores
     read: IntArray
 
     def __len__(self) -> int:
-        return len(self.ranker) + len(self.second)
+        return len(self.first) + len(self.second)
 
 
 Scores = WindowScores | CascadeScores

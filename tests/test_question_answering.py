@@ -1,4 +1,4 @@
-"""A Hugging Face reader, called as the pipeline of transformers 4, gives the same answers."""
+"""A Hugging Face model, called as the pipeline of transformers 4, gives the same answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 import nq
-from experiments.peers.pipeline import CALLS, LIVE, answers, differences, write_reader
+from experiments.peers.pipeline import CALLS, LIVE, answers, differences, write_model
 from nq import question_answering
 from nq.formats.documents import page_from_text
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -25,7 +25,7 @@ GOLDEN = Path(__file__).parent / "golden" / "pipeline.json"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_reader(tmp_path_factory.mktemp("reader") / "reader")
+    return write_model(tmp_path_factory.mktemp("theirs") / "theirs")
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ class Work:
 
     Args:
         prepare_s: seconds that making the windows took.
-        reader_windows: windows that the second model computed.
+        second_model_windows: windows that the second model computed.
         rescored: whether the close decision of the example was computed again in float32.
         part: what the scorer did for all examples of a part; ``None`` for all but its first one.
     """
@@ -49,7 +49,7 @@ class Work:
     prepare_s: float
     device: str
     precision: str
-    reader_windows: int = 0
+    second_model_windows: int = 0
     rescored: bool = False
     part: Counters | None = None
 
@@ -197,7 +197,7 @@ def score_part(batch: Sequence[Windowed], scorer: Scorer) -> Iterator[Scored]:
             one.seconds,
             scorer.device,
             scorer.precision,
-            reader_windows=0 if second is None else int((second >= 0).sum()),
+            second_model_windows=0 if second is None else int((second >= 0).sum()),
             rescored=rescored is not None and bool(rescored[0]),
             part=done,
         )

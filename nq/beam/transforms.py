@@ -35,13 +35,13 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
     """Reads questions with their pages; each element is ``(Source, Example | DeadLetter)``.
 
     Shares of files are reshuffled, not their text, so that memory does not grow with the input: a
-    reader takes every n-th record of a file.
+    worker takes every n-th record of a file.
 
     Args:
         files: paths that every worker can read, or URIs of Beam's ``FileSystems``, in any format
             of ``nq.formats.inputs``.
         limit: read at most so many records of all files, in their order.
-        readers: workers among which few files are shared; one reads files from start to end.
+        workers: how many share few files; one reads files from start to end.
         first_file: number of the first file in ``Source.file_index``.
         pages: the folder of the pages that questions name, which every worker can read.
     """
@@ -50,19 +50,19 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
         self,
         files: Sequence[str],
         limit: int | None = None,
-        readers: int = 1,
+        workers: int = 1,
         first_file: int = 0,
         pages: PageFolder | str | Path | None = None,
     ) -> None:
         super().__init__()
         self.files, self.limit = list(map(str, files)), limit
-        self.readers, self.first_file = readers, first_file
+        self.workers, self.first_file = workers, first_file
         self.pages = inputs.page_folder(pages)
 
     def expand(self, pipeline: Any) -> Any:
         return (
             pipeline
-            | "Shares" >> beam.Create(shares(len(self.files), self.readers))
+            | "Shares" >> beam.Create(shares(len(self.files), self.workers))
             | "Reshuffle" >> beam.Reshuffle()
             | "Read" >> beam.FlatMap(_read, self.files, self.first_file, self._limits(), self.pages)
         )

@@ -54,8 +54,9 @@ def _notes(result: Result) -> list[str]:
         lines.append(unread_line(result.truncated_pages, result.unread_blocks))
     if "prune" in result.profile.split("+"):  # windows of repeated records are not computed either
         lines.append(f"{result.read_windows} of the windows were computed, the others pruned")
-    if result.reader_windows:
-        lines.append(f"computed by the second model: {counted(result.reader_windows, 'window')}")
+    if result.second_model_windows:
+        windows = counted(result.second_model_windows, "window")
+        lines.append(f"computed by the second model: {windows}")
     if result.float32_windows:
         lines.append(f"computed again in float32: {counted(result.float32_windows, 'window')}")
     if result.rescored:

@@ -99,7 +99,7 @@ class CascadeScorer(ScorerWrapper):
         done, total = self.second.counters - before, self.counters
         total.compile_s += done.compile_s
         total.warmup_s += done.warmup_s
-        total.reader_s += time.perf_counter() - started - done.compile_s - done.warmup_s
+        total.second_model_s += time.perf_counter() - started - done.compile_s - done.warmup_s
         total.float32_windows += done.float32_windows
         return concatenate(tables)
 
@@ -155,7 +155,7 @@ def select(
     """
     contains = tokens_in_windows(token_map)[:, :-1]
     of_token = blocks.of_token[: contains.shape[1]]
-    best = rank_blocks(example, scores, decision.ranker, blocks, decision.read_blocks)
+    best = rank_blocks(example, scores, decision.first, blocks, decision.read_blocks)
     windows = np.arange(len(token_map))
     if len(blocks.candidates) > decision.read_blocks:
         of_word = max_context_windows(token_map)

@@ -1,7 +1,7 @@
 """The one interface of everything that scores windows.
 
 ``Predictor`` runs the model; ``PruningScorer``, ``CascadeScorer`` and ``RescoringScorer`` wrap
-scorers and are scorers themselves, so that profiles compose them. In-memory readers and runs on
+scorers and are scorers themselves, so that profiles compose them. Readers in memory and runs on
 disk use the same object.
 """
 
@@ -53,7 +53,7 @@ class Counters:
         computed_windows: windows that the model computed; less than all with pruning.
         float32_windows: windows computed again in float32 because logits were not finite.
         rescore_s: computing close decisions again, with the loading of that model.
-        reader_s: choosing and computing the windows of the second model.
+        second_model_s: choosing and computing the windows of the second model.
     """
 
     compile_s: float = 0.0
@@ -62,7 +62,7 @@ class Counters:
     computed_windows: int = 0
     float32_windows: int = 0
     rescore_s: float = 0.0
-    reader_s: float = 0.0
+    second_model_s: float = 0.0
 
     def __sub__(self, earlier: Counters) -> Counters:
         """Returns what was done since ``earlier``, a copy of these counters."""
@@ -134,10 +134,10 @@ def example_scores(columns: Columns, rows: slice = slice(None)) -> Scores:
         return window_scores(columns, rows)
     page = {name: column[rows] for name, column in columns.items()}
     is_second = page[SECOND_WINDOW] >= 0
-    ranker, second = ({n: x[one] for n, x in page.items()} for one in (~is_second, is_second))
+    first, second = ({n: x[one] for n, x in page.items()} for one in (~is_second, is_second))
     ranges = [np.arange(first, end) for first, end in second[READ_BLOCKS].tolist()]
     read = np.unique(np.concatenate([np.empty(0, np.int64), *ranges]))
-    return CascadeScores(window_scores(ranker), window_scores(second), read)
+    return CascadeScores(window_scores(first), window_scores(second), read)
 
 
 def feature_rows(features: Features) -> Columns:

@@ -216,7 +216,7 @@ def read_tensors(folder: str | Path, check_digest: bool = True) -> CheckpointTen
 
 
 def has_type_head(folder: str | Path) -> bool:
-    """Returns whether a model tells types of answers, which a Hugging Face reader does not."""
+    """Returns whether a model tells types of answers, which a Hugging Face model does not."""
     config, tensors = load_config(folder), read_tensors(folder, check_digest=False)
     return config.is_dual_encoder or tensors.fill(tensors.table(config)["type_output/kernel"])
 

@@ -61,7 +61,7 @@ class ModelSpec:
     @property
     def own_decision(self) -> DecisionConfig:
         """The decision that the scores of this model alone are for."""
-        return self.cascade.ranker if self.cascade else self.decision
+        return self.cascade.first if self.cascade else self.decision
 
     @property
     def models(self) -> tuple[ModelSpec, ...]:
@@ -175,8 +175,8 @@ def find_model(
         decision = settings.decision if _only_ranks(second) else own.decision
     if not isinstance(decision, CascadeDecision):  # it is of one model
         weights = CascadeWeights(**decision.weights.to_dict())
-        ranker = replace(settings.decision, rule=decision.rule)
-        decision = CascadeDecision(**{**vars(decision), "weights": weights, "ranker": ranker})
+        first = replace(settings.decision, rule=decision.rule)
+        decision = CascadeDecision(**{**vars(decision), "weights": weights, "first": first})
     both = replace(decision, read_blocks=read_blocks or decision.read_blocks)
     return ModelSpec(folder, windows, both, ModelSpec(second, own.windows, both))
 

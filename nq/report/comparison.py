@@ -13,7 +13,7 @@ from nq.text import counted, grid, truncate, visible
 BASELINE, MAX_LOSS = "baseline", 0.005
 """The profile to take may have a micro-F1 that is lower than that of baseline by so much."""
 WIDTH, MIB = 80, 1 << 20
-PHASES = ("load", "compile", "warmup", "predict", "rescore", "reader")
+PHASES = ("load", "compile", "warmup", "predict", "rescore", "second_model")
 SECONDS = {"pre- dict s": "predict_s", "pre- pare s": "prepare_s"}
 """Columns of runs; words of a head stand below each other."""
 BREAKS = str.maketrans("+-", "-+")
@@ -63,7 +63,7 @@ def row(result: Mapping[str, Any], **fields: Any) -> Row:
     """Returns the row of a run from its ``metrics.json`` and further fields."""
     time, s = result["time"], {name: result["time"].get(f"{name}_s", 0.0) for name in PHASES}
     own_s = s["predict"] or s["warmup"]
-    predict_s = own_s + s["rescore"] + s["reader"]
+    predict_s = own_s + s["rescore"] + s["second_model"]
     values = {
         "windows_per_s": result["windows_per_s"] * (own_s / predict_s if predict_s else 1),
         "predict_s": predict_s or None,

@@ -130,7 +130,7 @@ class BeamRun:
                     formats=job.formats,
                     table_rows=table_rows,
                     staged=staged,
-                    readers=workers,
+                    workers=workers,
                 )
             check_unchanged(self.statuses)
             plan.requests[0].check_unchanged()
@@ -171,7 +171,7 @@ def _merge(
         totals.windows += work.windows
         totals.unread_blocks += work.unread_blocks
         totals.truncated_pages += work.unread_blocks > 0
-        totals.reader_windows += work.reader_windows * is_answered
+        totals.second_model_windows += work.second_model_windows * is_answered
         totals.rescored += work.rescored * is_answered
         totals.prepare_s += work.prepare_s
         totals.devices.add(work.device)

@@ -56,7 +56,7 @@ class Plan:
                 "tokenizer": tokenizer_digest(tokenizer),
                 "windows": second.windows.to_dict(),
                 "read_blocks": cascade.read_blocks,
-                "ranker": cascade.ranker.to_dict(),
+                "first": cascade.first.to_dict(),
             }
         text = orjson.dumps([scores, decision], option=orjson.OPT_SORT_KEYS)
         name = f"{job.profile}-{hashlib.sha256(text).hexdigest()[:10]}"

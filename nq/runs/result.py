@@ -40,7 +40,7 @@ class Result:
 
     Args:
         precision: compute type of the matrix products.
-        windows: windows of all pages; ``reader_windows`` counts the windows of a second model.
+        windows: windows of all pages; ``second_model_windows`` counts those of a second model.
         resumed_windows: windows scored by an interrupted run before.
         read_windows: windows that the model computed in this run; less with pruning.
         float32_windows: windows computed again in float32 because logits were not finite.
@@ -56,8 +56,8 @@ class Result:
         time: seconds of each phase in all parts, which add up to ``total_s``; and
             ``preprocess_s``, the work of the preprocessing, which goes on beside other phases.
             What instances count themselves (``compile_s``, ``warmup_s``, ``rescore_s``,
-            ``reader_s``) is the mean of the instances, and all that the run does while one of them
-            computes is ``predict_s``.
+            ``second_model_s``) is the mean of the instances, and all that the run does while one of
+            them computes is ``predict_s``.
         run_id: of the MLflow run; ``how_to_open`` shows it.
         rows: the first answers as a table.
         parity: the comparison with another run, if one was required.
@@ -102,7 +102,7 @@ class Result:
     how_to_open: str | None = None
     run_bytes: int = 0
     windows_bytes: int = 0
-    reader_windows: int = 0
+    second_model_windows: int = 0
     text_only: int = 0
     started_at: str = ""
     ended_at: str = ""
@@ -184,7 +184,7 @@ def write_result(
         read_windows=totals.counters.computed_windows,
         float32_windows=totals.counters.float32_windows,
         rescored=totals.rescored,
-        reader_windows=totals.reader_windows,
+        second_model_windows=totals.second_model_windows,
         windows_per_s=measured.windows_per_s(totals),
         answered=files.answered,
         dead_letters=totals.dead_letters,

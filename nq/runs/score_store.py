@@ -112,7 +112,7 @@ class ScoreStore:
     def __getitem__(self, key: ExampleKey) -> WindowScores:
         """Returns the scores of the first model alone."""
         scores = self.scores(key)
-        return scores if isinstance(scores, WindowScores) else scores.ranker
+        return scores if isinstance(scores, WindowScores) else scores.first
 
     def columns(self, key: ExampleKey) -> Columns:
         """Returns the columns of one example."""
@@ -160,7 +160,7 @@ class StoringScorer:
     Attributes:
         resumed_windows: windows that were in the store already.
         rescored: examples with a close decision, those in the store included.
-        reader_windows: windows of a second model, those in the store included.
+        second_model_windows: windows of a second model, those in the store included.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class StoringScorer:
         progress: Progress = no_progress,
     ) -> None:
         self.inner, self.store = inner, store
-        self.resumed_windows = self.rescored = self.reader_windows = 0
+        self.resumed_windows = self.rescored = self.second_model_windows = 0
         self._clock, self._progress = clock or Clock(), progress
         self._pool = inner if isinstance(inner, InstancePool) else None
         self._pending = deque[_Pending]()
@@ -240,5 +240,5 @@ class StoringScorer:
             pages = example_slices({**one.part.rows, **columns})
             self.rescored += sum(bool(columns[RESCORED][page.start]) for page in pages)
         if SECOND_WINDOW in columns:
-            self.reader_windows += int((columns[SECOND_WINDOW] >= 0).sum())
+            self.second_model_windows += int((columns[SECOND_WINDOW] >= 0).sum())
         return columns

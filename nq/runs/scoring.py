@@ -139,7 +139,7 @@ class Scoring:
         return Totals(
             windows=chunks.total("windows"),
             resumed_windows=self._scorer.resumed_windows,
-            reader_windows=self._scorer.reader_windows,
+            second_model_windows=self._scorer.second_model_windows,
             rescored=self._scorer.rescored,
             dead_letters=chunks.total("dead_letters") + len(self._duplicates),
             truncated_pages=chunks.total("truncated_pages"),

@@ -102,7 +102,7 @@ def tune(
         start = CascadeDecision(
             max_answer_length=cascade.max_answer_length,
             read_blocks=cascade.read_blocks,
-            ranker=cascade.ranker,
+            first=cascade.first,
         )
     with contextlib.ExitStack() as stack:
         paths = stack.enter_context(input_files.input_files(several))

@@ -58,9 +58,9 @@ def test_questions_are_those_of_the_files(files: list[str]) -> None:
         for index, path in enumerate(files)
         for source, item in inputs.read_records(path, index)
     ]
-    for limit, readers in ((None, 1), (9, 3)):
+    for limit, workers in ((None, 1), (9, 3)):
         with beam.Pipeline(options=PipelineOptions(IN_MEMORY)) as pipeline:
-            questions = pipeline | ReadQuestions(files, limit, readers=readers)
+            questions = pipeline | ReadQuestions(files, limit, workers=workers)
             ids = questions | beam.MapTuple(
                 lambda source, item: (source, getattr(item, "example_id", item))
             )

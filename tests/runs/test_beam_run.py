@@ -136,7 +136,7 @@ def test_a_reader_and_profiles(
     ]
     found, expected = map(run, jobs)
     assert_equal(found, expected)
-    assert found.reader_windows == expected.reader_windows > 0
+    assert found.second_model_windows == expected.second_model_windows > 0
 
 
 @pytest.mark.slow
