@@ -263,7 +263,7 @@ class ModelConfig(Settings):
         position_offset: row of the position table that the first piece has (RoBERTa: 2).
         relative_attention_num_buckets: rows of the table of attention biases by the distance of
             two pieces, which all layers share (MPNet: 32); 0 for no such table.
-        head_size: columns of query, key and value for each head where heads were pruned; 0 for
+        head_size: columns of query, key and value for each head where heads were removed; 0 for
             ``hidden_size / num_attention_heads``, the only size that ``transformers`` knows.
             ``head_width`` has the size in either case.
         separator_id, unknown_id: ids of [SEP] and [UNK] for a dual encoder, else 0.

@@ -127,7 +127,9 @@ def prune(
     model = joint.build(after, initialize=False)
     assign(model, prune_weights(weights_of(whole.model), before, kept))
     record = PruningRecord(source.name, before, after, kept, len(windows), names)
-    settings = dataclasses.replace(settings, pruning=(*settings.pruning, record.to_dict()))
+    settings = dataclasses.replace(
+        settings, removed_parts=(*settings.removed_parts, record.to_dict())
+    )
     missing = whole.report.missing
     checkpoint.save(target, model, after, tokenizer, settings, record.card(), skip=missing)
     return record

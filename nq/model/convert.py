@@ -54,12 +54,12 @@ def check_storage(to: str, storage: StorageConfig) -> None:
 
 
 def check_head_width(to: str, config: ModelConfig) -> None:
-    """Raises ``ValueError`` for pruned heads in ``hf``, whose heads have the usual width."""
+    """Raises ``ValueError`` for ``hf`` if heads were removed: its heads have the usual width."""
     if config.head_size and to == "hf":
         raise ValueError(
             f"{config.num_attention_heads} heads of {config.head_width} columns, which the format "
             f"hf cannot have: it expects {config.hidden_size} columns in all; choose a model "
-            "whose heads were not pruned, or another format"
+            "which has all its heads, or another format"
         )
 
 

@@ -27,7 +27,7 @@ BEYOND_BERT = (
 )
 BERT_KEYS = {f.name: f.name for f in fields(ModelConfig) if f.name not in BEYOND_BERT}
 OWN_KEYS = {name: name for name in ModelConfig.BEYOND_TRANSFORMERS}
-"""Maps fields of pruned models and dual encoders to their keys, which ``transformers`` ignores."""
+"""Maps fields of smaller models and dual encoders to their keys, which ``transformers`` ignores."""
 MAX_SHARED_LAYERS = 128  # of other layers, the weights tell how many there are
 ABSOLUTE = {"position_embedding_type": "absolute"}
 

@@ -48,7 +48,8 @@ class ModelSettings:
             the first model's weights.
         second_model: the model that reads the blocks that this one ranks best, where this one is
             given alone; text with a slash is a folder, other text a name.
-        pruning: what structured pruning removed from the model, one object for each time.
+        removed_parts: which heads, units and layers were removed from the model, one object for
+            each time.
         weights: the SHA-256 of the weight files by their names; empty where nq did not write them.
     """
 
@@ -56,7 +57,7 @@ class ModelSettings:
     decision: DecisionConfig = field(default_factory=DecisionConfig)
     cascades: Mapping[str, CascadeDecision] = field(default_factory=dict)
     second_model: str | None = None
-    pruning: tuple[Mapping[str, Any], ...] = ()
+    removed_parts: tuple[Mapping[str, Any], ...] = ()
     weights: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -100,21 +101,21 @@ def load_settings(folder: str | Path) -> ModelSettings:
     if not path.is_file():
         return ModelSettings()
     values = read_json_object(path)
-    cascades, pruning = values.get("cascades", {}), values.get("pruning", [])
+    cascades, parts = values.get("cascades", {}), values.get("removed_parts", [])
     second, weights = values.get("second_model"), values.get("weights", {})
     try:
         is_name = second is None or (isinstance(second, str) and second != "")
         check_argument(is_name, "second_model", second, "a model or a folder")
         for name, value in (("cascades", cascades), ("weights", weights)):
             check_argument(isinstance(value, dict), name, value, "an object")
-        is_pruning = isinstance(pruning, list) and all(isinstance(one, dict) for one in pruning)
-        check_argument(is_pruning, "pruning", pruning, "a list of objects")
+        are_objects = isinstance(parts, list) and all(isinstance(one, dict) for one in parts)
+        check_argument(are_objects, "removed_parts", parts, "a list of objects")
         return ModelSettings(
             WindowConfig.from_dict(values.get("windows", {})),
             DecisionConfig.from_dict(values.get("decision", {})),
             {digest: CascadeDecision.from_dict(value) for digest, value in cascades.items()},
             second,
-            tuple(pruning),
+            tuple(parts),
             weights,
         )
     except ValueError as error:

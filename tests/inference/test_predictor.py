@@ -87,7 +87,7 @@ CHECKED = (
     *("mixed+openvino", "openvino+buckets", "onnx+buckets", "onnx+int8"),
 )
 OTHERS = (*profiles((*THESIS, "frozen")), *profiles(("mixed", "openvino", "onnx", "int8")))
-SHAPES = (tiny_models.SHAPE, tiny_models.RELATIVE, tiny_models.PRUNED)
+SHAPES = (tiny_models.SHAPE, tiny_models.RELATIVE, tiny_models.FEWER_HEADS)
 PROFILES = [
     *(pytest.param(CHECKED[i], SHAPES[i % 3], marks=slow) for i in range(len(CHECKED))),
     *(pytest.param(str(name), tiny_models.SHAPE, marks=extended) for name in OTHERS),

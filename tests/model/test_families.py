@@ -64,9 +64,9 @@ def test_configs_are_decoded_as_encoded(model_type: str) -> None:
     other = dataclasses.replace(plain, hidden_size=24, num_attention_heads=3, num_hidden_layers=4)
     assert decode_config(encode_config(other)) == other
     assert "head_size" not in encode_config(other)
-    pruned = dataclasses.replace(other, num_attention_heads=2, head_size=8)
-    assert decode_config(encode_config(pruned)) == pruned != other
-    assert encode_config(pruned)["head_size"] == 8
+    fewer = dataclasses.replace(other, num_attention_heads=2, head_size=8)
+    assert decode_config(encode_config(fewer)) == fewer != other
+    assert encode_config(fewer)["head_size"] == 8
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_an_unsupported_config_is_an_error(values: dict[str, Any], problem: str)
         decode_config(values)
 
 
-@pytest.mark.parametrize("family", [*sorted(make.FAMILIES), "pruned"])
+@pytest.mark.parametrize("family", [*sorted(make.FAMILIES), "fewer heads"])
 def test_shapes_are_those_of_the_model(family: str) -> None:
-    config = tiny_models.PRUNED if family == "pruned" else load_config(GOLDEN / family)
+    config = tiny_models.FEWER_HEADS if family == "fewer heads" else load_config(GOLDEN / family)
     built = {weight.path: tuple(weight.shape) for weight in joint.build(config).weights}
     assert weight_shapes(config) == built
 

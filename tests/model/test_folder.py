@@ -128,7 +128,7 @@ def huge_table(folder: Path) -> None:
         (holds("nq.json", '{"windows": {"max_length": 8}}'), r"nq\.json: unknown settings"),
         (holds("nq.json", '{"decision": {"long_threshold": NaN}}'), "is finite"),
         (holds("nq.json", '{"second_model": 3}'), "second_model is 3: expected"),
-        (holds("nq.json", '{"pruning": [1]}'), "expected a list of objects"),
+        (holds("nq.json", '{"removed_parts": [1]}'), "expected a list of objects"),
         (holds("nq.json", '{"cascades": []}'), "expected an object"),
         (holds("nq.json", '{"weights": []}'), r"weights is \[\]: expected"),
         (lambda folder: (folder / WEIGHTS).unlink(), r"no model\.safetensors in "),

@@ -27,7 +27,7 @@ SHAPES = {
     ),
     "relu": dataclasses.replace(tiny_models.SHAPE, hidden_act="relu", layer_norm_eps=1e-3),
     "relative": tiny_models.RELATIVE,
-    "pruned": tiny_models.PRUNED,
+    "fewer heads": tiny_models.FEWER_HEADS,
 }
 
 
