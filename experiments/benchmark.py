@@ -26,7 +26,6 @@ import orjson
 
 from nq.beam.prepare import Prepared, prepare
 from nq.commands import arguments, terminal
-from nq.config import Compute
 from nq.formats import lines
 from nq.formats.input_files import find_files
 from nq.inference.profile import DEFAULT_PROFILE
@@ -40,6 +39,7 @@ from nq.preprocess.request import Request
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns, Example
 from nq.runs.compare import answer
+from nq.runs.config import Compute
 from nq.runs.score_store import ScoreStore, StoringScorer
 from nq.runs.scoring import calibration_rows
 

@@ -22,7 +22,7 @@ from experiments.recipes import RECIPES, Pair, Recipe, Stage
 from experiments.training_data import read_records, write_records
 from nq.commands import arguments, terminal
 from nq.commands.main import console
-from nq.config import StorageConfig
+from nq.model.config import StorageConfig
 from nq.model.convert import convert, to_dual_encoder
 from nq.model.folder import copy_model, load_settings, save_settings
 from nq.model.registry import model_folder

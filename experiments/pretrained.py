@@ -21,11 +21,11 @@ from zipfile import ZipFile
 import numpy as np
 
 from nq.bundle import bundled_model
-from nq.config import ModelConfig
 from nq.errors import Error
 from nq.formats.input_files import sha256
 from nq.json_files import write_json
 from nq.model import safetensors_file
+from nq.model.config import ModelConfig
 from nq.model.families import encode_config
 from nq.model.folder import CONFIG
 from nq.records import FloatArray

@@ -20,11 +20,11 @@ import numpy as np
 
 from experiments.text_tables import markdown
 from nq.commands import arguments, terminal
-from nq.config import STORES, StorageConfig
 from nq.errors import Error
 from nq.formats import input_files, inputs
 from nq.inference.scorer import concatenate, feature_rows
 from nq.model import checkpoint
+from nq.model.config import STORES, StorageConfig
 from nq.model.folder import check, load_config, load_settings, read_tensors, weight_files
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow

@@ -105,7 +105,7 @@ def api(root: Path) -> str:
 
 def serve(root: Path) -> str:
     """Returns the table of the options of ``nq serve`` that are its own."""
-    from nq.config import ServeConfig
+    from nq.serving.config import ServeConfig
 
     options = dataclasses.fields(ServeConfig)
     rows = (

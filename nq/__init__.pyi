@@ -1,5 +1,5 @@
 from .bundle import bundled_sample
-from .config import Compute, DecisionConfig, WindowConfig
+from .config import DecisionConfig, WindowConfig
 from .errors import Error
 from .evaluation.evaluate import evaluate
 from .formats.documents import page_from_html, page_from_text
@@ -10,6 +10,7 @@ from .model.spec import find_model
 from .reader import Reader, load, pipeline
 from .records import Answer, Example, Page
 from .runs.compare import compare
+from .runs.config import Compute
 from .runs.job import Job
 from .runs.run import run
 from .runs.tuning import tune

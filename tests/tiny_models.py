@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from nq.config import ModelConfig, WindowConfig
+from nq.config import WindowConfig
+from nq.model.config import ModelConfig
 from nq.model.names import BERT
 from nq.model.tensors import CheckpointTensors
 from nq.preprocess.tokenizers.base import MARKERS

@@ -23,18 +23,20 @@ from experiments.compression import pruning
 from experiments.compression.structure import parse_counts
 from nq.bundle import bundled_model
 from nq.commands.main import console
-from nq.config import Compute, DecisionConfig, ModelConfig
+from nq.config import DecisionConfig
 from nq.errors import Error
 from nq.evaluation.evaluate import gold_labels
 from nq.evaluation.labels import Label, prediction_label
 from nq.evaluation.nq_eval import Gold
 from nq.formats.outputs import encode_prediction
+from nq.model.config import ModelConfig
 from nq.model.folder import copy_model, load_config, load_settings, save_settings
 from nq.model.spec import find_model
 from nq.postprocess.decision import decide
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Example, ExampleId, Scores
 from nq.runs import tuning
+from nq.runs.config import Compute
 from nq.runs.finished import FinishedRun, read_run
 from nq.runs.job import Job
 from nq.runs.plan import Plan

@@ -31,7 +31,7 @@ from experiments.compression.structure import (
     select,
 )
 from nq.commands import arguments, terminal
-from nq.config import TrainConfig, WindowConfig
+from nq.config import WindowConfig
 from nq.formats import input_files, inputs
 from nq.formats.fields import RecordError
 from nq.formats.input_files import shown
@@ -47,6 +47,7 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter, Features
 from nq.storage import check_writable
 from nq.text import visible
+from nq.training.config import TrainConfig
 from nq.training.windows import TrainingWindows
 
 if TYPE_CHECKING:

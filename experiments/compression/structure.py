@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 from nq.model.shapes import count_weights
 from nq.records import FloatArray, IntArray
 

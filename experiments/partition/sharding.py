@@ -19,8 +19,8 @@ import numpy as np
 from keras import ops
 
 from experiments.partition.limits import check_devices
-from nq.config import ModelConfig
 from nq.model import joint
+from nq.model.config import ModelConfig
 from nq.model.encoder import Layers, SelfAttention
 from nq.records import FloatArray
 

@@ -13,12 +13,13 @@ import numpy as np
 from experiments.peers.models import Task
 from nq.beam.prepare import Request, prepare
 from nq.bundle import bundled_model
-from nq.config import ModelConfig, WindowConfig
+from nq.config import WindowConfig
 from nq.errors import Error
 from nq.formats.tfrecord import decode_records, inference_shapes, read_records
 from nq.inference.batches import Shape, by_length
 from nq.inference.scorer import concatenate
 from nq.model import checkpoint, joint
+from nq.model.config import ModelConfig
 from nq.model.convert import write_hugging_face
 from nq.model.folder import load_config, load_settings
 from nq.model.shapes import check_length

@@ -11,15 +11,9 @@ from typing import TYPE_CHECKING, TypeVar, get_args, get_type_hints
 
 from nq import extras
 from nq.commands.terminal import UsageError
-from nq.config import (
-    AUTO,
-    CascadeDecision,
-    Settings,
-    TrackingConfig,
-    WindowConfig,
-    is_within,
-)
+from nq.config import CascadeDecision, Settings, TrackingConfig, WindowConfig, is_within
 from nq.inference.profile import DEFAULT_PROFILE, Profile, describe, reader_profile
+from nq.runs.config import AUTO
 from nq.tracking import DEFAULT_EXPERIMENT
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from nq.commands import arguments, terminal
-from nq.config import StorageConfig
+from nq.model.config import StorageConfig
 from nq.model.convert import FORMATS, check_storage, convert, to_dual_encoder
 from nq.text import visible
 

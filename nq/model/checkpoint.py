@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from nq.config import ModelConfig, StorageConfig
 from nq.json_files import write_json
 from nq.model import names, quantize, safetensors_file
+from nq.model.config import ModelConfig, StorageConfig
 from nq.model.families import encode_config, layout_of
 from nq.model.folder import CARD, CONFIG, ModelSettings, file_digests, save_settings
 from nq.model.tensors import CheckpointTensors

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nq import extras
-from nq.config import ModelConfig, StorageConfig, WindowConfig
+from nq.config import WindowConfig
 from nq.errors import check_argument
 from nq.json_files import read_json_object
+from nq.model.config import ModelConfig, StorageConfig
 from nq.model.names import WORD_EMBEDDINGS
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from nq.config import ModelConfig
 from nq.errors import check_argument, is_count
 from nq.model import names
+from nq.model.config import ModelConfig
 from nq.model.names import Layout
 
 ACTIVATIONS = {"gelu_python": "gelu", "gelu_fast": "gelu_new", "gelu_pytorch_tanh": "gelu_new"}

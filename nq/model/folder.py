@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nq.config import CascadeDecision, DecisionConfig, ModelConfig, WindowConfig
+from nq.config import CascadeDecision, DecisionConfig, WindowConfig
 from nq.errors import check_argument
 from nq.formats.input_files import sha256
 from nq.json_files import read_json_object, write_json
 from nq.model import names, registry, safetensors_file, tf_checkpoint
+from nq.model.config import ModelConfig
 from nq.model.families import decode_config, layout_of
 from nq.model.safetensors_file import INDEX, WEIGHTS
 from nq.model.shapes import check_length

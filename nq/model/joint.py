@@ -12,8 +12,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from nq.config import ModelConfig, WindowConfig
+from nq.config import WindowConfig
 from nq.model import checkpoint
+from nq.model.config import ModelConfig
 from nq.model.dual_encoder import KnownMarkers, LongOnly, Similarity, TextNumbers
 from nq.model.encoder import Layers, encoder
 from nq.model.folder import load_config, read_tensors

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 from nq.records import AnswerType
 
 ANSWER_HEADS = ("span_output", "type_output")

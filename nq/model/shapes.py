@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 from nq.model.families import layout_of
 from nq.model.names import Shape, table
 

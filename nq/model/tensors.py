@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nq.config import ModelConfig
 from nq.model import names
+from nq.model.config import ModelConfig
 from nq.model.names import HEADS, MISSING_ROWS, WORD_EMBEDDINGS, Layout, Shape, Weight
 from nq.model.shapes import check_memory
 from nq.records import FloatArray

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from nq import extras, storage, tracking
-from nq.config import Beam
 from nq.errors import DamagedError, Error
 from nq.evaluation.answers import Answered
 from nq.evaluation.nq_eval import Gold
@@ -25,6 +24,7 @@ from nq.formats.input_files import is_uri, shown
 from nq.inference.scorer import Counters
 from nq.preprocess.store import encode_dead_letter
 from nq.records import DeadLetter, Example, ExampleId
+from nq.runs.config import Beam
 from nq.runs.job import Job
 from nq.runs.measure import MERGE, PIPELINE, SUBMIT, Clock, Totals
 from nq.runs.parity import check_other

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
 from nq import processor, storage
-from nq.config import AUTO, Beam, Compute, Converted, Settings, option
+from nq.config import Settings, option
 from nq.errors import check_argument
 from nq.formats import input_files, inputs, outputs
 from nq.formats.input_files import shown
@@ -16,6 +16,7 @@ from nq.formats.questions import PageFolder, list_pages
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.model.spec import ModelSpec, find_model
 from nq.preprocess.request import Request, chunks
+from nq.runs.config import AUTO, Beam, Compute, Converted
 
 
 def _folder(folder: str | Path, name: str = "output") -> Path:
@@ -89,7 +90,7 @@ class Job(Settings):
         lambda folder: None if folder is None else _folder(folder, "against"), None
     )
     max_loss: float | None = option(None, within="[0, 1)")
-    compute: Compute = Compute()
+    compute: Compute = field(default_factory=Compute)
     beam: Beam | None = None
 
     def __post_init__(self) -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from nq import storage, tracking
-from nq.config import AUTO, TrackingConfig
+from nq.config import TrackingConfig
 from nq.evaluation.answers import answer
 from nq.evaluation.nq_eval import Gold
 from nq.formats import input_files
 from nq.runs import parity, record
 from nq.runs.beam_run import BeamRun
+from nq.runs.config import AUTO
 from nq.runs.job import Job
 from nq.runs.measure import POSTPROCESS, Clock, OnPhase, no_report
 from nq.runs.plan import Plan, check_job

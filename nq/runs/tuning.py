@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nq import storage
-from nq.config import CascadeDecision, CascadeWeights, Compute, DecisionConfig, RankingWeights
+from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, RankingWeights
 from nq.errors import Error
 from nq.evaluation import labels, nq_eval
 from nq.evaluation.calibration import area_under_roc, expected_calibration_error
@@ -36,6 +36,7 @@ from nq.postprocess.fit import (
 )
 from nq.postprocess.ranking import rank
 from nq.records import Example, Scores
+from nq.runs.config import Compute
 from nq.runs.job import Job
 from nq.runs.measure import Clock, no_report
 from nq.runs.plan import Plan, check_job

@@ -15,7 +15,6 @@ import orjson
 from starlette.requests import ClientDisconnect
 
 from nq.collection import select
-from nq.config import ServeConfig
 from nq.inference.scorer import example_scores, feature_rows
 from nq.model.spec import ModelSpec
 from nq.page_process import PageProcess
@@ -25,6 +24,7 @@ from nq.preprocess.tokenizers.base import Tokenizer
 from nq.reader import make_answer
 from nq.records import Columns, Example, Page
 from nq.serving.batcher import Batcher, ScoringError
+from nq.serving.config import ServeConfig
 from nq.serving.metrics import GONE, Metrics
 from nq.serving.schemas import parse_request
 

@@ -21,7 +21,6 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nq import processor
-from nq.config import ServeConfig
 from nq.errors import Error
 from nq.formats.documents import page_from_text
 from nq.inference.instances import InstancePool
@@ -33,6 +32,7 @@ from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.serving.answering import Answering
 from nq.serving.app import make_app
+from nq.serving.config import ServeConfig
 from nq.serving.gate import Gate
 
 log = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from nq.config import TrainConfig
 from nq.formats.tfrecord import TARGETS, decode_records, read_records, training_shapes
 from nq.records import Columns, IntArray
+from nq.training.config import TrainConfig
 
 LENGTH_STEP = 64
 READ_BATCH = 1024

@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 
 from experiments.compression.importance import importance
 from experiments.compression.structure import Importance, prune_weights, pruned_shape, select
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 from nq.records import FloatArray, IntArray
 from nq.training.windows import TrainingWindows
 from tests import tiny_models

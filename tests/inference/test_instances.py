@@ -15,7 +15,6 @@ import tensorflow as tf
 
 from nq import processor
 from nq.bundle import bundled_sample
-from nq.config import Compute
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
 from nq.inference.instances import InstanceDiedError, InstancePool, portable, warn_if_too_few_cores
@@ -26,6 +25,7 @@ from nq.model.spec import find_model
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns
+from nq.runs.config import Compute
 from nq.runs.job import Job
 from tests.child_processes import children
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from nq.config import ModelConfig
 from nq.inference.batches import Shape
 from nq.inference.engine import Computation, Network
 from nq.inference.predictor import Predictor
 from nq.inference.profile import Profile
 from nq.inference.reduction import TopK
 from nq.inference.scorer import PART_BATCHES, Rows, concatenate, feature_rows
+from nq.model.config import ModelConfig
 from nq.records import Columns, Features, Source
 from tests import tiny_models
 

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from nq.config import StorageConfig
 from nq.model import checkpoint, joint
+from nq.model.config import StorageConfig
 from nq.model.folder import ModelSettings, load_settings, read_tensors, save_settings
 from nq.model.names import BERT, WORD_EMBEDDINGS, table
 from nq.preprocess.tokenizers.load import load_tokenizer

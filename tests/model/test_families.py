@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from nq.config import ModelConfig
 from nq.model import checkpoint, joint
 from nq.model.checkpoint import LoadReport
+from nq.model.config import ModelConfig
 from nq.model.families import FAMILIES, decode_config, encode_config
 from nq.model.folder import load_config
 from nq.model.shapes import layer_flop, weight_shapes, window_gflop

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from nq.config import DecisionConfig, StorageConfig, WindowConfig
+from nq.config import DecisionConfig, WindowConfig
 from nq.model import checkpoint, joint
+from nq.model.config import StorageConfig
 from nq.model.folder import (
     ModelSettings,
     check,

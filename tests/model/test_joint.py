@@ -9,8 +9,8 @@ import keras
 import numpy as np
 import pytest
 
-from nq.config import ModelConfig
 from nq.model import joint
+from nq.model.config import ModelConfig
 from nq.model.encoder import relative_buckets
 from nq.records import FloatArray
 from tests import tiny_models

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from safetensors.numpy import load_file, save_file
 
-from nq.config import StorageConfig
 from nq.model import checkpoint, joint, quantize
+from nq.model.config import StorageConfig
 from nq.model.folder import check, weight_files
 from nq.model.names import WORD_EMBEDDINGS
 from nq.records import FloatArray

@@ -15,9 +15,10 @@ import pytest
 from nq import storage
 from nq.bundle import bundled_sample
 from nq.child import ROOT
-from nq.config import Beam, Compute, TrackingConfig
+from nq.config import TrackingConfig
 from nq.errors import Error
 from nq.model.spec import find_model
+from nq.runs.config import Beam, Compute
 from nq.runs.finished import read_run
 from nq.runs.job import Job
 from nq.runs.result import JOB, PREDICTIONS, Result

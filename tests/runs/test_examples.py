@@ -10,8 +10,8 @@ import pytest
 
 from nq.beam.prepare import prepare
 from nq.bundle import bundled_sample
-from nq.config import Compute
 from nq.formats import inputs
+from nq.runs.config import Compute
 from nq.runs.job import Job
 from nq.runs.measure import Clock
 from nq.runs.plan import Plan, windows_folder

@@ -20,13 +20,13 @@ from typing import Any, Self
 import httpx
 import psutil
 
-from nq.config import ServeConfig
 from nq.inference.scorer import Rows, Scorer
 from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns, Example
 from nq.serving.answering import Answering
 from nq.serving.app import make_app
+from nq.serving.config import ServeConfig
 from nq.serving.gate import Gate
 
 ROOT = Path(__file__).parents[2]
