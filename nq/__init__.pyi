@@ -1,3 +1,4 @@
+from .answers import Answer, Page
 from .bundle import bundled_sample
 from .config import DecisionConfig, WindowConfig
 from .errors import Error
@@ -8,7 +9,7 @@ from .inference.profile import Profile
 from .model.convert import convert
 from .model.spec import find_model
 from .reader import Reader, load, pipeline
-from .records import Answer, Example, Page
+from .records import Example
 from .runs.compare import compare
 from .runs.config import Compute
 from .runs.job import Job

@@ -12,6 +12,7 @@ from typing import Any, Self, cast, overload
 import numpy as np
 import orjson
 
+from nq.answers import Answer, Page, Selection
 from nq.bundle import bundled_sample
 from nq.collection import select
 from nq.config import DecisionConfig, WindowConfig
@@ -39,18 +40,7 @@ from nq.question_answering import (
     pairs_of,
     span_answers,
 )
-from nq.records import (
-    Alternative,
-    Answer,
-    Columns,
-    Example,
-    FloatArray,
-    Page,
-    Prediction,
-    Scores,
-    Selection,
-    YesNo,
-)
+from nq.records import Alternative, Columns, Example, FloatArray, Prediction, Scores, YesNo
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nq
+from nq.answers import Page
 from nq.collection import select
 from nq.config import ALL_CONTEXTS, WindowConfig
 from nq.postprocess.blocks import Blocks, bm25
-from nq.records import Page, Span
+from nq.records import Span
 
 paragraphs = st.lists(st.sampled_from(["lake", "old", "deep", "tower"]), min_size=1, max_size=6)
 documents = st.lists(st.lists(paragraphs, min_size=1, max_size=5), min_size=2, max_size=5)

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from nq.answers import Answer, Page
 from nq.commands import arguments, terminal
 from nq.formats import documents, inputs
 from nq.formats.csv_rows import SUFFIXES
@@ -20,7 +21,6 @@ from nq.formats.fields import LIMITS
 from nq.formats.input_files import SHARD_SUFFIXES, is_stream
 from nq.formats.questions import files_in
 from nq.page_process import PageProcess
-from nq.records import Answer, Page
 from nq.text import one_line, visible
 
 log = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ from typing import TypeVar
 import orjson
 from starlette.requests import ClientDisconnect
 
+from nq.answers import Page
 from nq.collection import select
 from nq.inference.scorer import example_scores, feature_rows
 from nq.model.spec import ModelSpec
@@ -22,7 +23,7 @@ from nq.postprocess.decision import decide
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.reader import make_answer
-from nq.records import Columns, Example, Page
+from nq.records import Columns, Example
 from nq.serving.batcher import Batcher, ScoringError
 from nq.serving.config import ServeConfig
 from nq.serving.metrics import GONE, Metrics

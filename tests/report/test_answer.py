@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from nq.answers import Answer, Page
 from nq.config import WindowConfig
 from nq.formats.documents import page_from_text
 from nq.reader import make_answer
-from nq.records import Alternative, Answer, Page, Prediction, Span, YesNo
+from nq.records import Alternative, Prediction, Span, YesNo
 from nq.report.answer import MAX_LINES, render
 
 PAGE = page_from_text(
