@@ -6,11 +6,12 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nq.evaluation.answers import AnswerRow
 from nq.evaluation.gate import Parity
 from nq.report.comparison import MIB, processes_line
 from nq.report.skipped import unread_line
 from nq.report.tables import phases
-from nq.runs.result import Result, Row
+from nq.runs.result import Result
 from nq.text import counted, format_bytes, truncate, visible
 
 MARKS = {True: "right", False: "WRONG", None: ""}
@@ -143,7 +144,7 @@ def _table(result: Result) -> list[str]:
     return lines + ([f"… and {more} more in predictions.json"] if more > 0 else [])
 
 
-def _expected(row: Row) -> str:
+def _expected(row: AnswerRow) -> str:
     """Returns the right answers in one line; one that reads like the wrong one is marked."""
     texts = (
         f"{visible(text)} (another span)" if text == row.answer else visible(text)

@@ -16,7 +16,7 @@ from nq.storage import file_status
 
 
 @dataclass(frozen=True, slots=True)
-class Judgment:
+class JudgedPrediction:
     """A prediction beside the gold of its example: what the metrics need of both.
 
     Where gold is text, ``text`` has exact match and F1, and ``correct`` is by the text. ``gold`` is
@@ -30,7 +30,7 @@ class Judgment:
     correct: bool | None
 
 
-def judge(example: Example, prediction: Mapping[str, Any]) -> Judgment:
+def judge(example: Example, prediction: Mapping[str, Any]) -> JudgedPrediction:
     """Returns a prediction in the official format beside the gold of its example.
 
     It is correct if its short answer is, or its long answer where gold has no short one; where gold
@@ -55,7 +55,7 @@ def judge(example: Example, prediction: Mapping[str, Any]) -> Judgment:
         correct = not (long.predicted or short.predicted)
         if short.has_gold or long.has_gold:
             correct = short.correct if short.has_gold else long.correct
-    return Judgment(example.example_id, label, gold, text, correct)
+    return JudgedPrediction(example.example_id, label, gold, text, correct)
 
 
 class Evaluation:
@@ -70,7 +70,7 @@ class Evaluation:
         self._texts: list[text_match.TextScore] = []
         self.without_gold = self.text_only = 0
 
-    def add(self, judgment: Judgment) -> None:
+    def add(self, judgment: JudgedPrediction) -> None:
         if judgment.gold is not None:
             self.gold[judgment.example_id] = judgment.gold
             self._predictions[judgment.example_id] = judgment.label
@@ -160,10 +160,10 @@ def read_scorable(
 def gold_labels(example: Example) -> list[labels.Label]:
     """Returns the answers of an example's annotators as the evaluation compares them."""
 
-    def span(span: Span | None) -> labels.Span:
+    def span(span: Span | None) -> labels.LabelSpan:
         if span is None or span.start >= span.end:
-            return labels.Span()
-        return labels.Span(*byte_span(span, example.token_bytes), span.start, span.end)
+            return labels.LabelSpan()
+        return labels.LabelSpan(*byte_span(span, example.token_bytes), span.start, span.end)
 
     return [
         labels.Label(span(a.long), tuple(map(span, a.shorts)), a.yes_no.lower())

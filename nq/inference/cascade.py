@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 WINDOWS_PER_BLOCK = 2
 PART_FACTOR = 4
 """Parts with so many times more windows: of each page only some fill the second model's batches."""
-Selection = tuple[IntArray, IntArray]
+SelectedWindows = tuple[IntArray, IntArray]
 """What the second model computes of a page: ``[R]`` ascending numbers of its windows, and
 ``[R, 2]`` the range of blocks that each one reads (``nq.records.READ_BLOCKS``)."""
 
@@ -103,7 +103,7 @@ class CascadeScorer(ScorerWrapper):
         total.float32_windows += done.float32_windows
         return concatenate(tables)
 
-    def _select(self, example: Example, page: Columns) -> tuple[Selection, Columns]:
+    def _select(self, example: Example, page: Columns) -> tuple[SelectedWindows, Columns]:
         """Returns what the second model computes of a page, and the rows of those windows."""
         try:
             rows = feature_rows(self.second_features(example))
@@ -147,7 +147,7 @@ def select(
     token_map: IntArray,
     decision: CascadeDecision,
     blocks: Blocks,
-) -> Selection:
+) -> SelectedWindows:
     """Returns what the second model computes of one page.
 
     The scores are of all windows of the first model, ``token_map`` ``[W, L]`` and the blocks of
@@ -210,7 +210,7 @@ def _windows_of(
     return np.array(best_first[:WINDOWS_PER_BLOCK], np.int64)
 
 
-def _joined(page: Columns, read: Columns, selection: Selection) -> Columns:
+def _joined(page: Columns, read: Columns, selection: SelectedWindows) -> Columns:
     """Returns the windows of one example, the second model's behind the first model's.
 
     The page has keys and scores of the first model's windows. Short windows have few positions, so

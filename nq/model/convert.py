@@ -247,7 +247,7 @@ def export(model: Any, path: Path, kind: str) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Format:
+class ModelFormat:
     """A kind of folder; ``extra`` is of the distribution, ``has_stores`` allows any storage."""
 
     write: Callable[[LoadedModel, Path, StorageConfig], None]
@@ -256,11 +256,11 @@ class Format:
 
 
 FORMATS = {
-    "nq": Format(_write_nq, has_stores=True),
-    "hf": Format(lambda loaded, folder, _: write_hugging_face(loaded, folder)),
-    "savedmodel": Format(lambda loaded, folder, _: export(loaded.model, folder, SAVEDMODEL)),
-    "onnx": Format(
+    "nq": ModelFormat(_write_nq, has_stores=True),
+    "hf": ModelFormat(lambda loaded, folder, _: write_hugging_face(loaded, folder)),
+    "savedmodel": ModelFormat(lambda loaded, folder, _: export(loaded.model, folder, SAVEDMODEL)),
+    "onnx": ModelFormat(
         lambda loaded, folder, _: export(loaded.model, folder / "model.onnx", ONNX), extra="onnx"
     ),
-    "mlflow": Format(_write_mlflow, extra="mlflow", has_stores=True),
+    "mlflow": ModelFormat(_write_mlflow, extra="mlflow", has_stores=True),
 }

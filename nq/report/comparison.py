@@ -21,7 +21,7 @@ BREAKS = str.maketrans("+-", "-+")
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """The measurements of one profile, or of one run; ``None`` where there are none.
 
     Args:
@@ -59,7 +59,7 @@ class Row:
         return f"{self.profile} · {self.name}" if self.name else self.profile
 
 
-def row(result: Mapping[str, Any], **fields: Any) -> Row:
+def row(result: Mapping[str, Any], **fields: Any) -> ComparisonRow:
     """Returns the row of a run from its ``metrics.json`` and further fields."""
     time, s = result["time"], {name: result["time"].get(f"{name}_s", 0.0) for name in PHASES}
     own_s = s["predict"] or s["warmup"]
@@ -72,13 +72,13 @@ def row(result: Mapping[str, Any], **fields: Any) -> Row:
         "micro_f1": result["metrics"].get("micro_f1"),
         "prepare_s": time.get("preprocess_wait_s"),
     }
-    return Row(result["profile"], **values | fields)
+    return ComparisonRow(result["profile"], **values | fields)
 
 
-def ordered(rows: Sequence[Row]) -> list[Row]:
+def ordered(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
     """Returns the rows, the fastest first; those without a speed come last."""
 
-    def speed(row: Row) -> float:
+    def speed(row: ComparisonRow) -> float:
         value = row.windows_per_s
         return -math.inf if value is None or math.isnan(value) else value
 
@@ -110,13 +110,13 @@ def number(value: float | None, digits: int | None = None) -> str:
     return f"{value:.{(value < 100) + (value < 10) if digits is None else digits}f}"
 
 
-def cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+def cells(rows: Sequence[ComparisonRow]) -> tuple[list[str], list[list[str]]]:
     """Returns the heads of the columns that have a figure, and the texts of each row in them."""
     others = {row.against for row in rows if row.changed is not None}
     other = others.pop().partition(" in ")[0] if len(others) == 1 else "others"
     seconds = SECONDS.items() if any(row.name for row in rows) else ()
 
-    def speed(row: Row) -> str:
+    def speed(row: ComparisonRow) -> str:
         rounds = "" if row.low is None else f" ({number(row.low)}-{number(row.high)})"
         return "failed" if row.error else number(row.windows_per_s) + rounds
 
@@ -134,7 +134,7 @@ def cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     return list(filled), [list(texts) for texts in zip(*filled.values(), strict=True)]
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[ComparisonRow]) -> str:
     """Returns the table as text of at most 80 columns; an error stands below its row."""
     heads, body = cells(rows)
     words = [head.split() for head in heads]
@@ -153,7 +153,7 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(map(str.rstrip, texts))
 
 
-def advice(rows: Sequence[Row]) -> tuple[str, str]:
+def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
     """Returns the profile to take, empty if none, and a sentence that names it and tells why.
 
     It is the fastest of those that change no answer, or whose micro-F1 is lower than that of
@@ -167,7 +167,7 @@ def advice(rows: Sequence[Row]) -> tuple[str, str]:
     gold = 1.0 if baseline.micro_f1 is None else baseline.micro_f1
     gains = {row: (row.micro_f1 or 0.0) - gold for row in measured}
 
-    def cost(row: Row) -> str:
+    def cost(row: ComparisonRow) -> str:
         f1 = f", micro-F1 {gains[row]:+.4f}" if row.changed and row.micro_f1 is not None else ""
         changes = counted(row.changed, "changed answer") if row.changed else "no changed answer"
         return f"{number(row.times_baseline, 2)} times as fast as baseline, {changes}{f1}"

@@ -51,7 +51,7 @@ def marked(example: Example, block: Span, marks: Marks) -> list[Segment]:
     return [*segments, *[" …"] * (high < len(text))]
 
 
-class Blocks:
+class ShownBlocks:
     """The blocks of a page, its top-level candidates in page order, which show its answers."""
 
     def __init__(self, example: Example) -> None:

@@ -30,7 +30,7 @@ from nq.inference.profile import BASELINE, THESIS, Profile, profiles
 from nq.model.folder import weights_digest
 from nq.model.spec import find_model
 from nq.records import ExampleId
-from nq.report.comparison import Row, advice, cells, ordered, row
+from nq.report.comparison import ComparisonRow, advice, cells, ordered, row
 from nq.report.page import comparison_page
 from nq.report.questions import Question, entries, outcomes
 from nq.runs.finished import read_run
@@ -68,7 +68,7 @@ def compare(
     track: TrackingConfig | None = None,
     progress: RunProgress = no_report,
     on_phase: OnPhase = no_report,
-) -> list[Row]:
+) -> list[ComparisonRow]:
     """Measures profiles against each other on the same questions, as ``nq compare`` does.
 
     Args:
@@ -128,7 +128,7 @@ def compare(
         measured = [name for name in names if name not in errors]
         answers = {p: read_predictions(folder / ANSWERS / f"{p}.json") for p in measured}
         rows = ordered([_row(name, runs, answers) for name in measured])
-        rows += [Row(name, error=text) for name, text in errors.items()]
+        rows += [ComparisonRow(name, error=text) for name, text in errors.items()]
         last = next(run["name"] for run in runs[::-1] if run["profile"] == BASELINE)
         take, reason = advice(rows)
         title = f"{counted(len(rows), 'profile')} on {Path(input_files.shown(files[0])).name}"
@@ -166,7 +166,7 @@ def _left(
 
 def _record(
     track: TrackingConfig,
-    rows: Sequence[Row],
+    rows: Sequence[ComparisonRow],
     runs: Sequence[Mapping[str, Any]],
     folder: Path,
     file: str,
@@ -251,7 +251,7 @@ def _measured(folder: Path, number: int, profile: str, options: Sequence[str]) -
     }
 
 
-def _row(name: str, runs: Sequence[Mapping[str, Any]], answers: Answers) -> Row:
+def _row(name: str, runs: Sequence[Mapping[str, Any]], answers: Answers) -> ComparisonRow:
     """Returns the row of a profile; all rounds but the first count for the speed."""
 
     def column(field: str, profile: str = name) -> list[float]:
@@ -260,7 +260,7 @@ def _row(name: str, runs: Sequence[Mapping[str, Any]], answers: Answers) -> Row:
     speeds, baseline = column("windows_per_s"), answers[BASELINE]
     first = next(run for run in runs if run["profile"] == name and not run["round"])
     medians = {field: median(column(field)) for field in ("predict_s", "memory_mb")}
-    return Row(
+    return ComparisonRow(
         name,
         *(median(speeds), min(speeds), max(speeds)),
         median(speeds) / median(column("windows_per_s", BASELINE)),

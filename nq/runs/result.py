@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from nq import storage, tracking
-from nq.evaluation.answers import PREDICTIONS, Answered, AnswerFiles, Row
+from nq.evaluation.answers import PREDICTIONS, Answered, AnswerFiles, AnswerRow
 from nq.evaluation.gate import Parity
 from nq.formats import input_files, outputs
 from nq.formats.input_files import shown
@@ -21,7 +21,7 @@ from nq.runs.plan import Plan
 from nq.runs.score_store import ScoreStore
 from nq.storage import atomic_write
 
-__all__ = ["JOB", "KEPT_SCORES", "METRICS", "PREDICTIONS", "Result", "Row"]
+__all__ = ["JOB", "KEPT_SCORES", "METRICS", "PREDICTIONS", "Result"]
 
 DEAD_LETTERS, UNFINISHED_SCORES = "skipped.jsonl", "unfinished"
 METRICS, JOB, KEPT_SCORES = "metrics.json", "job.json", "scores"
@@ -97,7 +97,7 @@ class Result:
     metrics: Mapping[str, float]
     time: Mapping[str, float]
     run_id: str | None = None
-    rows: tuple[Row, ...] = ()
+    rows: tuple[AnswerRow, ...] = ()
     parity: Parity | None = None
     how_to_open: str | None = None
     run_bytes: int = 0

@@ -17,7 +17,7 @@ from nq.postprocess.spans import pairs
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features
 from nq.records import Example, Source
-from nq.report.comparison import Row, row
+from nq.report.comparison import ComparisonRow, row
 from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments
 from nq.report.page import MAX_QUESTIONS, Report, RunView, write_page
 from nq.report.questions import Question
@@ -64,7 +64,7 @@ def write_report(
     _ = run.tokenizer  # raises before the first question
     decision = run.job.model.decision
     thresholds = {"long": decision.long_threshold, "short": decision.short_threshold}
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ComparisonRow, ...] = ()
     if other:
         answers = ((run.predictions[key], label) for key, label in other.predictions.items())
         changed = sum(not same_answers(*pair) for pair in answers)

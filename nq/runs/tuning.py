@@ -280,7 +280,7 @@ def measure(gold: Gold, predictions: Predictions, decision: DecisionConfig) -> d
     """
     kept = {}
     for key, label in predictions.items():
-        long = label.long if label.long_score >= decision.long_threshold else labels.Span()
+        long = label.long if label.long_score >= decision.long_threshold else labels.LabelSpan()
         kept[key] = replace(label, long=long)
         if label.short_score < decision.short_threshold:
             kept[key] = replace(kept[key], short=(), yes_no="none")

@@ -30,10 +30,10 @@ from nq.interruption import REPEAT_S, SIGNALS
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.serving.access import AccessMiddleware
 from nq.serving.answering import Answering
 from nq.serving.app import make_app
 from nq.serving.config import ServeConfig
-from nq.serving.gate import Gate
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def serve(
         asyncio.get_running_loop().set_exception_handler(on_error)
         answering = Answering(spec.model, tokenizer, config)
         app = make_app(answering, token is not None)
-        server = _Server(Gate(app, answering, token), answering)
+        server = _Server(AccessMiddleware(app, answering, token), answering)
 
         async def answer() -> None:
             pool = await asyncio.wrap_future(_open_pool(spec, tokenizer, config.workers))
@@ -180,7 +180,7 @@ class _Server(uvicorn.Server):
             after its time limit.
     """
 
-    def __init__(self, app: Gate, answering: Answering) -> None:
+    def __init__(self, app: AccessMiddleware, answering: Answering) -> None:
         config = uvicorn.Config(
             app,
             http=_Connection,

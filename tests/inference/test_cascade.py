@@ -17,7 +17,7 @@ from nq.formats.fields import RecordError
 from nq.inference.cascade import (
     WINDOWS_PER_BLOCK,
     CascadeScorer,
-    Selection,
+    SelectedWindows,
     blocks_in_windows,
     max_context_windows,
     rank_blocks,
@@ -109,7 +109,7 @@ class TwoModels:
         second = random_scores(np.concatenate(self.maps), seed + 1)
         return replace(self, pages=replace(self.pages, table=first), table=second)
 
-    def selection(self, number: int) -> Selection:
+    def selection(self, number: int) -> SelectedWindows:
         """Returns what the second model computes of a page."""
         some, example = self.pages, self.pages.examples[number]
         page = some.slices[number]

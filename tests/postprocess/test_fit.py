@@ -61,8 +61,8 @@ def is_right(example: Example, prediction: Prediction) -> tuple[bool, bool]:
     return long[0].correct, short[0].correct
 
 
-def label(span: Span | None) -> labels.Span:
-    return labels.Span(-1, -1, span.start, span.end) if span else labels.Span()
+def label(span: Span | None) -> labels.LabelSpan:
+    return labels.LabelSpan(-1, -1, span.start, span.end) if span else labels.LabelSpan()
 
 
 @given(seeds)

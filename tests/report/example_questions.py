@@ -11,8 +11,7 @@ import orjson
 
 from nq.config import WindowConfig
 from nq.evaluation.evaluate import gold_labels
-from nq.evaluation.labels import Label
-from nq.evaluation.labels import Span as LabelSpan
+from nq.evaluation.labels import Label, LabelSpan
 from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats import outputs
 from nq.preprocess.contexts import contexts

@@ -24,10 +24,10 @@ from nq.inference.scorer import Rows, Scorer
 from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns, Example
+from nq.serving.access import AccessMiddleware
 from nq.serving.answering import Answering
 from nq.serving.app import make_app
 from nq.serving.config import ServeConfig
-from nq.serving.gate import Gate
 
 ROOT = Path(__file__).parents[2]
 START_S, END_S = 240.0, 60.0
@@ -60,7 +60,7 @@ class InProcess:
         self.answering = Answering(model, tokenizer, config)
         self.answering.is_alive = lambda: True
         app = make_app(self.answering, token is not None)
-        self.gate = Gate(app, self.answering, token)
+        self.app = AccessMiddleware(app, self.answering, token)
         self._scorer, self._threads, self.runner = scorer, ThreadPoolExecutor(1), asyncio.Runner()
         if scorer:
             self._batches = self.runner.get_loop().create_task(self.answering.batcher.run(self, 1))
@@ -79,7 +79,7 @@ class InProcess:
 
     async def send(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Sends a request; the options are ``httpx.AsyncClient.request``'s."""
-        transport = httpx.ASGITransport(self.gate)
+        transport = httpx.ASGITransport(self.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             return await http.request(method, path, **options)
 
