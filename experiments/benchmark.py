@@ -38,7 +38,7 @@ from nq.preprocess.local import write_windows
 from nq.preprocess.request import Request
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns, Example
-from nq.runs.compare import answer
+from nq.runs.compare import answer_in_process
 from nq.runs.config import Compute
 from nq.runs.score_store import ScoreStore, StoringScorer
 from nq.runs.scoring import calibration_rows
@@ -158,7 +158,7 @@ def memory(files: Sequence[str], model: Path, folder: Path) -> dict[str, Any]:
         data = folder / f"{times}.jsonl"
         data.write_bytes(b"".join(_repeated(files, times)))
         paths = ["--data", str(data), "--model", str(tiny), "--output", str(folder / f"{times}")]
-        result = answer(DEFAULT_PROFILE, [*paths, "--no-track", "--json"])
+        result = answer_in_process(DEFAULT_PROFILE, [*paths, "--no-track", "--json"])
         megabytes = result["peak_memory_bytes"] / 2**20
         peaks[f"peak memory at {result['examples']} pages, MB"] = megabytes
     once, ten_times = peaks.values()

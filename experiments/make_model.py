@@ -149,7 +149,7 @@ def mean(models: Sequence[Path], output: Path, storage: StorageConfig) -> None:
     first, *others = models
     tokenizer = load_tokenizer(first)
     shape = checkpoint.with_room_for(load_config(first), tokenizer)
-    model = joint.load(first, config=shape).model
+    model = joint.load_model(first, config=shape).model
     sums = [np.asarray(weight.numpy(), np.float64) for weight in model.weights]
     for other in others:
         checkpoint.fill(model, read_tensors(other), shape)

@@ -28,7 +28,7 @@ from nq.records import Candidate, Example, FloatArray, IntArray, Span
 T = TypeVar("T")
 
 
-def select(
+def select_page(
     question: str,
     sources: Sequence[T],
     read: Callable[[T], Page],

@@ -14,7 +14,7 @@ import orjson
 
 from nq.answers import Answer, Page, Selection
 from nq.bundle import bundled_sample
-from nq.collection import select
+from nq.collection import select_page
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error, check_argument, is_count
 from nq.formats.documents import page_of
@@ -235,7 +235,7 @@ class Reader:
         if not isinstance(source, list):
             return _page(source)
         check_argument(bool(source), "page", source, "a list with at least one page")
-        return select(question, source, _page, self.windows)
+        return select_page(question, source, _page, self.windows)
 
     def _decisions(self, examples: Iterable[Example]) -> Iterator[RankedPrediction]:
         for example, scores in self._scores(examples):

@@ -25,7 +25,7 @@ from nq.bundle import bundled_model
 from nq.commands.main import console
 from nq.config import DecisionConfig
 from nq.errors import Error
-from nq.evaluation.evaluate import gold_labels
+from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import Label, prediction_label
 from nq.evaluation.nq_eval import Gold
 from nq.formats.outputs import encode_prediction
@@ -120,7 +120,7 @@ def zero(source: Path, target: Path, share: float) -> None:
 
     tokenizer = load_tokenizer(source)
     config = checkpoint.with_room_for(load_config(source), tokenizer)
-    model = joint.load(source, config=config).model
+    model = joint.load_model(source, config=config).model
     for variable in model.weights:
         if variable.path.startswith("layer_") and variable.path.endswith("kernel"):
             values, count = np.array(variable.numpy()), int(share * variable.numpy().size)
@@ -229,7 +229,7 @@ class Answers:
         for example, scores in self:
             if example.annotations and tuning.fold_of(example.example_id) is None:
                 prediction = decide(example, scores, decision).prediction
-                gold[example.example_id] = gold_labels(example)
+                gold[example.example_id] = example_labels(example)
                 predictions[example.example_id] = prediction_label(encode_prediction(prediction))
         return gold, predictions
 

@@ -110,12 +110,12 @@ def prune(
     after = pruned_shape(before, counts)
     settings = dataclasses.replace(settings, windows=fitting_windows(settings.windows, before))
     with input_files.input_files(data) as files:
-        inputs.check(files, pages=pages)
+        inputs.check_inputs(files, pages=pages)
         import_tensorflow()
         from experiments.compression.importance import assign, importance, weights_of
         from nq.model import joint
 
-        whole = joint.load(source, config=before)
+        whole = joint.load_model(source, config=before)
         if SPAN_HEAD in whole.report.missing:
             raise ValueError(
                 f"{source} has no span head, so that no part of it has an importance for answers: "

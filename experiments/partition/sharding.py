@@ -146,7 +146,7 @@ def program(
     own, mesh = model, _mesh(devices)
     if devices > 1:  # the model of one device, whose weights get their values below
         zeros = keras.initializers.Zeros()
-        own = joint.connect(
+        own = joint.connect_layers(
             config, SplitLayers(keras.DTypePolicy("float32"), zeros, devices=devices)
         )
 

@@ -15,7 +15,7 @@ from nq.beam.prepare import Request, prepare
 from nq.bundle import bundled_model
 from nq.config import WindowConfig
 from nq.errors import Error
-from nq.formats.tfrecord import decode_records, inference_shapes, read_records
+from nq.formats.tfrecord import decode_records, inference_shapes, raw_records
 from nq.inference.batches import Shape, by_length
 from nq.inference.scorer import concatenate
 from nq.model import checkpoint, joint
@@ -104,7 +104,7 @@ def full_windows(shards: Sequence[Path], length: int, count: int) -> Columns:
     Raises:
         Error: there are fewer.
     """
-    records = chain.from_iterable(map(read_records, shards))
+    records = chain.from_iterable(map(raw_records, shards))
     parts: list[Columns] = []
     missing = count
     while missing and (batch := list(islice(records, READ_BATCH))):
@@ -123,5 +123,5 @@ def full_windows(shards: Sequence[Path], length: int, count: int) -> Columns:
 def _convert(model: Path, folder: Path) -> None:
     """Saves the weights for ``transformers``; missing ones are random, but equal in both."""
     config = checkpoint.with_room_for(load_config(model), load_tokenizer(model))
-    loaded = joint.load(model, config=config)
+    loaded = joint.load_model(model, config=config)
     write_hugging_face(dataclasses.replace(loaded, report=checkpoint.LoadReport()), folder)

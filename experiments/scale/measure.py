@@ -47,11 +47,11 @@ def load(task: Task) -> tuple[dict[str, Any], units.Work]:
     importlib.import_module("nq.beam.runner")  # imports Beam without Beam's messages
     started = time.perf_counter()
     import_tensorflow(1)
-    from nq.beam.files import check, read_records
+    from nq.beam.files import check_and_digest, read_records
     from nq.records import Example
 
     imported_s = time.perf_counter() - started
-    check_s, _ = _timed(lambda: check(task.files, task.limit))
+    check_s, _ = _timed(lambda: check_and_digest(task.files, task.limit))
     skip_s, _ = _timed(lambda: [_count(read_records(f, share=NO_SHARE)) for f in task.files])
     records = sum(_count(read_records(path)) for path in task.files)
     read_s, read = _timed(

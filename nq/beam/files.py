@@ -144,7 +144,7 @@ def read_records(
         yield from inputs.read_records(copy, file_index, share, limit, pages=pages, name=path)
 
 
-def check(
+def check_and_digest(
     files: Sequence[str], limit: int | None = None, pages: PageFolder | None = None
 ) -> dict[str, str]:
     """Checks input files as a run without Beam does; returns the SHA-256 of each by its path."""

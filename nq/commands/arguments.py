@@ -109,7 +109,7 @@ def positive(text: str, minimum: int = 1) -> int:
     return value
 
 
-def count(text: str) -> int:
+def count_from_0(text: str) -> int:
     """An argument type: an integer from 0 on."""
     return positive(text, minimum=0)
 

@@ -68,7 +68,7 @@ def parser() -> terminal.Parser:
         help="of a jsonl file: the page of the record with this number (from 1) or example_id",
     )
     top = "runners-up to show (default: 3)"
-    parser.add_argument("--top", type=arguments.count, default=3, metavar="N", help=top)
+    parser.add_argument("--top", type=arguments.count_from_0, default=3, metavar="N", help=top)
     arguments.add_profile(parser, reader=True)
     arguments.add_model(parser)
     arguments.add_second_model(parser)
@@ -90,7 +90,7 @@ def _ask(args: argparse.Namespace, process: PageProcess) -> int:
     page = _read_page(files[0], args.record, process) if len(files) == 1 else None
     if page is None and args.record is not None:
         raise terminal.UsageError("--record is for a single jsonl file")
-    from nq.collection import select
+    from nq.collection import select_page
     from nq.model.spec import mention_decision
     from nq.reader import BATCH_SIZE, Reader, checked_scorer
     from nq.report.answer import MARKS, render
@@ -107,7 +107,7 @@ def _ask(args: argparse.Namespace, process: PageProcess) -> int:
             best = page
             if best is None:
                 with terminal.ProgressBar("reading documents", "documents") as bar:
-                    best = select(text, files, read, model.windows, True, bar)
+                    best = select_page(text, files, read, model.windows, True, bar)
             answer = reader.ask(text, best, args.top)
             _mention_unread(answer, len(files))
             if args.json:

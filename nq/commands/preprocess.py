@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
             (sampling.negatives, sampling.seed) if args.training else None,
             pages=pages,
         )
-        inputs.check(files, args.limit, pages)
+        inputs.check_inputs(files, args.limit, pages)
         prepared = prepare.prepare(request, args.output, args.workers, args.unknown)
     if args.json:
         values = {name: getattr(prepared, name) for name in COUNTS}

@@ -46,7 +46,7 @@ def judge(example: Example, prediction: Mapping[str, Any]) -> JudgedPrediction:
         for span in prediction["short_answers"]
     ]
     label = labels.prediction_label({**prediction, "short_answers": shorts})
-    gold = gold_labels(example) if example.annotations else None
+    gold = example_labels(example) if example.annotations else None
     text, correct = text_score(example, label), None
     if text is not None:
         correct = text.exact_match
@@ -96,7 +96,7 @@ def text_score(example: Example, label: labels.Label) -> text_match.TextScore | 
     if example.answers is None:
         return None
     answer = example.short_answer(label.short_tokens, YesNo(label.yes_no.upper()))
-    return text_match.score(example.answers, answer)
+    return text_match.text_score(example.answers, answer)
 
 
 def evaluate(
@@ -145,7 +145,7 @@ def read_scorable(
             continue
         seen.add(key)
         if example.annotations:
-            wanted[key] = gold_labels(example)
+            wanted[key] = example_labels(example)
         if key in given and (text := text_score(example, given[key])):
             texts.append(text)
     for path, status in zip(gold, before, strict=True):
@@ -157,7 +157,7 @@ def read_scorable(
     return wanted, kept, text_match.metrics(texts)
 
 
-def gold_labels(example: Example) -> list[labels.Label]:
+def example_labels(example: Example) -> list[labels.Label]:
     """Returns the answers of an example's annotators as the evaluation compares them."""
 
     def span(span: Span | None) -> labels.LabelSpan:
@@ -177,7 +177,7 @@ def accepted_answers(example: Example) -> list[Annotation]:
     They are the answers of the annotators who gave a short one if gold has a short answer; else the
     long answers alone; none if gold has neither, so that a null prediction is correct.
     """
-    annotations, gold = example.annotations or (), gold_labels(example)
+    annotations, gold = example.annotations or (), example_labels(example)
     long, short = nq_eval.decisions_of_one(gold, labels.Label())
     if short.has_gold:
         return [a for a, label in zip(annotations, gold, strict=True) if label.has_short]

@@ -44,12 +44,12 @@ def normalize(text: str) -> str:
     return " ".join(_ARTICLE.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
-def score(golds: Sequence[str], answer: str) -> TextScore:
+def text_score(golds: Sequence[str], answer: str) -> TextScore:
     """Returns the score of an answer, empty for none, against the gold answers, if there are any.
 
-    >>> score(["the Eiffel Tower", "Tower"], "Eiffel tower")
+    >>> text_score(["the Eiffel Tower", "Tower"], "Eiffel tower")
     TextScore(exact_match=True, f1=1.0, has_answer=True)
-    >>> score([], "Paris").f1, score([], "").f1
+    >>> text_score([], "Paris").f1, text_score([], "").f1
     (0.0, 1.0)
     """
     wanted = [text for text in map(normalize, golds) if text]

@@ -53,10 +53,10 @@ class Container:
     check: Callable[[str], None] = lambda path: None
 
 
-PARQUET = Container(parquet.rows, parquet.check)
+PARQUET = Container(parquet.rows, parquet.check_parquet)
 SQUAD = Container(lambda path: enumerate(squad.squad_questions(path), 1))
 MRQA = Container(lambda path: enumerate(squad.mrqa_questions(path), 1))
-CSV = Container(csv_rows.rows, csv_rows.check)
+CSV = Container(csv_rows.rows, csv_rows.check_csv)
 LINES = Container(lines.rows, _check_lines)
 
 

@@ -160,7 +160,7 @@ def _good_examples(
         log.warning("skipped %d bad records in all", n_skipped)
 
 
-def check(
+def check_inputs(
     files: Sequence[str],
     limit: int | None = None,
     pages: PageFolder | None = None,

@@ -40,7 +40,7 @@ def count(path: str) -> int:
         return int(file.metadata.num_rows)
 
 
-def check(path: str) -> None:
+def check_parquet(path: str) -> None:
     """Raises ``ValueError`` if a file is damaged or lacks columns."""
     with _open(path) as file:
         _columns(path, file)

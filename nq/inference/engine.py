@@ -66,7 +66,7 @@ class FolderNetwork(Network):
         import_tensorflow()
         from nq.model import joint
 
-        loaded = joint.load(self.folder, dtype=self._policy, config=self.config)
+        loaded = joint.load_model(self.folder, dtype=self._policy, config=self.config)
         if warning := loaded.report.warning():
             log.warning("%s", warning)
         if loaded.report.unexpected:

@@ -98,9 +98,9 @@ def convert(
     path = target.resolve()  # a link to an empty folder stays a link
     if extra := FORMATS[to].extra:
         extras.require(extra)
-    from nq.model.folder import check, load_config
+    from nq.model.folder import check_model, load_config
 
-    check(source)
+    check_model(source)
     check_head_width(to, load_config(source))
     temporary = path.with_name(f".convert-{path.name}")
     with hold(temporary, CONVERSION):
@@ -109,7 +109,7 @@ def convert(
             import_tensorflow()
             from nq.model import joint
 
-            loaded = joint.load(source)
+            loaded = joint.load_model(source)
             if change is not None:
                 loaded = change(loaded)
             FORMATS[to].write(loaded, temporary / "model", storage)
@@ -174,7 +174,7 @@ def to_dual_encoder(
         prefix_pieces=len(prefix(block_prefix, tokenizer)),
         pools_first_piece=used == [CLS],
     )
-    loaded = joint.load(folder, config=config)
+    loaded = joint.load_model(folder, config=config)
     lost = [name for name in loaded.report.missing if not name.startswith(WORD_EMBEDDINGS)]
     if lost:
         raise ValueError(f"{folder} is no whole encoder, it lacks {', '.join(lost[:3])}")

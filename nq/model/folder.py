@@ -17,7 +17,7 @@ from typing import Any
 from nq.config import CascadeDecision, DecisionConfig, WindowConfig
 from nq.errors import check_argument
 from nq.formats.input_files import sha256
-from nq.json_files import read_json_object, write_json
+from nq.json_files import dump_json, read_json_object
 from nq.model import names, registry, safetensors_file, tf_checkpoint
 from nq.model.config import ModelConfig
 from nq.model.families import decode_config, layout_of
@@ -128,7 +128,7 @@ def save_settings(folder: str | Path, settings: ModelSettings) -> None:
     cascades = {digest: decision.to_dict() for digest, decision in settings.cascades.items()}
     values = {**vars(settings), "cascades": cascades}
     values |= {name: getattr(settings, name).to_dict() for name in ("windows", "decision")}
-    write_json(Path(folder) / SETTINGS, {name: value for name, value in values.items() if value})
+    dump_json(Path(folder) / SETTINGS, {name: value for name, value in values.items() if value})
 
 
 def weight_files(folder: str | Path) -> list[Path]:
@@ -223,7 +223,7 @@ def has_type_head(folder: str | Path) -> bool:
     return config.is_dual_encoder or tensors.fill(tensors.table(config)["type_output/kernel"])
 
 
-def check(folder: str | Path, windows: WindowConfig | None = None) -> None:
+def check_model(folder: str | Path, windows: WindowConfig | None = None) -> None:
     """Checks a folder's config, the digests of its weights and, of safetensors, the headers.
 
     It takes 1 ms for a MB, no TensorFlow. Nothing is made yet whose size the config determines.

@@ -20,7 +20,7 @@ from nq.config import ALL_CONTEXTS, CascadeDecision, CascadeWeights, DecisionCon
 from nq.errors import Error, check_argument, is_count
 from nq.model.folder import (
     SETTINGS,
-    check,
+    check_model,
     load_config,
     load_settings,
     weight_files,
@@ -103,7 +103,7 @@ class ModelSpec:
         are too long for a model, or both models are the same.
         """
         for model in self.models:
-            check(model.folder)
+            check_model(model.folder)
         if self.second is not None:
             sizes = [[f.stat().st_size for f in weight_files(m.folder)] for m in self.models]
             if sizes[0] == sizes[1] and len({weights_digest(m.folder) for m in self.models}) == 1:

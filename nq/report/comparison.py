@@ -97,10 +97,10 @@ def processes_line(instances: int | None, threads: int | None) -> str:
     return of_threads if instances is None else f"{counted(instances, 'instance')} of {of_threads}"
 
 
-def number(value: float | None, digits: int | None = None) -> str:
+def figure(value: float | None, digits: int | None = None) -> str:
     """Returns a figure with so many digits after the point, or about three in all.
 
-    >>> number(8.809), number(67.3), number(122.2), number(0.46839, 4), number(None)
+    >>> figure(8.809), figure(67.3), figure(122.2), figure(0.46839, 4), figure(None)
     ('8.81', '67.3', '122', '0.4684', '')
     """
     if value is None or not math.isfinite(value):
@@ -117,24 +117,24 @@ def cells(rows: Sequence[ComparisonRow]) -> tuple[list[str], list[list[str]]]:
     seconds = SECONDS.items() if any(row.name for row in rows) else ()
 
     def speed(row: ComparisonRow) -> str:
-        rounds = "" if row.low is None else f" ({number(row.low)}-{number(row.high)})"
-        return "failed" if row.error else number(row.windows_per_s) + rounds
+        rounds = "" if row.low is None else f" ({figure(row.low)}-{figure(row.high)})"
+        return "failed" if row.error else figure(row.windows_per_s) + rounds
 
     columns = {
         "profile": [visible(row.label) for row in rows],
         "windows/s": [*map(speed, rows)],
-        "times base- line": [number(row.times_baseline, 2) for row in rows],
-        "first start s": [number(row.first_start_s) for row in rows],
-        **{head: [number(getattr(row, name)) for row in rows] for head, name in seconds},
-        "peak MB": [number(row.memory_mb, 0) for row in rows],
-        "micro F1": [number(row.micro_f1, 4) for row in rows],
-        f"changed from {truncate(visible(other), 8)}": [number(row.changed, 0) for row in rows],
+        "times base- line": [figure(row.times_baseline, 2) for row in rows],
+        "first start s": [figure(row.first_start_s) for row in rows],
+        **{head: [figure(getattr(row, name)) for row in rows] for head, name in seconds},
+        "peak MB": [figure(row.memory_mb, 0) for row in rows],
+        "micro F1": [figure(row.micro_f1, 4) for row in rows],
+        f"changed from {truncate(visible(other), 8)}": [figure(row.changed, 0) for row in rows],
     }
     filled = {head: texts for head, texts in columns.items() if any(texts)}
     return list(filled), [list(texts) for texts in zip(*filled.values(), strict=True)]
 
 
-def table(rows: Sequence[ComparisonRow]) -> str:
+def comparison_table(rows: Sequence[ComparisonRow]) -> str:
     """Returns the table as text of at most 80 columns; an error stands below its row."""
     heads, body = cells(rows)
     words = [head.split() for head in heads]
@@ -170,7 +170,7 @@ def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
     def cost(row: ComparisonRow) -> str:
         f1 = f", micro-F1 {gains[row]:+.4f}" if row.changed and row.micro_f1 is not None else ""
         changes = counted(row.changed, "changed answer") if row.changed else "no changed answer"
-        return f"{number(row.times_baseline, 2)} times as fast as baseline, {changes}{f1}"
+        return f"{figure(row.times_baseline, 2)} times as fast as baseline, {changes}{f1}"
 
     fit = [row for row in measured if not row.changed or gains[row] >= -MAX_LOSS]
     near = [row for row in fit if (row.high or 0.0) >= (fit[0].low or 0.0)]

@@ -75,7 +75,7 @@ class BeamRun:
         job = replace(job, files=tuple(found))
         job.check_output()
         statuses = {path: files.status(path) for path in found if is_uri(path)}
-        digests = files.check(found, job.limit, job.pages)
+        digests = files.check_and_digest(found, job.limit, job.pages)
         check_other(job, digests)
         if not statuses:
             inputs.mention_unnamed_pages(found, job.pages)

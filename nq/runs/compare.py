@@ -22,7 +22,7 @@ from typing import Any
 from nq import child, storage, tracking
 from nq.config import TrackingConfig
 from nq.errors import Error, check_argument, is_count
-from nq.evaluation.evaluate import gold_labels
+from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import Label, read_predictions, same_answers
 from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats import input_files
@@ -210,7 +210,7 @@ def _record(
     return True
 
 
-def answer(profile: str, options: Sequence[str]) -> dict[str, Any]:
+def answer_in_process(profile: str, options: Sequence[str]) -> dict[str, Any]:
     """Runs ``nq answer`` in a process of its own, which ends with this one.
 
     Returns its JSON result, with the seconds of the whole process as ``wall_s``. An ``Error`` has
@@ -228,13 +228,13 @@ def answer(profile: str, options: Sequence[str]) -> dict[str, Any]:
         raise Error(error.removeprefix("nq: error: "))
     result: dict[str, Any] = json.loads(process.stdout)
     if result["parts"] > 1:  # it continued a run that was killed
-        return answer(profile, options)
+        return answer_in_process(profile, options)
     return {**result, "wall_s": time.perf_counter() - started}
 
 
 def _measured(folder: Path, number: int, profile: str, options: Sequence[str]) -> dict[str, Any]:
     """Returns what is kept of a run of a round; of round 0 the answers are kept in the folder."""
-    result = answer(profile, [*options, "--root", str(folder)])
+    result = answer_in_process(profile, [*options, "--root", str(folder)])
     name = Path(result["output"]).name
     if number == 0:
         (folder / ANSWERS).mkdir(exist_ok=True)
@@ -276,7 +276,7 @@ def _changes(folder: Path, files: list[str], answers: Answers) -> list[dict[str,
         labels = {name: predictions[example.example_id] for name, predictions in answers.items()}
         if all(same_answers(label, labels[BASELINE]) for label in labels.values()):
             continue
-        gold, given = gold_labels(example), {}
+        gold, given = example_labels(example), {}
         for name, label in labels.items():
             question = Question(example, source, label)
             outcome, *_ = outcomes(decisions_of_one(gold, label) if gold else None)

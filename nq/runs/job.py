@@ -128,7 +128,7 @@ class Job(Settings):
         if self.output is None:
             storage.check_writable(self.root)
         else:
-            storage.check(self.output, storage.RUN, self.sources)
+            storage.check_folder(self.output, storage.RUN, self.sources)
 
     def request(self, file_sha256: Mapping[str, str] | None = None) -> Request:
         """Returns the preprocessing request for all files, whose SHA-256 may be known."""

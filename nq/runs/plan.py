@@ -95,7 +95,7 @@ def check_job(job: Job) -> None:
         if job.beam is None:
             job.profile.require()
     if job.beam is None:
-        inputs.check(job.files, job.limit, job.pages)
+        inputs.check_inputs(job.files, job.limit, job.pages)
     if job.model.second is not None:
         check_cascade_rule(rule)
     job.model.check()

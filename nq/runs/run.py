@@ -92,7 +92,7 @@ def run(
             if track is not None and track.log_model:
                 result = replace(result, model_uri=record.log_model(tracked, job))
             if job.against is not None:
-                difference = parity.compare(result.folder, job.against, gold, job.max_loss)
+                difference = parity.compare_runs(result.folder, job.against, gold, job.max_loss)
                 parity.write_parity(result.folder, difference, job.sources)
                 record.record_parity(tracked, difference, result.folder)
                 result = replace(result, parity=difference)

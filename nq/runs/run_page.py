@@ -9,7 +9,7 @@ from pathlib import Path
 from nq import storage
 from nq.config import ALL_CONTEXTS
 from nq.errors import Error
-from nq.evaluation.evaluate import gold_labels
+from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import same_answers
 from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats.input_files import shown
@@ -112,7 +112,7 @@ def _case(example: Example, source: Source, run: FinishedRun) -> Case:
     config, label = run.job.model.windows, run.predictions[example.example_id]
     all_contexts = contexts(example, replace(config, max_contexts=ALL_CONTEXTS))
     read = all_contexts[: config.max_blocks + 1]
-    gold = gold_labels(example)
+    gold = example_labels(example)
     long, short = decisions = decisions_of_one(gold, label)
     stages = StageOutputs(read)
     if any(decision.has_gold and not decision.correct for decision in decisions):

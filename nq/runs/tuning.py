@@ -20,7 +20,7 @@ from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, RankingWe
 from nq.errors import Error
 from nq.evaluation import labels, nq_eval
 from nq.evaluation.calibration import area_under_roc, expected_calibration_error
-from nq.evaluation.evaluate import gold_labels
+from nq.evaluation.evaluate import example_labels
 from nq.formats import input_files
 from nq.formats.outputs import encode_prediction
 from nq.formats.questions import PageFolder
@@ -30,7 +30,7 @@ from nq.model.spec import ModelSpec, find_model
 from nq.postprocess.fit import (
     ChoiceSet,
     block_choices,
-    fit,
+    fit_weights,
     option_choices,
     yes_no_separation,
 )
@@ -200,7 +200,7 @@ def tune_decision(
     for example, scores in scored:
         if not example.annotations:
             continue
-        gold[example.example_id] = gold_labels(example)
+        gold[example.example_id] = example_labels(example)
         if sum(candidate.top_level for candidate in example.candidates) >= LONG_PAGE:
             long_pages.add(example.example_id)
         fold = fold_of(example.example_id)
@@ -246,7 +246,7 @@ def tune_decision(
 def _fit(folds: Iterable[Iterable[ChoiceSets]], start: RankingWeights) -> RankingWeights:
     sets = [both for fold in folds for both in fold]
     blocks = [block for block, _ in sets if block]
-    return fit(blocks, [option for _, option in sets if option], start)
+    return fit_weights(blocks, [option for _, option in sets if option], start)
 
 
 def best_threshold(decisions: Sequence[nq_eval.Decision]) -> float:

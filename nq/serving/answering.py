@@ -15,7 +15,7 @@ import orjson
 from starlette.requests import ClientDisconnect
 
 from nq.answers import Page
-from nq.collection import select
+from nq.collection import select_page
 from nq.inference.scorer import example_scores, feature_rows
 from nq.model.spec import ModelSpec
 from nq.page_process import PageProcess
@@ -116,7 +116,7 @@ class Answering:
         """
 
         def prepare() -> tuple[Page, Example, Columns]:
-            page = select(question, pages, lambda page: page, self._model.windows)
+            page = select_page(question, pages, lambda page: page, self._model.windows)
             example = page.with_question(question)
             windows = features(example, self._tokenizer, self._model.windows)
             if len(windows) > self.config.max_windows:

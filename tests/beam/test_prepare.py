@@ -19,7 +19,7 @@ from nq.beam.prepare import Prepared, Request, prepare, prepare_again
 from nq.config import WindowConfig
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
-from nq.formats.tfrecord import encode_records, read_records
+from nq.formats.tfrecord import encode_records, raw_records
 from nq.preprocess.features import features, training_features
 from nq.preprocess.store import COMPLETED, DEAD_LETTERS, MANIFEST, find_completed
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -65,7 +65,7 @@ def completed(job_request: Request, out: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def records(prepared: Prepared) -> list[bytes]:
-    return [record for shard in prepared.shards for record in read_records(shard)]
+    return [record for shard in prepared.shards for record in raw_records(shard)]
 
 
 def names(folder: Path) -> set[str]:

@@ -66,7 +66,7 @@ def run(*arguments: object) -> int:
 
 
 def load(folder: Path) -> Any:
-    return joint.load(folder).model
+    return joint.load_model(folder).model
 
 
 @pytest.mark.parametrize("to", ["nq", "hf", "savedmodel", "onnx", "mlflow"])
@@ -126,7 +126,7 @@ def test_hugging_faces_folder_is_converted_and_converted_back(
         )
     assert (ours / "nq.json").is_file()
     assert not (back / "nq.json").is_file()
-    report = joint.load(back).report
+    report = joint.load_model(back).report
     assert "no head for types" in report.warning()
 
 

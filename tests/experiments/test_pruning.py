@@ -101,7 +101,7 @@ def test_a_pruned_folder_is_pruned_again(
         "pruned",
     ]
     assert settings_of(again)["removed_parts"][1] == result["pruning"]
-    joint.load(again)
+    joint.load_model(again)
     assert run(again, tmp_path / "more", "--prune", "heads=3", *data) == 1
     assert "heads is 3, the model has 2: choose 2 or less" in capsys.readouterr().err
 

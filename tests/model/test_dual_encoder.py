@@ -119,7 +119,7 @@ def texts(
 
 
 def test_each_text_is_encoded_as_by_itself(source: Path, ranker: Path) -> None:
-    tokenizer, model = load_tokenizer(ranker), joint.load(ranker).model
+    tokenizer, model = load_tokenizer(ranker), joint.load_model(ranker).model
     settings = load_settings(ranker).windows
     assert settings.to_dict().items() >= (PREFIXED if OPTIONS[source.name] else {}).items()
     settings = dataclasses.replace(settings, max_seq_length=24, doc_stride=9, max_query_length=8)
@@ -198,7 +198,7 @@ def test_unknown_markers_become_known(
 @pytest.mark.parametrize("source", ["mpnet"], indirect=True)
 @pytest.mark.parametrize("profile", ["xla", "mixed+buckets+openvino", "onnx"])
 def test_engines_agree(profile: str, ranker: Path) -> None:
-    loaded = joint.load(ranker)
+    loaded = joint.load_model(ranker)
     windows = features(example(), load_tokenizer(ranker), WINDOWS)
     rows = {name: x.astype(np.int32) for name, x in feature_rows(windows).items()}
 

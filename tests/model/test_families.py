@@ -39,7 +39,7 @@ def test_logits_equal_those_of_transformers_and_weights_are_saved_as_loaded(
     name: str, tmp_path: Path
 ) -> None:
     golden = GOLDEN / name
-    loaded = joint.load(golden)
+    loaded = joint.load_model(golden)
     assert loaded.report == LoadReport(HEADS) and "no head for types" in loaded.report.warning()
     assert loaded.report.warning().startswith("no head for types in the checkpoint")
     assert_same_spans(loaded.model, np.load(golden / "reference.npz"), atol=1e-5)
@@ -52,7 +52,7 @@ def test_logits_equal_those_of_transformers_and_weights_are_saved_as_loaded(
         np.testing.assert_array_equal(ours[tensor], value)
     bare = {n.split(".", 1)[1]: v for n, v in theirs.items() if not n.startswith("qa_outputs")}
     save_file(bare, tmp_path / "model.safetensors")
-    report = joint.load(tmp_path).report  # an encoder without prefix and heads
+    report = joint.load_model(tmp_path).report  # an encoder without prefix and heads
     assert report == LoadReport(("span_output/kernel", "span_output/bias", *HEADS))
     assert "left random: span_output/kernel, span_output/bias; no head" in report.warning()
 
@@ -111,7 +111,7 @@ def test_operations_are_the_sum_of_all_matrix_products() -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_live_transformers_loads_saved_weights(name: str, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
-    loaded = joint.load(GOLDEN / name)
+    loaded = joint.load_model(GOLDEN / name)
     checkpoint.save_weights(tmp_path, loaded.model, loaded.config, skip=loaded.report.missing)
     theirs, told = transformers.AutoModelForQuestionAnswering.from_pretrained(
         tmp_path, output_loading_info=True

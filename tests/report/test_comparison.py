@@ -35,10 +35,10 @@ EVIL = replace(BASE, profile="</script><b>&", low=None)
     ],
 )
 def test_the_table_has_a_row_for_each_and_at_most_80_columns(rows: list[ComparisonRow]) -> None:
-    lines = comparison.table(rows).splitlines()
+    lines = comparison.comparison_table(rows).splitlines()
     assert max(map(len, lines)) <= 80
     for row in rows:
-        figure = "failed" if row.error else comparison.number(row.windows_per_s)
+        figure = "failed" if row.error else comparison.figure(row.windows_per_s)
         same = [text for text in lines if text.startswith(row.profile[:8]) and figure in text]
         assert len(same) == [one.profile for one in rows].count(row.profile)
     assert "\x1b" not in "".join(lines)

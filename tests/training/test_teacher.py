@@ -96,7 +96,7 @@ def equal(one: SoftTargets, other: SoftTargets) -> None:
 def test_the_probabilities_of_a_teacher(larger: Path, student: Tokenizer, tmp_path: Path) -> None:
     """Against the Keras model itself, window by window."""
     targets = taught(make(larger, student), WINDOWS, tmp_path / "training" / "teacher")
-    model = joint.load(larger).model
+    model = joint.load_model(larger).model
     for number, n in enumerate(WINDOWS.n_pieces):
         ids = WINDOWS.input_ids[number, :n].tolist()
         segments = [0] * tiny_models.N_QUERY + [1] * (len(ids) - tiny_models.N_QUERY)
