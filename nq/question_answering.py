@@ -121,10 +121,10 @@ class ContextWindows:
         cls, question: str, context: str, tokenizer: Tokenizer, length: int, overlap: int
     ) -> ContextWindows:
         """Returns windows of ``length`` pieces, of which ``overlap`` are in the next one too."""
-        asked, pieces = tokenizer.encode_text(question), tokenizer.encode_text(context)
-        head = [tokenizer.cls_id, *asked.ids, *[tokenizer.sep_id] * tokenizer.separators]
+        query, pieces = tokenizer.encode_text(question), tokenizer.encode_text(context)
+        head = [tokenizer.cls_id, *query.ids, *[tokenizer.sep_id] * tokenizer.separators]
         room = length - len(head) - 1
-        expected = f"less than {room}, the pieces that a question of {len(asked.ids)} leaves room"
+        expected = f"less than {room}, the pieces that a question of {len(query.ids)} leaves room"
         check_argument(0 <= overlap < room, "doc_stride", overlap, f"{expected} for")
         ranges = windows(len(pieces.ids), room, room - overlap) or [(0, 0)]
         ids = np.full((len(ranges), length), tokenizer.pad_id, np.int32)

@@ -191,10 +191,10 @@ def write_windows(
     )
 
     def steps(records: Any) -> tuple[Any, Any]:
-        made = records | "Windows" >> MakeWindows(
+        prepared = records | "Windows" >> MakeWindows(
             request.tokenizer, request.windows, request.training, "groups"
         )
-        return made.windows, made.dead_letters
+        return prepared.windows, prepared.dead_letters
 
     with tqdm(desc="preprocess", unit=" examples", disable=None) as bar:
         _, elements = run_in_order(
@@ -243,12 +243,12 @@ def answer_questions(
     tokenizer = staged.get(model.folder, model.folder)
 
     def steps(records: Any) -> tuple[Any, Any]:
-        made = records | "Windows" >> MakeWindows(tokenizer, model.windows, output="examples")
+        prepared = records | "Windows" >> MakeWindows(tokenizer, model.windows, output="examples")
         decided = (
-            made.windows
+            prepared.windows
             | "Score" >> ScoreWindows(spec, staged=staged)
             | "Decide" >> Decide(model.decision, formats, table_rows)
         )
-        return decided, made.dead_letters
+        return decided, prepared.dead_letters
 
     return run_in_order(questions, steps, options, part=part, shared=shared, progress=progress)

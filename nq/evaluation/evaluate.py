@@ -96,7 +96,7 @@ def text_score(example: Example, label: labels.Label) -> text_match.TextScore | 
     if example.answers is None:
         return None
     answer = example.short_answer(label.short_tokens, YesNo(label.yes_no.upper()))
-    return text_match.text_score(example.answers, answer)
+    return text_match.score_text(example.answers, answer)
 
 
 def evaluate(
@@ -122,10 +122,10 @@ def evaluate(
     """
     gold = input_files.path_list("gold", gold)
     paths = input_files.find_files(gold)
-    wanted, given, of_texts = read_scorable(paths, predictions, inputs.page_folder(pages))
-    if not wanted:
+    gold_labels, predicted, of_texts = read_scorable(paths, predictions, inputs.page_folder(pages))
+    if not gold_labels:
         return of_texts
-    return nq_eval.score(wanted, given, one_annotator=True) | of_texts
+    return nq_eval.score(gold_labels, predicted, one_annotator=True) | of_texts
 
 
 def read_scorable(
@@ -135,9 +135,9 @@ def read_scorable(
 
     Takes the arguments of ``evaluate``, raises its errors and returns metrics of gold texts only.
     """
-    given = labels.read_predictions(Path(input_files.path_text(predictions)))
+    predicted = labels.read_predictions(Path(input_files.path_text(predictions)))
     before = [file_status(path) for path in gold]
-    wanted: nq_eval.Gold = {}
+    gold_labels: nq_eval.Gold = {}
     texts, seen = list[text_match.TextScore](), set[ExampleId]()
     for example in inputs.read_examples(gold, skip_bad=True, pages=pages):
         key = example.example_id
@@ -145,16 +145,16 @@ def read_scorable(
             continue
         seen.add(key)
         if example.annotations:
-            wanted[key] = example_labels(example)
-        if key in given and (text := text_score(example, given[key])):
+            gold_labels[key] = example_labels(example)
+        if key in predicted and (text := text_score(example, predicted[key])):
             texts.append(text)
     for path, status in zip(gold, before, strict=True):
         if file_status(path) != status:
             raise ValueError(f"{path} changed while it was read: run again when it is complete")
-    if not wanted and not texts:
+    if not gold_labels and not texts:
         raise ValueError(f"no annotations in {', '.join(gold)}: give annotated data")
-    kept = {key: label for key, label in given.items() if key in wanted or key not in seen}
-    return wanted, kept, text_match.metrics(texts)
+    kept = {key: label for key, label in predicted.items() if key in gold_labels or key not in seen}
+    return gold_labels, kept, text_match.metrics(texts)
 
 
 def example_labels(example: Example) -> list[labels.Label]:

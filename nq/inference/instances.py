@@ -160,11 +160,11 @@ def divided(cores: tuple[int, ...], instances: int, threads: int) -> list[tuple[
 
 def warn_if_too_few_cores(instances: int, threads: int) -> None:
     """Logs a warning if this process may use fewer cores than there are threads."""
-    wanted, there = instances * threads, len(processor.cores())
-    if wanted > there:
+    n_threads, n_cores = instances * threads, len(processor.cores())
+    if n_threads > n_cores:
         log.warning(
             "%s of %s on %s: they wait for each other; give fewer",
-            *map(counted, (instances, threads, there), ("instance", "thread", "core")),
+            *map(counted, (instances, threads, n_cores), ("instance", "thread", "core")),
         )
 
 

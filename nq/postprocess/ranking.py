@@ -82,14 +82,14 @@ class Ranking:
         if not best:
             return Prediction(self.example.example_id)
         long, short = best[0].long_probability, best[0].short_probability
-        given = short >= self.config.short_threshold
+        has_short = short >= self.config.short_threshold
         return Prediction(
             self.example.example_id,
             best[0].long if long >= self.config.long_threshold else None,
             long,
-            best[0].shorts if given else (),
+            best[0].shorts if has_short else (),
             short,
-            best[0].yes_no if given else YesNo.NONE,
+            best[0].yes_no if has_short else YesNo.NONE,
         )
 
     def alternatives(self, limit: int) -> tuple[Alternative, ...]:

@@ -177,8 +177,8 @@ def curve(decisions: Sequence[Decision]) -> dict[str, Any] | None:
     Only answers that were given have a threshold; ``None`` if there are none. ``best`` has the
     highest F1; ``given`` is the point of all answers that were given.
     """
-    given = {d.score for d in decisions if d.predicted}
-    points = [point for point in sweep(decisions) if point.threshold in given][::-1]
+    thresholds = {d.score for d in decisions if d.predicted}
+    points = [point for point in sweep(decisions) if point.threshold in thresholds][::-1]
     if not points:
         return None
     step = max(1, (len(points) - 1) / (MAX_POINTS - 1))
