@@ -78,8 +78,8 @@ def rows(
 ) -> Iterator[tuple[int, Row]]:
     """Yields the records of a file with their numbers from 1.
 
-    A share ``(i, n)`` is every n-th record, from the i-th on, for n parallel readers. ``limit`` is
-    the number of records of all readers together.
+    A share ``(i, n)`` is every n-th record, from the i-th on, for n parallel workers. ``limit`` is
+    the number of records of all workers together.
     """
     container, (worker, workers) = container_of(path), share
     if container is PARQUET:  # which does not decode the other rows
