@@ -22,7 +22,7 @@ from experiments.text_tables import markdown
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.formats import input_files, inputs
-from nq.inference.scorer import concatenate, feature_rows
+from nq.inference.scorer import concatenate
 from nq.model import checkpoint
 from nq.model.config import STORES, StorageConfig
 from nq.model.folder import check_model, load_config, load_settings, read_tensors, weight_files
@@ -63,7 +63,7 @@ def windows_of(files: Sequence[str], model: Path, count: int) -> Columns:
     """
     tokenizer, settings = load_tokenizer(model), load_settings(model)
     examples = itertools.islice(inputs.read_examples(files), count)
-    rows = [feature_rows(features(example, tokenizer, settings.windows)) for example in examples]
+    rows = [features(example, tokenizer, settings.windows).rows for example in examples]
     if not rows:
         raise Error("the data have no questions: give other files")
     return concatenate([{name: row[name][:1] for name in INPUTS} for row in rows])

@@ -11,19 +11,18 @@ product at [CLS] of all windows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import softmax
 
-from nq.config import DecisionConfig
 from nq.errors import check_argument
 from nq.formats.documents import page_from_text
-from nq.postprocess.ranking import rank
+from nq.postprocess.ranking import Ranking
 from nq.preprocess.features import windows
 from nq.preprocess.tokenizers.base import TextPieces, Tokenizer
-from nq.records import Columns, Example, FloatArray, IntArray, Scores
+from nq.records import Columns, Example, FloatArray, IntArray
 
 MAX_ANSWER_LEN = 15
 MAX_SEQ_LEN, DOC_STRIDE = 384, 128
@@ -70,27 +69,22 @@ def examples_of(pairs: Iterable[tuple[str, str]]) -> list[Example]:
 
 
 def span_answers(
-    scored: Iterable[tuple[Example, Scores]],
-    decision: DecisionConfig,
-    top_k: int,
-    handle_impossible_answer: bool,
-    max_answer_len: int,
+    rankings: Iterable[Ranking], top_k: int, handle_impossible_answer: bool
 ) -> Iterator[list[SpanAnswer]]:
     """Yields the ``top_k`` most probable short answers to each example, best first.
 
     The score of an empty answer, if it is possible, is the probability that the best one is wrong,
     but at least that of the best one if this is below the threshold of the decision, else at most.
     """
-    config = replace(decision, max_answer_length=max_answer_len)
-    for example, scores in scored:
-        answers: list[SpanAnswer] = []
-        for span, score in rank(example, scores, config).short_spans(top_k):
+    for ranking in rankings:
+        example, answers = ranking.example, list[SpanAnswer]()
+        for span, score in ranking.short_spans(top_k):
             place = example.original and example.original.place(span)
             if place:
                 answers.append(_answer(score, *place, example.text(span)))
         best = answers[0]["score"] if answers else 0.0
         if handle_impossible_answer:
-            is_first = best < config.short_threshold
+            is_first = best < ranking.config.short_threshold
             empty = _answer((max if is_first else min)(best, 1 - best))
             answers.insert(0 if is_first else len(answers), empty)
         yield sorted(answers, key=lambda one: -one["score"])[:top_k] or [_answer(0.0)]

@@ -297,6 +297,37 @@ class Features:
     def __len__(self) -> int:
         return len(self.input_ids)
 
+    @property
+    def rows(self) -> Columns:
+        """The windows as scorers take them: the columns ``INPUTS`` and ``window_ids``."""
+        ids = np.stack([self.windows, np.full_like(self.windows, self.n_windows)], axis=1)
+        return {**{name: getattr(self, name) for name in INPUTS}, "window_ids": ids}
+
+
+INPUTS = ("input_ids", "input_mask", "segment_ids", "token_map")
+"""Columns of windows that a model and its reduction read, each ``[W, L]``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Windowed:
+    """An example with the rows of its windows.
+
+    Args:
+        rows: ``Features.rows``, and of an example from a file the columns ``example_keys``.
+        source: the place of the example in a file; by default it is from memory.
+        unread_blocks: blocks with text beyond ``max_contexts``.
+        seconds: that making the windows took.
+    """
+
+    example: Example
+    rows: Columns
+    source: Source = Source(0, "", 0)
+    unread_blocks: int = 0
+    seconds: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.rows["window_ids"])
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowScores:

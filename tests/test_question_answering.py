@@ -14,10 +14,9 @@ from scipy.special import softmax
 
 import nq
 from experiments.peers.pipeline import CALLS, LIVE, answers, differences, write_model
-from nq import question_answering
 from nq.formats.documents import page_from_text
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.question_answering import ContextWindows, pairs_of
+from nq.question_answering import ContextWindows, pairs_of, span_answers
 from nq.records import Span
 
 GOLDEN = Path(__file__).parent / "golden" / "pipeline.json"
@@ -71,8 +70,10 @@ def test_no_argument_is_dropped(question: Any, context: Any) -> None:
 class Ranked:
     """A ranking whose short answers have the words of a page, and these probabilities."""
 
-    def __init__(self, probabilities: list[float]) -> None:
+    def __init__(self, probabilities: list[float], config: nq.DecisionConfig) -> None:
+        self.example = page_from_text("a b c d e f").with_question("which")
         self.spans = [(Span(i + 1, i + 2), p) for i, p in enumerate(probabilities)]
+        self.config = config
 
     def short_spans(self, limit: int) -> list[tuple[Span, float]]:
         return self.spans[:limit]
@@ -86,14 +87,8 @@ class Ranked:
 def test_scores_never_rise_and_the_first_answer_is_that_of_the_decision(
     probabilities: list[float], threshold: float, top_k: int
 ) -> None:
-    example = page_from_text("a b c d e f").with_question("which")
-    decision = nq.DecisionConfig(short_threshold=threshold)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(question_answering, "rank", lambda *_: Ranked(probabilities))
-        one, several = (
-            next(question_answering.span_answers([(example, None)], decision, k, True, 15))  # type: ignore[list-item]
-            for k in (1, top_k)
-        )
+    ranked = Ranked(probabilities, nq.DecisionConfig(short_threshold=threshold))
+    one, several = (next(span_answers([ranked], k, True)) for k in (1, top_k))  # type: ignore[list-item]
     scores = [answer["score"] for answer in several]
     assert scores == sorted(scores, reverse=True)
     assert one == several[:1]

@@ -17,6 +17,7 @@ from nq.config import WindowConfig
 from nq.errors import Error
 from nq.formats.tfrecord import decode_records, inference_shapes, raw_records
 from nq.inference.batches import Shape, by_length
+from nq.inference.load import calibration_rows
 from nq.inference.scorer import concatenate
 from nq.model import checkpoint, joint
 from nq.model.config import ModelConfig
@@ -26,7 +27,6 @@ from nq.model.shapes import check_length
 from nq.model.spec import find_model
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns
-from nq.runs.scoring import calibration_rows
 
 READ_BATCH = 256
 
@@ -76,7 +76,7 @@ def task(
     prepared = prepare(request, folder / "windows")
     shape = Shape(batch_size, windows.max_seq_length)
     spec = dataclasses.replace(find_model(model), windows=windows)
-    pages = (example for _, example, _ in prepared.read(request))
+    pages = (one.example for one in prepared.read(request))
     some_rows = calibration_rows(pages, spec, batch_size)
     rows, calibration = folder / "rows.npz", folder / "calibration.npz"
     full_rows = full_windows(prepared.shards, shape.length, whole(count, shape))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from nq.errors import check_argument
 from nq.formats import inputs
 from nq.formats.questions import PageFolder
 from nq.formats.tfrecord import encode_records
-from nq.inference.scorer import feature_rows
 from nq.model.folder import load_settings
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.local import make_windows, stored_example
@@ -26,7 +24,7 @@ from nq.preprocess.request import Training
 from nq.preprocess.store import COUNTERS
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import Columns, DeadLetter, Example, Features, Source
+from nq.records import Columns, DeadLetter, Example, Features, Source, Windowed
 
 OUTPUTS = ("windows", "groups", "examples")
 
@@ -91,26 +89,6 @@ def _read(
     return read_records(files[file], first_file + file, (i, n), limits[file], pages)
 
 
-@dataclass(frozen=True, eq=False)
-class Windowed:
-    """An example with its windows, as ``MakeWindows(…, output="examples")`` yields it.
-
-    Args:
-        rows: its windows, as ``Scorer.scores`` takes them.
-        unread_blocks: blocks with text beyond ``max_contexts``.
-        seconds: that making the windows took.
-    """
-
-    source: Source
-    example: Example
-    rows: Columns
-    unread_blocks: int
-    seconds: float
-
-    def __len__(self) -> int:
-        return len(self.rows["window_ids"])
-
-
 class MakeWindows(beam.PTransform):  # type: ignore[misc]
     """Makes windows of ``(Source, Example | DeadLetter)``, as ``ReadQuestions`` yields them.
 
@@ -126,7 +104,7 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
             windows of pages without annotations among them, ``None`` for inference.
         output: what is in ``windows``: ``"windows"`` for serialized ``tf.train.Example`` messages
             (``nq.formats.tfrecord``), those of an example one after the other; ``"examples"`` for
-            each example with its windows (``Windowed``), as ``ScoreWindows`` takes
+            each example with its windows (``nq.records.Windowed``), as ``ScoreWindows`` takes
             them; ``"groups"`` for the messages of each example as a
             ``nq.preprocess.store.StoredExample``.
     """
@@ -186,12 +164,12 @@ class _MakeWindows(beam.DoFn):  # type: ignore[misc]
             yield from encode_records(rows, source, self.windows.switches.id_name)
         elif self.output == "examples":
             columns = example_rows(source, rows)
-            yield Windowed(source, item, columns, unread, time.perf_counter() - started)
+            yield Windowed(item, columns, source, unread, time.perf_counter() - started)
 
 
 def example_rows(source: Source, features: Features) -> Columns:
     """Returns the windows of an example as ``Scorer.scores`` takes them."""
-    rows = feature_rows(features)
+    rows = features.rows
     key = np.array([source.file_index, source.line], np.int32)
     rows["example_keys"] = np.tile(key, (len(features), 1))
     return rows

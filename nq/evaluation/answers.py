@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nq.config import DecisionConfig
 from nq.evaluation.evaluate import Evaluation, JudgedPrediction, accepted_answers, judge
 from nq.formats import outputs
 from nq.formats.outputs import encode_prediction, write_predictions
-from nq.postprocess.decision import RULES, decide
-from nq.records import Annotation, Example, Prediction, Scores, YesNo
+from nq.postprocess.decision import RankedPrediction
+from nq.records import Annotation, Example, Prediction, YesNo
 
 PREDICTIONS = "predictions.json"
 
@@ -52,21 +51,20 @@ class Answered:
 
 def answer(
     example: Example,
-    scores: Scores,
-    config: DecisionConfig,
+    ranked: RankedPrediction,
     formats: Sequence[str] = (),
     with_row: bool = False,
 ) -> Answered:
-    """Returns the answer to an example, with its gold, whose windows have these scores."""
-    decision = decide(example, scores, config)
-    prediction = decision.prediction
-    token_bytes = example.token_bytes if RULES[config.rule].ranks else None
+    """Returns the answer to an example by the decision for it, with its gold."""
+    prediction = ranked.prediction
+    # the predictions of the originals' rules, which rank nothing, have no bytes
+    token_bytes = example.token_bytes if ranked.ranking else None
     encoded = encode_prediction(prediction, token_bytes, example.original)
     judgment = judge(example, encoded)
     return Answered(
         encoded,
         not prediction.answered,
-        outputs.encode(formats, example, prediction, decision.alternatives),
+        outputs.encode(formats, example, prediction, ranked.alternatives),
         judgment,
         table_row(example, prediction, judgment.correct) if with_row else None,
     )

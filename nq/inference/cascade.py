@@ -23,13 +23,11 @@ import numpy as np
 from nq.config import CascadeDecision, DecisionConfig
 from nq.inference.prune import tokens_in_windows
 from nq.inference.scorer import (
-    COLUMNS,
     Progress,
     Rows,
     Scorer,
     ScorerWrapper,
     concatenate,
-    feature_rows,
     no_progress,
     split_examples,
     window_scores,
@@ -37,6 +35,7 @@ from nq.inference.scorer import (
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.evidence import gather_evidence
 from nq.records import (
+    INPUTS,
     READ,
     READ_BLOCKS,
     SCORE_COLUMNS,
@@ -87,7 +86,7 @@ class CascadeScorer(ScorerWrapper):
         """
         columns = self.inner.scores(rows, examples, progress)
         started, before = time.perf_counter(), replace(self.second.counters)
-        keys = {name: column for name, column in rows.items() if name not in COLUMNS}
+        keys = {name: column for name, column in rows.items() if name not in INPUTS}
         pages = split_examples(rows, {**keys, **columns})
         selected = [self._select(*page) for page in zip(examples, pages, strict=True)]
         parts = [second_rows for _, second_rows in selected if second_rows]
@@ -106,7 +105,7 @@ class CascadeScorer(ScorerWrapper):
     def _select(self, example: Example, page: Columns) -> tuple[SelectedWindows, Columns]:
         """Returns what the second model computes of a page, and the rows of those windows."""
         try:
-            rows = feature_rows(self.second_features(example))
+            rows = self.second_features(example).rows
         except ValueError as error:
             log.warning("the second model cannot read example %s: %s", example.example_id, error)
             return (np.empty(0, np.int64), np.empty((0, 2), np.int64)), {}

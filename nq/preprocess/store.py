@@ -32,7 +32,7 @@ from nq.formats.example_records import decode_example
 from nq.formats.input_files import shown
 from nq.formats.tfrecord import KEYS, decode_records, inference_shapes, raw_records
 from nq.preprocess.request import Request
-from nq.records import Columns, DeadLetter, Example, Source
+from nq.records import DeadLetter, Source, Windowed
 from nq.storage import publish, sync
 from nq.text import visible
 
@@ -74,8 +74,8 @@ class Prepared:
         """The bad records, one JSON object a line."""
         return self.folder / DEAD_LETTERS
 
-    def read(self, request: Request) -> Iterator[tuple[Source, Example, Columns]]:
-        """Yields the examples of a request, in order, with the rows ``[W, …]`` of their windows.
+    def read(self, request: Request) -> Iterator[Windowed]:
+        """Yields the examples of a request, in order, with their windows.
 
         Raises:
             DamagedError: a record is damaged or missing.
@@ -92,7 +92,7 @@ class Prepared:
                     raise DamagedError(
                         f"windows of input file {file}, line {line} are missing in {shard}"
                     )
-                yield Source(file, paths[file], line), example, rows
+                yield Windowed(example, rows, Source(file, paths[file], line))
             if next(records, None) is not None:
                 raise DamagedError(f"{shard} has windows of no example")
 

@@ -13,6 +13,7 @@ from nq.errors import check_argument
 from nq.formats import input_files, inputs, outputs
 from nq.formats.input_files import shown
 from nq.formats.questions import PageFolder, list_pages
+from nq.inference.load import ScorerSpec
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.model.spec import ModelSpec, find_model
 from nq.preprocess.request import Request, chunks
@@ -122,6 +123,12 @@ class Job(Settings):
         """The files and folders that the run reads."""
         pages = self.pages.files if self.pages else ()
         return (*self.files, *pages, *(model.folder for model in self.model.models))
+
+    @property
+    def scorer(self) -> ScorerSpec:
+        """The description of the scorer under the chosen profile, without calibration."""
+        compute = self.compute
+        return ScorerSpec(self.model, self.optimizations, compute.batch_size, compute.threads)
 
     def check_output(self) -> None:
         """Checks that the run may write its output; reads no file and changes nothing."""

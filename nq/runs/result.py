@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Protocol
 
 import orjson
 
@@ -141,32 +142,55 @@ class Result:
         }
 
 
-def write_answers(plan: Plan, answers: Iterable[Answered]) -> AnswerFiles:
-    """Writes the answers of a run, in the order of the input, to its folder, which is held.
+class Answering(Protocol):
+    """What answers the questions of a run: this process, or the workers of a runner of Beam.
 
-    The mark of an earlier finished run is removed first.
+    Attributes:
+        store: the scores of the unfinished run.
+        pipeline: ``Result.beam``, once all answers are known.
+        windows_bytes: size of the folders of windows.
     """
-    (plan.folder / JOB).unlink(missing_ok=True)
+
+    @property
+    def store(self) -> ScoreStore | None: ...
+    @property
+    def pipeline(self) -> dict[str, Any] | None: ...
+    @property
+    def windows_bytes(self) -> int: ...
+
+    def answers(self, table_rows: int, dead_letters: IO[bytes]) -> Iterator[Answered]:
+        """Yields the answers in the order of the input, and writes the lines of the dead letters.
+
+        About the first ``table_rows`` answers have a row of the table of answers.
+        """
+
+    def totals(self) -> Totals:
+        """Returns what was computed so far."""
+
+
+def write_answers(plan: Plan, answering: Answering, table_rows: int) -> AnswerFiles:
+    """Writes answers and dead letters of a run to its folder, which is held.
+
+    The mark of an earlier finished run is removed when the first answer is known.
+    """
     files = AnswerFiles(plan.job.formats)
-    files.write(plan.folder, answers)
+    with atomic_write(plan.folder / DEAD_LETTERS) as dead_letters:
+        answers = answering.answers(table_rows, dead_letters)
+        first = list(islice(answers, 1))
+        (plan.folder / JOB).unlink(missing_ok=True)
+        files.write(plan.folder, chain(first, answers))
     return files
 
 
 def write_result(
-    plan: Plan,
-    clock: Clock,
-    tracked: tracking.Run,
-    files: AnswerFiles,
-    totals: Totals,
-    *,
-    beam: dict[str, Any] | None = None,
-    store: ScoreStore | None = None,
+    plan: Plan, clock: Clock, tracked: tracking.Run, files: AnswerFiles, answering: Answering
 ) -> Result:
     """Writes the metrics of a run, and as the last file ``job.json``, which marks it as finished.
 
     The answers and dead letters are written before. The scores in the store of the unfinished run
-    are kept if the job requires it. ``beam`` is that of ``Result``.
+    are kept if the job requires it.
     """
+    totals, beam, store = answering.totals(), answering.pipeline, answering.store
     job, folder, evaluation = plan.job, plan.folder, files.evaluation
     clock.enter(SCORE)
     metrics = evaluation.metrics()
@@ -205,6 +229,7 @@ def write_result(
         threads=job.compute.threads,
         not_comparable=measured.reasons if beam is None else (f"answered by {beam['runner']}",),
         beam=beam,
+        windows_bytes=answering.windows_bytes,
     )
     write_metrics(folder, result.to_dict())
     names = [PREDICTIONS, METRICS, DEAD_LETTERS, *(outputs.FORMATS[n].file for n in job.formats)]

@@ -263,11 +263,11 @@ def test_the_folder_has_the_examples_of_the_input(
         if isinstance(item, Example)
     ]
     examples = list(completed.read(job_request))
-    assert [source for source, _, _ in examples] == [source for source, _ in expected]
-    for (_, example, rows), (source, item) in zip(examples, expected, strict=True):
-        assert values_of(example) == values_of(item)
-        assert set(map(tuple, rows["example_keys"])) == {(source.file_index, source.line)}
-    assert sum(len(rows["window_ids"]) for _, _, rows in examples) == completed.windows
+    assert [one.source for one in examples] == [source for source, _ in expected]
+    for one, (source, item) in zip(examples, expected, strict=True):
+        assert values_of(one.example) == values_of(item)
+        assert set(map(tuple, one.rows["example_keys"])) == {(source.file_index, source.line)}
+    assert sum(map(len, examples)) == completed.windows
 
 
 @pytest.mark.parametrize("moment", ["before", "during"])

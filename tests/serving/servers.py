@@ -20,7 +20,7 @@ from typing import Any, Self
 import httpx
 import psutil
 
-from nq.inference.scorer import Rows, Scorer
+from nq.inference.scorer import Progress, Rows, Scorer, no_progress
 from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns, Example
@@ -39,7 +39,7 @@ PAGE = (
 )
 
 
-class InProcess:
+class InProcess(Scorer):
     """The application of a server without sockets, whose model runs in a thread.
 
     Args:
@@ -63,7 +63,7 @@ class InProcess:
         self.app = AccessMiddleware(app, self.answering, token)
         self._scorer, self._threads, self.runner = scorer, ThreadPoolExecutor(1), asyncio.Runner()
         if scorer:
-            self._batches = self.runner.get_loop().create_task(self.answering.batcher.run(self, 1))
+            self._batches = self.runner.get_loop().create_task(self.answering.batcher.run(self))
 
     def __enter__(self) -> Self:
         return self
@@ -73,9 +73,18 @@ class InProcess:
         self._threads.shutdown()
         self.answering.close()
 
-    def submit(self, rows: Rows, examples: Sequence[Example]) -> Future[Columns]:
+    parallel_parts = 1
+
+    def scores(
+        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+    ) -> Columns:
         assert self._scorer
-        return self._threads.submit(self._scorer.scores, rows, examples)
+        return self._scorer.scores(rows, examples, progress)
+
+    def submit(
+        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+    ) -> Future[Columns]:
+        return self._threads.submit(self.scores, rows, examples, progress)
 
     async def send(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Sends a request; the options are ``httpx.AsyncClient.request``'s."""
