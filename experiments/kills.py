@@ -42,7 +42,8 @@ from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.formats import outputs
 from nq.interruption import MESSAGE
-from nq.runs.result import DEAD_LETTERS, JOB, PREDICTIONS, UNFINISHED_SCORES
+from nq.runs.result import DEAD_LETTERS, JOB, PREDICTIONS
+from nq.storage import WORK
 
 PROFILES = (
     "baseline",
@@ -92,7 +93,7 @@ class Job:
     def parts(self) -> list[int]:
         """Returns the number of windows in each part of the store."""
         sizes = []
-        for path in sorted((self.output / UNFINISHED_SCORES).glob("*.npz")):
+        for path in sorted((self.output / WORK).glob("*.npz")):
             with contextlib.suppress(FileNotFoundError), np.load(path) as arrays:
                 sizes.append(len(arrays["window_ids"]))
         return sizes
@@ -221,7 +222,7 @@ def phase(output: Path) -> str:
         return "finished"
     if PREDICTIONS in files:
         return "end"
-    if UNFINISHED_SCORES in files:
+    if WORK in files:
         return "predict"
     if "COMPLETED" in files:
         return "load"

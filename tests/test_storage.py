@@ -72,13 +72,13 @@ def test_what_killed_writers_left_in_a_folder_is_removed_by_the_next_command(
     tmp_path: Path,
 ) -> None:
     killed = "0123456789ab.tmp"
-    mine = ("notes.tmp", f"notes.{killed}", "job.json.tmp", "scores/mine.npz")
+    mine = ("notes.tmp", f"notes.{killed}", "job.json.tmp", "mine/scores.npz")
     with hold(tmp_path / "run", RUN):
         for name in (*mine, f"job.json.{killed}", f"scores/request.json.{killed}"):
             write(tmp_path / "run" / name)
     write(tmp_path / "run" / f"{MARK}.{killed}")
     with hold(tmp_path / "run", RUN):
-        assert set(tree(tmp_path / "run")) == {*mine, "scores", MARK, LOCK}
+        assert set(tree(tmp_path / "run")) == {*mine, "scores", "mine", MARK, LOCK}
 
 
 @pytest.mark.parametrize("variable", ["", "cache", "../cache", "~/cache", None])
@@ -247,7 +247,6 @@ def test_what_is_in_the_place_of_a_file_or_folder_is_reported_before_the_work(
         write(run / "job.json")
     for name, expected, target in (
         ("kaggle.csv", "a folder, expected a file", None),
-        ("unfinished/request.json", "a folder, expected a file", None),
         ("kaggle.csv", "a link, expected a file", "job.json"),
         ("unfinished", "a link, expected a folder", "nowhere"),
     ):
@@ -256,10 +255,10 @@ def test_what_is_in_the_place_of_a_file_or_folder_is_reported_before_the_work(
         with pytest.raises(Error, match=f"{name} is {expected}: remove it"):
             check_folder(run, RUN)
         (run / name).unlink() if target else (run / name).rmdir()
-        if (run / "unfinished").is_dir():
-            (run / "unfinished").rmdir()
     (run / "unfinished").symlink_to(tmp_path)
     check_folder(run, RUN)  # a link to another disk is welcome
+    storage.remove(storage.own_paths(run, RUN))  # but what it has is not removed
+    assert tmp_path.is_dir() and [path.name for path in run.iterdir()] == [MARK]
 
 
 def test_an_output_file(tmp_path: Path) -> None:

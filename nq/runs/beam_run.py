@@ -28,7 +28,7 @@ from nq.runs.job import Job
 from nq.runs.measure import MERGE, PIPELINE, SUBMIT, Clock, Totals
 from nq.runs.parity import check_other
 from nq.runs.plan import Plan, check_job
-from nq.runs.result import JOB, UNFINISHED_SCORES
+from nq.runs.result import JOB
 from nq.runs.scoring import RunProgress, duplicate
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def _description(
 def _check_free(plan: Plan) -> None:
     """Checks that a folder has no run that this one would overwrite."""
     folder = plan.folder
-    if (folder / UNFINISHED_SCORES).is_dir():
+    if (folder / storage.WORK).is_dir():
         raise Error(
             f"{folder} has an unfinished run, which the same command without --runner resumes: "
             "give another --output"

@@ -23,7 +23,7 @@ from nq.runs.chunks import Chunks
 from nq.runs.job import Job
 from nq.runs.measure import Clock
 from nq.runs.plan import windows_folder
-from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES
+from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS
 from nq.runs.score_store import ScoreStore
 
 
@@ -123,7 +123,7 @@ def read_run(
     """
     if not folder.is_dir():
         raise Error(f"{folder} is not a folder: give one that nq answer wrote")
-    if not (folder / JOB).is_file() and (folder / UNFINISHED_SCORES).is_dir():
+    if not (folder / JOB).is_file() and (folder / storage.WORK).is_dir():
         raise Error(
             f"the run in {folder} is not finished: give its nq answer command again to resume"
         )

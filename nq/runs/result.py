@@ -24,8 +24,7 @@ from nq.storage import atomic_write
 
 __all__ = ["JOB", "KEPT_SCORES", "METRICS", "PREDICTIONS", "Result"]
 
-DEAD_LETTERS, UNFINISHED_SCORES = "skipped.jsonl", "unfinished"
-METRICS, JOB, KEPT_SCORES = "metrics.json", "job.json", "scores"
+METRICS, JOB, DEAD_LETTERS, KEPT_SCORES = "metrics.json", "job.json", "skipped.jsonl", "scores"
 REPORT = "report.html"
 
 

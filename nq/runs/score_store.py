@@ -55,11 +55,11 @@ class ScoreStore:
     def __init__(self, folder: Path, repair: bool = False) -> None:
         self.memo = Memo(folder)
         self._index: dict[ExampleKey, tuple[str, slice]] = {}
-        self._read = lru_cache(maxsize=PARTS_IN_MEMORY)(self.memo.read)
+        self._read = lru_cache(maxsize=PARTS_IN_MEMORY)(self.memo.arrays)
         names, damaged = self.memo.names(), list[DamagedError]()
         for name in names:
             try:
-                self._add(name, self.memo.read(name))
+                self._add(name, self.memo.arrays(name))
             except DamagedError as error:
                 if not repair:
                     raise DamagedError(f"{error}; run with --keep-scores again") from error
@@ -86,7 +86,7 @@ class ScoreStore:
         table = {**{name: rows[name] for name in KEYS}, **columns}
         file, line = table["example_keys"][0]
         name = f"part-{file:06d}-{line:09d}.npz"
-        self.memo.write(name, table)
+        self.memo.write_arrays(name, table)
         self._add(name, table)
 
     def _add(self, name: str, keys: Rows) -> None:

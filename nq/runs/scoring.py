@@ -29,7 +29,6 @@ from nq.runs.measure import POSTPROCESS, READ, Clock, Totals, no_report
 from nq.runs.parity import check_other
 from nq.runs.plan import Plan, check_job, windows_folder
 from nq.runs.profile_choice import choose_profile
-from nq.runs.result import UNFINISHED_SCORES
 from nq.runs.score_store import ScoreStore, StoringScorer
 
 RunProgress = Callable[[int, int], None]
@@ -170,7 +169,7 @@ class LocalRun:
         """Opens the scoring of a job, whose times are kept until the block ends."""
         with (
             open_scoring(self.plan, clock, progress) as scoring,
-            clock.kept(scoring.store.memo.folder, scoring.totals),
+            clock.kept(scoring.store.memo, scoring.totals),
         ):
             clock.enter(POSTPROCESS)
             yield scoring
@@ -193,7 +192,7 @@ def open_scoring(plan: Plan, clock: Clock, progress: RunProgress = no_report) ->
     ):
         chunks = Chunks(prepared, work, job.compute.workers, clock)
         with _open_scorer(job, chunks) as scorer:
-            store = ScoreStore.open(plan.folder / UNFINISHED_SCORES, plan.scores)
+            store = ScoreStore.open(plan.folder / storage.WORK, plan.scores)
             yield Scoring(job, chunks, scorer, store, clock, progress)
 
 

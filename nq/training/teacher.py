@@ -128,7 +128,7 @@ class Teacher:
                 rows = slice(start, min(start + PART_WINDOWS, total))
                 place = [rows.start, rows.stop]
                 try:
-                    part = memo.read(name)
+                    part = memo.arrays(name)
                     if part[WINDOWS].tolist() != place:
                         raise DamagedError(f"{name} is damaged: expected the windows from {start}")
                     targets.fill(part, rows)
@@ -138,7 +138,7 @@ class Teacher:
                     started = time.perf_counter()
                     predictor = predictor or self._predictor(windows)
                     part = self._log_probabilities(predictor, windows, rows)
-                    memo.write(name, {WINDOWS: np.array(place), **part})
+                    memo.write_arrays(name, {WINDOWS: np.array(place), **part})
                     targets.fill(part, rows)
                     if bar.disable:
                         speed = (rows.stop - start) / (time.perf_counter() - started)
