@@ -141,7 +141,7 @@ class Result:
         }
 
 
-class Answering(Protocol):
+class AnswerSource(Protocol):
     """What answers the questions of a run: this process, or the workers of a runner of Beam.
 
     Attributes:
@@ -167,7 +167,7 @@ class Answering(Protocol):
         """Returns what was computed so far."""
 
 
-def write_answers(plan: Plan, answering: Answering, table_rows: int) -> AnswerFiles:
+def write_answers(plan: Plan, answering: AnswerSource, table_rows: int) -> AnswerFiles:
     """Writes answers and dead letters of a run to its folder, which is held.
 
     The mark of an earlier finished run is removed when the first answer is known.
@@ -182,7 +182,7 @@ def write_answers(plan: Plan, answering: Answering, table_rows: int) -> AnswerFi
 
 
 def write_result(
-    plan: Plan, clock: Clock, tracked: tracking.Run, files: AnswerFiles, answering: Answering
+    plan: Plan, clock: Clock, tracked: tracking.Run, files: AnswerFiles, answering: AnswerSource
 ) -> Result:
     """Writes the metrics of a run, and as the last file ``job.json``, which marks it as finished.
 

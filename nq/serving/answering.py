@@ -32,9 +32,9 @@ log = logging.getLogger(__name__)
 
 PROBE, PROBE_S = b'{"question": "does it rain", "page": "It rains."}', 10.0
 """A question that shows whether the model answers, if no other one did so many seconds ago."""
-READERS, READ_SHARE, MIN_READ_S = 2, 1 / 8, 1.0
+PAGE_PROCESSES, READ_SHARE, MIN_READ_S = 2, 1 / 8, 1.0
 """Processes that read pages, each in this part of the time limit, or in ``MIN_READ_S``."""
-THREADS = 2 + READERS
+THREADS = 2 + PAGE_PROCESSES
 """Threads that wait for them or decide; more would only compete for Python's lock."""
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class Answering:
         self._probe: asyncio.Task[bytes] | None = None
         self.draining, self._threads = False, ThreadPoolExecutor(THREADS, "nq-answering")
         limit_s = max(MIN_READ_S, READ_SHARE * config.timeout)
-        self._processes = [PageProcess(limit_s) for _ in range(READERS)]
+        self._processes = [PageProcess(limit_s) for _ in range(PAGE_PROCESSES)]
         self._idle: asyncio.Queue[PageProcess] = asyncio.Queue()
         for process in self._processes:
             self._idle.put_nowait(process)
