@@ -20,7 +20,7 @@ from nq.config import (
     is_within,
 )
 from nq.inference.profile import DEFAULT_PROFILE, Profile, describe, reader_profile
-from nq.tracking import DEFAULT_EXPERIMENT
+from nq.mlflow_store import DEFAULT_EXPERIMENT, DEFAULT_URI
 
 if TYPE_CHECKING:
     from nq.formats.questions import PageFolder
@@ -262,11 +262,10 @@ def add_tracking(
 ) -> None:
     """Adds the options of MLflow's store: of a command that records a run, with its model."""
     group = parser.add_argument_group("tracking")
-    group.add_argument(
-        "--tracking-uri", metavar="U", help="MLflow store or server; default: sqlite:///mlflow.db"
-    )
-    text = f"MLflow experiment (default: {DEFAULT_EXPERIMENT})"
-    group.add_argument("--experiment", metavar="E", default=DEFAULT_EXPERIMENT, help=text)
+    text = f"MLflow store or server; default: $MLFLOW_TRACKING_URI, else {DEFAULT_URI}"
+    group.add_argument("--tracking-uri", metavar="U", help=text)
+    text = f"MLflow experiment; default: $MLFLOW_EXPERIMENT_NAME, else {DEFAULT_EXPERIMENT}"
+    group.add_argument("--experiment", metavar="E", help=text)
     if records:
         group.add_argument("--no-track", action="store_true", help="do not record the run")
     if logs_model:

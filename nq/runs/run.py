@@ -83,7 +83,6 @@ def run(
             uri=tracking_config.uri,
             experiment=tracking_config.experiment,
             name=f"{job.profile} · {Path(input_files.shown(job.files[0])).name}",
-            profile=str(job.profile),
             enabled=track is not None,
         ) as tracked:
             result, gold = compute(clock, tracked, progress, table_rows)

@@ -14,8 +14,8 @@ import pytest
 import nq
 from nq import storage
 from nq.config import DecisionConfig
+from nq.mlflow_store import import_mlflow
 from nq.runs.result import REPORT, Result
-from nq.tracking import import_mlflow
 from tests.child_processes import python
 from tests.conftest import Commands
 from tests.folders import held, tree

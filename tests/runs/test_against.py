@@ -13,6 +13,7 @@ from nq import storage, tracking
 from nq.commands.main import console
 from nq.evaluation.gate import Gate, Parity, question_counts, relative_loss
 from nq.evaluation.labels import read_gold, read_predictions
+from nq.mlflow_store import connect
 from nq.runs.finished import read_run
 from nq.runs.parity import write_parity
 from nq.runs.record import record_parity
@@ -181,7 +182,7 @@ def test_mlflow_has_the_gate(first: Path, tmp_path: Path) -> None:
     with tracking.Run(uri, "gates", "one", system_metrics=False) as tracked:
         record_parity(tracked, Parity("baseline", QUESTIONS, 3, None, None, {}, gate), first)
     assert tracked.run_id is not None
-    run = tracking.connect(uri).get_run(tracked.run_id)
+    run = connect(uri).get_run(tracked.run_id)
     losses = {name: run.data.metrics[f"gate/{name}"] for name in ("loss_low", "loss_high")}
     assert losses == {"loss_low": 0.05, "loss_high": 0.15}
     assert run.data.metrics[tracking.CHANGED] == 3
