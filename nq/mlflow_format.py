@@ -56,11 +56,7 @@ def save_model(
         (AnyType(), ("short_answers", "long_answer", "runners_up", "skipped_documents")),
     )
     outputs = [ColSpec(kind, name, name == "question") for kind, names in fields for name in names]
-    about = {}
-    if logged is not None:
-        location, model_id = logged.artifact_location, logged.model_id
-        about = {"artifact_path": location, "run_id": logged.source_run_id}
-        about |= {"model_uuid": model_id, "model_id": model_id}
+    about = {"run_id": logged.source_run_id, "model_id": logged.model_id} if logged else {}
     names = (extras.tensorflow_extra(), "mlflow", extra)
     pyfunc.save_model(
         folder,
