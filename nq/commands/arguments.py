@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 from nq import extras
 from nq.commands.terminal import UsageError
@@ -15,6 +15,7 @@ from nq.config import CascadeDecision, Settings, TrackingConfig, WindowConfig, i
 from nq.inference.profile import DEFAULT_PROFILE, Profile, describe, reader_profile
 from nq.mlflow_store import DEFAULT_EXPERIMENT, DEFAULT_URI
 from nq.runs.config import AUTO
+from nq.text import did_you_mean
 
 if TYPE_CHECKING:
     from nq.formats.questions import PageFolder
@@ -231,11 +232,52 @@ def add_second_model(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_windows(parser: argparse.ArgumentParser, whole_pages: bool = False) -> None:
-    """Adds the options of ``WindowConfig``, whose defaults are the model's."""
-    also = ", and all blocks of a page" if whole_pages else ""
-    group = parser.add_argument_group(f"windows; default: the settings of the model folder{also}")
-    add_settings(group, WindowConfig, show_default=False)
+def add_set(
+    parser: argparse.ArgumentParser, *classes: type[Settings], whole_pages: bool = False
+) -> None:
+    """Adds ``--set`` for the fields of classes that have a help text; ``settings`` reads them.
+
+    Their defaults are the model's, with ``whole_pages`` all blocks of a page.
+    """
+    kinds = {name: kind for cls in classes for name, kind in get_type_hints(cls).items()}
+    every = (f for cls in classes for f in fields(cls))  # type: ignore[arg-type]
+    listed = {f.name: f.metadata for f in every if f.metadata.get("help")}
+    lines = []
+    for name, about in listed.items():
+        choices = f" ({', '.join(about['choices'])})" if "choices" in about else ""
+        lines.append(f"  {name:<17}  {about['help']}{choices}")
+
+    def assignments(text: str) -> dict[str, Any]:
+        values = {}
+        for part in text.split(","):
+            name, _, value = part.partition("=")
+            if name not in listed:
+                raise ValueError(f"unknown setting {name!r}{did_you_mean(name, listed)}")
+            try:
+                values[name] = kinds[name](value)
+            except ValueError:
+                kind = "a whole number" if kinds[name] is int else "a number"
+                raise ValueError(f"{name} is {value!r}: expected {kind}") from None
+        return values
+
+    title = "settings; default: those of the model folder"
+    title += ", and all blocks of a page" if whole_pages else ""
+    group = parser.add_argument_group(title, "\n".join(lines))
+    group.add_argument(
+        "--set",
+        action=_Set,
+        type=parsed_by(assignments),
+        metavar="NAME=VALUE[,…]",
+        help="change these settings, such as doc_stride=64,max_contexts=201",
+    )
+    group.set_defaults(**dict.fromkeys(listed))
+
+
+class _Set(argparse.Action):
+    """Sets the attributes that an argument names."""
+
+    def __call__(self, parser: object, namespace: object, values: Any, name: object = None) -> None:
+        vars(namespace).update(values)
 
 
 def add_common(parser: argparse._ActionsContainer) -> None:

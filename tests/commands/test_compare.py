@@ -147,7 +147,7 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
 
     def answer(profile: str, options: Any) -> dict[str, Any]:
         threshold = "-9" if profile == "baseline" else "9"
-        return real(profile, [*options, "--long-threshold", threshold])
+        return real(profile, [*options, "--set", f"long_threshold={threshold}"])
 
     monkeypatch.setattr(compare, "answer_in_process", answer)
     base, other = compare.compare(
@@ -166,7 +166,7 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
         (["--output", "mine"], "mine holds other files (a.txt); give an empty or a new folder"),
         (["--data", "none.jsonl"], "no file matches none.jsonl"),
         (["--model", "none"], "no model 'none'"),
-        (["--max-seq-length", "12"], "max_seq_length 12"),
+        (["--set", "max_seq_length=12"], "max_seq_length 12"),
     ],
 )
 def test_what_cannot_be_compared_is_one_line(

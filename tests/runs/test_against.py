@@ -22,7 +22,7 @@ from tests import nq_records
 from tests.conftest import Commands
 
 QUESTIONS = 10
-LONG_ONLY = ("--long-threshold", "-9", "--short-threshold", "9")
+LONG_ONLY = ("--set", "long_threshold=-9,short_threshold=9")
 """The only block of each page is the right one, so that all long answers are right."""
 
 
@@ -72,7 +72,7 @@ def test_a_run_of_another_model_passes_the_gate(
 def test_a_run_that_loses_too_much_fails(
     first: Path, data: Path, tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:
-    nothing = ("--long-threshold", "9", "--short-threshold", "9", "--keep-scores")
+    nothing = ("--set", "long_threshold=9,short_threshold=9", "--keep-scores")
     gate = ("--against", first, "--max-loss", 0.02, "--profile", "baseline", "--json")
     command = arguments(tmp_path, data, tiny_model, *nothing, *gate)
     parity = json.loads(commands.out(*command, code=1))["parity"]
@@ -89,8 +89,8 @@ def test_few_lost_answers_are_undecided_and_strict_refuses_that(
     scores = [one["long_answer_score"] for one in predictions]
     lowest, second, *_ = sorted(set(scores))
     lost = scores.count(lowest)
-    options = ["--long-threshold", (lowest + second) / 2, "--short-threshold", 9]
-    options += ["--against", first, "--max-loss", 0.2]
+    thresholds = f"long_threshold={(lowest + second) / 2},short_threshold=9"
+    options = ["--set", thresholds, "--against", first, "--max-loss", 0.2]
     command = arguments(tmp_path, data, tiny_model, *options)
     gate = commands.json(*command)["parity"]["gate"]
     gold = read_gold(data)

@@ -163,7 +163,7 @@ def test_a_run_has_the_model_with_its_settings(
     import mlflow
 
     paths = ["--data", data, "--model", tiny_model, "--output", tmp_path / "run"]
-    options = ["--profile", "baseline", "--doc-stride", "5", "--log-model"]
+    options = ["--profile", "baseline", "--set", "doc_stride=5", "--log-model"]
     result = commands.json("answer", *paths, *options)
     assert f"mlflow models serve -m {result['model_uri']} --env-manager local" in commands.err
     model = load(result["model_uri"])
