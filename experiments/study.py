@@ -36,7 +36,6 @@ class Study:
         title: of a row's MLflow run.
         params: of a row's MLflow run.
         metrics: of a row's MLflow run.
-        profile: of a row, where it is one of nq.
     """
 
     name: str
@@ -45,7 +44,6 @@ class Study:
     title: Callable[[Row], str]
     params: Callable[[Row], Mapping[str, Any]]
     metrics: Callable[[Row], Mapping[str, float | None]]
-    profile: Callable[[Row], str | None] = lambda row: None
 
     @property
     def kind(self) -> storage.Kind:
@@ -161,7 +159,6 @@ def record(study: Study, args: argparse.Namespace, rows: Sequence[Row], started:
             uri=args.tracking_uri,
             experiment=args.experiment,
             name=f"{study.title(row)} · {study.name}",
-            profile=study.profile(row),
             source=f"experiments.{study.name}",
             system_metrics=False,
         ) as run:

@@ -43,7 +43,7 @@ HEAVY = {
     "tensorflow": ("nq",),
     "keras": ("nq",),
     "apache_beam": ("nq.beam",),
-    "mlflow": ("nq.tracking", "nq.serving"),
+    "mlflow": ("nq.tracking", "nq.mlflow_store", "nq.mlflow_format", "nq.serving"),
     "fastapi": ("nq.serving",),
     "fastapi_offline": ("nq.serving",),
     "prometheus_client": ("nq.serving",),

@@ -184,7 +184,6 @@ def _record(
         rounds = [run for run in runs if run["profile"] == one.profile and run["round"]]
         with tracking.Run(
             *(track.uri, track.experiment, one.profile),
-            profile=one.profile,
             source="nq.compare",
             system_metrics=False,
         ) as recorded:

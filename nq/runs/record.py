@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from nq import storage, tracking
 from nq.evaluation.gate import Parity
 from nq.formats import outputs
 from nq.formats.input_files import shown
 from nq.inference.profile import ENGINE_EXTRAS
+from nq.mlflow_format import save_model
 from nq.model.folder import ModelSettings, copy_model, load_settings, weights_digest
 from nq.model.spec import ModelSpec
 from nq.runs.job import Job
@@ -92,7 +93,12 @@ def log_model(tracked: tracking.Run, job: Job) -> str | None:
     """Logs the models of a job with their settings; returns their URI, ``None`` if it failed."""
     engine = job.optimizations.changes.engine
     extra = engine if engine in ENGINE_EXTRAS else None
-    return tracked.log_model(partial(_copy_models, job.model), str(job.profile), extra)
+
+    def save(folder: Path, logged: Any) -> None:
+        models = _copy_models(job.model, folder.parent)
+        save_model(folder, models, str(job.profile), extra, logged)
+
+    return tracked.log_model(save)
 
 
 def _copy_models(model: ModelSpec, parent: Path) -> dict[str, Path]:

@@ -38,11 +38,11 @@ def test_every_field_is_an_option_with_help(cls: type[Settings]) -> None:
     ("options", "own", "length"),
     [
         ("", None, 512),
-        ("--compat bert-joint", None, 384),
-        ("--compat kisialiou", None, 512),
-        ("--compat bert-joint", 256, 256),
-        ("--compat bert-joint --max-seq-length 320", 256, 320),
-        ("--compat bert-joint --max-seq-length 512", None, 512),
+        ("--set compat=bert-joint", None, 384),
+        ("--set compat=kisialiou", None, 512),
+        ("--set compat=bert-joint", 256, 256),
+        ("--set compat=bert-joint --set max_seq_length=320", 256, 320),
+        ("--set compat=bert-joint,max_seq_length=512", None, 512),
     ],
 )
 def test_settings_are_read_back_over_those_of_the_model(
@@ -51,7 +51,7 @@ def test_settings_are_read_back_over_those_of_the_model(
     if own:
         save_settings(tmp_path, ModelSettings(WindowConfig(max_seq_length=own, doc_stride=32)))
     parser = argparse.ArgumentParser()
-    arguments.add_settings(parser, WindowConfig)
+    arguments.add_set(parser, WindowConfig)
     windows = arguments.window_settings(parser.parse_args(options.split()), tmp_path)
     assert (windows.max_seq_length, windows.doc_stride) == (length, 32 if own else 128)
 
@@ -111,7 +111,9 @@ def test_the_console_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> N
         ("answer --porfile mixed", "--porfile mixed (did you mean '--profile'?); nq answer --help"),
         ("answer --limit 0", "argument --limit: must be at least 1, got 0"),
         ("compare --profiles mixd", "unknown optimization 'mixd' (did you mean 'mixed'?); valid"),
-        ("answer --max-seq-length 12", "max_seq_length 12"),
+        ("answer --set max_seq_length=12", "max_seq_length 12"),
+        ("answer --set doc_strid=12", "unknown setting 'doc_strid' (did you mean 'doc_stride'?)"),
+        ("ask who --set doc_stride=x", "doc_stride is 'x': expected a whole number"),
         ("answer --instances all", "must be a whole number, or auto, got 'all'"),
         ("answer --runer=FlinkRunner", "--runer=FlinkRunner (did you mean '--runner'"),
         ("answer --temp s3://bucket", "--temp needs --runner"),

@@ -17,6 +17,7 @@ import pytest
 import nq
 from nq import storage, tracking
 from nq.commands.main import console
+from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
 from nq.runs import compare
 from nq.runs.profile_choice import COMPARED, choose_profile, default_choice
 from nq.storage import COMPARISON, own_paths
@@ -92,8 +93,8 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
     assert choose_profile(job) == result["take"]
     page = Path(result["page"]).read_text("utf-8")
     assert page.count('<th scope="row">') == 3 and "not installed" in page
-    client = tracking.connect(store)
-    experiment = client.get_experiment_by_name(tracking.DEFAULT_EXPERIMENT)
+    client = connect(store)
+    experiment = client.get_experiment_by_name(DEFAULT_EXPERIMENT)
     recorded = client.search_runs([experiment.experiment_id])
     assert len({run.data.tags["comparison"] for run in recorded}) == 1
     assert {run.info.run_name for run in recorded} == {"baseline", "grappler"}
@@ -146,7 +147,7 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
 
     def answer(profile: str, options: Any) -> dict[str, Any]:
         threshold = "-9" if profile == "baseline" else "9"
-        return real(profile, [*options, "--long-threshold", threshold])
+        return real(profile, [*options, "--set", f"long_threshold={threshold}"])
 
     monkeypatch.setattr(compare, "answer_in_process", answer)
     base, other = compare.compare(
@@ -165,7 +166,7 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
         (["--output", "mine"], "mine holds other files (a.txt); give an empty or a new folder"),
         (["--data", "none.jsonl"], "no file matches none.jsonl"),
         (["--model", "none"], "no model 'none'"),
-        (["--max-seq-length", "12"], "max_seq_length 12"),
+        (["--set", "max_seq_length=12"], "max_seq_length 12"),
     ],
 )
 def test_what_cannot_be_compared_is_one_line(

@@ -20,7 +20,7 @@ from tests.nq_records import changed, simplified, to_line, write_lines
 from tests.terminal_output import without_progress
 
 ROOT = Path(__file__).parents[2]
-SMALL = ("--max-seq-length", "48", "--max-query-length", "12", "--doc-stride", "16")
+SMALL = ("--set", "max_seq_length=48,max_query_length=12,doc_stride=16")
 GOOD, BROKEN = 200, 40
 CANDIDATES = "long_answer_candidates"
 KINDS = (  # ten ways to be broken, and how the reason begins

@@ -14,8 +14,8 @@ import pytest
 import nq
 from nq import storage
 from nq.config import DecisionConfig
+from nq.mlflow_store import import_mlflow
 from nq.runs.result import REPORT, Result
-from nq.tracking import import_mlflow
 from tests.child_processes import python
 from tests.conftest import Commands
 from tests.folders import held, tree
@@ -71,7 +71,7 @@ def test_the_report_becomes_an_artifact_of_the_mlflow_run(tiny_model: Path, tmp_
     write(tmp_path / "data.jsonl", sample_records())
     process = python(
         *("-m", "nq.answer", "--data", "data.jsonl", "--model", tiny_model, "--output", "run"),
-        *("--keep-scores", "--json", "--long-threshold=-1e9", "--short-threshold=-1e9"),
+        *("--keep-scores", "--json", "--set=long_threshold=-1e9,short_threshold=-1e9"),
         folder=tmp_path,
     )
     assert process.returncode == 0, process.stderr

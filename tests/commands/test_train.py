@@ -16,10 +16,10 @@ import pytest
 
 from nq.bundle import bundled_sample
 from nq.commands.main import console
+from nq.mlflow_store import connect
 from nq.model.folder import load_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.runs import cleaning
-from nq.tracking import connect
 from nq.training.fit import FINAL_STEPS
 from tests import tiny_models
 from tests.conftest import Commands

@@ -318,6 +318,6 @@ def test_a_bad_second_model_is_refused_by_every_command_before_it_computes(
 def test_a_decision_without_ranks_is_refused(
     tiny_model: Path, tiny_mpnet: Path, tmp_path: Path, commands: Commands
 ) -> None:
-    models = ["--model", tiny_model, "--second-model", tiny_mpnet, "--decision", "kisialiou"]
+    models = ["--model", tiny_model, "--second-model", tiny_mpnet, "--set", "rule=kisialiou"]
     commands.out("answer", *models, "--no-track", "--root", tmp_path, code=1)
     assert "decision kisialiou ranks no blocks for a second model" in commands.err

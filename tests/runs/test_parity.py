@@ -18,7 +18,7 @@ from nq.inference.scorer import Rows
 from tests.conftest import Commands
 
 LIMIT = 6
-THRESHOLDS = ("--long-threshold", "-9", "--short-threshold", "-9")
+THRESHOLDS = ("--set", "long_threshold=-9,short_threshold=-9")
 
 
 class BrokenEngine(tensorflow.Engine):
