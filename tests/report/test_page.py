@@ -6,16 +6,14 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 
-import markupsafe
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.report.page import script_json
-from tests.chromium import Browser, browser, needs_chromium
+from tests.chromium import Browser, needs_chromium
 from tests.report.example_questions import HOSTILE, hostile, questions, write_example_page
 
 MANY, LAST_WRONG = 20_000, 19_996
@@ -32,24 +30,6 @@ def test_json_in_a_script_is_read_back_and_cannot_end_it(text: str, values: dict
     encoded = script_json([text, values])
     assert json.loads(encoded) == [text, values]
     assert not re.search("[<>&]", encoded)
-
-
-def test_the_page_has_no_markup_of_the_data_and_no_address(tmp_path: Path) -> None:
-    write_example_page(tmp_path / "page.html", [hostile(1), *questions(5)], name=HOSTILE)
-    text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert len(re.findall(r"<script[ >]", text)) == len(re.findall("</script>", text)) == 8
-    text = re.sub(r'<script type="application/json".*?</script>', "", text, flags=re.DOTALL)
-    for vendored in resources.files("nq.report").joinpath("templates/vendor").iterdir():
-        text = text.replace(vendored.read_text("utf-8"), "")  # Vega has names of XML namespaces
-    text = text.replace(str(markupsafe.escape(HOSTILE)), "").replace("http-equiv", "")
-    for outside in ("http", " src=", "@import", "url(", "<link", "<img", "innerHTML", "{{"):
-        assert outside not in text, outside
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("profile")) as running:
-        yield running
 
 
 @pytest.fixture
