@@ -160,9 +160,7 @@ def test_a_student_is_killed_and_resumed_in_its_run(
     ("arguments", "code", "message"),
     [
         (["--teacher-weight", "0.5"], 2, "--teacher-weight needs --teacher"),
-        (["--teacher-profile", "mixed"], 2, "--teacher-profile needs --teacher"),
         (["--teacher", "t", "--temperature", "0"], 2, "temperature must be in [0.1, 100]"),
-        (["--teacher", "missing"], 1, "no model 'missing'"),
         (["--teacher", "cut"], 1, "cut/model.safetensors"),
         (["--teacher", "out"], 1, "the input out is the output folder"),
         (["--epochs", "0.001"], 1, "0.001 epochs of 56 training windows"),
