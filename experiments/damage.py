@@ -95,7 +95,7 @@ def _interrupt(folder: Path) -> None:
         for path in scores.parent.iterdir():
             if path.is_file() and path.name != MARK:
                 path.unlink()
-        scores.rename(scores.with_name("results"))
+        scores.rename(scores.with_name("unfinished"))
 
 
 def _interrupt_training(folder: Path) -> None:
@@ -109,7 +109,7 @@ SCENARIOS = {
     "finished": Scenario(
         ANSWER, (f"{RUNS}/windows-*/*", f"{RUNS}/*/*.*", f"{RUNS}/*/scores/*"), _nothing
     ),
-    "interrupted": Scenario(ANSWER, (f"{RUNS}/*/results/*",), _interrupt),
+    "interrupted": Scenario(ANSWER, (f"{RUNS}/*/unfinished/*",), _interrupt),
     "training": Scenario(
         TRAIN, (f"{TRAINED}/training/*", f"{TRAINED}/training/windows/*"), _interrupt_training
     ),

@@ -25,8 +25,8 @@ CHOSEN = {
         "windows-*/examples-*.tfrecord": EMPTIED,
     },
     "interrupted": {
-        "*/results/*-000000001.npz": FLIPPED,
-        "grappler-*/results/request.json": EMPTIED,
+        "*/unfinished/*-000000001.npz": FLIPPED,
+        "grappler-*/unfinished/request.json": EMPTIED,
     },
     "training": {
         "training_state.json": FLIPPED,
