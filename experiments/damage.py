@@ -300,7 +300,7 @@ def parser() -> argparse.ArgumentParser:
         "--limit", type=arguments.positive, default=3, metavar="N", help="questions"
     )
     parser.add_argument("--flips", type=arguments.positive, default=1, metavar="N", help="per file")
-    parser.add_argument("--seed", type=arguments.count, default=0, metavar="N")
+    parser.add_argument("--seed", type=arguments.count_from_0, default=0, metavar="N")
     parser.add_argument("--here", action="store_true", help="all runs in one process, faster")
     arguments.add_common(parser)
     return parser

@@ -404,15 +404,15 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m experiments.kills",
         description="Kills and interrupts runs at every phase, and checks what they leave.",
     )
-    parser.add_argument("--kills", type=arguments.count, default=40, metavar="N")
-    parser.add_argument("--interrupts", type=arguments.count, default=60, metavar="N")
+    parser.add_argument("--kills", type=arguments.count_from_0, default=40, metavar="N")
+    parser.add_argument("--interrupts", type=arguments.count_from_0, default=60, metavar="N")
     parser.add_argument(
-        "--load", type=arguments.count, default=0, metavar="N", help="busy processes beside"
+        "--load", type=arguments.count_from_0, default=0, metavar="N", help="busy processes beside"
     )
     parser.add_argument("--profiles", nargs="+", default=list(PROFILES), metavar="P")
     parser.add_argument("--chain", type=arguments.positive, default=5, metavar="N")
     arguments.add_limit(parser, "answer")
-    parser.add_argument("--seed", type=arguments.count, default=0, metavar="N")
+    parser.add_argument("--seed", type=arguments.count_from_0, default=0, metavar="N")
     arguments.add_common(parser)
     parser.set_defaults(limit=16)
     return parser

@@ -14,7 +14,7 @@ from typing import Any
 
 from experiments.planning import models
 from nq import extras
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 
 SHAPES = {
     "tiny": ModelConfig(

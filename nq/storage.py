@@ -292,7 +292,7 @@ def remove(paths: Iterable[Path]) -> None:
 # --- before and while a command writes to a folder ----------------------------------------------
 
 
-def check(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> None:
+def check_folder(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> None:
     """Checks that a command may write to a folder, and changes nothing.
 
     The folder need not exist. It may not hold files of others, nor a link or a folder in the place
@@ -388,7 +388,7 @@ def hold(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> Iterato
     The folder is created, and removed again if the block leaves nothing in it. It is an error if
     another command writes to it.
     """
-    check(folder, kind, inputs)
+    check_folder(folder, kind, inputs)
     is_new = not folder.exists()
     with exclusive_lock(folder / LOCK), naming(folder):
         try:

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 LOAD, WAIT, READ = "load_s", "preprocess_wait_s", "read_s"
 PREDICT, POSTPROCESS, SCORE = "predict_s", "postprocess_s", "score_s"
 SUBMIT, PIPELINE, MERGE = "submit_s", "pipeline_s", "merge_s"
-COUNTED = ("compile_s", "warmup_s", "reader_s", "rescore_s")
+COUNTED = ("compile_s", "warmup_s", "second_model_s", "rescore_s")
 """Parts of ``PREDICT`` that the scorers count; they are phases of their own in the end."""
 PHASES = (LOAD, WAIT, READ, *COUNTED, PREDICT, POSTPROCESS, SCORE)
 DESCRIPTIONS = {
@@ -66,7 +66,7 @@ class Totals:
 
     windows: int = 0
     resumed_windows: int = 0
-    reader_windows: int = 0
+    second_model_windows: int = 0
     rescored: int = 0
     dead_letters: int = 0
     truncated_pages: int = 0

@@ -14,17 +14,17 @@ from typing import TypeVar
 import orjson
 from starlette.requests import ClientDisconnect
 
-from nq.collection import select
-from nq.config import ServeConfig
-from nq.inference.scorer import example_scores, feature_rows
+from nq.answers import Page
+from nq.collection import select_page
+from nq.inference.chain import windowed
 from nq.model.spec import ModelSpec
 from nq.page_process import PageProcess
 from nq.postprocess.decision import decide
-from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.reader import make_answer
-from nq.records import Columns, Example, Page
+from nq.records import Windowed
 from nq.serving.batcher import Batcher, ScoringError
+from nq.serving.config import ServeConfig
 from nq.serving.metrics import GONE, Metrics
 from nq.serving.schemas import parse_request
 
@@ -114,27 +114,24 @@ class Answering:
             ScoringError: the windows are not scored.
         """
 
-        def prepare() -> tuple[Page, Example, Columns]:
-            page = select(question, pages, lambda page: page, self._model.windows)
-            example = page.with_question(question)
-            windows = features(example, self._tokenizer, self._model.windows)
-            if len(windows) > self.config.max_windows:
+        def prepare() -> tuple[Page, Windowed]:
+            page = select_page(question, pages, lambda page: page, model.windows)
+            made = windowed(page.with_question(question), self._tokenizer, model.windows)
+            if len(made) > self.config.max_windows:
                 raise ValueError(
-                    f"the page has {len(windows)} windows, the limit is {self.config.max_windows}: "
+                    f"the page has {len(made)} windows, the limit is {self.config.max_windows}: "
                     "send a part of it, or start nq serve with a higher --max-windows"
                 )
-            return page, example, feature_rows(windows)
+            return page, made
 
         def answer() -> bytes:
-            decision = decide(example, example_scores(columns), self._model.decision)
-            n_best = decision.alternatives(top + 1) or ()
-            windows, prediction = self._model.windows, decision.prediction
-            answer = make_answer(example.question, page, prediction, n_best, top, windows)
-            return orjson.dumps(answer.to_dict())
+            ranked = decide(scored.example, scored.scores, model.decision)
+            return orjson.dumps(make_answer(question, page, ranked, top, model.windows).to_dict())
 
+        model = self._model
         question, pages, top = await self._read(body)
-        page, example, rows = await self._in_thread(prepare)
-        columns = await self.batcher.scores(example, rows)
+        page, made = await self._in_thread(prepare)
+        scored = await self.batcher.score(made)
         return await self._in_thread(answer)
 
     def close(self) -> None:

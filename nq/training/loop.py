@@ -18,11 +18,11 @@ import numpy as np
 from keras import ops
 
 from nq import storage
-from nq.config import TrainConfig
 from nq.errors import DamagedError
 from nq.inference.reduction import LOGITS
 from nq.model.shapes import check_length
 from nq.records import AnswerType, FloatArray, IntArray
+from nq.training.config import TrainConfig
 from nq.training.distillation import Distillation
 from nq.training.job import EVALUATE_EVERY, LOSS, MEASURED, STEP, Curves, Figures
 from nq.training.windows import TrainingWindows, digest, steps_after, total_steps

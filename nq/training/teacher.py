@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import log_softmax
 from tqdm import tqdm
 
-from nq.config import DecisionConfig, DistillationConfig, WindowConfig
+from nq.config import DecisionConfig, WindowConfig
 from nq.errors import DamagedError
 from nq.inference.engines.tensorflow import device
 from nq.inference.load import ScorerSpec, load_predictor
@@ -32,6 +32,7 @@ from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.records import Columns, IntArray
+from nq.training.config import DistillationConfig
 from nq.training.distillation import Distillation, SoftTargets
 from nq.training.windows import TrainingWindows
 

@@ -13,8 +13,9 @@ import pytest
 
 from nq.commands import arguments, terminal
 from nq.commands.main import COMMANDS, console, module_of
-from nq.config import Settings, TrainConfig, WindowConfig
+from nq.config import Settings, WindowConfig
 from nq.model.folder import ModelSettings, save_settings
+from nq.training.config import TrainConfig
 from tests.conftest import Commands
 
 OURS = [command for command in COMMANDS if command != "eval"]

@@ -66,7 +66,7 @@ def run(*arguments: object) -> int:
 
 
 def load(folder: Path) -> Any:
-    return joint.load(folder).model
+    return joint.load_model(folder).model
 
 
 @pytest.mark.parametrize("to", ["nq", "hf", "savedmodel", "onnx", "mlflow"])
@@ -160,17 +160,17 @@ def test_options_that_do_not_fit_are_wrong_usage(
     assert problem in error and not (tmp_path / "x").exists()
 
 
-def test_a_pruned_model_is_converted_but_not_to_hugging_faces_folder(
+def test_a_model_with_fewer_heads_is_converted_but_not_to_hugging_faces_folder(
     tiny_vocab: Path, tmp_path: Path, commands: Commands
 ) -> None:
     shape = dataclasses.replace(tiny_models.SHAPE, num_attention_heads=3, head_size=2)
-    model, pruned, new = tiny_models.model(shape=shape), tmp_path / "pruned", tmp_path / "new"
-    tiny_models.save(pruned, model, shape, tiny_vocab)
+    model, fewer, new = tiny_models.model(shape=shape), tmp_path / "fewer", tmp_path / "new"
+    tiny_models.save(fewer, model, shape, tiny_vocab)
     record = {"source": "whole", "num_attention_heads": [4, 3]}
-    save_settings(pruned, dataclasses.replace(load_settings(pruned), pruning=(record,)))
-    assert run(pruned, new) == 0
-    assert (load_config(new), load_settings(new).pruning) == (shape, (record,))
+    save_settings(fewer, dataclasses.replace(load_settings(fewer), removed_parts=(record,)))
+    assert run(fewer, new) == 0
+    assert (load_config(new), load_settings(new).removed_parts) == (shape, (record,))
     for name, value in load(new)(ROWS).items():
         np.testing.assert_array_equal(value, model(ROWS)[name])
-    error = commands.error("convert", pruned, tmp_path / "theirs", "--to", "hf")
+    error = commands.error("convert", fewer, tmp_path / "theirs", "--to", "hf")
     assert "3 heads of 2 columns, which the format hf cannot have" in error

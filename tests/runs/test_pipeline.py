@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from nq.bundle import bundled_sample
-from nq.config import Compute
 from nq.inference.instances import InstanceDiedError
+from nq.runs.config import Compute
 from nq.runs.job import Job
 from nq.runs.result import KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES, Result
 from nq.runs.run import run

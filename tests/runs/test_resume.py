@@ -13,7 +13,7 @@ import pytest
 
 from nq import storage
 from nq.bundle import bundled_sample
-from nq.config import Compute
+from nq.runs.config import Compute
 from nq.runs.job import Job
 from nq.runs.result import JOB, KEPT_SCORES, PREDICTIONS, UNFINISHED_SCORES
 from nq.runs.run import run

@@ -18,8 +18,8 @@ import orjson
 import psutil
 import pytest
 
-from nq.config import ServeConfig
 from nq.interruption import REPEAT_S
+from nq.serving.config import ServeConfig
 from tests.child_processes import python, wait_until
 from tests.serving.servers import (
     BEARER,

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from nq import storage
-from nq.config import TrainConfig
 from nq.model import joint
 from nq.records import FloatArray, IntArray
+from nq.training.config import TrainConfig
 from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures
 from nq.training.loop import TrainingState, WarmupThenDecay, compile_for_training, fit, identity
 from nq.training.windows import TrainingWindows

@@ -14,9 +14,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from scipy.special import log_softmax
 
-from nq.config import DistillationConfig, ModelConfig, WindowConfig
+from nq.config import WindowConfig
 from nq.inference.profile import Profile
 from nq.model import checkpoint, joint
+from nq.model.config import ModelConfig
 from nq.model.folder import ModelSettings, save_settings
 from nq.model.joint import INPUTS
 from nq.preprocess.tokenizers.base import Tokenizer
@@ -24,6 +25,7 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns
 from nq.storage import TRAINING, own_paths
 from nq.training import teacher as teacher_module
+from nq.training.config import DistillationConfig
 from nq.training.distillation import SoftTargets
 from nq.training.teacher import Teacher
 from nq.training.windows import TrainingWindows
@@ -94,7 +96,7 @@ def equal(one: SoftTargets, other: SoftTargets) -> None:
 def test_the_probabilities_of_a_teacher(larger: Path, student: Tokenizer, tmp_path: Path) -> None:
     """Against the Keras model itself, window by window."""
     targets = taught(make(larger, student), WINDOWS, tmp_path / "training" / "teacher")
-    model = joint.load(larger).model
+    model = joint.load_model(larger).model
     for number, n in enumerate(WINDOWS.n_pieces):
         ids = WINDOWS.input_ids[number, :n].tolist()
         segments = [0] * tiny_models.N_QUERY + [1] * (len(ids) - tiny_models.N_QUERY)
