@@ -136,16 +136,11 @@ def test_two_runs_are_compared(
     assert "(8 and 2, 2 of them in both)" in commands.error("report", run, "--against", two)
 
 
-@pytest.mark.slow
-def test_moved_data_and_model_can_be_given(
-    tiny_model: Path, tmp_path: Path, commands: Commands
-) -> None:
-    run = answer(tiny_model, tmp_path, sample_records()[:2], formats="nbest").folder
-    new = tmp_path / "new.jsonl"
-    (tmp_path / "data.jsonl").rename(new)
-    shutil.copytree(tiny_model, tmp_path / "model")
-    report = commands.json("report", run, "--data", new, "--model", tmp_path / "model")
-    assert (report["problem"], report["analysis"]["examples"]) == ("", 2)
+def test_moved_data_and_model_can_be_given(run: Path, commands: Commands) -> None:
+    edit_job(run, files=["gone.jsonl"], model="gone")
+    places = ["--data", run.parent / "data.jsonl", "--model", run.parent / "model"]
+    report = commands.json("report", run, *places)
+    assert (report["problem"], report["analysis"]["examples"]) == ("", EXAMPLES)
 
 
 def test_a_run_that_another_command_writes_is_not_written(
