@@ -286,7 +286,7 @@ def test_an_input_that_changes_is_an_error_and_leaves_no_windows(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("workers", "size"), [(1, 20_000), (2, 20_000), (2, 500)])
+@pytest.mark.parametrize(("workers", "size"), [(1, 20_000), (2, 500)])
 def test_an_error_while_writing_is_one_line(
     job_request: Request, out: Path, workers: int, size: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
