@@ -22,6 +22,8 @@ from nq.runs import compare
 from nq.runs.profile_choice import COMPARED, choose_profile, default_choice
 from nq.storage import COMPARISON, own_paths
 from tests import nq_records
+from tests.conftest import Commands
+from tests.folders import write
 from tests.terminal_output import without_progress
 
 pytestmark = pytest.mark.slow
@@ -160,27 +162,10 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
     assert page.count('"question":') == QUESTIONS and "micro F1" not in page
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--output", "mine"], "mine holds other files (a.txt); give an empty or a new folder"),
-        (["--data", "none.jsonl"], "no file matches none.jsonl"),
-        (["--model", "none"], "no model 'none'"),
-        (["--set", "max_seq_length=12"], "max_seq_length 12"),
-    ],
-)
 def test_what_cannot_be_compared_is_one_line(
-    options: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "a.txt").touch()
-    assert console(["compare", *options]) == 1
-    output = capsys.readouterr()
-    assert not output.out
-    (line,) = without_progress(output.err).splitlines()
-    assert line.startswith("nq: error: ") and message in line
+    write(tmp_path / "mine" / "a.txt")
+    assert "mine holds other files (a.txt)" in commands.error("compare", "--output", "mine")
+    assert "max_seq_length 12" in commands.error("compare", "--set", "max_seq_length=12")

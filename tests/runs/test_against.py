@@ -14,11 +14,12 @@ from nq.commands.main import console
 from nq.evaluation.gate import Gate, Parity, question_counts, relative_loss
 from nq.evaluation.labels import read_gold, read_predictions
 from nq.mlflow_store import connect
+from nq.model import joint
 from nq.runs.finished import read_run
 from nq.runs.parity import write_parity
 from nq.runs.record import record_parity
 from nq.runs.result import JOB, METRICS, PREDICTIONS, write_metrics
-from tests import nq_records
+from tests import nq_records, tiny_models
 from tests.conftest import Commands
 
 QUESTIONS = 10
@@ -79,6 +80,19 @@ def test_a_run_that_loses_too_much_fails(
     assert parity["gate"]["verdict"] == "failed" and parity["gate"]["low"] == 1
     assert 0 <= parity["max_drift"] < 1e-4  # the same model and windows
     assert "too much is lost: micro-F1 0.0000 against 0.6667" in commands.err.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_other_logits_are_seen(
+    first: Path, data: Path, tiny_vocab: Path, tmp_path: Path, commands: Commands
+) -> None:
+    """Of a model with other weights, whose windows are the same."""
+    model, shape = joint.build(tiny_models.SHAPE, seed=5), tiny_models.SHAPE
+    tiny_models.save(tmp_path, model, shape, tiny_vocab, max_seq_length=32, doc_stride=8)
+    options = ("--short-threshold", "-9", "--keep-scores", "--against", first)
+    parity = commands.json(*arguments(tmp_path / "run", data, tmp_path, *options))["parity"]
+    assert parity["changed"] == QUESTIONS and parity["changed_share"] == 1
+    assert parity["max_drift"] > parity["mean_drift"] > 0.1
 
 
 @pytest.mark.slow

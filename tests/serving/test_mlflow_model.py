@@ -21,9 +21,10 @@ from nq.formats.documents import page_of
 from nq.mlflow_store import ENVIRONMENT, import_mlflow
 from nq.model.spec import find_model
 from nq.runs.record import _copy_models
+from tests.child_processes import wait_until
 from tests.conftest import Commands
 from tests.nq_records import simplified, write_lines
-from tests.serving.servers import ROOT, free_port, until
+from tests.serving.servers import ROOT, free_port
 
 pytestmark = pytest.mark.slow  # importing MLflow takes seconds
 
@@ -122,7 +123,7 @@ def served(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
         return False
 
     try:
-        until(is_alive)
+        wait_until(is_alive)
         yield address
     finally:
         if process.poll() is None:
