@@ -40,10 +40,7 @@ def held_out(
     network: Network,
     pages: PageFolder | None = None,
 ) -> Callable[[], Figures]:
-    """Returns a function that measures the present weights of a model on annotated questions.
-
-    It returns the figures ``MEASURED``. The number of bad records is logged.
-    """
+    """Returns a function that measures the present weights of a model on annotated questions."""
 
     def items() -> Iterator[Example | DeadLetter]:
         for file in files:

@@ -70,12 +70,10 @@ class TrainingJob:
         ):
             own = {f.name: settings.pop(f.name) for f in fields(kind) if f.name in settings}
             settings.setdefault(name, kind(**own))
-        for name in ("init", "teacher"):
+        for name in ("init", "teacher", "output", "card"):
             if settings.get(name) is not None:
-                settings[name] = model_folder(settings[name])
-        for name in ("output", "card"):
-            if settings.get(name) is not None:
-                settings[name] = Path(settings[name])
+                path_of = model_folder if name in ("init", "teacher") else Path
+                settings[name] = path_of(settings[name])
         if "dev" in settings:
             settings["dev"] = input_files.path_list("dev", settings["dev"])
         return cls(input_files.path_list("files", files), **settings)
@@ -103,9 +101,8 @@ class TrainingJob:
 class TrainingResult:
     """The outcome of a training.
 
-    ``steps`` includes those before an interruption, ``loss`` is the mean of the last steps, and
-    ``train_s`` the seconds of training and saving. ``best`` has the step and the figures of the
-    evaluation whose weights are kept; ``model_uri`` is MLflow's URI of the model.
+    ``steps`` includes those before an interruption, ``loss`` that of the last steps. ``best``
+    is the evaluation whose weights are kept, ``model_uri`` MLflow's URI of the model.
     """
 
     output: Path
