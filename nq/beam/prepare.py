@@ -26,13 +26,7 @@ from nq.errors import DamagedError
 from nq.formats import inputs
 from nq.preprocess import local
 from nq.preprocess.request import Request
-from nq.preprocess.store import (
-    COMPLETED,
-    Prepared,
-    clear,
-    complete,
-    find_completed,
-)
+from nq.preprocess.store import COMPLETED, Prepared, clear, complete, find_completed
 from nq.storage import unfinished
 from nq.text import visible
 
@@ -56,8 +50,6 @@ def prepare(
     """Makes the windows of a request, or reuses ``output`` if it holds them already.
 
     Args:
-        request: what to make.
-        output: the folder for shards, manifest, dead letters and mark.
         workers: processes; by default one for small input, all cores for large.
         beam_options: options of Apache Beam, such as ``--runner=DirectRunner``.
 
@@ -99,10 +91,7 @@ def prepare(
 
 
 def find_whole(request: Request, folder: Path) -> Prepared | None:
-    """Returns the windows of a request if ``folder`` has them and they are not damaged.
-
-    Damage is logged. The content of the shards is checked when it is read.
-    """
+    """Returns the windows of a request if ``folder`` has them; damage to them is logged."""
     try:
         return find_completed(folder, request.description)
     except DamagedError as error:
@@ -113,10 +102,7 @@ def find_whole(request: Request, folder: Path) -> Prepared | None:
 def prepare_again(
     request: Request, output: str | Path, damage: DamagedError, workers: int | None = None
 ) -> Prepared:
-    """Makes the windows of a request once more, because those in ``output`` are damaged.
-
-    The ``damage`` that was found is logged. Raises as ``prepare`` does.
-    """
+    """Makes the windows of a request once more, because those in ``output`` are damaged."""
     log.warning("%s; the windows are prepared again", damage)
     (Path(output) / COMPLETED).unlink(missing_ok=True)
     return prepare(request, output, workers)
@@ -143,9 +129,8 @@ def prefetch(work: Work, workers: int | None = None) -> Iterator[Iterator[Prepar
     ``CLEANUP_S`` to clean up then; what it leaves, the next job removes.
 
     Yields:
-        An iterator that waits for each folder and raises as ``prepare`` does. In each
-        ``Prepared``, ``seconds`` is the work, not the wait, and ``reused`` is false if the other
-        process made it.
+        An iterator that waits for each folder and raises as ``prepare`` does. ``Prepared.seconds``
+        is the work, not the wait; ``reused`` is false if the other process made the folder.
     """
     reused = [find_whole(request, folder) is not None for request, folder in work]
     if all(reused):
@@ -163,10 +148,12 @@ def prefetch(work: Work, workers: int | None = None) -> Iterator[Iterator[Prepar
 
     def wait() -> Iterator[Prepared]:
         for (request, folder), was_there in zip(work, reused, strict=True):
-            while process.poll() is None and not _is_completed(request, folder):
+            while process.poll() is None:
+                with contextlib.suppress(DamagedError):  # the process prepares it again
+                    if find_completed(folder, request.description):
+                        break
                 time.sleep(POLL_S)
-            prepared = prepare(request, folder, workers)
-            yield replace(prepared, reused=was_there)
+            yield replace(prepare(request, folder, workers), reused=was_there)
 
     try:
         yield wait()
@@ -181,28 +168,14 @@ def prefetch(work: Work, workers: int | None = None) -> Iterator[Iterator[Prepar
                 process.wait(1.0)
 
 
-def _is_completed(request: Request, folder: Path) -> bool:
-    try:
-        return find_completed(folder, request.description) is not None
-    except DamagedError:  # the process prepares it again
-        return False
-
-
-def main() -> int:
-    """Reads from standard input what to prepare, and prepares it; returns the exit code."""
+def main() -> None:
+    """Reads from standard input what to prepare, and prepares it."""
     logging.getLogger().addHandler(logging.NullHandler())  # the process that waits warns
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
-    try:
-        try:
-            work, workers = pickle.load(sys.stdin.buffer)
-            threading.Thread(target=_interrupt_at_end_of_input, daemon=True).start()
-            for request, folder in work:
-                prepare(request, folder, workers)
-        finally:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process ends now anyway
-    except BaseException:  # the process that waits raises the same error
-        return 1
-    return 0
+    work, workers = pickle.load(sys.stdin.buffer)
+    threading.Thread(target=_interrupt_at_end_of_input, daemon=True).start()
+    for request, folder in work:
+        prepare(request, folder, workers)
 
 
 def _interrupt_at_end_of_input() -> None:
@@ -214,4 +187,8 @@ def _interrupt_at_end_of_input() -> None:
 
 
 if __name__ == "__main__":
-    os._exit(main())  # the destruction of the interpreter would wait for Beam's threads
+    try:
+        main()
+    finally:  # without an error, which the process that waits raises too, or a wait for threads
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os._exit(0)

@@ -39,8 +39,6 @@ class Work:
 
     Args:
         prepare_s: seconds that making the windows took.
-        second_model_windows: windows that the second model computed.
-        rescored: whether the close decision of the example was computed again in float32.
         part: what the scorer did for all examples of a part; ``None`` for all but its first one.
     """
 
@@ -158,8 +156,27 @@ class _Handler(ModelHandler[Sequence[Windowed], tuple[Scored, Work], _Loaded]): 
     def run_inference(
         self, batch: Sequence[Windowed], model: _Loaded, inference_args: Any = None
     ) -> list[tuple[Scored, Work]]:
+        part, scorer = Part(batch), model.scorer
         with model.lock:
-            return list(score_part(Part(batch), model.scorer))
+            before = replace(scorer.counters)
+            columns = scorer.scores(part.rows, part.examples)
+            done = scorer.counters - before
+        return [
+            (
+                scored,
+                Work(
+                    len(scored.windowed),
+                    scored.windowed.unread_blocks,
+                    scored.windowed.seconds,
+                    scorer.device,
+                    scorer.precision,
+                    scored.second_model_windows,
+                    scored.rescored,
+                    None if number else done,
+                ),
+            )
+            for number, scored in enumerate(part.scored(columns))
+        ]
 
     def should_skip_batching(self) -> bool:
         return True
@@ -169,29 +186,6 @@ class _Handler(ModelHandler[Sequence[Windowed], tuple[Scored, Work], _Loaded]): 
 
     def get_metrics_namespace(self) -> str:
         return NAMESPACE
-
-
-def score_part(part: Part, scorer: Scorer) -> Iterator[tuple[Scored, Work]]:
-    """Yields the examples of a part with their scores, which are computed in one call."""
-    before = replace(scorer.counters)
-    columns = scorer.scores(part.rows, part.examples)
-    done: Counters | None = scorer.counters - before
-    for scored in part.scored(columns):
-        one = scored.windowed
-        yield (
-            scored,
-            Work(
-                len(one),
-                one.unread_blocks,
-                one.seconds,
-                scorer.device,
-                scorer.precision,
-                scored.second_model_windows,
-                scored.rescored,
-                done,
-            ),
-        )
-        done = None
 
 
 class Decide(beam.PTransform):  # type: ignore[misc]

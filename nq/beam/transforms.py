@@ -103,10 +103,9 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
         training: ``(negatives, seed)`` for training features, ``(negatives, seed, True)`` to have
             windows of pages without annotations among them, ``None`` for inference.
         output: what is in ``windows``: ``"windows"`` for serialized ``tf.train.Example`` messages
-            (``nq.formats.tfrecord``), those of an example one after the other; ``"examples"`` for
-            each example with its windows (``nq.records.Windowed``), as ``ScoreWindows`` takes
-            them; ``"groups"`` for the messages of each example as a
-            ``nq.preprocess.store.StoredExample``.
+            (``nq.formats.tfrecord``); ``"examples"`` for each example with its windows
+            (``nq.records.Windowed``), as ``ScoreWindows`` takes them; ``"groups"`` for the messages
+            of each example (``nq.preprocess.store.StoredExample``).
     """
 
     def __init__(
