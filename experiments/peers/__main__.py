@@ -22,13 +22,13 @@ from experiments.peers.flops import peaks
 from experiments.peers.measure import Measured, measure
 from experiments.peers.models import BASELINE, PEERS, Peer
 from experiments.peers.report import Measurement, Report, rows, table
+from experiments.planning.flop import window_gflop
 from nq import storage
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.model.config import ModelConfig
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
-from nq.model.shapes import window_gflop
 
 SHAPES = {"base": ModelConfig()}
 RESULT = "peers.json"
