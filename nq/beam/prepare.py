@@ -11,15 +11,15 @@ import contextlib
 import glob
 import logging
 import os
-import pickle
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from nq import child, extras, storage
 from nq.errors import DamagedError
@@ -56,8 +56,7 @@ def prepare(
     Raises:
         OSError: a file cannot be read or written.
         ValueError: an input file cannot be used at all, or Beam refuses an option.
-        Error: the folder holds files of others or an input, the job failed, an input file changed
-            meanwhile, or Beam is needed and not installed.
+        Error: the folder has other files, the job failed, an input changed, or there is no Beam.
     """
     folder = Path(output)
     check_output(request, folder)
@@ -125,8 +124,8 @@ def prefetch(work: Work, workers: int | None = None) -> Iterator[Iterator[Prepar
     """Starts to prepare windows in another process, in the order in which they are needed.
 
     That process reports nothing: if it fails, a folder is missing, which is prepared here then. It
-    ends with this process, however that ends, and is interrupted by this process alone. It has
-    ``CLEANUP_S`` to clean up then; what it leaves, the next job removes.
+    ends with this process, however that ends. It has ``CLEANUP_S`` to clean up then; what it
+    leaves, the next job removes.
 
     Yields:
         An iterator that waits for each folder and raises as ``prepare`` does. ``Prepared.seconds``
@@ -136,15 +135,9 @@ def prefetch(work: Work, workers: int | None = None) -> Iterator[Iterator[Prepar
     if all(reused):
         yield (prepare(request, folder, workers) for request, folder in work)
         return
-    process = subprocess.Popen(
-        **child.python("-m", __name__),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,  # a terminal sends Ctrl-C to all processes of a session
-    )
-    with contextlib.suppress(BrokenPipeError):  # it died: the windows are prepared here
-        process.stdin.write(pickle.dumps((work, workers)))  # type: ignore[union-attr]
-        process.stdin.flush()  # type: ignore[union-attr]
+    process, connection = child.start(f"from {__name__} import prepare_all; prepare_all({{}})")
+    with contextlib.suppress(OSError):  # it died: the windows are prepared here
+        connection.send((work, workers))
 
     def wait() -> Iterator[Prepared]:
         for (request, folder), was_there in zip(work, reused, strict=True):
@@ -158,8 +151,7 @@ def prefetch(work: Work, workers: int | None = None) -> Iterator[Iterator[Prepar
     try:
         yield wait()
     finally:
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()  # type: ignore[union-attr]  # ends the process
+        connection.close()  # ends the process
         try:
             process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -168,27 +160,23 @@ def prefetch(work: Work, workers: int | None = None) -> Iterator[Iterator[Prepar
                 process.wait(1.0)
 
 
-def main() -> None:
-    """Reads from standard input what to prepare, and prepares it."""
+def prepare_all(number: int) -> None:
+    """Prepares what comes through the open socket ``number``, until it is closed."""
+    connection: Connection[Any, Any] = Connection(number)
+
+    def interrupt_at_end() -> None:
+        connection.poll(None)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(CLEANUP_S)
+        os._exit(1)
+
     logging.getLogger().addHandler(logging.NullHandler())  # the process that waits warns
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
-    work, workers = pickle.load(sys.stdin.buffer)
-    threading.Thread(target=_interrupt_at_end_of_input, daemon=True).start()
-    for request, folder in work:
-        prepare(request, folder, workers)
-
-
-def _interrupt_at_end_of_input() -> None:
-    """Interrupts this process as Ctrl-C would once its standard input is closed, and ends it."""
-    os.read(0, 1)
-    os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(CLEANUP_S)
-    os._exit(1)
-
-
-if __name__ == "__main__":
     try:
-        main()
+        work, workers = connection.recv()
+        threading.Thread(target=interrupt_at_end, daemon=True).start()
+        for request, folder in work:
+            prepare(request, folder, workers)
     finally:  # without an error, which the process that waits raises too, or a wait for threads
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os._exit(0)
