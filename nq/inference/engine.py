@@ -51,8 +51,7 @@ class Network:
 class FolderNetwork(Network):
     """The network of a model folder, under a Keras dtype policy.
 
-    Its weights are loaded, and TensorFlow and Keras imported, when the model is first needed. The
-    tokenizer of the folder may have more ids than there are embeddings.
+    Its weights are loaded, and TensorFlow and Keras imported, when the model is first needed.
     """
 
     def __init__(self, model: ModelSpec, policy: str) -> None:
@@ -100,14 +99,15 @@ class Computation:
 
 
 class Engine(Protocol):
-    """Compiles and runs a computation."""
+    """Compiles and runs a computation.
+
+    ``precision`` is the compute type of the matrix products, ``device`` is ``CPU`` or ``GPU``.
+    With ``any_shape`` a new shape costs nothing where the computation is ``adaptive``.
+    """
 
     precision: str
-    """Compute type of the matrix products."""
     device: str
-    """``CPU`` or ``GPU``."""
     any_shape: bool
-    """Whether a new shape costs nothing where the computation is ``adaptive``."""
 
     def options(self) -> contextlib.AbstractContextManager[object]:
         """Returns the settings of the process under which steps are compiled and run."""
