@@ -36,18 +36,13 @@ _unpacking = threading.Lock()
 
 
 def set_options(options: Sequence[str], paths: Sequence[str]) -> None:
-    """Sets the options of Beam's file systems, and checks that there is one for each path.
-
-    Beam itself fails later, in several ways.
-    """
+    """Sets the options of Beam's file systems, and checks that there is one for each path."""
     FileSystems.set_options(parse_options(options))
     for path in filter(is_uri, paths):
         scheme = path.partition("://")[0]
         package, extra = SCHEMES.get(scheme, ("", ""))
         if package and importlib.util.find_spec(package) is None:
-            raise Error(
-                f"{path}: {package} is not installed: run pip install 'apache-beam[{extra}]'"
-            )
+            raise Error(f"{path}: {package} is missing: run pip install 'apache-beam[{extra}]'")
         if scheme not in {one.scheme() for one in FileSystem.get_all_subclasses()}:
             known = "://, ".join(SCHEMES)
             raise Error(f"{path}: Beam has no file system for it: give a path, or {known}://")
@@ -56,9 +51,8 @@ def set_options(options: Sequence[str], paths: Sequence[str]) -> None:
 def find_files(patterns: Sequence[str]) -> list[str]:
     """Returns the files that match patterns, in order.
 
-    Args:
-        patterns: files, globs and folders, as ``input_files.find_files`` takes them, or URIs of
-            files, with ``*`` and ``?``, or of folders, with a slash at the end.
+    The patterns are those of ``input_files.find_files``, or URIs: of files, with ``*`` and ``?``,
+    or of folders, with a slash at the end.
     """
     files: dict[str, None] = {}
     for pattern in patterns:
@@ -69,10 +63,7 @@ def find_files(patterns: Sequence[str]) -> list[str]:
         if pattern.endswith("/"):
             names = [name for name in names if name.endswith(SHARD_SUFFIXES)]
         if not names:
-            raise FileNotFoundError(
-                f"no file matches {pattern}; give a file, a glob in quotes, or a folder with / at "
-                "its end"
-            )
+            raise FileNotFoundError(f"no file matches {pattern}: give a file, a glob, or FOLDER/")
         files |= dict.fromkeys(names)
     return list(files)
 
@@ -185,11 +176,7 @@ def stage_model(folder: Path, parent: str) -> str:
 
 
 def local_folder(model: str) -> Path:
-    """Returns the folder of a model on a disk of this machine.
-
-    ``model`` is the path of its folder, or what ``stage_model`` returned, which a process unpacks
-    once.
-    """
+    """Returns the folder of a model on this machine, also of what ``stage_model`` returned."""
     name = _STAGED.search(model)
     if name is None:
         return Path(model)

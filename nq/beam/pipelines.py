@@ -8,9 +8,8 @@ which rename the file of a bundle when the bundle is complete: what a worker wro
 not among them, so that nothing is doubled and nothing is lost. Then this process merges the files.
 
 Beam's runners tell the metrics of a pipeline when it has ended (Flink's job server, the local
-runner), or copy the first values that they were asked for (``PortableMetrics``). For progress while
-any of them runs, workers write small files into a folder that all of them see. What a worker does
-again after a failure counts again: results do not depend on these files.
+runner), or copy the first values that they were asked for (``PortableMetrics``). For progress
+workers write small files into a folder that all of them see; results do not depend on these.
 """
 
 from __future__ import annotations
@@ -153,10 +152,8 @@ class _Encode(beam.DoFn):  # type: ignore[misc]
 
     def setup(self) -> None:
         if self.version != __version__:
-            raise Error(
-                f"a worker has nq {__version__}, this machine has {self.version}: install the same "
-                "version on both"
-            )
+            what = f"a worker has nq {__version__}, this machine {self.version}"
+            raise Error(f"{what}: install the same version on both")
 
     def process(self, element: Any) -> Iterator[bytes]:
         yield encode(element)

@@ -1,10 +1,9 @@
 """Runs a Beam pipeline: options, worker processes on this machine, errors in one line.
 
 The default runner is ``FnApiRunner``: in this process for one worker, with worker processes for
-more. A command of our own starts those (``nq.beam.worker``): it keeps their output in a file and
-ignores Ctrl-C, which a terminal sends to all processes. Beam's own mode ``multi_processing`` waits
-for ever for a worker that was killed (tried with 2.77; issue 19674 of apache/beam); here the
-pipeline runs in a thread that is given up then.
+more. These are our own (``nq.beam.worker``): they keep their output in a file and ignore Ctrl-C.
+Beam's own mode ``multi_processing`` waits for ever for a worker that was killed (tried with 2.77;
+issue 19674 of apache/beam); here the pipeline runs in a thread that is given up then.
 """
 
 from __future__ import annotations
@@ -62,17 +61,7 @@ with _own_logging():
     from apache_beam.runners.runner import PipelineRunner, PipelineState, create_runner
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-__all__ = [
-    "CompressionTypes",
-    "FileSystem",
-    "FileSystems",
-    "Finished",
-    "FlinkRunnerOptions",
-    "beam",
-    "execute",
-    "parse_options",
-    "requested_workers",
-]
+__all__ = ["CompressionTypes", "FileSystem", "FileSystems", "FlinkRunnerOptions", "beam"]
 
 log = logging.getLogger(__name__)
 
@@ -136,10 +125,7 @@ def parse_options(options: Sequence[str]) -> PipelineOptions:
 
 
 def requested_workers(options: Sequence[str]) -> int | None:
-    """Returns the workers that the options request, ``None`` if they request no number.
-
-    They do by ``--direct_num_workers`` (0 is one for each core), or Flink's ``--parallelism``.
-    """
+    """Returns the ``--direct_num_workers`` or Flink's ``--parallelism``, ``None`` for neither."""
     parsed = parse_options(options)
     parallelism = parsed.view_as(FlinkRunnerOptions).parallelism
     if not any(option.startswith("--direct_num_workers") for option in options):

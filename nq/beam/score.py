@@ -71,14 +71,12 @@ class ScoreWindows(beam.PTransform):  # type: ignore[misc]
     """Scores the windows of examples, as ``MakeWindows(…, output="examples")`` yields them.
 
     Each element of the result is an example with its scores (``nq.inference.scorer.Scored``) and
-    the ``Work`` for it. The metrics of ``RunInference`` are in the namespace ``nq``; one of its
-    batches is a part, that is examples with at least 16 batches of windows together.
+    the ``Work`` for it. A batch of ``RunInference``, whose metrics are in the namespace ``nq``, has
+    examples with at least 16 batches of windows together.
 
     Args:
         model: folder or name of a model, which every worker finds under the same path; or the
             description of a scorer.
-        profile: optimizations.
-        batch_size: windows in a batch.
         windows, decision: by default the settings of the model folder.
         staged: path or URI of the staged copy (``nq.beam.files``) of each model folder that the
             workers do not find under its path.
@@ -191,8 +189,7 @@ class _Handler(ModelHandler[Sequence[Windowed], tuple[Scored, Work], _Loaded]): 
 class Decide(beam.PTransform):  # type: ignore[misc]
     """Decides examples from the scores of their windows, as ``ScoreWindows`` yields them.
 
-    Each element of the result is the answer to an example (``Decided``), whose
-    ``prediction`` is in the official format. It has no page any more.
+    Each element of the result is the answer to an example (``Decided``), without its page.
 
     Args:
         decision: how scores become answers, or folder or name of the model whose settings it is

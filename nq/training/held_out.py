@@ -1,8 +1,4 @@
-"""Measures a model on held-out questions during its training.
-
-Each measurement uses the thresholds with the best F1 on the held-out questions, because the model
-has not been tuned.
-"""
+"""Measures a model on held-out questions during its training, at the thresholds of the best F1."""
 
 from __future__ import annotations
 

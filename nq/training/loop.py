@@ -48,10 +48,7 @@ class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 
 class TypeLoss(keras.losses.Loss):
-    """Computes the cross entropy of types ``[B]`` and logits ``[B, 5]``, weighted by type, ``[B]``.
-
-    With their weights yes and no are equally many among the ``types`` ``[N]`` of all windows.
-    """
+    """Computes the cross entropy of types; yes weighs as much as no in ``types`` of all windows."""
 
     def __init__(self, types: IntArray) -> None:
         super().__init__()

@@ -48,10 +48,7 @@ EXACT_PROFILES = {"CPU": ("buckets+openvino", "grappler+buckets"), "GPU": ("grap
 
 @dataclass(frozen=True)
 class Teacher:
-    """A model that teaches; its windows are those of the student, of ``length`` pieces.
-
-    ``tokenizer`` is the digest of the tokenizer, ``has_types`` whether there is a head for types.
-    """
+    """A model that teaches on the student's windows; ``tokenizer`` is the digest of its own."""
 
     folder: Path
     tokenizer: str
@@ -75,18 +72,13 @@ class Teacher:
         tensors = read_tensors(folder)
         table = tensors.table(checkpoint.with_room_for(load_joint_config(folder), tokenizer))
         if not tensors.fill(table["span_output/kernel"]):
-            raise ValueError(
-                f"the teacher {folder} has no span head: expected a model trained to answer"
-            )
+            raise ValueError(f"the teacher {folder} has no span head: expected a model for answers")
         has_types = tensors.fill(table["type_output/kernel"])
         if not has_types:
             log.warning("the teacher %s has no head for types: the labels alone teach them", folder)
         digest = tokenizer_digest(tokenizer)
         if digest != tokenizer_digest(student):
-            raise ValueError(
-                f"the teacher {folder} has another vocabulary, or other settings of its tokenizer, "
-                "than --init: choose another teacher"
-            )
+            raise ValueError(f"the teacher {folder} has another vocabulary or tokenizer than init")
         check_length(load_joint_config(folder), windows.max_seq_length)
         return cls(folder, digest, windows.max_seq_length, profile, has_types)
 
@@ -126,9 +118,7 @@ class Teacher:
                     targets.fill(part, rows)
                     if bar.disable:
                         speed = (rows.stop - start) / (time.perf_counter() - started)
-                        log.info(
-                            "teacher: %d of %d windows, %.1f windows/s", rows.stop, total, speed
-                        )
+                        log.info("teacher: %d of %d windows, %.1f/s", rows.stop, total, speed)
                 bar.update(rows.stop - start)
         del predictor
         gc.collect()  # graphs and their layers reference each other, with all weights
