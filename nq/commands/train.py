@@ -7,7 +7,6 @@ from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.config import WindowConfig
-from nq.model.config import StorageConfig
 from nq.model.registry import model_folder
 from nq.report.skipped import dead_letter_lines, unread_line
 from nq.training.config import DistillationConfig, TrainConfig
@@ -41,7 +40,7 @@ def parser() -> terminal.Parser:
     arguments.add_limit(parser)
     arguments.add_workers(parser)
     parser.add_argument("--card", type=Path, metavar="FILE", help="model card of the new model")
-    arguments.add_settings(parser, StorageConfig)
+    arguments.add_store(parser)
     arguments.add_settings(parser, WindowConfig)
     arguments.add_settings(parser, TrainConfig)
     held_out = parser.add_argument_group("held-out questions")
@@ -99,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
         limit=args.limit,
         workers=args.workers,
         card=args.card,
-        storage=arguments.settings(StorageConfig, args),
+        store=args.store,
         teacher=None if args.teacher is None else model_folder(args.teacher),
         distillation=distillation,
         teacher_profile=args.teacher_profile,

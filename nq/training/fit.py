@@ -98,7 +98,7 @@ def train_on_files(
         loss = float(np.mean(losses[LOSS][-FINAL_STEPS:]))
         run.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
         saved = ModelSettings(windows, removed_parts=load_settings(job.init).removed_parts)
-        checkpoint.save(job.output, model, shape, tokenizer, saved, card, job.storage)
+        checkpoint.save(job.output, model, shape, tokenizer, saved, card, job.store)
         train_s, model_uri = time.perf_counter() - started, None
         if settings.log_model:
             model_uri = run.log_model(partial(_save, job.output))

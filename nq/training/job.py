@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from nq.config import WindowConfig
+from nq.errors import check_argument
 from nq.formats import input_files
 from nq.inference.profile import Profile
-from nq.model.config import StorageConfig
+from nq.model.config import STORES
 from nq.model.registry import model_folder
 from nq.training.config import DistillationConfig, TrainConfig
 
@@ -51,7 +52,7 @@ class TrainingJob:
     limit: int | None = None
     workers: int | None = None
     card: Path | None = None
-    storage: StorageConfig = field(default_factory=StorageConfig)
+    store: str = STORES[0]
     teacher: Path | None = None
     distillation: DistillationConfig = field(default_factory=DistillationConfig)
     teacher_profile: Profile | None = None
@@ -65,11 +66,12 @@ class TrainingJob:
         for name, kind in (
             ("windows", WindowConfig),
             ("config", TrainConfig),
-            ("storage", StorageConfig),
             ("distillation", DistillationConfig),
         ):
             own = {f.name: settings.pop(f.name) for f in fields(kind) if f.name in settings}
             settings.setdefault(name, kind(**own))
+        store = settings.get("store", STORES[0])
+        check_argument(store in STORES, "store", store, " or ".join(STORES))
         for name in ("init", "teacher", "output", "card"):
             if settings.get(name) is not None:
                 path_of = model_folder if name in ("init", "teacher") else Path
