@@ -7,11 +7,14 @@ from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.config import WindowConfig
-from nq.model.registry import model_folder
 from nq.report.skipped import dead_letter_lines, unread_line
 from nq.training.config import DistillationConfig, TrainConfig
 from nq.training.job import EVALUATE_EVERY, MEASURED, STEP, TrainingJob
 
+OPTIONS = (
+    *("init", "output", "limit", "workers", "card", "store", "dev", "evaluate_every"),
+    *("teacher", "teacher_profile"),
+)
 ONLY_WITH_TEACHER = ("teacher_weight", "temperature", "teacher_profile")
 
 
@@ -86,25 +89,13 @@ def run(args: argparse.Namespace) -> int:
     options = [name for name in ONLY_WITH_TEACHER if getattr(args, name) is not None]
     if options and args.teacher is None:
         raise terminal.UsageError(f"--{options[0].replace('_', '-')} needs --teacher")
-    windows = arguments.settings(WindowConfig(), args)
-    config = arguments.settings(TrainConfig(), args)
-    distillation = arguments.settings(DistillationConfig(), args)
-    job = TrainingJob(
-        tuple(args.data),
-        model_folder(args.init),
-        args.output,
-        windows,
-        config,
-        limit=args.limit,
-        workers=args.workers,
-        card=args.card,
-        store=args.store,
-        teacher=None if args.teacher is None else model_folder(args.teacher),
-        distillation=distillation,
-        teacher_profile=args.teacher_profile,
-        dev=tuple(args.dev),
-        evaluate_every=args.evaluate_every or EVALUATE_EVERY,
+    job = TrainingJob.of(
+        args.data,
+        windows=arguments.settings(WindowConfig(), args),
+        config=arguments.settings(TrainConfig(), args),
+        distillation=arguments.settings(DistillationConfig(), args),
         pages=arguments.pages(args),
+        **{name: value for name in OPTIONS if (value := getattr(args, name))},
     )
     result = train(job, track=arguments.tracking_config(args))
     prepared = result.prepared

@@ -43,7 +43,6 @@ class Predictor(Scorer):
         self.batch_size, self.counters = shape.batch_size, Counters()
         self._columns = computation.reduction.columns
         self._steps: dict[Shape, Step] = {}
-        self._warm: set[Shape] = set()
         self._make_float32 = float32
         self._float32: Predictor | None = None
         self._max_batch_size = sys.maxsize
@@ -107,8 +106,9 @@ class Predictor(Scorer):
                 for part in batches.in_order(len(batch.rows), smaller)
             ]
             return [np.concatenate(column) for column in zip(*parts, strict=True)]
+        is_new = shape not in self._steps
         try:
-            if shape not in self._steps:
+            if is_new:
                 started = time.perf_counter()
                 self._steps[shape] = self._compile(shape)
                 self.counters.compile_s += time.perf_counter() - started
@@ -123,8 +123,7 @@ class Predictor(Scorer):
                 *(shape.batch_size, self._max_batch_size),
             )
             return self._run(batch, rows)
-        if shape not in self._warm:
-            self._warm.add(shape)
+        if is_new:
             self.counters.warmup_s += time.perf_counter() - started
             self.counters.warmup_windows += len(batch.rows)
         self.counters.computed_windows += len(batch.rows)

@@ -37,17 +37,10 @@ class ModelConfig(Settings):
     """
 
     DUAL_ENCODER_IDS: ClassVar[tuple[str, ...]] = (
-        "separator_id",
-        "unknown_id",
-        "first_marker_id",
-        "last_marker_id",
-        "last_context_id",
+        *("separator_id", "unknown_id", "first_marker_id", "last_marker_id", "last_context_id"),
     )
     BEYOND_TRANSFORMERS: ClassVar[tuple[str, ...]] = (
-        "head_size",
-        *DUAL_ENCODER_IDS,
-        "prefix_pieces",
-        "pools_first_piece",
+        *("head_size", *DUAL_ENCODER_IDS, "prefix_pieces", "pools_first_piece"),
     )
 
     vocab_size: int = option(30522, minimum=1)

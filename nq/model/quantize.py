@@ -59,7 +59,7 @@ def encode(name: str, value: FloatArray, path: str, store: str) -> Mapping[str, 
     else:
         return {name: value}
     if not all(np.isfinite(values).all() for values in stored.values()):
-        raise ValueError(f"{name} has values too large for {store}: store the weights as float32")
+        raise ValueError(f"{name} is not finite, or too large for {store}: store it as float32")
     return stored
 
 
