@@ -23,9 +23,9 @@ from typing import Any
 
 import orjson
 
+from experiments.attacks.requests import soak
 from experiments.serving.load import closed_loop, open_loop, percentile, repeated, short_pages
 from experiments.serving.process import ServerProcess, running_server
-from experiments.serving.soak import Soak, soak
 from experiments.text_tables import markdown
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
@@ -136,13 +136,9 @@ async def _figures(
         "load_p50_s": percentile(latencies, 50),
         "load_p95_s": percentile(latencies, 95),
         "p95_ratio": percentile(latencies, 95) / alone_s,
-        **_endurance(endured),
+        **endured,
         "rounds": {"one_per_s": one, "many_per_s": many},
     }
-
-
-def _endurance(endured: Soak) -> dict[str, Any]:
-    return {**vars(endured), "memory_ratio": endured.last_mb / endured.first_mb}
 
 
 def table(figures: dict[str, Any]) -> str:
