@@ -21,20 +21,17 @@ import argparse
 import contextlib
 import functools
 import os
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from experiments import scaling_dispatch as dispatch
 from experiments import scaling_report as report
 from experiments import study, units
-from experiments.intervals import rotated
 from experiments.machine import topology
 from experiments.scaling_report import COPIES, DISPATCH, ENGINES, INSTANCES, THREADS
 from experiments.workloads import ENGINE_PACKAGES, SHAPES, Model, Workload, missing
-from nq import storage
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
 from nq.formats.input_files import find_files
@@ -114,10 +111,9 @@ def load(workload: Workload) -> tuple[list[list[int]], units.Work]:
 
 
 def measure(group: Group, rounds: int) -> list[dict[str, Any]]:
-    """Measures the rows of a group in rotating order."""
-    rows: list[dict[str, Any]] = []
+    """Measures the rows of a group."""
+    pairs: list[tuple[dict[str, Any], study.Step]] = []
     with contextlib.ExitStack() as stack:
-        running = []
         for variant in group.variants:
             some, cores = [], []
             for workload, own in variant.instances:
@@ -125,21 +121,18 @@ def measure(group: Group, rounds: int) -> list[dict[str, Any]]:
                 some.append(stack.enter_context(units.started(load, workload, own, settings)))
                 cores.append(some[-1].receive())  # a conversion takes much memory: one at a time
             windows = sum(workload.batch for workload, _ in variant.instances)
-            values = {
-                **{"reference": variant is group.variants[0], "windows": windows},
-                "topology": topology(),
+            row = {
+                **{**group.key, **variant.values, "reference": variant is group.variants[0]},
+                **{"windows": windows, "topology": topology(), "cores": cores},
+                **{"seconds": [], "latencies": []},
             }
-            lists = {"cores": cores, "seconds": [], "latencies": []}
-            rows.append({**group.key, **variant.values, **values, **lists})
-            running.append((rows[-1], some))
-        for number in range(rounds):
-            for row, some in rotated(running, number):
-                started = time.perf_counter()
-                for unit in some:
-                    unit.send(True)
-                row["latencies"].append([unit.receive() for unit in some])
-                row["seconds"].append(time.perf_counter() - started)
-    return rows
+            pairs.append((row, functools.partial(_step, some)))
+        return study.timed(pairs, rounds)
+
+
+def _step(some: Sequence[units.Unit]) -> dict[str, Any]:
+    seconds, latencies = units.together(some, True)
+    return {"seconds": seconds, "latencies": latencies}
 
 
 def groups(args: argparse.Namespace, engines: Sequence[str], cores: Sequence[int]) -> list[Group]:
@@ -214,17 +207,11 @@ def parser() -> argparse.ArgumentParser:
         "lengths of the requests.",
     )
     arguments.add_data(parser, required=False, note="; default: the bundled sample")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
-    parser.add_argument(
-        "--shapes", nargs="+", choices=SHAPES, default=["minilm", "base"], metavar="S"
-    )
-    parser.add_argument(
-        "--lengths", nargs="+", type=arguments.positive, default=list(LENGTHS), metavar="L"
-    )
+    study.add_list(parser, "parts", PARTS, PARTS)
+    study.add_list(parser, "shapes", ("minilm", "base"), SHAPES)
+    study.add_list(parser, "lengths", LENGTHS)
     engines = [name for name in ENGINE_PACKAGES if name != "tensorflow-eager"]
-    parser.add_argument(
-        "--engines", nargs="+", choices=ENGINE_PACKAGES, default=engines, metavar="E"
-    )
+    study.add_list(parser, "engines", engines, ENGINE_PACKAGES)
     parser.add_argument(
         "--requests",
         type=arguments.positive,
@@ -232,44 +219,26 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help=f"of a round of the part dispatch (default: {REQUESTS})",
     )
-    parser.add_argument(
-        "--quick", action="store_true", help="try the command: a tiny model and one engine"
-    )
     study.add_options(parser, report.STUDY.name)
     return parser
-
-
-def _installed(names: Sequence[str]) -> Iterator[str]:
-    for name in names:
-        if reason := missing(name):
-            print(f"nq: {name} left out: {reason}", file=sys.stderr)
-        else:
-            yield name
 
 
 def scaling(args: argparse.Namespace) -> int:
     """Runs the command."""
     if args.quick:
         vars(args).update(QUICK)
-    started = time.time()
     files = find_files(args.data or [bundled_sample()])
-    with storage.hold(args.output, report.STUDY.kind, files):
-        results = study.Results.of(report.STUDY, args, requests=args.requests)
-        engines, cores = list(_installed(args.engines)), sorted(os.sched_getaffinity(0))
-        some = groups(args, engines, cores)
-        pairs = [(s, e) for s in args.shapes for e in engines if DISPATCH in args.parts]
-        with terminal.ProgressBar("scaling", "groups") as bar:
-            for group in some:
-                if results.find(group.key) is None:
-                    results.add(*measure(group, args.rounds))
-                bar(1, len(some) + len(pairs))
-            lengths = dispatch.real_lengths(files) if pairs else ()
-            for shape, engine in pairs:
-                served = dispatch.Dispatch(shape, engine, tuple(cores), lengths, args.requests)
-                if results.find(served.key) is None:
-                    results.add(*served.rows(args.rounds))
-                bar(1, len(some) + len(pairs))
-        return study.finish(report.STUDY, args, results, started)
+    engines, cores = study.installed(args.engines, missing), sorted(os.sched_getaffinity(0))
+    cells: list[study.Cell] = [
+        (group.key, functools.partial(measure, group, args.rounds))
+        for group in groups(args, engines, cores)
+    ]
+    pairs = [(s, e) for s in args.shapes for e in engines if DISPATCH in args.parts]
+    lengths = dispatch.real_lengths(files) if pairs else ()
+    for shape, engine in pairs:
+        served = dispatch.Dispatch(shape, engine, tuple(cores), lengths, args.requests)
+        cells.append((served.key, functools.partial(served.rows, args.rounds)))
+    return study.measure(report.STUDY, args, lambda _: cells, files, requests=args.requests)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

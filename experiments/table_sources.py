@@ -8,13 +8,18 @@ underscore.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments.text_tables import markdown
 from nq.errors import Error
+
+if TYPE_CHECKING:
+    from experiments.study import Study
 
 RESULTS = Path("experiments/results")
 KEYS = ("command", "date", "machine", "versions", "result")
@@ -144,32 +149,21 @@ def compare(result: ResultFile) -> str:
     return f"{markdown([head.replace('- ', '') for head in heads], *named)}\n{result['reason']}\n"
 
 
-def concurrency(result: ResultFile) -> str:
-    """Returns the summary of ``python -m experiments.concurrency --json``."""
-    from experiments.concurrency_report import summary
-
-    return summary(result["rows"])
+def verdicts(result: ResultFile, kind: str) -> str:
+    """Returns the verdicts of a study; ``experiments.tables --show`` has its rows."""
+    return study(kind).verdicts(result["rows"])
 
 
-def scaling(result: ResultFile) -> str:
-    """Returns the summary of ``python -m experiments.scaling --json``."""
-    from experiments.scaling_report import summary
+def study(kind: str) -> Study:
+    """Returns the study that makes results of a kind.
 
-    return summary(result["rows"])
-
-
-def compression(result: ResultFile) -> str:
-    """Returns the table of ``python -m experiments.compression --json``."""
-    from experiments.compression.report import table
-
-    return table(result["rows"])
-
-
-def partition(result: ResultFile) -> str:
-    """Returns the summary of ``python -m experiments.partition --json``."""
-    from experiments.partition.report import summary
-
-    return summary(result["rows"])
+    Raises:
+        Error: no study makes them.
+    """
+    if kind not in STUDIES:
+        raise Error(f"{kind} is no study; known are {', '.join(STUDIES)}")
+    found: Study = importlib.import_module(STUDIES[kind]).STUDY
+    return found
 
 
 def cluster(result: ResultFile) -> str:
@@ -195,19 +189,9 @@ def rescoring(result: ResultFile) -> str:
 
 def peers(result: ResultFile) -> str:
     """Returns the table of ``python -m experiments.peers --json``."""
-    rows = [
-        (
-            f"`{row['name']}`",
-            row["precision"],
-            f"{row['windows_per_s']:.3g}",
-            f"{row['against_baseline']:.2f}",
-            f"{row['drift']:.2g}",
-            f"{row['memory_mb']:.0f}",
-        )
-        for row in result["peers"]
-    ]
-    head = ("engine", "type", "windows/s", "times baseline", "largest drift", "memory MB")
-    return markdown(head, *rows)
+    from experiments.peers.report import table
+
+    return table(result)
 
 
 def tune(result: ResultFile) -> str:
@@ -296,6 +280,13 @@ def scale_check(root: Path) -> str:
     return check(*(read_result(name, root)["result"] for name in ("scale_dev", "cluster_dev")))
 
 
+STUDIES = {
+    "concurrency": "experiments.concurrency_report",
+    "scaling": "experiments.scaling_report",
+    "compression": "experiments.compression.report",
+    "partition": "experiments.partition.report",
+}
+"""Maps each study to the module of its ``STUDY``."""
 SOURCES: dict[str, Callable[[Path], str]] = {
     "profiles": profiles,
     "families": families,
@@ -307,10 +298,7 @@ SOURCES: dict[str, Callable[[Path], str]] = {
 }
 KINDS: dict[str, Callable[[ResultFile], str]] = {
     "compare": compare,
-    "concurrency": concurrency,
-    "scaling": scaling,
-    "compression": compression,
-    "partition": partition,
+    **{kind: partial(verdicts, kind=kind) for kind in STUDIES},
     "decisions": decisions,
     "rescoring": rescoring,
     "peers": peers,

@@ -18,9 +18,8 @@ An interrupted study continues with the rows that are missing.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from experiments import study
@@ -85,9 +84,6 @@ def parser() -> argparse.ArgumentParser:
         help="computes the answers of rows in float32, such as buckets+openvino, which is faster "
         "(default: baseline)",
     )
-    parser.add_argument(
-        "--quick", action="store_true", help="try the command: a tiny model and the bundled sample"
-    )
     study.add_options(parser, report.STUDY.name)
     return parser
 
@@ -112,13 +108,14 @@ def _check(args: argparse.Namespace) -> None:
         raise Error("a file of --dev is among those of --data: give other training data")
 
 
-def _installed(rows: Sequence[Variant]) -> Iterator[Variant]:
-    for row in rows:
-        if missing := Profile.parse(row.profile).missing():
-            names = ", ".join(missing)
-            print(f"nq: {row.profile} left out: {names} not installed", file=sys.stderr)
-        else:
-            yield row
+def _installed(rows: Sequence[Variant]) -> list[Variant]:
+    profiles = study.installed([*{row.profile: None for row in rows}], _missing)
+    return [row for row in rows if row.profile in profiles]
+
+
+def _missing(profile: str) -> str:
+    names = ", ".join(Profile.parse(profile).missing())
+    return f"{names} not installed" if names else ""
 
 
 def compression(args: argparse.Namespace) -> int:
@@ -163,7 +160,7 @@ def _prunings(args: argparse.Namespace, original: Path) -> Sequence[str]:
 
 def _measure_all(measured: Compression, rows: Sequence[Variant]) -> None:
     """Measures the rows that are missing, and then those of the best pruned model."""
-    known = list(_installed(rows))
+    known = _installed(rows)
     with terminal.ProgressBar("compression", "rows") as bar:
 
         def add(variants: Sequence[Variant]) -> None:
@@ -173,12 +170,7 @@ def _measure_all(measured: Compression, rows: Sequence[Variant]) -> None:
                     bar(1, 2 * (len(known) + 2))
 
         add(known)
-        add(list(_best(measured.results)))
-
-
-def _best(results: study.Results) -> Iterator[Variant]:
-    """Yields the rows that depend on others, once these are measured."""
-    yield from _installed(best_variants(results.rows))
+        add(_installed(best_variants(measured.results.rows)))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import statistics
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -33,11 +32,10 @@ from experiments.partition.rows import (
     TRAINING,
     Cell,
     Row,
-    Step,
     asked,
-    timed,
 )
 from experiments.partition.stages import Alone, Run
+from experiments.study import Step, timed
 from experiments.workloads import Workload
 
 BOUNCES, WARM_STEPS, STEPS, ALONE = 200, 3, 50, 5
@@ -86,7 +84,7 @@ def _perceptron(running: dict[str, Group], kind: str) -> list[tuple[Row, Step]]:
                 drift=None if way == ONE else float(np.abs(logits[way] - logits[ONE]).max()),
                 cores=some.loaded,
             )
-            pairs.append((row, asked(some, Steps(kind, STEPS, m), STEPS)))
+            pairs.append((row, asked(some.members, Steps(kind, STEPS, m), STEPS)))
     return pairs
 
 
@@ -107,7 +105,7 @@ def _logits_after(some: Group, kind: str) -> groups.Array:
 
 
 def _median_s(step: Step, times: int = 5) -> float:
-    return statistics.median(step()[0] for _ in range(times))
+    return statistics.median(step()["seconds"] for _ in range(times))
 
 
 def _latency_s(some: Group) -> float:
@@ -155,7 +153,7 @@ def encoder_rows(
             drift = None if some is one else stages.drift(some.arrays, one.arrays)
             row = cell.row(way, cores=some.loaded, drift=drift)
             row["planned_s"] = planner.planned_s(workload, here, way, 1, ())
-            pairs.append((row, asked(some, Run(1))))
+            pairs.append((row, asked(some.members, Run(1))))
         (share,) = one.ask(Alone(-(-workload.batch // count)))
         pairs[-1][0]["predicted_s"] = share
         latency_s = _latency_s(pipeline)
@@ -170,7 +168,7 @@ def encoder_rows(
                 moved_bytes=stages.moved_bytes(workload, cuts),
                 drift=stages.drift(pipeline.arrays, one.arrays),
             )
-            pairs.append((row, asked(pipeline, Run(m))))
+            pairs.append((row, asked(pipeline.members, Run(m))))
         return timed(pairs, rounds)
 
 
@@ -215,7 +213,7 @@ def tensor_rows(workload: Workload, cores: Sequence[int], devices: int, rounds: 
         for way in (ALL, TENSOR):
             logits = running[way][0].ask(tensor.LOGITS)
             rows[way]["drift"] = stages.drift(logits, one.ask(tensor.LOGITS))
-        steps = {way: _together(some) for way, some in running.items()}
+        steps = {way: asked(some, tensor.STEP) for way, some in running.items()}
         each_s, whole_s = split.ask(tensor.ALL_REDUCE), _median_s(steps[ONE])
         rows[TENSOR] |= {
             "cut": CUTS[TENSOR],
@@ -225,16 +223,3 @@ def tensor_rows(workload: Workload, cores: Sequence[int], devices: int, rounds: 
             "moved_bytes": predict.tensor_bytes(workload, devices),
         }
         return timed([(rows[way], steps[way]) for way in running], rounds)
-
-
-def _together(some: Sequence[units.Unit]) -> Step:
-    """Returns the step that lets JAX processes compute at the same time."""
-
-    def step() -> tuple[float, float]:
-        started = time.perf_counter()
-        for unit in some:
-            unit.send(tensor.STEP)
-        busy_s = sum(unit.receive() for unit in some)
-        return time.perf_counter() - started, busy_s
-
-    return step

@@ -44,7 +44,11 @@ def test_hostile_folders_end_in_one_line(capsys: pytest.CaptureFixture[str]) -> 
     ("scenario", "only", "verdict"),
     [
         ("finished", ["*.tfrecord flipped", "*/examples.npy emptied"], SAME),
-        ("interrupted", ["*/results/*-000000001.npz flipped", "*/grappler-*/results/request.json emptied"], SAME),
+        (
+            "interrupted",
+            ["*/results/*-000000001.npz flipped", "*/grappler-*/results/request.json emptied"],
+            SAME,
+        ),
         ("training", ["*/training_state.json flipped", "*-training_state.npz cut"], SAME),
         ("teacher", ["*/part-000000.npz flipped", "*/request.json cut"], SAME),
         ("weights", ["*/model.safetensors flipped"], REFUSED),

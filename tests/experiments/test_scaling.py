@@ -34,7 +34,6 @@ def test_a_study_goes_on_where_it_stopped(
     second = json.loads((tmp_path / "scaling.json").read_text("utf-8"))["rows"]
     assert second[: len(first)] == first
     assert {r["part"] for r in second} == {"threads", "instances", "copies", "dispatch"}
-    assert (tmp_path / "scaling.png").stat().st_size > 1000
 
 
 def test_a_real_group() -> None:
