@@ -62,17 +62,9 @@ class Task:
     budget_mb: float
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """What a unit has loaded.
-
-    Args:
-        models: how many; fewer than asked for if the budget is reached.
-        cores: the sets of cores that its threads may use.
-    """
-
-    models: int
-    cores: list[list[int]]
+Loaded = tuple[int, list[list[int]]]
+"""How many models a unit has loaded, fewer than asked for if the budget is reached, and the sets of
+cores that its threads may use."""
 
 
 def load(task: Task) -> tuple[Loaded, units.Work]:
@@ -90,7 +82,7 @@ def load(task: Task) -> tuple[Loaded, units.Work]:
         THREADS: lambda: in_threads(steps),
         MEMORY: lambda: own_peak_bytes() / MIB,
     }
-    loaded = Loaded(task.count if complete else len(models), units.thread_cores())
+    loaded = task.count if complete else len(models), units.thread_cores()
     return loaded, lambda command: run[command]()
 
 
@@ -185,7 +177,7 @@ class Cell:
     def _loaded(self, approaches: Sequence[str], weights: str) -> list[dict[str, Any]]:
         """Returns rows with the peak memory of approaches, measured in processes of their own."""
         with self._units(approaches[0], weights) as (group, loaded):
-            models = sum(one.models for one in loaded)
+            models = sum(count for count, _ in loaded)
             if models == self.count:
                 for name in approaches:
                     _round(name, group)
@@ -194,7 +186,7 @@ class Cell:
         values = {
             **key(self.workload, self.count),
             **{"weights": weights, "models": models, "memory_mb": memory_mb},
-            **{"cores": [one.cores for one in loaded], "status": MEASURED if fits else BUDGET},
+            **{"cores": [cores for _, cores in loaded], "status": MEASURED if fits else BUDGET},
         }
         return [
             {**values, "approach": name, "seconds": [], "source_seconds": []} for name in approaches

@@ -11,8 +11,8 @@ import contextlib
 import io
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,75 +43,51 @@ LINES: dict[str, Callable[[random.Random], Any]] = {
     "Hugging Face jsonl": dialects.hugging_face,
     "question and context": dialects.passage,
 }
-PARQUET = "parquet"
-FILES = {"SQuAD": dialects.squad_file, "MRQA": dialects.mrqa_file, "CSV": dialects.csv_file}
-PAGES = {"text": dialects.text_page, "html": dialects.html_page}
-DIALECTS = (*LINES, PARQUET, *FILES, *PAGES)
-
-
-@dataclass
-class Tally:
-    """What became of the mutations of a dialect.
-
-    Args:
-        mutations: number of mutated records, pages or files.
-        records: lines, rows or pages in them, good or bad.
-        good: records that became predictions.
-        skipped: records that could not be used, with a reason.
-        refused: files or pages that were refused as a whole, in one line.
-        errors: exceptions that no user should see.
-    """
-
-    mutations: int = 0
-    records: int = 0
-    good: int = 0
-    skipped: int = 0
-    refused: int = 0
-    errors: list[str] = field(default_factory=list)
-
-    @property
-    def outcomes(self) -> int:
-        """The records of which something became."""
-        return self.good + self.skipped + len(self.errors)
-
-    @contextlib.contextmanager
-    def catching(self, what: str) -> Iterator[None]:
-        """Adds an exception of the block to the errors."""
-        try:
-            yield
-        except Exception as error:
-            name = type(error).__name__
-            self.errors.append(f"mutation {self.mutations}{what}: {name}: {error!s:.300}")
 
 
 class Checker:
-    """Runs records through all stages.
+    """Runs mutated records of a dialect through all stages, and counts what becomes of them.
 
     Args:
-        folder: for files of mutated records.
+        folder: for files of records.
         chance: makes the scores.
+
+    Attributes:
+        counts: of ``mutations`` (records, pages or files), of the ``records`` in them, of those
+            that became predictions (``good``) or were ``skipped`` for a reason, and of files or
+            pages that were ``refused`` as a whole.
+        errors: exceptions that no user should see.
     """
 
     def __init__(self, folder: Path, chance: random.Random) -> None:
         self.path = folder / "records"
         self.tokenizer: Tokenizer = load_tokenizer(bundled_model(), "ours")
         self.scores = np.random.default_rng(chance.randrange(2**32))
+        self.counts, self.errors = Counter[str](), list[str]()
 
-    def item(self, source: Source, item: Example | DeadLetter, tally: Tally) -> None:
+    @contextlib.contextmanager
+    def catching(self, what: str = "") -> Iterator[None]:
+        """Adds an exception of the block to the errors."""
+        try:
+            yield
+        except Exception as error:
+            place = f"mutation {self.counts['mutations']}{what}"
+            self.errors.append(f"{place}: {type(error).__name__}: {error!s:.300}")
+
+    def item(self, source: Source, item: Example | DeadLetter) -> None:
         """Makes windows, predictions and output of a record and counts it."""
         for training in (None, (NEGATIVES, SEED)):
-            if isinstance(item, DeadLetter):
-                break
-            made = make_windows(source, item, self.tokenizer, WINDOWS, training)
-            if isinstance(made, DeadLetter):
-                item = made
-                break
-            stored_example(source, item, made, WINDOWS)
+            if isinstance(item, Example):
+                made = make_windows(source, item, self.tokenizer, WINDOWS, training)
+                if isinstance(made, DeadLetter):
+                    item = made
+                else:
+                    stored_example(source, item, made, WINDOWS)
         if isinstance(item, DeadLetter):
             if not item.reason.strip() or "\n" in item.reason:
                 raise ValueError(f"the reason {item.reason!r} is not one line")
             encode_dead_letter(item)
-            tally.skipped += 1
+            self.counts["skipped"] += 1
             return
         for rule in DECISION_RULES:
             config = DecisionConfig(rule=rule)
@@ -119,7 +95,7 @@ class Checker:
             encode_prediction(ranked.prediction, item.token_bytes, item.original)
             for output in outputs.FORMATS.values():
                 output.encode(item, ranked.prediction, ranked.alternatives(output.alternatives))
-        tally.good += 1
+        self.counts["good"] += 1
 
     def window_scores(self, example: Example, k: int) -> WindowScores:
         """Returns random scores of two windows whose positions are words of the page."""
@@ -135,13 +111,12 @@ class Checker:
             self.scores.normal(size=(2, 2)), self.scores.normal(size=(2, 5)),
         )  # fmt: skip
 
-    def file(self, data: bytes, n_records: int | None, tally: Tally) -> None:
+    def file(self, data: bytes, n_records: int | None = None) -> None:
         """Reads a file; each record must have an outcome.
 
         Args:
             data: its content.
             n_records: in it; ``None`` if the file may be refused as a whole.
-            tally: counts the outcomes.
         """
         self.path.write_bytes(data)
         try:
@@ -151,23 +126,35 @@ class Checker:
             if n_records is not None:
                 raise
             check_one_line(error)
-            tally.refused += 1
+            self.counts["refused"] += 1
             return
-        tally.records += n_records
+        self.counts["records"] += n_records
         for source, item in inputs.read_records(str(self.path)):
-            with tally.catching(f", line {source.line}"):
-                self.item(source, item, tally)
+            with self.catching(f", line {source.line}"):
+                self.item(source, item)
 
-    def page(self, data: bytes, tally: Tally) -> None:
+    def page(self, data: bytes) -> None:
         """Reads a page of text or HTML."""
         try:
             page = documents.decode_page(data, "page")
         except ValueError as error:
             check_one_line(error)
-            tally.refused += 1
+            self.counts["refused"] += 1
             return
-        tally.records += 1
-        self.item(Source(0, "page", 1), page.with_question("who ?"), tally)
+        self.counts["records"] += 1
+        self.item(Source(0, "page", 1), page.with_question("who ?"))
+
+    def run(self, dialect: str, count: int, chance: random.Random) -> None:
+        """Makes and reads at least so many mutations of a dialect."""
+        while self.counts["mutations"] < count:
+            self.counts["mutations"] += FILE_RECORDS if dialect in LINES else 1
+            with self.catching():
+                if dialect in LINES:
+                    self.file(*lines_file(LINES[dialect], chance))
+                elif dialect in FILES:
+                    self.file(FILES[dialect](chance))
+                else:
+                    self.page(PAGES[dialect](chance))
 
 
 def check_one_line(error: Exception) -> None:
@@ -214,34 +201,30 @@ def parquet_file(chance: random.Random) -> bytes:
         return mutations.change_bytes(data, chance) if chance.random() < 0.5 else data
 
 
-def check_dialect(dialect: str, count: int, folder: Path, chance: random.Random) -> Tally:
-    """Returns what becomes of at least so many mutations of a dialect."""
-    checker, tally = Checker(folder, chance), Tally()
-    while tally.mutations < count:
-        with tally.catching(""):
-            if dialect in LINES:
-                tally.mutations += FILE_RECORDS
-                checker.file(*lines_file(LINES[dialect], chance), tally)
-                continue
-            tally.mutations += 1
-            if dialect == PARQUET:
-                checker.file(parquet_file(chance), None, tally)
-            elif dialect in FILES:
-                data = mutations.change_bytes(FILES[dialect](chance), chance)
-                checker.file(data, None, tally)
-            else:
-                checker.page(mutations.change_bytes(PAGES[dialect](chance), chance), tally)
-    return tally
+def changed(make: Callable[[random.Random], bytes]) -> Callable[[random.Random], bytes]:
+    """Returns a function that makes a file and changes some of its bytes."""
+    return lambda chance: mutations.change_bytes(make(chance), chance)
+
+
+FILES = {
+    "parquet": parquet_file,
+    "SQuAD": changed(dialects.squad_file),
+    "MRQA": changed(dialects.mrqa_file),
+    "CSV": changed(dialects.csv_file),
+}
+PAGES = {"text": changed(dialects.text_page), "html": changed(dialects.html_page)}
+DIALECTS = (*LINES, *FILES, *PAGES)
 
 
 def rows(args: argparse.Namespace, folder: Path, rng: random.Random) -> Iterator[Row]:
     """Checks ``args.mutations`` mutations of each dialect."""
     for dialect in chosen(args, DIALECTS):
-        started = time.monotonic()
-        tally = check_dialect(dialect, args.mutations, folder, rng)
-        verdict = WRONG if tally.errors or tally.outcomes != tally.records else DONE
+        started, checker = time.monotonic(), Checker(folder, rng)
+        checker.run(dialect, args.mutations, rng)
+        n, errors = checker.counts, checker.errors
+        verdict = WRONG if errors or n["good"] + n["skipped"] != n["records"] else DONE
         text = (
-            f"{tally.mutations} mutations, {tally.refused} refused as a whole, {tally.records} "
-            f"records: {tally.good} good, {tally.skipped} skipped {tally.errors[:20] or ''}"
+            f"{n['mutations']} mutations, {n['refused']} refused as a whole, {n['records']} "
+            f"records: {n['good']} good, {n['skipped']} skipped {errors[:20] or ''}"
         )
         yield Row("mutation", dialect, verdict, text, time.monotonic() - started)
