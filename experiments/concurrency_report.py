@@ -14,11 +14,12 @@ from experiments.intervals import (
     Interval,
     interval,
     kept,
+    middle,
     overall,
     ratios,
     verdict,
 )
-from experiments.study import Row, Study
+from experiments.study import Row, Study, grouped
 
 SYNC, ASYNCIO, THREADS, PROCESSES = "sync", "asyncio", "threads", "processes"
 MEASURED, BUDGET = "measured", "budget reached"
@@ -62,10 +63,8 @@ def source_ratio(approach: str, count: int) -> float | None:
 
 def against_sync(row: Row, rows: Sequence[Row]) -> Interval | None:
     """Returns a row's time ÷ that of sync with its own weights in the same rounds."""
-    cell = _cell(row)
-    for other in rows:
-        is_sync = (other["approach"], other["weights"]) == (SYNC, OWN)
-        if is_sync and _cell(other) == cell and other["seconds"] and row["seconds"]:
+    for other in filter(_is_sync, rows):
+        if _cell(other) == _cell(row) and other["seconds"] and row["seconds"]:
             return interval(ratios(row["seconds"], other["seconds"]))
     return None
 
@@ -88,9 +87,9 @@ def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
     timed = bool(row["seconds"])
     return (
         *(row["shape"], str(row["length"]), row["engine"], str(row["n"]), _name(row)),
-        f"{statistics.median(kept(row['seconds'])):.4g}" if timed else str(row["status"]),
+        f"{middle(row['seconds']):.4g}" if timed else str(row["status"]),
         "" if ratio is None else str(ratio),
-        f"{statistics.median(kept(row['source_seconds'])):.4g}" if timed else "",
+        f"{middle(row['source_seconds']):.4g}" if timed else "",
         f"{row['memory_mb']:.0f}",
         "" if source is None else f"{source:.2f}",
         "" if ratio is None or _is_sync(row) else verdict(ratio, above=1),
@@ -99,12 +98,11 @@ def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
 
 def claims(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """Returns the source's claims with a verdict for each engine."""
-    result = []
-    for engine in dict.fromkeys(row["engine"] for row in rows):
-        some = [row for row in rows if row["engine"] == engine]
-        for claim, test in CLAIMS.items():
-            result.append((f"{engine}: {claim}", test(some)))
-    return result
+    return [
+        (f"{engine}: {claim}", test(some))
+        for (engine,), some in grouped(rows, "engine").items()
+        for claim, test in CLAIMS.items()
+    ]
 
 
 def _rivals(rows: Sequence[Row]) -> list[Row]:
@@ -120,11 +118,8 @@ def fastest(rows: Sequence[Row]) -> str:
 def gap_grows(rows: Sequence[Row]) -> str:
     """Returns whether time ÷ sync is higher at the largest N than at the smallest above 1."""
     verdicts = []
-    series: dict[tuple[Any, ...], list[Row]] = {}
-    for row in _rivals(rows):
-        if row["n"] > 1 and against_sync(row, rows) is not None:
-            series.setdefault((row["shape"], row["length"], row["approach"]), []).append(row)
-    for some in series.values():
+    rivals = [r for r in _rivals(rows) if r["n"] > 1 and against_sync(r, rows) is not None]
+    for some in grouped(rivals, "shape", "length", "approach").values():
         few, many = min(some, key=lambda row: row["n"]), max(some, key=lambda row: row["n"])
         if few["n"] < many["n"]:
             growth = _quotients(many, few, rows)
@@ -141,8 +136,8 @@ def _quotients(many: Row, few: Row, rows: Sequence[Row]) -> list[float]:
 
 def same_for_all_shapes(rows: Sequence[Row]) -> str:
     """Returns whether the verdict on the fastest approach is the same for all shapes."""
-    shapes = dict.fromkeys(row["shape"] for row in rows)
-    verdicts = {fastest([row for row in rows if row["shape"] == shape]) for shape in shapes}
+    shapes = grouped(rows, "shape").values()
+    verdicts = set(map(fastest, shapes))
     if len(shapes) < 2 or NOT_TESTABLE in verdicts:
         return NOT_TESTABLE
     if {CONFIRMED, REFUTED} <= verdicts:
@@ -165,8 +160,7 @@ def least_memory(rows: Sequence[Row]) -> str:
 def most_models(rows: Sequence[Row]) -> str:
     """Returns whether sync fits as many models into the budget as others, where it was reached."""
     verdicts = []
-    for shape, length in dict.fromkeys((row["shape"], row["length"]) for row in rows):
-        some = [r for r in rows if (r["shape"], r["length"], r["weights"]) == (shape, length, OWN)]
+    for some in grouped((r for r in rows if r["weights"] == OWN), "shape", "length").values():
         if any(row["models"] < row["n"] for row in some):
             most = {
                 name: max((r["models"] for r in some if r["approach"] == name), default=0)
@@ -180,8 +174,7 @@ def asyncio_by_threads(rows: Sequence[Row]) -> str:
     """Returns asyncio's time ÷ threads' at the largest N, of each shape and length."""
     rivals = [row for row in _rivals(rows) if row["seconds"]]
     texts = []
-    for shape, length in dict.fromkeys((row["shape"], row["length"]) for row in rivals):
-        some = [row for row in rivals if (row["shape"], row["length"]) == (shape, length)]
+    for (shape, length), some in grouped(rivals, "shape", "length").items():
         most = max(row["n"] for row in some)
         seconds = {row["approach"]: row["seconds"] for row in some if row["n"] == most}
         if len(seconds) == 2:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterable, Sequence
 
 from experiments.intervals import (
@@ -11,12 +10,12 @@ from experiments.intervals import (
     REFUTED,
     Interval,
     interval,
-    kept,
+    middle,
     overall,
     ratios,
     verdict,
 )
-from experiments.study import Row, Study
+from experiments.study import Row, Study, grouped
 
 THREADS, ENGINES, INSTANCES = "threads", "engines", "instances"
 COPIES, DISPATCH = "copies", "dispatch"
@@ -48,7 +47,7 @@ def p95(row: Row) -> list[float]:
 
 def windows_per_s(row: Row) -> float:
     """Returns the median throughput of all instances together."""
-    return float(statistics.median(row["windows"] / s for s in kept(row["seconds"])))
+    return middle([row["windows"] / s for s in row["seconds"]])
 
 
 def reference(row: Row, rows: Sequence[Row]) -> Row | None:
@@ -79,8 +78,8 @@ def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
     return (
         *(part, row["shape"], str(row["length"] or "mixed"), row["engine"], shape),
         *(str(row["batch"]), "yes" if row["pinned"] else "no"),
-        f"{statistics.median(kept(largest(row))):.4g}",
-        f"{statistics.median(kept(p95(row))):.4g}",
+        f"{middle(largest(row)):.4g}",
+        f"{middle(p95(row)):.4g}",
         f"{windows_per_s(row):.4g}",
         "" if ratio is None else f"{ratio}{' (p95)' * is_dispatch}",
         _choice(row),
@@ -127,13 +126,11 @@ def _verdicts(rows: Iterable[Row], every: Sequence[Row], test: Callable[[Interva
 def torch_first(rows: Sequence[Row]) -> str:
     """Returns whether torch has more windows/s than TensorFlow in float32, in all groups."""
     verdicts = []
-    some = _part(rows, ENGINES)
-    for row in some:
-        for other in some:
-            same = (row["shape"], row["length"]) == (other["shape"], other["length"])
-            if same and (row["engine"], other["engine"]) == ("torch", "tensorflow"):
-                quotient = interval(ratios(other["seconds"], row["seconds"]))
-                verdicts.append(verdict(quotient, above=1))
+    for some in grouped(_part(rows, ENGINES), "shape", "length").values():
+        seconds = {row["engine"]: row["seconds"] for row in some}
+        if {"torch", "tensorflow"} <= seconds.keys():
+            quotient = interval(ratios(seconds["tensorflow"], seconds["torch"]))
+            verdicts.append(verdict(quotient, above=1))
     return overall(verdicts)
 
 
@@ -200,14 +197,8 @@ def instances(rows: Sequence[Row]) -> str:
 def _best(rows: Sequence[Row]) -> list[Row]:
     """Returns the fastest row with several instances of each group."""
     several = [row for row in _part(rows, INSTANCES) if row["instances"] > 1]
-    names = dict.fromkeys((row["shape"], row["length"], row["group"]) for row in several)
-    return [
-        max(
-            (r for r in several if (r["shape"], r["length"], r["group"]) == name),
-            key=windows_per_s,
-        )
-        for name in names
-    ]
+    groups = grouped(several, "shape", "length", "group").values()
+    return [max(some, key=windows_per_s) for some in groups]
 
 
 def best_instances(rows: Sequence[Row]) -> str:
@@ -243,8 +234,8 @@ def metrics(row: Row) -> dict[str, float | None]:
     """Returns the metrics of a row's MLflow run."""
     return {
         "time/windows_per_s": windows_per_s(row),
-        "time/latency_max_s": statistics.median(kept(largest(row))),
-        "time/latency_p95_s": statistics.median(kept(p95(row))),
+        "time/latency_max_s": middle(largest(row)),
+        "time/latency_p95_s": middle(p95(row)),
     }
 
 

@@ -113,6 +113,14 @@ def installed(names: Sequence[str], missing: Callable[[str], str]) -> list[str]:
     return [name for name in names if name not in left_out]
 
 
+def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
+    """Returns the rows by their values of some fields, in the order in which these appear."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(name) for name in names), []).append(row)
+    return groups
+
+
 def timed(pairs: Sequence[tuple[dict[str, Any], Step]], rounds: int) -> list[dict[str, Any]]:
     """Runs the steps of rows in rounds of rotating order; returns the rows with their timings."""
     for number in range(rounds if pairs else 0):

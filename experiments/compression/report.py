@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Sequence
 
 from experiments.intervals import (
@@ -12,7 +11,7 @@ from experiments.intervals import (
     UNDECIDED,
     Interval,
     interval,
-    kept,
+    middle,
     overall,
     ratios,
     verdict,
@@ -51,7 +50,7 @@ def name(row: Row) -> str:
 
 def windows_per_s(row: Row) -> float:
     """Returns the median throughput of all processes together."""
-    return float(statistics.median(row["windows"] / s for s in kept(row["seconds"])))
+    return middle([row["windows"] / s for s in row["seconds"]])
 
 
 def speed_up(row: Row, reference: str = BASELINE) -> Interval | None:

@@ -13,6 +13,7 @@ from experiments.intervals import (
     Interval,
     interval,
     kept,
+    middle,
     overall,
     ratios,
     verdict,
@@ -28,7 +29,7 @@ from experiments.partition.rows import (
     TENSOR,
     TRAINING,
 )
-from experiments.study import Row, Study
+from experiments.study import Row, Study, grouped
 
 DRIFT, ERROR, NEAR_BEST, MICRO_BATCHES_PER_STAGE = 1e-5, 0.2, 1.05, 4
 """Largest drift of a logit; largest relative error of a prediction; time ÷ that of the best M."""
@@ -36,6 +37,7 @@ SOURCE_MINUTES = {ONE: 3.90, PIPELINE: 2.81, TENSOR: 2.57}
 """The source's Table 1: training of the perceptron, on one device and on two."""
 SOURCE_GAIN = 1.45
 """What the source calls its average speed-up."""
+CELL = ("part", "shape", "length", "batch", "task")
 HEAD = (
     *("part", "shape", "length", "task", "way", "K", "M", "cut"),
     *("nq plan s", "error", "predicted s", "error", "s"),
@@ -46,23 +48,23 @@ HEAD = (
 
 def seconds(row: Row) -> float:
     """Returns the median seconds of a row that is measured."""
-    return float(statistics.median(kept(row["seconds"])))
+    return middle(row["seconds"])
 
 
 def bubble(row: Row) -> float:
     """Returns the median share of the processes' time in which they wait."""
-    pairs = zip(kept(row["busy_s"]), kept(row["seconds"]), strict=True)
-    return float(statistics.median(1 - busy / (row["k"] * s) for busy, s in pairs))
+    pairs = zip(row["busy_s"], row["seconds"], strict=True)
+    return middle([1 - busy / (row["k"] * s) for busy, s in pairs])
 
 
 def _cell(row: Row) -> tuple[Any, ...]:
-    return tuple(row[name] for name in ("part", "shape", "length", "batch", "task"))
+    return tuple(row[name] for name in CELL)
 
 
 def _cells(rows: Sequence[Row], part: str) -> list[list[Row]]:
     """Returns the measured rows of each cell of a part."""
     some = [row for row in rows if row["part"] == part and row["seconds"]]
-    return [[r for r in some if _cell(r) == name] for name in dict.fromkeys(map(_cell, some))]
+    return list(grouped(some, *CELL).values())
 
 
 def gain(row: Row, rows: Sequence[Row], way: str) -> Interval | None:
