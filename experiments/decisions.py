@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ def compare(args: argparse.Namespace) -> int:
     if args.json:
         terminal.print_json({"rows": rows})
     else:
-        print(table(rows), end="")
+        print(table({"rows": rows}), end="")
     return 0
 
 
@@ -98,9 +98,12 @@ def _evaluate(finished: FinishedRun, decision: DecisionConfig, half: str) -> dic
     return metrics
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
+def table(result: Mapping[str, Any]) -> str:
     """Returns the rows as a Markdown table."""
-    cells = ((f"`{row['decision']}`", *(f"{row[name]:.3f}" for name in METRICS)) for row in rows)
+    cells = (
+        (f"`{row['decision']}`", *(f"{row[name]:.3f}" for name in METRICS))
+        for row in result["rows"]
+    )
     return markdown(("decision", *METRICS.values()), *cells)
 
 

@@ -154,6 +154,11 @@ def verdicts(result: ResultFile, kind: str) -> str:
     return study(kind).verdicts(result["rows"])
 
 
+def own_table(result: ResultFile, module: str) -> str:
+    """Returns the table that a command prints without ``--json``."""
+    return str(importlib.import_module(f"experiments.{module}").table(result))
+
+
 def study(kind: str) -> Study:
     """Returns the study that makes results of a kind.
 
@@ -164,34 +169,6 @@ def study(kind: str) -> Study:
         raise Error(f"{kind} is no study; known are {', '.join(STUDIES)}")
     found: Study = importlib.import_module(STUDIES[kind]).STUDY
     return found
-
-
-def cluster(result: ResultFile) -> str:
-    """Returns the table of ``python -m experiments.cluster_scaling --json``."""
-    from experiments.cluster_scaling import table
-
-    return table(result)
-
-
-def decisions(result: ResultFile) -> str:
-    """Returns the table of ``python -m experiments.decisions --json``."""
-    from experiments.decisions import table
-
-    return table(result["rows"])
-
-
-def rescoring(result: ResultFile) -> str:
-    """Returns the table of ``python -m experiments.rescoring --json``."""
-    from experiments.rescoring import table
-
-    return table(result)
-
-
-def peers(result: ResultFile) -> str:
-    """Returns the table of ``python -m experiments.peers --json``."""
-    from experiments.peers.report import table
-
-    return table(result)
 
 
 def tune(result: ResultFile) -> str:
@@ -259,20 +236,6 @@ def match(result: ResultFile) -> str:
     )
 
 
-def serving(result: ResultFile) -> str:
-    """Returns the table of ``python -m experiments.serving --json``."""
-    from experiments.serving.__main__ import table
-
-    return table(dict(result))
-
-
-def scale(result: ResultFile) -> str:
-    """Returns the tables of ``python -m experiments.scale --json``."""
-    from experiments.scale.report import table
-
-    return table(result)
-
-
 def scale_check(root: Path) -> str:
     """Returns the table of what was predicted beside what a cluster took."""
     from experiments.scale.report import check
@@ -287,6 +250,15 @@ STUDIES = {
     "partition": "experiments.partition.report",
 }
 """Maps each study to the module of its ``STUDY``."""
+TABLES = {
+    "cluster": "cluster_scaling",
+    "decisions": "decisions",
+    "peers": "peers.report",
+    "rescoring": "rescoring",
+    "scale": "scale.report",
+    "serving": "serving.__main__",
+}
+"""Maps other kinds of results to the module that prints them."""
 SOURCES: dict[str, Callable[[Path], str]] = {
     "profiles": profiles,
     "families": families,
@@ -297,15 +269,9 @@ SOURCES: dict[str, Callable[[Path], str]] = {
     "scale_check": scale_check,
 }
 KINDS: dict[str, Callable[[ResultFile], str]] = {
+    **{kind: partial(own_table, module=module) for kind, module in TABLES.items()},
     "compare": compare,
-    **{kind: partial(verdicts, kind=kind) for kind in STUDIES},
-    "decisions": decisions,
-    "rescoring": rescoring,
-    "peers": peers,
-    "tune": tune,
     "match": match,
     "reading": reading,
-    "serving": serving,
-    "cluster": cluster,
-    "scale": scale,
+    "tune": tune,
 }

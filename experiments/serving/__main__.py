@@ -17,7 +17,7 @@ import argparse
 import asyncio
 import logging
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +141,7 @@ async def _figures(
     }
 
 
-def table(figures: dict[str, Any]) -> str:
+def table(figures: Mapping[str, Any]) -> str:
     """Returns the figures as Markdown, with what they should be."""
     f = figures
     rows = [
