@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from experiments.attacks import fuzz, kills, models, records, requests, runs
-from experiments.attacks.frame import EXPECTED, Group, Row
+from experiments.attacks.frame import Group, Row
 from experiments.text_tables import markdown
 from nq.commands import arguments, terminal
 from nq.errors import Error
@@ -69,9 +69,6 @@ def parser() -> argparse.ArgumentParser:
         help = f"{text} (default: {default})"
         options = {"type": arguments.count, "default": default, "metavar": "N", "help": help}
         parser.add_argument(f"--{name}", **options)
-    parser.add_argument(
-        "--load", type=arguments.count, default=0, help="busy processes beside kills"
-    )
     arguments.add_common(parser)
     parser.set_defaults(commands=list(models.COMMANDS))
     return parser
@@ -88,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
                         rows.append((name, row))
                         bar(1, len(rows))
     finally:
-        wrong = [row for _, row in rows if row.verdict not in EXPECTED]
+        wrong = [row for _, row in rows if row.verdict not in row.expected]
         if args.json:
             terminal.print_json({"rows": [{"group": name, **asdict(row)} for name, row in rows]})
         else:

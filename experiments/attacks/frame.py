@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DONE, SAME, SKIPPED, REFUSED = "done", "same result", "skipped", "refused"
-EXPECTED = (DONE, SAME, SKIPPED, REFUSED)
 WRONG, TRACEBACK, NOT_ONE_LINE = "WRONG RESULT", "TRACEBACK", "NOT ONE LINE"
 TIMEOUT, MEMORY = "TIMEOUT", "TOO MUCH MEMORY"
 MEMORY_MIB, KIB_PER_MIB = 6 * 1024, 1024
@@ -30,7 +29,8 @@ class Row:
     Args:
         attack: what was done.
         target: to what it was done.
-        verdict: one of ``EXPECTED``, or what is wrong.
+        verdict: on what followed.
+        expected: the verdicts that are right.
         text: details, such as the last line of the process.
         seconds: of the process.
         peak_mib: largest resident memory of the process or of one of its children.
@@ -39,6 +39,7 @@ class Row:
     attack: str
     target: str
     verdict: str
+    expected: tuple[str, ...] = (DONE,)
     text: str = ""
     seconds: float = 0.0
     peak_mib: float = 0.0

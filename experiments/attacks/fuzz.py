@@ -227,4 +227,4 @@ def rows(args: argparse.Namespace, folder: Path, rng: random.Random) -> Iterator
             f"{n['mutations']} mutations, {n['refused']} refused as a whole, {n['records']} "
             f"records: {n['good']} good, {n['skipped']} skipped {errors[:20] or ''}"
         )
-        yield Row("mutation", dialect, verdict, text, time.monotonic() - started)
+        yield Row("mutation", dialect, verdict, (DONE,), text, time.monotonic() - started)

@@ -170,13 +170,13 @@ def kill_chain(job: Job, pace: Job, kills: int, rng: random.Random) -> Iterator[
         reported = job.reports.stat().st_size if job.reports.exists() else 0
         lost = 0 if phase == "finished" else reported - sum(job.parts())
         text = f"{job.profile}: {lost} windows lost, {left} processes left"
-        yield Row("SIGKILL", phase, WRONG if lost > allowed or left else DONE, text)
+        yield Row("SIGKILL", phase, WRONG if lost > allowed or left else DONE, text=text)
     names = [n for n in RESULTS if (job.output / n).read_bytes() != (pace.output / n).read_bytes()]
     with contextlib.closing(sqlite3.connect(job.folder / "mlflow.db")) as connection:
         runs = [status for (status,) in connection.execute("SELECT status FROM runs")]
     is_recorded = runs == ["FINISHED"] or (runs == ["RUNNING"] and phase == "finished")
     text = f"{job.profile}: MLflow has {runs}, these files differ: {names}"
-    yield Row("end after SIGKILL", phase, DONE if is_recorded and not names else WRONG, text)
+    yield Row("end after SIGKILL", phase, DONE if is_recorded and not names else WRONG, text=text)
 
 
 def interrupt(job: Job, pace: Job, rng: random.Random) -> Iterator[Row]:
@@ -199,7 +199,7 @@ def interrupt(job: Job, pace: Job, rng: random.Random) -> Iterator[Row]:
     is_right = code == 130 and len(last) == 1 and last[0].startswith(MESSAGE)
     is_wrong = left or seconds > LIMIT_S or not (is_right or is_over)
     text = f"{job.profile}: code {code}, {left} processes left: {' / '.join(last)[-500:]}"
-    yield Row("SIGINT", phase, WRONG if is_wrong else DONE, text, seconds)
+    yield Row("SIGINT", phase, WRONG if is_wrong else DONE, text=text, seconds=seconds)
 
 
 def rows(args: argparse.Namespace, folder: Path, rng: random.Random) -> Iterator[Row]:

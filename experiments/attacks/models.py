@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.attacks.frame import Row, chosen, run_process
+from experiments.attacks.frame import DONE, REFUSED, Row, chosen, run_process
 from nq.bundle import bundled_model, bundled_sample
 from nq.model.folder import CONFIG, SETTINGS
 from nq.model.safetensors_file import INDEX, WEIGHTS
@@ -191,16 +191,20 @@ def link(folder: Path, rng: random.Random) -> str:
     return f"{name} -> {target}"
 
 
-CHANGES: dict[str, Callable[[Path, random.Random], str]] = {
-    "values in config.json": partial(value, CONFIG),
-    "huge numbers in config.json": sizes,
-    "broken text": text,
-    "values in nq.json": partial(value, SETTINGS),
-    "tokenizer.json": tokenizer,
-    "index of shards": index,
-    "model.safetensors": weights,
-    "links out of the folder": link,
+Change = Callable[[Path, random.Random], str]
+"""Changes a folder; returns what it changed."""
+EITHER = (DONE, REFUSED)
+CHANGES: dict[str, tuple[Change, tuple[str, ...]]] = {
+    "values in config.json": (partial(value, CONFIG), EITHER),
+    "huge numbers in config.json": (sizes, EITHER),
+    "broken text": (text, EITHER),
+    "values in nq.json": (partial(value, SETTINGS), EITHER),
+    "tokenizer.json": (tokenizer, EITHER),
+    "index of shards": (index, (REFUSED,)),
+    "model.safetensors": (weights, EITHER),
+    "links out of the folder": (link, EITHER),
 }
+"""The kinds of changes, each with the verdicts that are right."""
 
 
 def rows(args: argparse.Namespace, folder: Path, rng: random.Random) -> Iterator[Row]:
@@ -213,11 +217,13 @@ def rows(args: argparse.Namespace, folder: Path, rng: random.Random) -> Iterator
         settings = json.loads((model / SETTINGS).read_bytes())
         settings.pop("weights")  # strangers give no digests
         replace(model / SETTINGS, settings)
-        change = CHANGES[name](model, rng)
+        make, expected = CHANGES[name]
+        change = make(model, rng)
         for file, content in FILES.items():
             (case / file).write_text(content, encoding="utf-8")
         (case / "data.jsonl").symlink_to(bundled_sample())
         command = rng.choice(args.commands)
         end = run_process(COMMANDS[command], case, args.limit_s)
-        yield Row(name, f"nq {command}", end.verdict(), f"{change!r}: {end.last}", *end.cost)
+        text = f"{change!r}: {end.last}"
+        yield Row(name, f"nq {command}", end.verdict(), expected, text, *end.cost)
         shutil.rmtree(case)

@@ -113,4 +113,4 @@ def rows(args: argparse.Namespace, folder: Path, rng: random.Random) -> Iterator
         figures = asyncio.run(soak(server, bodies, args.requests, too_large))
     for name, limit in LIMITS.items():
         verdict = DONE if figures[name] <= limit else WRONG
-        yield Row(name.replace("_", " "), "nq serve", verdict, f"{figures[name]:g}")
+        yield Row(name.replace("_", " "), "nq serve", verdict, text=f"{figures[name]:g}")

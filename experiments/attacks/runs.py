@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.attacks.frame import DONE, SAME, WRONG, End, Row, chosen, run_process
+from experiments.attacks.frame import DONE, REFUSED, SAME, WRONG, End, Row, chosen, run_process
 from nq.bundle import bundled_sample
 from nq.errors import Error
 from nq.model.registry import model_folder
@@ -46,12 +46,14 @@ class Scenario:
     Args:
         command: arguments of Python.
         files: patterns of the files to damage.
+        expected: the verdicts that are right.
         prepare: brings a folder after the command into the state.
         damages: how files are damaged.
     """
 
     command: str
     files: Sequence[str]
+    expected: tuple[str, ...] = (SAME,)
     prepare: Callable[[Path], object] = str
     damages: Sequence[str] = DAMAGES
 
@@ -76,18 +78,22 @@ def remove_files(folder: Path) -> None:
 
 
 SCENARIOS = {
-    "finished": Scenario(ANSWER, ("runs/windows-*/*", "runs/*/*.*", "runs/*/scores/*")),
-    "interrupted": Scenario(ANSWER, ("runs/*/results/*",), interrupt),
+    "finished": Scenario(
+        ANSWER, ("runs/windows-*/*", "runs/*/*.*", "runs/*/scores/*"), (SAME, REFUSED)
+    ),
+    "interrupted": Scenario(ANSWER, ("runs/*/results/*",), prepare=interrupt),
     "training": Scenario(
-        TRAIN, ("trained/training/*", "trained/training/windows/*"), interrupt_training
+        TRAIN,
+        ("trained/training/*", "trained/training/windows/*"),
+        prepare=interrupt_training,
     ),
     "teacher": Scenario(
         f"{TRAIN} --teacher model --teacher-profile baseline",
         ("trained/training/teacher/*",),
-        interrupt_training,
+        prepare=interrupt_training,
     ),
-    "model": Scenario(ANSWER, ("model/*.*",), damages=(CUT, EMPTIED)),
-    "weights": Scenario(ANSWER, ("model/*.safetensors",)),
+    "model": Scenario(ANSWER, ("model/*.*",), (SAME, REFUSED), damages=(CUT, EMPTIED)),
+    "weights": Scenario(ANSWER, ("model/*.safetensors",), (REFUSED,)),
 }
 """A flipped bit in the model folder makes another model, except in weights with a digest."""
 
@@ -155,4 +161,4 @@ def rows(name: str, args: argparse.Namespace, folder: Path, rng: random.Random) 
             verdict = end.verdict(undisturbed.lines)
             verdict = verdict if verdict != DONE else SAME if result == expected else WRONG
             text = " / ".join(line for line in end.lines if line not in undisturbed.lines)
-            yield Row(kind, file, verdict, text, *end.cost)
+            yield Row(kind, file, verdict, scenario.expected, text, *end.cost)
