@@ -29,7 +29,7 @@ from experiments import units
 from experiments.flink import cluster as clusters
 from experiments.flink import processes
 from experiments.flink.cluster import Cluster
-from experiments.text_tables import markdown
+from experiments.text_tables import markdown, show
 from nq.commands import arguments, terminal
 from nq.errors import Error
 
@@ -145,11 +145,7 @@ def study(args: argparse.Namespace) -> int:
         "rounds": args.rounds,
         "runs": [asdict(one) for one in measurements],
     }
-    if args.json:
-        terminal.print_json(result)
-    else:
-        print(table(result), end="")
-    return 0
+    return show(result, table, args)
 
 
 def middle(result: Mapping[str, Any], workers: int, questions: int, name: str) -> float:

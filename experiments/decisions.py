@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.halves import add_half, in_half
-from experiments.text_tables import markdown
+from experiments.text_tables import markdown, show
 from nq.commands import arguments, terminal
 from nq.config import DECISION_RULES, DecisionConfig
 from nq.errors import Error
@@ -59,11 +59,7 @@ def compare(args: argparse.Namespace) -> int:
     job = Job(args.data, args.model, args.profile, limit=args.limit, keep_scores=True)
     with tempfile.TemporaryDirectory() as folder:
         rows = list(_rows(replace(job, root=Path(folder)), args.half))
-    if args.json:
-        terminal.print_json({"rows": rows})
-    else:
-        print(table({"rows": rows}), end="")
-    return 0
+    return show({"rows": rows}, table, args)
 
 
 def _rows(job: Job, half: str) -> Iterator[dict[str, Any]]:

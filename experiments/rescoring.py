@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.halves import in_half
-from experiments.text_tables import markdown
+from experiments.text_tables import markdown, show
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.evaluation.labels import Label, same_answers
@@ -67,11 +67,7 @@ def parser() -> argparse.ArgumentParser:
 def measure(args: argparse.Namespace) -> int:
     """Runs the command."""
     rows = [row for name in args.profiles for row in _rows(Profile.parse(name), args)]
-    if args.json:
-        terminal.print_json({"rows": rows})
-    else:
-        print(table({"rows": rows}), end="")
-    return 0
+    return show({"rows": rows}, table, args)
 
 
 def _rows(profile: Profile, args: argparse.Namespace) -> Iterator[dict[str, Any]]:

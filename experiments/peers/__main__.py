@@ -23,6 +23,7 @@ from experiments.peers.flops import peaks
 from experiments.peers.measure import measure
 from experiments.peers.models import BASELINE, PEERS, Peer
 from experiments.peers.report import rows, table
+from experiments.text_tables import show
 from nq import storage
 from nq.commands import arguments, terminal
 from nq.config import ModelConfig
@@ -94,10 +95,7 @@ def peers(args: argparse.Namespace) -> int:
         args.output.mkdir(parents=True, exist_ok=True)
         text = json.dumps(result, indent=2) + "\n"
         (args.output / RESULT).write_text(text, encoding="utf-8")
-    if args.json:
-        terminal.print_json(result)
-    else:
-        print(table(result), end="")
+    show(result, table, args)
     return terminal.FAILED if result["failed"] else 0
 
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from experiments import units
 from experiments.scale import measure, report
+from experiments.text_tables import show
 from nq.commands import arguments, terminal
 from nq.formats.input_files import find_files
 from nq.model.folder import check, load_settings
@@ -68,11 +69,7 @@ def scale(args: argparse.Namespace) -> int:
     with units.started(measure.load, task, core, units.thread_settings(1)) as unit:
         found = unit.receive()
     result = {"profile": task.profile, "dollars_per_hour": args.dollars_per_hour, **found}
-    if args.json:
-        terminal.print_json(result)
-    else:
-        print(report.table(result), end="")
-    return 0
+    return show(result, report.table, args)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

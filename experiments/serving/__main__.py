@@ -18,15 +18,17 @@ import asyncio
 import logging
 import statistics
 from collections.abc import Mapping, Sequence
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
 from experiments.attacks.requests import soak
-from experiments.serving.load import closed_loop, open_loop, percentile, repeated, short_pages
+from experiments.serving.load import closed_loop, open_loop, short_pages
 from experiments.serving.process import ServerProcess, running_server
-from experiments.text_tables import markdown
+from experiments.text_tables import markdown, show
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
 from nq.config import ServeConfig
@@ -85,11 +87,7 @@ def measure(args: argparse.Namespace) -> int:
         figures = asyncio.run(_figures(server, bodies, args, config))
     if args.output:
         args.output.write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2) + b"\n")
-    if args.json:
-        terminal.print_json(figures)
-    else:
-        print(table(figures), end="")
-    return 0
+    return show(figures, table, args)
 
 
 def _options(args: argparse.Namespace, config: ServeConfig) -> list[str]:
@@ -111,7 +109,7 @@ async def _figures(
 ) -> dict[str, Any]:
     """Returns all figures of a server; seconds end in ``_s``."""
     one, many, alone = list[float](), list[float](), list[float]()
-    some = list(repeated(bodies, args.questions))
+    some = list(islice(cycle(bodies), args.questions))
     await closed_loop(server.url, some[: args.clients], args.clients)
     for number in range(args.rounds):
         log.info("throughput: round %d of %d", number + 1, args.rounds)
@@ -121,8 +119,9 @@ async def _figures(
         many.append((await closed_loop(server.url, some, args.clients))[0])
     capacity, alone_s = statistics.median(many), statistics.median(alone)
     log.info("latency at %.1f questions/s", LOAD * capacity)
-    arrivals = list(repeated(bodies, args.arrivals))
+    arrivals = list(islice(cycle(bodies), args.arrivals))
     latencies = await open_loop(server.url, arrivals, LOAD * capacity, args.seed)
+    p50_s, p95_s = map(float, np.percentile(latencies, (50, 95)))
     log.info("endurance: %d requests", args.requests)
     endured = await soak(server, bodies, args.requests, config.max_body_bytes)
     return {
@@ -133,9 +132,9 @@ async def _figures(
         "many_per_s": capacity,
         "gain": statistics.median(m / o for m, o in zip(many, one, strict=True)),
         "alone_s": alone_s,
-        "load_p50_s": percentile(latencies, 50),
-        "load_p95_s": percentile(latencies, 95),
-        "p95_ratio": percentile(latencies, 95) / alone_s,
+        "load_p50_s": p50_s,
+        "load_p95_s": p95_s,
+        "p95_ratio": p95_s / alone_s,
         **endured,
         "rounds": {"one_per_s": one, "many_per_s": many},
     }
