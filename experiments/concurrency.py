@@ -100,10 +100,7 @@ def _within_budget(task: Task, wanted: int) -> list[Model]:
 
 def one_after_the_other(steps: Sequence[Step]) -> tuple[float, float]:
     """Runs all steps in this thread; returns its seconds, twice."""
-    started = time.perf_counter()
-    for step in steps:
-        step()
-    seconds = time.perf_counter() - started
+    seconds = units.seconds(lambda: [step() for step in steps])
     return seconds, seconds
 
 
@@ -153,6 +150,7 @@ def in_asyncio(
     return ended - started, ended - waiting
 
 
+@dataclass(frozen=True)
 class Cell:
     """One shape, length, engine and N: its approaches, measured together.
 
@@ -162,9 +160,9 @@ class Cell:
         memory_mb: budget of all processes together.
     """
 
-    def __init__(self, workload: Workload, count: int, memory_mb: float) -> None:
-        self.workload, self.count, self.memory_mb = workload, count, memory_mb
-        self.cores = sorted(os.sched_getaffinity(0))
+    workload: Workload
+    count: int
+    memory_mb: float
 
     def rows(self, rounds: int) -> list[dict[str, Any]]:
         """Measures all approaches; returns their rows."""
@@ -223,12 +221,13 @@ class Cell:
                 settings = units.thread_settings(len(cores))
                 return stack.enter_context(units.started(load, task, cores, settings))
 
+            cores = sorted(os.sched_getaffinity(0))
             if approach != PROCESSES:
                 task = Task(self.workload, self.count, weights == SHARED, self.memory_mb)
-                unit = start(task, self.cores)
+                unit = start(task, cores)
                 yield [unit], [unit.receive()]
                 return
-            shares = units.shares(self.cores, self.count)
+            shares = units.shares(cores, self.count)
             workload = replace(self.workload, threads=len(shares[0]))
             task = Task(workload, 1, False, self.memory_mb)
             group = [start(task, shares[0])]

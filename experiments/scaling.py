@@ -20,8 +20,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import itertools
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -74,47 +74,22 @@ class Variant:
         }
 
 
-@dataclass(frozen=True)
-class Group:
-    """Rows that are measured in the same rounds; the first is the one to compare with.
-
-    Args:
-        part: of the study.
-        shape, length: of all rows.
-        name: what else the rows have in common.
-        variants: the rows.
-    """
-
-    part: str
-    shape: str
-    length: int
-    name: str
-    variants: tuple[Variant, ...]
-
-    @property
-    def key(self) -> dict[str, Any]:
-        """What names the group in the results."""
-        values = {"part": self.part, "shape": self.shape, "length": self.length}
-        return {**values, "group": self.name}
+Group = tuple[dict[str, Any], list[Variant]]
+"""What names rows that are measured in the same rounds, and the rows, the one to compare with
+first."""
 
 
 def load(workload: Workload) -> tuple[list[list[int]], units.Work]:
     """Loads an instance; a command is one step, whose reply is its seconds."""
     step = Model(workload).step()
-
-    def timed(command: object) -> float:
-        started = time.perf_counter()
-        step()
-        return time.perf_counter() - started
-
-    return units.thread_cores(), timed
+    return units.thread_cores(), lambda command: units.seconds(step)
 
 
-def measure(group: Group, rounds: int) -> list[dict[str, Any]]:
+def measure(key: dict[str, Any], variants: Sequence[Variant], rounds: int) -> list[dict[str, Any]]:
     """Measures the rows of a group."""
     pairs: list[tuple[dict[str, Any], study.Step]] = []
     with contextlib.ExitStack() as stack:
-        for variant in group.variants:
+        for variant in variants:
             some, cores = [], []
             for workload, own in variant.instances:
                 settings = units.thread_settings(workload.threads)
@@ -122,7 +97,7 @@ def measure(group: Group, rounds: int) -> list[dict[str, Any]]:
                 cores.append(some[-1].receive())  # a conversion takes much memory: one at a time
             windows = sum(workload.batch for workload, _ in variant.instances)
             row = {
-                **{**group.key, **variant.values, "reference": variant is group.variants[0]},
+                **{**key, **variant.values, "reference": variant is variants[0]},
                 **{"windows": windows, "topology": topology(), "cores": cores},
                 **{"seconds": [], "latencies": []},
             }
@@ -137,20 +112,19 @@ def _step(some: Sequence[units.Unit]) -> dict[str, Any]:
 
 def groups(args: argparse.Namespace, engines: Sequence[str], cores: Sequence[int]) -> list[Group]:
     """Returns the groups of all parts but ``dispatch``."""
-    result = []
-    for shape in args.shapes:
-        for length in args.lengths:
-            make = functools.partial(_variant, shape, length, cores)
-            every = {
-                ENGINES: [("all", [make(engine, 1, len(cores)) for engine in engines])],
-                THREADS: [(e, _thread_variants(make, e, len(cores))) for e in engines],
-                INSTANCES: [(e, _instance_variants(make, e, len(cores))) for e in engines],
-                COPIES: [(e, _copy_variants(make, e, len(cores))) for e in engines],
-            }
-            for part in PARTS:
-                for name, variants in every.get(part, []) if part in args.parts else []:
-                    if len(variants) > 1:
-                        result.append(Group(part, shape, length, name, tuple(variants)))
+    result: list[Group] = []
+    for shape, length in itertools.product(args.shapes, args.lengths):
+        make = functools.partial(_variant, shape, length, cores)
+        every = {
+            ENGINES: [("all", [make(engine, 1, len(cores)) for engine in engines])],
+            THREADS: [(e, _thread_variants(make, e, len(cores))) for e in engines],
+            INSTANCES: [(e, _instance_variants(make, e, len(cores))) for e in engines],
+            COPIES: [(e, _copy_variants(make, e, len(cores))) for e in engines],
+        }
+        for part in (part for part in PARTS if part in args.parts and part in every):
+            for name, variants in every[part]:
+                key = {"part": part, "shape": shape, "length": length, "group": name}
+                result += [(key, variants)] if len(variants) > 1 else []
     return result
 
 
@@ -230,8 +204,8 @@ def scaling(args: argparse.Namespace) -> int:
     files = find_files(args.data or [bundled_sample()])
     engines, cores = study.installed(args.engines, missing), sorted(os.sched_getaffinity(0))
     cells: list[study.Cell] = [
-        (group.key, functools.partial(measure, group, args.rounds))
-        for group in groups(args, engines, cores)
+        (key, functools.partial(measure, key, variants, args.rounds))
+        for key, variants in groups(args, engines, cores)
     ]
     pairs = [(s, e) for s in args.shapes for e in engines if DISPATCH in args.parts]
     lengths = dispatch.real_lengths(files) if pairs else ()

@@ -83,6 +83,13 @@ class Unit:
         return self.receive()
 
 
+def seconds(step: Callable[[], object]) -> float:
+    """Returns the seconds that a step takes."""
+    started = time.perf_counter()
+    step()
+    return time.perf_counter() - started
+
+
 def together(units: Sequence[Unit], command: Any) -> tuple[float, list[Any]]:
     """Lets units compute at the same time; returns the seconds of all, and the reply of each."""
     started = time.perf_counter()

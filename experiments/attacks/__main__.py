@@ -3,7 +3,7 @@
     python -m experiments.attacks models requests fuzz
     python -m experiments.attacks finished weights --model FOLDER --flips 20
     python -m experiments.attacks records --only "48 overlapping*"
-    python -m experiments.attacks kills --kills 100 --interrupts 500 --load 4
+    python -m experiments.attacks kills --kills 100 --interrupts 500
 
 Expected is the same result as without the attack where it can be had, and otherwise exit code 1
 with one line of error, within the limits of time and memory.
@@ -63,7 +63,6 @@ def parser() -> argparse.ArgumentParser:
         ("mutations", 1000, "mutated records of each dialect"),
         ("kills", 40, "runs that are killed"),
         ("interrupts", 60, "runs that are interrupted"),
-        ("load", 0, "busy processes beside these"),
         ("seed", 1, "of all random choices"),
     ):
         help = f"{text} (default: {default})"

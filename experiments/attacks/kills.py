@@ -203,19 +203,12 @@ def interrupt(job: Job, pace: Job, rng: random.Random) -> Iterator[Row]:
 
 
 def rows(args: argparse.Namespace, folder: Path, rng: random.Random) -> Iterator[Row]:
-    """Disturbs jobs of all profiles in turn, ``args.load`` busy processes beside."""
+    """Disturbs jobs of all profiles in turn."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # in the background of a shell
         signal.signal(signal.SIGINT, signal.default_int_handler)  # processes inherit SIG_IGN
-    busy = [sys.executable, "-c", "while True: pass"]
-    load = [subprocess.Popen(busy) for _ in range(args.load)]
-    try:
-        paces = itertools.cycle([undisturbed(p, folder / p) for p in chosen(args, PROFILES)])
-        chains = [min(CHAIN, args.kills - n) for n in range(0, args.kills, CHAIN)]
-        for number, kills in enumerate([*chains, *[0] * args.interrupts]):
-            pace = next(paces)
-            job = Job(pace.profile, folder / str(number))
-            yield from kill_chain(job, pace, kills, rng) if kills else interrupt(job, pace, rng)
-    finally:
-        for process in load:
-            process.kill()
-            process.wait()
+    paces = itertools.cycle([undisturbed(p, folder / p) for p in chosen(args, PROFILES)])
+    chains = [min(CHAIN, args.kills - n) for n in range(0, args.kills, CHAIN)]
+    for number, kills in enumerate([*chains, *[0] * args.interrupts]):
+        pace = next(paces)
+        job = Job(pace.profile, folder / str(number))
+        yield from kill_chain(job, pace, kills, rng) if kills else interrupt(job, pace, rng)

@@ -154,11 +154,7 @@ class Stage:
 
     def _alone(self, command: Alone) -> float:
         rows = slice(self.rows.start, self.rows.start + command.windows)
-        seconds = []
-        for _ in range(command.times + 1):
-            started = time.perf_counter()
-            self._windows(rows)
-            seconds.append(time.perf_counter() - started)
+        seconds = [units.seconds(lambda: self._windows(rows)) for _ in range(command.times + 1)]
         return statistics.median(seconds[1:])
 
     def _windows(self, rows: slice) -> None:

@@ -93,10 +93,4 @@ def load(work: tuple[Peer, Task]) -> tuple[Ready, units.Work]:
     gc.collect()  # exports leave gigabytes in reference cycles
     logits = run()
     memory_mb = float(psutil.Process().memory_info().rss) / 2**20
-
-    def timed(command: str) -> float:
-        started = time.perf_counter()
-        run()
-        return time.perf_counter() - started
-
-    return Ready(precision, load_s, memory_mb, logits), timed
+    return Ready(precision, load_s, memory_mb, logits), lambda command: units.seconds(run)
