@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
+from experiments import command
 from experiments.flink import cluster, processes, programs
 from nq.commands import arguments, terminal
 from nq.errors import Error
@@ -115,10 +114,7 @@ def _print(described: cluster.Cluster, as_json: bool) -> None:
         print(describe(described))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit code."""
-    return terminal.run(lambda args: ACTIONS[args.action](args), parser(), argv)
-
+main = command.main(lambda args: ACTIONS[args.action](args), parser)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -17,7 +17,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -25,12 +25,12 @@ from typing import Any
 
 import psutil
 
-from experiments import units
+from experiments import command, units
 from experiments.flink import cluster as clusters
 from experiments.flink import processes
 from experiments.flink.cluster import Cluster
-from experiments.text_tables import markdown, show
-from nq.commands import arguments, terminal
+from experiments.text_tables import markdown
+from nq.commands import arguments
 from nq.errors import Error
 
 ROOT = Path(__file__).parents[1]
@@ -145,7 +145,7 @@ def study(args: argparse.Namespace) -> int:
         "rounds": args.rounds,
         "runs": [asdict(one) for one in measurements],
     }
-    return show(result, table, args)
+    return command.show(result, table, args)
 
 
 def middle(result: Mapping[str, Any], workers: int, questions: int, name: str) -> float:
@@ -205,10 +205,7 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns its exit code."""
-    return terminal.run(study, parser(), argv)
-
+main = command.main(study, parser)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

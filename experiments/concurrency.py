@@ -27,12 +27,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from experiments import command, study, units
 from experiments import concurrency_report as report
-from experiments import study, units
 from experiments.concurrency_report import ASYNCIO, BUDGET, MEASURED, PROCESSES, SYNC, THREADS
 from experiments.study import timed
 from experiments.workloads import ENGINE_PACKAGES, SHAPES, Model, Step, Workload, missing
-from nq.commands import arguments, terminal
+from nq.commands import arguments
 from nq.runs.measure import own_peak_bytes
 
 ENGINES = ("tensorflow", "tensorflow-eager", "openvino")
@@ -315,10 +315,7 @@ def _rows(
     return Cell(workload, count, 1024 * args.memory_gb).rows(args.rounds)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(concurrency, parser(), argv)
-
+main = command.main(concurrency, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from experiments import command
 from experiments.halves import add_half, in_half
-from experiments.text_tables import markdown, show
+from experiments.text_tables import markdown
 from nq.commands import arguments, terminal
 from nq.config import DECISION_RULES, DecisionConfig
 from nq.errors import Error
@@ -59,7 +60,7 @@ def compare(args: argparse.Namespace) -> int:
     job = Job(args.data, args.model, args.profile, limit=args.limit, keep_scores=True)
     with tempfile.TemporaryDirectory() as folder:
         rows = list(_rows(replace(job, root=Path(folder)), args.half))
-    return show({"rows": rows}, table, args)
+    return command.show({"rows": rows}, table, args)
 
 
 def _rows(job: Job, half: str) -> Iterator[dict[str, Any]]:
@@ -103,10 +104,7 @@ def table(result: Mapping[str, Any]) -> str:
     return markdown(("decision", *METRICS.values()), *cells)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(compare, parser(), argv)
-
+main = command.main(compare, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -20,8 +20,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from experiments import command
 from experiments.halves import add_half, in_half
-from experiments.text_tables import markdown, show
+from experiments.text_tables import markdown
 from nq.commands import arguments, terminal
 from nq.config import Compute, DecisionConfig, WindowConfig
 from nq.errors import Error
@@ -262,13 +263,10 @@ def compare(args: argparse.Namespace) -> int:
             open_scoring(Plan.of(job), Clock(), bar) as scoring,
         ):
             result = measure(read_pages(job, scoring, args.half), args.margins)
-    return show(result, table, args)
+    return command.show(result, table, args)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(compare, parser(), argv)
-
+main = command.main(compare, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -19,12 +19,13 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from experiments import command
 from experiments.halves import in_half
-from experiments.text_tables import markdown, show
+from experiments.text_tables import markdown
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.evaluation.labels import Label, same_answers
@@ -67,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
 def measure(args: argparse.Namespace) -> int:
     """Runs the command."""
     rows = [row for name in args.profiles for row in _rows(Profile.parse(name), args)]
-    return show({"rows": rows}, table, args)
+    return command.show({"rows": rows}, table, args)
 
 
 def _rows(profile: Profile, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -143,10 +144,7 @@ def table(result: Mapping[str, Any]) -> str:
     return markdown(head, *cells)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(measure, parser(), argv)
-
+main = command.main(measure, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -26,14 +26,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from experiments import command, study, units
 from experiments import scaling_dispatch as dispatch
 from experiments import scaling_report as report
-from experiments import study, units
 from experiments.machine import topology
 from experiments.scaling_report import COPIES, DISPATCH, ENGINES, INSTANCES, THREADS
 from experiments.workloads import ENGINE_PACKAGES, SHAPES, Model, Workload, missing
 from nq.bundle import bundled_sample
-from nq.commands import arguments, terminal
+from nq.commands import arguments
 from nq.formats.input_files import find_files
 
 PARTS = (THREADS, ENGINES, INSTANCES, COPIES, DISPATCH)
@@ -215,10 +215,7 @@ def scaling(args: argparse.Namespace) -> int:
     return study.measure(report.STUDY, args, lambda _: cells, files, requests=args.requests)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(scaling, parser(), argv)
-
+main = command.main(scaling, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.text_tables import markdown, show
-from nq.commands import arguments, terminal
+from experiments import command
+from experiments.text_tables import markdown
+from nq.commands import arguments
 from nq.config import STORES, StorageConfig
 from nq.errors import Error
 from nq.formats import input_files, inputs
@@ -122,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
     import_tensorflow()
     with tempfile.TemporaryDirectory() as folder:
         figures = compare(model, rows, Path(folder))
-    return show({"windows": len(rows["input_ids"]), "stores": figures}, table, args)
+    return command.show({"windows": len(rows["input_ids"]), "stores": figures}, table, args)
 
 
 def table(result: Mapping[str, Any]) -> str:
@@ -139,10 +140,7 @@ def table(result: Mapping[str, Any]) -> str:
     return markdown(head, *cells)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(run, parser(), argv)
-
+main = command.main(run, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from experiments import command
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.evaluation.labels import Label
@@ -89,10 +89,7 @@ def answer_text(example: Example, label: Label) -> str:
     return " ".join(example.text(Span(*span.tokens)) for span in label.short_spans)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(match, parser(), argv)
-
+main = command.main(match, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -27,7 +27,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments import machine
+from experiments import command, machine
 from experiments.table_sources import KEYS, KINDS, RESULTS, SOURCES, kind_of, read_result, study
 from nq.commands import arguments, terminal
 from nq.errors import Error
@@ -161,10 +161,7 @@ def record(name: str, command: Sequence[str], root: Path) -> Path:
     return path
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code."""
-    return terminal.run(tables, parser(), argv)
-
+main = command.main(tables, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -20,6 +20,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
+from experiments import command
 from experiments.attacks import fuzz, kills, models, records, requests, runs
 from experiments.attacks.frame import Group, Row
 from experiments.text_tables import markdown
@@ -113,10 +114,7 @@ def table(rows: Sequence[tuple[str, Row]]) -> str:
     return markdown(("group", "attack", "target", "verdicts", "longest s", "peak MiB"), *lines)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(run, parser(), argv)
-
+main = command.main(run, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -22,7 +22,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments import study
+from experiments import command, study
 from experiments.compression import report
 from experiments.compression.measure import Compression
 from experiments.compression.models import STATES, Models, in_new_process, prunings, tiny_model
@@ -173,10 +173,7 @@ def _measure_all(measured: Compression, rows: Sequence[Variant]) -> None:
         add(_installed(best_variants(measured.results.rows)))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(compression, parser(), argv)
-
+main = command.main(compression, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())

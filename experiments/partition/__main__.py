@@ -20,17 +20,17 @@ import argparse
 import importlib.util
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from experiments import study
+from experiments import command, study
 from experiments.partition import measure, planner, report
 from experiments.partition.limits import check_devices, even_cuts
 from experiments.partition.rows import ENCODER, JAX, PERCEPTRON, PLANNER, Row
 from experiments.workloads import SHAPES, Workload
 from nq import extras
-from nq.commands import arguments, terminal
+from nq.commands import arguments
 
 PARTS = (PERCEPTRON, ENCODER, JAX, PLANNER)
 LENGTHS, MICRO_BATCHES, BATCH, STAGES = (128, 512), (1, 2, 4, 8, 16), 16, 2
@@ -124,10 +124,7 @@ def partition(args: argparse.Namespace) -> int:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(partition, parser(), argv)
-
+main = command.main(partition, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -18,12 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments import machine
+from experiments import command, machine
 from experiments.peers.flops import peaks
 from experiments.peers.measure import measure
 from experiments.peers.models import BASELINE, PEERS, Peer
 from experiments.peers.report import rows, table
-from experiments.text_tables import show
 from nq import storage
 from nq.commands import arguments, terminal
 from nq.config import ModelConfig
@@ -95,7 +94,7 @@ def peers(args: argparse.Namespace) -> int:
         args.output.mkdir(parents=True, exist_ok=True)
         text = json.dumps(result, indent=2) + "\n"
         (args.output / RESULT).write_text(text, encoding="utf-8")
-    show(result, table, args)
+    command.show(result, table, args)
     return terminal.FAILED if result["failed"] else 0
 
 
@@ -141,10 +140,7 @@ def available(peers: Sequence[Peer]) -> tuple[list[Peer], dict[str, str]]:
     return [BASELINE, *installed], missing
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(peers, parser(), argv)
-
+main = command.main(peers, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())

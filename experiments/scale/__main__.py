@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-from collections.abc import Sequence
 
-from experiments import units
+from experiments import command, units
 from experiments.scale import measure, report
-from experiments.text_tables import show
-from nq.commands import arguments, terminal
+from nq.commands import arguments
 from nq.formats.input_files import find_files
 from nq.model.folder import check, load_settings
 from nq.model.registry import model_folder
@@ -69,13 +66,10 @@ def scale(args: argparse.Namespace) -> int:
     with units.started(measure.load, task, core, units.thread_settings(1)) as unit:
         found = unit.receive()
     result = {"profile": task.profile, "dollars_per_hour": args.dollars_per_hour, **found}
-    return show(result, report.table, args)
+    return command.show(result, report.table, args)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(scale, parser(), argv)
-
+main = command.main(scale, parser)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

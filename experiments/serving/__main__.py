@@ -25,12 +25,13 @@ from typing import Any
 import numpy as np
 import orjson
 
+from experiments import command
 from experiments.attacks.requests import soak
 from experiments.serving.load import closed_loop, open_loop, short_pages
 from experiments.serving.process import ServerProcess, running_server
-from experiments.text_tables import markdown, show
+from experiments.text_tables import markdown
 from nq.bundle import bundled_sample
-from nq.commands import arguments, terminal
+from nq.commands import arguments
 from nq.config import ServeConfig
 
 log = logging.getLogger("nq.experiments")
@@ -87,7 +88,7 @@ def measure(args: argparse.Namespace) -> int:
         figures = asyncio.run(_figures(server, bodies, args, config))
     if args.output:
         args.output.write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2) + b"\n")
-    return show(figures, table, args)
+    return command.show(figures, table, args)
 
 
 def _options(args: argparse.Namespace, config: ServeConfig) -> list[str]:
@@ -167,10 +168,7 @@ def _should_be(name: str) -> str:
     return f"{kind} {target:g}"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(measure, parser(), argv)
-
+main = command.main(measure, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())
