@@ -79,7 +79,7 @@ def _perceptron(running: dict[str, Group], kind: str) -> list[tuple[Row, Step]]:
             row = cell.row(
                 way,
                 **{"task": kind, "m": m if way == PIPELINE else None, "cut": CUTS.get(way, "")},
-                **dataclasses.asdict(prediction),
+                **prediction,
                 moved_bytes=perceptron_ways.moved_bytes(way, kind),
                 drift=None if way == ONE else float(np.abs(logits[way] - logits[ONE]).max()),
                 cores=some.loaded,
@@ -163,7 +163,7 @@ def encoder_rows(
             row = cell.row(
                 PIPELINE,
                 **{"m": m, "cut": ", ".join(map(str, cuts)), "cores": pipeline.loaded},
-                **dataclasses.asdict(predict.pipeline(alone, m, latency_s)),
+                **predict.pipeline(alone, m, latency_s),
                 planned_s=planner.planned_s(workload, here, PIPELINE, m, cuts),
                 moved_bytes=stages.moved_bytes(workload, cuts),
                 drift=stages.drift(pipeline.arrays, one.arrays),
