@@ -38,20 +38,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help=f"folder of the logs, one for each cluster (default: {FOLDER})",
     )
-    parser.add_argument(
-        "--task-managers",
-        type=arguments.positive,
-        default=2,
-        metavar="N",
-        help="TaskManagers, each with one core (default: 2)",
-    )
-    parser.add_argument(
-        "--slots",
-        type=arguments.positive,
-        default=2,
-        metavar="N",
-        help="tasks that a TaskManager can run at a time (default: 2)",
-    )
+    command.add_number(parser, "task-managers", 2, "TaskManagers, each with one core")
+    command.add_number(parser, "slots", 2, "tasks that a TaskManager can run at a time")
     parser.add_argument(
         "--free-ports",
         action="store_true",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from nq.commands import terminal
+from nq.commands import arguments, terminal
 
 
 class Main(Protocol):
@@ -24,6 +24,32 @@ def main(
         return terminal.run(function, parser(), argv)
 
     return run
+
+
+def add_number(
+    parser: argparse.ArgumentParser, name: str, default: int, text: str, least: int = 1
+) -> None:
+    """Adds an option for a number from ``least`` on, with its default in the help."""
+    parser.add_argument(
+        f"--{name}",
+        type=arguments.positive if least else arguments.count,
+        default=default,
+        metavar="N",
+        help=f"{text} (default: {default})",
+    )
+
+
+def add_list(
+    parser: argparse.ArgumentParser,
+    name: str,
+    default: Iterable[Any],
+    choices: Iterable[str] | None = None,
+) -> None:
+    """Adds an option for several names, such as shapes, or without ``choices`` for numbers."""
+    values, metavar = list(default), name[0].upper()
+    more: dict[str, Any] = {"choices": list(choices)} if choices else {"type": arguments.positive}
+    text = f"default: {' '.join(map(str, values))}"
+    parser.add_argument(f"--{name}", nargs="+", default=values, metavar=metavar, help=text, **more)
 
 
 def show(

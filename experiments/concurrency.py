@@ -32,7 +32,6 @@ from experiments import concurrency_report as report
 from experiments.concurrency_report import ASYNCIO, BUDGET, MEASURED, PROCESSES, SYNC, THREADS
 from experiments.study import timed
 from experiments.workloads import ENGINE_PACKAGES, SHAPES, Model, Step, Workload, missing
-from nq.commands import arguments
 from nq.runs.measure import own_peak_bytes
 
 ENGINES = ("tensorflow", "tensorflow-eager", "openvino")
@@ -260,16 +259,10 @@ def parser() -> argparse.ArgumentParser:
         description="Computes one window by each of N models: one after the other, in asyncio, in "
         "threads, or in N pinned processes. Windows and weights are random.",
     )
-    study.add_list(parser, "shapes", ("minilm", "base", "rembert"), SHAPES)
-    study.add_list(parser, "lengths", LENGTHS)
-    study.add_list(parser, "engines", ENGINES, ENGINE_PACKAGES)
-    parser.add_argument(
-        "--most",
-        type=arguments.positive,
-        default=MOST,
-        metavar="N",
-        help=f"largest number of models; all from 1 on are measured (default: {MOST})",
-    )
+    command.add_list(parser, "shapes", ("minilm", "base", "rembert"), SHAPES)
+    command.add_list(parser, "lengths", LENGTHS)
+    command.add_list(parser, "engines", ENGINES, ENGINE_PACKAGES)
+    command.add_number(parser, "most", MOST, "largest number of models; all from 1 on are measured")
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     parser.add_argument(
         "--memory-gb",

@@ -181,18 +181,12 @@ def parser() -> argparse.ArgumentParser:
         "lengths of the requests.",
     )
     arguments.add_data(parser, required=False, note="; default: the bundled sample")
-    study.add_list(parser, "parts", PARTS, PARTS)
-    study.add_list(parser, "shapes", ("minilm", "base"), SHAPES)
-    study.add_list(parser, "lengths", LENGTHS)
+    command.add_list(parser, "parts", PARTS, PARTS)
+    command.add_list(parser, "shapes", ("minilm", "base"), SHAPES)
+    command.add_list(parser, "lengths", LENGTHS)
     engines = [name for name in ENGINE_PACKAGES if name != "tensorflow-eager"]
-    study.add_list(parser, "engines", engines, ENGINE_PACKAGES)
-    parser.add_argument(
-        "--requests",
-        type=arguments.positive,
-        default=REQUESTS,
-        metavar="N",
-        help=f"of a round of the part dispatch (default: {REQUESTS})",
-    )
+    command.add_list(parser, "engines", engines, ENGINE_PACKAGES)
+    command.add_number(parser, "requests", REQUESTS, "requests of a round of the part dispatch")
     study.add_options(parser, report.STUDY.name)
     return parser
 

@@ -45,13 +45,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("model", metavar="MODEL", help="model folder, or name of a model")
     arguments.add_data(parser)
-    parser.add_argument(
-        "--windows",
-        type=arguments.positive,
-        default=64,
-        metavar="N",
-        help="windows to compute, each from another page (default: 64)",
-    )
+    command.add_number(parser, "windows", 64, "windows to compute, each from another page")
     arguments.add_common(parser)
     return parser
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from experiments import machine
+from experiments import command, machine
 from experiments.intervals import ROUNDS, rotated
 from experiments.text_tables import markdown
 from nq import storage, tracking
@@ -73,13 +73,7 @@ class Study:
 
 def add_options(parser: argparse.ArgumentParser, name: str, rounds: int = ROUNDS) -> None:
     """Adds the options of every study."""
-    parser.add_argument(
-        "--rounds",
-        type=arguments.positive,
-        default=rounds,
-        metavar="N",
-        help=f"rounds (default: {rounds})",
-    )
+    command.add_number(parser, "rounds", rounds, "rounds")
     parser.add_argument(
         "--output",
         type=Path,
@@ -90,19 +84,6 @@ def add_options(parser: argparse.ArgumentParser, name: str, rounds: int = ROUNDS
     parser.add_argument("--quick", action="store_true", help="try the command with a tiny model")
     arguments.add_tracking(parser)
     arguments.add_common(parser)
-
-
-def add_list(
-    parser: argparse.ArgumentParser,
-    name: str,
-    default: Iterable[Any],
-    choices: Iterable[str] | None = None,
-) -> None:
-    """Adds an option for several names, such as shapes, or without ``choices`` for numbers."""
-    values, metavar = list(default), name[0].upper()
-    more: dict[str, Any] = {"choices": list(choices)} if choices else {"type": arguments.positive}
-    text = f"default: {' '.join(map(str, values))}"
-    parser.add_argument(f"--{name}", nargs="+", default=values, metavar=metavar, help=text, **more)
 
 
 def installed(names: Sequence[str], missing: Callable[[str], str]) -> list[str]:

@@ -66,9 +66,7 @@ def parser() -> argparse.ArgumentParser:
         ("interrupts", 60, "runs that are interrupted"),
         ("seed", 1, "of all random choices"),
     ):
-        help = f"{text} (default: {default})"
-        options = {"type": arguments.count, "default": default, "metavar": "N", "help": help}
-        parser.add_argument(f"--{name}", **options)
+        command.add_number(parser, name, default, text, least=0)
     arguments.add_common(parser)
     parser.set_defaults(commands=list(models.COMMANDS))
     return parser

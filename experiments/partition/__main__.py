@@ -30,7 +30,6 @@ from experiments.partition.limits import check_devices, even_cuts
 from experiments.partition.rows import ENCODER, JAX, PERCEPTRON, PLANNER, Row
 from experiments.workloads import SHAPES, Workload
 from nq import extras
-from nq.commands import arguments
 
 PARTS = (PERCEPTRON, ENCODER, JAX, PLANNER)
 LENGTHS, MICRO_BATCHES, BATCH, STAGES = (128, 512), (1, 2, 4, 8, 16), 16, 2
@@ -45,24 +44,12 @@ def parser() -> argparse.ArgumentParser:
         "measured times with predictions, with one core, with all, and with one instance on each. "
         "Windows and weights are random.",
     )
-    study.add_list(parser, "parts", PARTS, PARTS)
-    study.add_list(parser, "shapes", ("minilm", "base"), SHAPES)
-    study.add_list(parser, "lengths", LENGTHS)
-    study.add_list(parser, "micro-batches", MICRO_BATCHES)
-    parser.add_argument(
-        "--batch-size",
-        type=arguments.positive,
-        default=BATCH,
-        metavar="B",
-        help=f"windows of a batch (default: {BATCH})",
-    )
-    parser.add_argument(
-        "--stages",
-        type=arguments.positive,
-        default=STAGES,
-        metavar="K",
-        help=f"stages of the pipeline, devices of the tensor split, instances (default: {STAGES})",
-    )
+    command.add_list(parser, "parts", PARTS, PARTS)
+    command.add_list(parser, "shapes", ("minilm", "base"), SHAPES)
+    command.add_list(parser, "lengths", LENGTHS)
+    command.add_list(parser, "micro-batches", MICRO_BATCHES)
+    command.add_number(parser, "batch-size", BATCH, "windows of a batch")
+    command.add_number(parser, "stages", STAGES, "stages, devices, and instances")
     study.add_options(parser, report.STUDY.name)
     return parser
 

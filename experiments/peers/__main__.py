@@ -57,16 +57,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="windows in a batch (default: as many as have 4096 pieces)",
     )
-    parser.add_argument(
-        "--windows",
-        type=arguments.positive,
-        default=32,
-        metavar="N",
-        help="windows without padding in a round, rounded up to whole batches (default: 32)",
-    )
-    parser.add_argument(
-        "--rounds", type=arguments.positive, default=5, metavar="N", help="(default: 5)"
-    )
+    command.add_number(parser, "windows", 32, "full windows in a round, in whole batches")
+    command.add_number(parser, "rounds", 5, "rounds")
     parser.add_argument(
         "--peers",
         nargs="+",

@@ -19,11 +19,9 @@ import logging
 import statistics
 from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 
 from experiments import command
 from experiments.attacks.requests import soak
@@ -68,14 +66,7 @@ def parser() -> argparse.ArgumentParser:
         ("requests", 1000, "requests of the endurance test"),
         ("seed", 1, "of the times of arrival"),
     ):
-        parser.add_argument(
-            f"--{name}",
-            type=arguments.positive,
-            default=default,
-            metavar="N",
-            help=f"{text} (default: {default})",
-        )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write the figures as JSON too")
+        command.add_number(parser, name, default, text)
     arguments.add_common(parser)
     return parser
 
@@ -86,8 +77,6 @@ def measure(args: argparse.Namespace) -> int:
     bodies = short_pages([str(bundled_sample())])
     with running_server(_options(args, config)) as server:
         figures = asyncio.run(_figures(server, bodies, args, config))
-    if args.output:
-        args.output.write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2) + b"\n")
     return command.show(figures, table, args)
 
 
