@@ -61,18 +61,6 @@ class Variant:
     instances: tuple[Instance, ...]
     pinned: bool = True
 
-    @property
-    def values(self) -> dict[str, Any]:
-        """What the row says of it."""
-        workload, _ = self.instances[0]
-        return {
-            "engine": workload.engine,
-            "instances": len(self.instances),
-            "threads": workload.threads,
-            "batch": workload.batch,
-            "pinned": self.pinned,
-        }
-
 
 Group = tuple[dict[str, Any], list[Variant]]
 """What names rows that are measured in the same rounds, and the rows, the one to compare with
@@ -95,11 +83,12 @@ def measure(key: dict[str, Any], variants: Sequence[Variant], rounds: int) -> li
                 settings = units.thread_settings(workload.threads)
                 some.append(stack.enter_context(units.started(load, workload, own, settings)))
                 cores.append(some[-1].receive())  # a conversion takes much memory: one at a time
-            windows = sum(workload.batch for workload, _ in variant.instances)
+            first, count = variant.instances[0][0], len(variant.instances)
             row = {
-                **{**key, **variant.values, "reference": variant is variants[0]},
-                **{"windows": windows, "topology": topology(), "cores": cores},
-                **{"seconds": [], "latencies": []},
+                **{**key, "engine": first.engine, "instances": count, "threads": first.threads},
+                **{"batch": first.batch, "pinned": variant.pinned},
+                **{"reference": variant is variants[0], "windows": count * first.batch},
+                **{"topology": topology(), "cores": cores, "seconds": [], "latencies": []},
             }
             pairs.append((row, functools.partial(_step, some)))
         return study.timed(pairs, rounds)

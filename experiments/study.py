@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from experiments import command, machine
 from experiments.intervals import ROUNDS, rotated
@@ -115,25 +115,24 @@ class Results:
     """The rows that are measured so far, kept in a file.
 
     Args:
-        path: the file; its rows are read if it exists.
-        settings: what all rows have in common, such as the number of rounds.
+        study: to which they belong.
+        args: of the command.
+        part: of the results, if they are divided into several files.
+        settings: what all rows have in common besides the number of rounds.
 
     Raises:
         Error: the file has rows of another machine or with other settings, or no rows.
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
-        self.path, self.machine = path, machine.describe()
-        self.settings = dict(settings)
+    def __init__(
+        self, study: Study, args: argparse.Namespace, part: str = "", /, **settings: Any
+    ) -> None:
+        self.path = args.output / f"{study.name}{part and f'-{part}'}.json"
+        self.machine = machine.describe()
+        self.settings = {"rounds": args.rounds, **settings}
         self.rows: list[dict[str, Any]] = []
-        if path.is_file():
+        if self.path.is_file():
             self._read()
-
-    @classmethod
-    def of(cls, study: Study, args: argparse.Namespace, part: str = "", /, **settings: Any) -> Self:
-        """Returns the results of a command, or a part of them that is kept in a file of its own."""
-        path = args.output / f"{study.name}{part and f'-{part}'}.json"
-        return cls(path, {"rounds": args.rounds, **settings})
 
     def find(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
         """Returns the row with these values, ``None`` if it is not measured yet."""
@@ -194,7 +193,7 @@ def measure(
     """
     started = time.time()
     with storage.hold(args.output, study.kind, files):
-        results = Results.of(study, args, **settings)
+        results = Results(study, args, **settings)
         with terminal.ProgressBar(study.name, "cells") as bar:
             every = cells(results)
             for key, rows in every:

@@ -134,8 +134,8 @@ def compression(args: argparse.Namespace) -> int:
             "data": [sha256(path) for path in data],
             "dev": [sha256(path) for path in dev],
         }
-        results = study.Results.of(report.STUDY, args, training=list(training), **settings)
-        speeds = study.Results.of(report.STUDY, args, SPEEDS, **settings)
+        results = study.Results(report.STUDY, args, training=list(training), **settings)
+        speeds = study.Results(report.STUDY, args, SPEEDS, **settings)
         measured = Compression(
             Models(args.output / "models", original, tuple(data), training),
             dev,

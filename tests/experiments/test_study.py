@@ -39,7 +39,7 @@ def test_each_row_is_a_run_with_the_tag_of_the_study(
 
     store = f"sqlite:///{tmp_path}/mlflow.db"
     args = arguments(tmp_path / "out", "--tracking-uri", store)
-    results = study.Results.of(STUDY, args)
+    results = study.Results(STUDY, args)
     results.add({"n": 1, "s": 2.0}, {"n": 2, "s": 3.0})
     assert study.finish(STUDY, args, results, started=0.0) == 0
     shown = capsys.readouterr().out
