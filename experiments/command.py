@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from nq import extras
 from nq.commands import arguments, terminal
+
+EXTRA_OF = {name: extra for extra, names in extras.EXTRAS.items() for name in names}
+"""Maps packages to our extra that installs them; others are in the extra ``peers``."""
 
 
 class Main(Protocol):
@@ -24,6 +29,13 @@ def main(
         return terminal.run(function, parser(), argv)
 
     return run
+
+
+def missing(packages: Iterable[str]) -> str:
+    """Returns which packages are not installed and how to install them; empty if all are."""
+    names = [name for name in packages if importlib.util.find_spec(name) is None]
+    needed = dict.fromkeys(EXTRA_OF.get(name, "peers") for name in names)
+    return f"{' and '.join(names)} not installed: {extras.install(*needed)}" if names else ""
 
 
 def add_number(

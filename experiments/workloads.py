@@ -7,12 +7,11 @@ needed. A step computes one batch and returns when its logits are in memory.
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nq import extras
+from experiments import command
 from nq.config import ModelConfig
 from nq.planning import models
 
@@ -72,9 +71,7 @@ class Workload:
 
 def missing(engine: str) -> str:
     """Returns what to install for an engine; empty if all is installed."""
-    names = [name for name in ENGINE_PACKAGES[engine] if importlib.util.find_spec(name) is None]
-    extra = {"openvino": "openvino", "onnx": "onnx"}.get(engine, "peers")
-    return f"{' and '.join(names)} not installed: {extras.install(extra)}" if names else ""
+    return command.missing(ENGINE_PACKAGES[engine])
 
 
 class Model:

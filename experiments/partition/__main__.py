@@ -17,7 +17,6 @@ JAX), ``planner`` (predictions for up to 16 devices that are not here).
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
 import os
 from collections.abc import Callable
@@ -29,7 +28,6 @@ from experiments.partition import measure, planner, report
 from experiments.partition.limits import check_devices, even_cuts
 from experiments.partition.rows import ENCODER, JAX, PERCEPTRON, PLANNER, Row
 from experiments.workloads import SHAPES, Workload
-from nq import extras
 
 PARTS = (PERCEPTRON, ENCODER, JAX, PLANNER)
 LENGTHS, MICRO_BATCHES, BATCH, STAGES = (128, 512), (1, 2, 4, 8, 16), 16, 2
@@ -96,8 +94,7 @@ def cells(args: argparse.Namespace) -> list[study.Cell]:
 
 
 def _missing(part: str) -> str:
-    has_jax = part != JAX or importlib.util.find_spec("jax")
-    return "" if has_jax else f"jax not installed: {extras.install('peers')}"
+    return command.missing(["jax"] if part == JAX else [])
 
 
 def partition(args: argparse.Namespace) -> int:

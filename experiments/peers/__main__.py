@@ -127,7 +127,9 @@ def compared(args: argparse.Namespace, files: Sequence[str], folder: Path) -> di
 
 def available(peers: Sequence[Peer]) -> tuple[list[Peer], dict[str, str]]:
     """Returns the baseline and the peers that are installed, and what the others need."""
-    missing = {str(peer): packages for peer in peers if (packages := peer.missing())}
+    missing = {
+        str(peer): packages for peer in peers if (packages := command.missing(peer.packages))
+    }
     installed = [peer for peer in peers if str(peer) not in missing and peer != BASELINE]
     return [BASELINE, *installed], missing
 
