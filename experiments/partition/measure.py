@@ -209,7 +209,7 @@ def tensor_rows(workload: Workload, cores: Sequence[int], devices: int, rounds: 
         }
         loaded = {way: [unit.receive() for unit in some] for way, some in running.items()}
         (one,), (split,), (program,) = running[ONE], running[TENSOR], loaded[TENSOR]
-        rows = {way: cell.row(way, cores=[x.cores for x in loaded[way]]) for way in running}
+        rows = {way: cell.row(way, cores=[x["cores"] for x in loaded[way]]) for way in running}
         for way in (ALL, TENSOR):
             logits = running[way][0].ask(tensor.LOGITS)
             rows[way]["drift"] = stages.drift(logits, one.ask(tensor.LOGITS))
@@ -217,8 +217,7 @@ def tensor_rows(workload: Workload, cores: Sequence[int], devices: int, rounds: 
         each_s, whole_s = split.ask(tensor.ALL_REDUCE), _median_s(steps[ONE])
         rows[TENSOR] |= {
             "cut": CUTS[TENSOR],
-            "all_reduces": program.all_reduces,
-            "compiled_all_reduces": program.compiled_all_reduces,
+            **{name: program[name] for name in tensor.COUNTS},
             "predicted_s": predict.tensor_s(whole_s, devices, cell.layers, each_s),
             "moved_bytes": predict.tensor_bytes(workload, devices),
         }

@@ -117,7 +117,7 @@ def compared(args: argparse.Namespace, files: Sequence[str], folder: Path) -> di
     whole = [row for row in results if not row["failure"]]
     return {
         **{"model": args.shape or model.name, "max_seq_length": length, "batch_size": batch_size},
-        "windows": whole[0]["ready"].logits.shape[1],
+        "windows": whole[0]["logits"].shape[1],
         **{"gflop_per_window": gflop, "peak_gflop_per_s": best},
         **{"peers": rows(whole, gflop, best), "skipped": skipped},
         "failed": {str(row["peer"]): row["failure"] for row in results if row["failure"]},

@@ -11,7 +11,6 @@ import contextlib
 import gc
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,24 +18,6 @@ from typing import Any
 from experiments import study, units
 from experiments.peers.models import LOADERS, Peer, Task
 from nq.errors import Error
-from nq.records import FloatArray
-
-
-@dataclass(frozen=True, eq=False)
-class Ready:
-    """The report of a peer that has loaded its model and computed all windows once.
-
-    Args:
-        precision: its compute type.
-        load_s: seconds to load the model.
-        memory_mb: resident memory after all windows were computed once.
-        logits: start and end logits, float32 ``[2, N, L]``.
-    """
-
-    precision: str
-    load_s: float
-    memory_mb: float
-    logits: FloatArray
 
 
 def measure(
@@ -51,7 +32,7 @@ def measure(
         folder: for log files of what the libraries print; ``None`` lets them print it.
 
     Returns:
-        For each the ``peer``, its report ``ready``, the ``seconds`` of each round, and the
+        For each the ``peer``, the values of ``load``, the ``seconds`` of each round, and the
         ``failure`` that kept it from being measured, empty if there is none.
     """
     pairs: list[tuple[dict[str, Any], study.Step]] = []
@@ -59,9 +40,9 @@ def measure(
         for peer in peers:
             log = folder and folder / f"{peer.maker}-{peer.variant}.log"
             unit = stack.enter_context(units.started(load, (peer, task), log=log))
-            row: dict[str, Any] = {"peer": peer, "ready": None, "seconds": [], "failure": ""}
+            row: dict[str, Any] = {"peer": peer, "seconds": [], "failure": ""}
             with failing(row):
-                row["ready"] = unit.receive()
+                row |= unit.receive()
             pairs.append((row, partial(_step, unit, row)))
         return study.timed(pairs, rounds)
 
@@ -82,8 +63,14 @@ def _step(unit: units.Unit, row: dict[str, Any]) -> dict[str, float]:
     return {}
 
 
-def load(work: tuple[Peer, Task]) -> tuple[Ready, units.Work]:
-    """Loads a peer in its process; returns its report, and what times a round."""
+def load(work: tuple[Peer, Task]) -> tuple[dict[str, Any], units.Work]:
+    """Loads a peer in its process.
+
+    Returns:
+        Its compute type (``precision``), the seconds to load it, its resident memory after all
+        windows were computed once, and the start and end logits, float32 ``[2, N, L]``; and what
+        times a round.
+    """
     import psutil
 
     peer, task = work
@@ -93,4 +80,5 @@ def load(work: tuple[Peer, Task]) -> tuple[Ready, units.Work]:
     gc.collect()  # exports leave gigabytes in reference cycles
     logits = run()
     memory_mb = float(psutil.Process().memory_info().rss) / 2**20
-    return Ready(precision, load_s, memory_mb, logits), lambda command: units.seconds(run)
+    values = {"precision": precision, "load_s": load_s, "memory_mb": memory_mb, "logits": logits}
+    return values, lambda command: units.seconds(run)

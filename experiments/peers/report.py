@@ -30,30 +30,24 @@ def rows(
         the peak in that type (``None`` where that was not measured, as for 8 bits); ``drift`` is
         the largest difference of a logit from the baseline.
     """
-    baseline = measured[0]["ready"].logits
+    baseline = measured[0]["logits"]
     rounds = [[baseline.shape[1] / seconds for seconds in row["seconds"]] for row in measured]
     speeds = [statistics.median(windows_per_s) for windows_per_s in rounds]
     best: dict[str, float] = {}
     for row, speed in zip(measured, speeds, strict=True):
         if not row["peer"].is_nq:
-            precision = row["ready"].precision
-            best[precision] = max(best.get(precision, 0.0), speed)
+            best[row["precision"]] = max(best.get(row["precision"], 0.0), speed)
     return [
         {
-            "name": str(row["peer"]),
-            "precision": ready.precision,
-            "windows_per_s": speed,
-            "against_baseline": speed / speeds[0],
-            "against_best_peer": _ratio(speed, best.get(ready.precision)),
+            **{"name": str(row["peer"]), "precision": row["precision"]},
+            **{"windows_per_s": speed, "against_baseline": speed / speeds[0]},
+            "against_best_peer": _ratio(speed, best.get(row["precision"])),
             "gflop_per_s": speed * gflop,
-            "of_peak": _ratio(speed * gflop, peaks.get(ready.precision)),
-            "drift": float(abs(ready.logits - baseline).max()),
-            "load_s": ready.load_s,
-            "memory_mb": ready.memory_mb,
-            "rounds": windows_per_s,
+            "of_peak": _ratio(speed * gflop, peaks.get(row["precision"])),
+            "drift": float(abs(row["logits"] - baseline).max()),
+            **{"load_s": row["load_s"], "memory_mb": row["memory_mb"], "rounds": windows_per_s},
         }
         for row, speed, windows_per_s in zip(measured, speeds, rounds, strict=True)
-        for ready in (row["ready"],)
     ]
 
 
