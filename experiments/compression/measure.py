@@ -94,9 +94,10 @@ class Compression:
         loaded, config = timed["loaded"], load_config(folder)
         first, seconds = loaded[0], [other["seconds"] for other in others]
         return {
-            **{"weights": first.weights, "gflop": window_gflop(config, first.length)},
-            **{"length": first.length, "precision": first.precision, "windows": timed["windows"]},
-            **{"cores": [one.cores for one in loaded], "seconds": timed["seconds"]},
+            **{"weights": first["weights"], "gflop": window_gflop(config, first["length"])},
+            **{"length": first["length"], "precision": first["precision"]},
+            **{"windows": timed["windows"], "cores": [one["cores"] for one in loaded]},
+            "seconds": timed["seconds"],
             "reference_seconds": dict(zip(variant.references, seconds, strict=True)),
             "reference_windows": BATCH_SIZE,
         }

@@ -32,28 +32,13 @@ class Task:
     threads: int | None = None
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """The first reply of a process.
-
-    Args:
-        weights: number of weights of the model.
-        length: pieces of a window.
-        precision: compute type of the matrix products.
-        cores: the sets of cores that its threads may use.
-    """
-
-    weights: int
-    length: int
-    precision: str
-    cores: list[list[int]]
-
-
-def load(task: Task) -> tuple[Loaded, units.Work]:
+def load(task: Task) -> tuple[dict[str, Any], units.Work]:
     """Loads a model; a command computes one batch of full windows of random pieces.
 
     The batch is computed once before, which compiles. Where a profile is calibrated on windows,
-    these are random too: the speed does not depend on the scales.
+    these are random too: the speed does not depend on the scales. The first reply has the number
+    of ``weights``, the ``length`` of a window in pieces, the ``precision`` of the matrix products
+    and the sets of ``cores`` that the threads may use.
     """
     from nq.config import DecisionConfig
     from nq.inference.load import ScorerSpec, load_predictor
@@ -78,13 +63,11 @@ def load(task: Task) -> tuple[Loaded, units.Work]:
         )
     )
     predictor.scores(rows)
-    weights = predictor.network.model.count_params()
-    loaded = Loaded(weights, windows.max_seq_length, predictor.precision, units.thread_cores())
-
-    def work(command: object) -> None:
-        predictor.scores(rows)
-
-    return loaded, work
+    loaded = {
+        **{"weights": predictor.network.model.count_params(), "length": windows.max_seq_length},
+        **{"precision": predictor.precision, "cores": units.thread_cores()},
+    }
+    return loaded, lambda command: units.seconds(lambda: predictor.scores(rows))
 
 
 @dataclass(frozen=True)
@@ -119,8 +102,8 @@ def measure(computations: Sequence[Computation], rounds: int) -> list[dict[str, 
     """Measures models in the same rounds; the processes of one compute together.
 
     Returns:
-        For each model the reply of each process (``loaded``), the ``windows`` of a round, in all
-        processes together, and the ``seconds`` of each round.
+        For each model the first reply of each process (``loaded``), the ``windows`` of a round, in
+        all processes together, and the ``seconds`` of each round.
     """
     pairs: list[tuple[dict[str, Any], study.Step]] = []
     with contextlib.ExitStack() as stack:
