@@ -132,17 +132,11 @@ def index(folder: Path, rng: random.Random) -> str:
     weights = (folder / WEIGHTS).rename(folder / "model-1.safetensors")
     outside = folder.parent / "outside.safetensors"
     outside.hardlink_to(weights)
-    names = (
-        str(outside),
-        f"../{outside.name}",
-        f"../{folder.name}/{weights.name}",
-        "",
-        ".",
-        CONFIG,
-    )
+    names = [str(outside), f"../{outside.name}", f"../{folder.name}/{weights.name}", CONFIG]
+    names += ["", ".", "/dev/zero", "model-9.safetensors"]
     maps: tuple[Any, ...] = (
         *({}, None, [], "x", {"a": 1}, {"a": None}, {"a": ["b"]}),
-        *({"a": name} for name in (*names, CONFIG, "/dev/zero", "model-9.safetensors")),
+        *({"a": name} for name in names),
         {str(i): f"model-{i}.safetensors" for i in range(100_000)},
     )
     weight_map = rng.choice(maps)

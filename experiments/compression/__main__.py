@@ -68,14 +68,7 @@ def parser() -> argparse.ArgumentParser:
         help="what is pruned, each as nq convert --prune has it; default: three quarters and half "
         "of the FFN and of the heads, one and two layers less, and three mixtures",
     )
-    parser.add_argument(
-        "--states",
-        nargs="+",
-        choices=STATES,
-        default=list(STATES),
-        metavar="STATE",
-        help=f"of pruned models: {', '.join(STATES)} (default: all)",
-    )
+    command.add_list(parser, "states", STATES, STATES)
     parser.add_argument(
         "--scores-profile",
         type=arguments.profile,

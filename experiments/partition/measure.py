@@ -159,7 +159,8 @@ def encoder_rows(
         latency_s = _latency_s(pipeline)
         for m in micro_batches:
             pipeline.ask(Run(m))
-            alone = _profile(pipeline, -(-workload.batch // m))
+            windows = Alone(-(-workload.batch // m))
+            alone = [member.ask(windows) for member in pipeline.members]
             row = cell.row(
                 PIPELINE,
                 **{"m": m, "cut": ", ".join(map(str, cuts)), "cores": pipeline.loaded},
@@ -175,11 +176,6 @@ def encoder_rows(
 def _cell(part: str, workload: Workload, count: int) -> Cell:
     layers = workload.config.num_hidden_layers
     return Cell(part, workload.shape, workload.length, workload.batch, count, layers)
-
-
-def _profile(pipeline: Group, windows: int) -> list[float]:
-    """Returns the seconds of each stage for so many windows, while the others wait."""
-    return [member.ask(Alone(windows)) for member in pipeline.members]
 
 
 def tensor_rows(workload: Workload, cores: Sequence[int], devices: int, rounds: int) -> list[Row]:

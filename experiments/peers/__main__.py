@@ -12,7 +12,6 @@ All models are in memory at once, some 15 GB for the bundled one; ``--peers`` me
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +22,6 @@ from experiments.peers.flops import peaks
 from experiments.peers.measure import measure
 from experiments.peers.models import BASELINE, PEERS, Peer
 from experiments.peers.report import rows, table
-from nq import storage
 from nq.commands import arguments, terminal
 from nq.config import ModelConfig
 from nq.errors import Error
@@ -32,7 +30,6 @@ from nq.model.runtime import import_tensorflow
 from nq.model.shapes import window_gflop
 
 SHAPES = {"base": ModelConfig()}
-RESULT = "peers.json"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,15 +56,7 @@ def parser() -> argparse.ArgumentParser:
     )
     command.add_number(parser, "windows", 32, "full windows in a round, in whole batches")
     command.add_number(parser, "rounds", 5, "rounds")
-    parser.add_argument(
-        "--peers",
-        nargs="+",
-        choices=PEERS,
-        default=list(PEERS),
-        metavar="NAME",
-        help=f"peers to measure besides {BASELINE}; default: {', '.join(PEERS)}",
-    )
-    parser.add_argument("--output", type=Path, metavar="DIR", help=f"folder to write {RESULT} to")
+    command.add_list(parser, "peers", PEERS, PEERS)
     arguments.add_common(parser)
     return parser
 
@@ -76,16 +65,9 @@ def peers(args: argparse.Namespace) -> int:
     """Runs the command."""
     from nq.formats.input_files import find_files
 
-    files = find_files(args.data)
-    if args.output:
-        storage.check_output_file(args.output / RESULT, files)
     import_tensorflow()
     with tempfile.TemporaryDirectory() as name:
-        result = compared(args, files, Path(name))
-    if args.output:
-        args.output.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(result, indent=2) + "\n"
-        (args.output / RESULT).write_text(text, encoding="utf-8")
+        result = compared(args, find_files(args.data), Path(name))
     command.show(result, table, args)
     return terminal.FAILED if result["failed"] else 0
 

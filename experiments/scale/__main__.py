@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="P",
         help="optimizations (default: buckets+openvino)",
     )
-    parser.add_argument("--batch-size", type=arguments.positive, default=16, metavar="B")
+    command.add_number(parser, "batch-size", 16, "windows of a batch")
     parser.add_argument("--limit", type=arguments.positive, metavar="N", help="examples at most")
     parser.add_argument(
         "--dollars-per-hour",
