@@ -11,7 +11,6 @@ an interrupted run resumes, and other margins need no computation.
 from __future__ import annotations
 
 import argparse
-import math
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -69,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--margins",
         nargs="+",
-        type=_margin,
+        type=arguments.number_in("[0, inf)"),
         default=MARGINS,
         metavar="X",
         help="to be compared",
@@ -89,13 +88,6 @@ def parser() -> argparse.ArgumentParser:
     )
     arguments.add_common(parser)
     return parser
-
-
-def _margin(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a number from 0 on, got {text}")
-    return value
 
 
 @dataclass(frozen=True)

@@ -104,10 +104,6 @@ def _logits_after(some: Group, kind: str) -> groups.Array:
     return some.arrays["logits"].copy()
 
 
-def _median_s(step: Step, times: int = 5) -> float:
-    return statistics.median(step()["seconds"] for _ in range(times))
-
-
 def _latency_s(some: Group) -> float:
     return float(some.ask(Bounce(BOUNCES))[0])
 
@@ -210,7 +206,8 @@ def tensor_rows(workload: Workload, cores: Sequence[int], devices: int, rounds: 
             logits = running[way][0].ask(tensor.LOGITS)
             rows[way]["drift"] = stages.drift(logits, one.ask(tensor.LOGITS))
         steps = {way: asked(some, tensor.STEP) for way, some in running.items()}
-        each_s, whole_s = split.ask(tensor.ALL_REDUCE), _median_s(steps[ONE])
+        each_s = split.ask(tensor.ALL_REDUCE)
+        whole_s = statistics.median(steps[ONE]()["seconds"] for _ in range(ALONE))
         rows[TENSOR] |= {
             "cut": CUTS[TENSOR],
             **{name: program[name] for name in tensor.COUNTS},
