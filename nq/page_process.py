@@ -7,11 +7,9 @@ a fork would copy threads and locks. It ends with its parent; a terminal's Ctrl-
 from __future__ import annotations
 
 import math
-import os
 import resource
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -20,7 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nq.child import python_path
+from nq import child
 
 START_S, MEMORY_BYTES = 5.0, 900 << 20
 """Seconds for the start; memory of a page, without that of the libraries: in all less than 1 GB."""
@@ -43,13 +41,13 @@ class PageProcess:
         self._connection, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(
-                # -P: no module of the working folder
-                [sys.executable, "-P", "-c", CODE.format(theirs.fileno(), self._limit_s)],
+                **child.python(
+                    "-c", CODE.format(theirs.fileno(), self._limit_s), OPENBLAS_NUM_THREADS="1"
+                ),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": python_path()},
                 start_new_session=True,
             )
 

@@ -65,8 +65,8 @@ def decode_page(data: bytes, name: str) -> Page:
     if data.startswith(PDF) or name.lower().endswith(".pdf"):
         return page_from_text(pdf_text(data, name), name)
     if is_docx(data):
-        builder = PageBuilder()  # without places, because the HTML is not the file
-        return _checked(lambda html: parse_html(html, builder), docx_html(data, name), name)
+        html = docx_html(data, name)  # which is not the file, so that its places are none of it
+        return _checked(lambda text: parse_html(text, lambda _: PageBuilder()), html, name)
     return page_of(decode_text(data, name), name)
 
 

@@ -94,7 +94,7 @@ class PageBuilder:
         if self._dropped or self._is_noise(attributes) or _is_dropped(tag, attributes):
             self._dropped.append(tag)
         elif tag in SOFT_BREAKS:
-            self._text.append(_BREAK)
+            self._separate()
         elif tag in BLOCK_LEVEL:
             self._flush()
             self._headings += tag in HEADINGS
@@ -107,7 +107,7 @@ class PageBuilder:
         if self._dropped:
             self._dropped.pop()
         elif tag in SOFT_BREAKS:
-            self._text.append(_BREAK)
+            self._separate()
         elif tag in BLOCK_LEVEL:
             self._flush()
             self._headings -= tag in HEADINGS
@@ -140,6 +140,11 @@ class PageBuilder:
             original=original,
         )
         return Page(example, self.spelling)
+
+    def _separate(self) -> None:
+        """Ends a word."""
+        if self._text and self._text[-1] is not _BREAK:
+            self._text.append(_BREAK)
 
     def _is_noise(self, attributes: Mapping[str, str]) -> bool:
         """Returns whether an element of a page of MediaWiki is not part of the article."""

@@ -80,8 +80,8 @@ def _mark(tokens: Sequence[Token], text: str) -> None:
                 end = max(end, at + len(source))
             else:
                 at = text.rfind(source, lines[n], lines[n + 1])
-            there = range(at, at + len(source)) if at >= 0 else ()
-            there = [i for i in there if not (is_cell and text.startswith("\\|", i))]
+            found = range(at, at + len(source)) if at >= 0 else ()
+            there = [i for i in found if not (is_cell and text.startswith("\\|", i))]
             places += [*[UNKNOWN] * (len(line) - len(there)), *there, UNKNOWN]
         for one in token.children or [token]:
             at = flat.rfind(one.content.replace("\n", " "), *one.meta.get("range", ()))
