@@ -269,6 +269,7 @@ SOURCES: dict[str, Callable[[Path], str]] = {
     "scale_check": scale_check,
 }
 KINDS: dict[str, Callable[[ResultFile], str]] = {
+    **{kind: partial(verdicts, kind=kind) for kind in STUDIES},
     **{kind: partial(own_table, module=module) for kind, module in TABLES.items()},
     "compare": compare,
     "match": match,
