@@ -23,6 +23,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -176,7 +177,7 @@ def kill_chain(job: Job, pace: Job, kills: int, rng: random.Random) -> Iterator[
         runs = [status for (status,) in connection.execute("SELECT status FROM runs")]
     is_recorded = runs == ["FINISHED"] or (runs == ["RUNNING"] and phase == "finished")
     text = f"{job.profile}: MLflow has {runs}, these files differ: {names}"
-    yield Row("end after SIGKILL", phase, DONE if is_recorded and not names else WRONG, text=text)
+    yield Row("none, after kills", phase, DONE if is_recorded and not names else WRONG, text=text)
 
 
 def interrupt(job: Job, pace: Job, rng: random.Random) -> Iterator[Row]:
@@ -207,8 +208,12 @@ def rows(args: argparse.Namespace, folder: Path, rng: random.Random) -> Iterator
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # in the background of a shell
         signal.signal(signal.SIGINT, signal.default_int_handler)  # processes inherit SIG_IGN
     paces = itertools.cycle([undisturbed(p, folder / p) for p in chosen(args, PROFILES)])
-    chains = [min(CHAIN, args.kills - n) for n in range(0, args.kills, CHAIN)]
-    for number, kills in enumerate([*chains, *[0] * args.interrupts]):
-        pace = next(paces)
+    counts = Counter[str]()
+    for number in itertools.count():
+        pace, kills = next(paces), min(CHAIN, args.kills - counts["SIGKILL"])
+        if kills <= 0 and counts["SIGINT"] >= args.interrupts:
+            return
         job = Job(pace.profile, folder / str(number))
-        yield from kill_chain(job, pace, kills, rng) if kills else interrupt(job, pace, rng)
+        for row in kill_chain(job, pace, kills, rng) if kills > 0 else interrupt(job, pace, rng):
+            counts[row.attack] += 1
+            yield row
