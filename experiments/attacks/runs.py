@@ -61,18 +61,13 @@ class Scenario:
 def interrupt(folder: Path) -> None:
     """Brings runs into the state of a kill before their results were written."""
     for scores in folder.glob("runs/*/scores"):
-        remove_files(scores.parent)
+        remove_files(folder, f"runs/{scores.parent.name}")
         scores.rename(scores.with_name("results"))
 
 
-def interrupt_training(folder: Path) -> None:
-    """Removes what a training writes after its last step."""
-    remove_files(folder / "trained")
-
-
-def remove_files(folder: Path) -> None:
-    """Removes the files of a folder but its mark; folders in it stay."""
-    for path in folder.iterdir():
+def remove_files(folder: Path, name: str = "trained") -> None:
+    """Removes what a run or a training writes in the end: the files of its folder but its mark."""
+    for path in (folder / name).iterdir():
         if path.is_file() and path.name != MARK:
             path.unlink()
 
@@ -85,12 +80,12 @@ SCENARIOS = {
     "training": Scenario(
         TRAIN,
         ("trained/training/*", "trained/training/windows/*"),
-        prepare=interrupt_training,
+        prepare=remove_files,
     ),
     "teacher": Scenario(
         f"{TRAIN} --teacher model --teacher-profile baseline",
         ("trained/training/teacher/*",),
-        prepare=interrupt_training,
+        prepare=remove_files,
     ),
     "model": Scenario(ANSWER, ("model/*.*",), (SAME, REFUSED), damages=(CUT, EMPTIED)),
     "weights": Scenario(ANSWER, ("model/*.safetensors",), (REFUSED,)),

@@ -82,7 +82,8 @@ def cells(args: argparse.Namespace) -> list[study.Cell]:
         PLANNER: planner.rows,
     }
     found: list[study.Cell] = []
-    for part in study.installed([part for part in PARTS if part in args.parts], _missing):
+    some = [part for part in PARTS if part in args.parts]
+    for part in study.installed(some, lambda part: command.missing(["jax"] * (part == JAX))):
         if part in alone:
             found.append(({"part": part}, alone[part]))
             continue
@@ -91,10 +92,6 @@ def cells(args: argparse.Namespace) -> list[study.Cell]:
             key = {"part": part, "shape": shape, "length": length}
             found.append((key, partial(measures[part], workload)))
     return found
-
-
-def _missing(part: str) -> str:
-    return command.missing(["jax"] if part == JAX else [])
 
 
 def partition(args: argparse.Namespace) -> int:
