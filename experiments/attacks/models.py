@@ -189,6 +189,7 @@ Change = Callable[[Path, random.Random], str]
 """Changes a folder; returns what it changed."""
 EITHER = (DONE, REFUSED)
 CHANGES: dict[str, tuple[Change, tuple[str, ...]]] = {
+    "no change": (lambda folder, rng: "", (DONE,)),
     "values in config.json": (partial(value, CONFIG), EITHER),
     "huge numbers in config.json": (sizes, EITHER),
     "broken text": (text, EITHER),

@@ -73,9 +73,7 @@ def remove_files(folder: Path, name: str = "trained") -> None:
 
 
 SCENARIOS = {
-    "finished": Scenario(
-        ANSWER, ("runs/windows-*/*", "runs/*/*.*", "runs/*/scores/*"), (SAME, REFUSED)
-    ),
+    "finished": Scenario(ANSWER, ("runs/windows-*/*", "runs/*/*.*", "runs/*/scores/*")),
     "interrupted": Scenario(ANSWER, ("runs/*/results/*",), prepare=interrupt),
     "training": Scenario(
         TRAIN,
