@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
+from experiments import command
 from experiments.flink import cluster, processes, programs
 from nq.commands import arguments, terminal
 from nq.errors import Error
@@ -39,20 +38,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help=f"folder of the logs, one for each cluster (default: {FOLDER})",
     )
-    parser.add_argument(
-        "--task-managers",
-        type=arguments.positive,
-        default=2,
-        metavar="N",
-        help="TaskManagers, each with one core (default: 2)",
-    )
-    parser.add_argument(
-        "--slots",
-        type=arguments.positive,
-        default=2,
-        metavar="N",
-        help="tasks that a TaskManager can run at a time (default: 2)",
-    )
+    command.add_number(parser, "task-managers", 2, "TaskManagers, each with one core")
+    command.add_number(parser, "slots", 2, "tasks that a TaskManager can run at a time")
     parser.add_argument(
         "--free-ports",
         action="store_true",
@@ -115,10 +102,7 @@ def _print(described: cluster.Cluster, as_json: bool) -> None:
         print(describe(described))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit code."""
-    return terminal.run(lambda args: ACTIONS[args.action](args), parser(), argv)
-
+main = command.main(lambda args: ACTIONS[args.action](args), parser)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

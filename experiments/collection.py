@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from experiments import command
 from experiments.halves import add_half, in_half
 from nq.collection import ranking
 from nq.commands import arguments, terminal
@@ -154,10 +155,7 @@ def _gold(example: Example) -> set[tuple[str, ...]]:
     return {tuple(lower_words(example, a.long)) for a in example.annotations or () if a.long}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Parses arguments and measures."""
-    return terminal.run(measure, parser(), argv)
-
+main = command.main(measure, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from experiments import command
 from experiments.halves import add_half, in_half
 from experiments.text_tables import markdown
 from nq.commands import arguments, terminal
@@ -59,11 +60,7 @@ def compare(args: argparse.Namespace) -> int:
     job = Job(args.data, args.model, args.profile, limit=args.limit, keep_scores=True)
     with tempfile.TemporaryDirectory() as folder:
         rows = list(_rows(replace(job, root=Path(folder)), args.half))
-    if args.json:
-        terminal.print_json({"rows": rows})
-    else:
-        print(table(rows), end="")
-    return 0
+    return command.show({"rows": rows}, table, args)
 
 
 def _rows(job: Job, half: str) -> Iterator[dict[str, Any]]:
@@ -98,16 +95,16 @@ def _evaluate(finished: FinishedRun, decision: DecisionConfig, half: str) -> dic
     return metrics
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
+def table(result: Mapping[str, Any]) -> str:
     """Returns the rows as a Markdown table."""
-    cells = ((f"`{row['decision']}`", *(f"{row[name]:.3f}" for name in METRICS)) for row in rows)
+    cells = (
+        (f"`{row['decision']}`", *(f"{row[name]:.3f}" for name in METRICS))
+        for row in result["rows"]
+    )
     return markdown(("decision", *METRICS.values()), *cells)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(compare, parser(), argv)
-
+main = command.main(compare, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())

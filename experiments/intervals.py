@@ -55,6 +55,11 @@ def kept(values: Sequence[T]) -> Sequence[T]:
     return values[DROPPED:] or values[-1:]
 
 
+def middle(values: Sequence[float]) -> float:
+    """Returns the median of the values of the rounds that count."""
+    return float(statistics.median(kept(values)))
+
+
 def ratios(values: Sequence[float], others: Sequence[float]) -> list[float]:
     """Returns value ÷ other of each round that counts."""
     return [value / other for value, other in zip(kept(values), kept(others), strict=True)]

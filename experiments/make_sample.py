@@ -38,15 +38,15 @@ import argparse
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from experiments import command
+from nq.commands import arguments
 from nq.errors import Error
 from nq.formats.words import located_words
-from nq.storage import check_output_file
 
 SOURCES = Path(__file__).resolve().parent / "sample"
 SAMPLE = Path(__file__).resolve().parents[1] / "nq" / "sample" / "questions.jsonl"
@@ -353,34 +353,30 @@ def build(folder: Path = SOURCES) -> str:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Writes the sample, or compares it with its sources; returns the exit code."""
-    parser = argparse.ArgumentParser(description="Makes the bundled sample from its sources.")
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.make_sample",
+        description="Makes the bundled sample from its sources.",
+    )
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit with 1 if the file is out of date"
     )
-    parser.add_argument("--sources", type=Path, default=SOURCES, help="folder of the *.txt files")
-    parser.add_argument("--output", type=Path, default=SAMPLE, help="the jsonl file")
-    args = parser.parse_args(argv)
-    try:
-        if not args.check:
-            check_output_file(args.output, args.sources.glob("*"))
-        text = build(args.sources).encode()
-    except (ValueError, OSError, Error) as error:
-        print(f"make_sample: {error}", file=sys.stderr)
-        return 1
+    arguments.add_common(parser)
+    return parser
+
+
+def make(args: argparse.Namespace) -> int:
+    """Writes the sample, or compares it with its sources."""
+    text = build().encode()
     if not args.check:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        args.output.write_bytes(text)
-    elif not args.output.is_file() or args.output.read_bytes() != text:
-        print(
-            f"make_sample: {args.output.name} is out of date: "
-            "run python -m experiments.make_sample",
-            file=sys.stderr,
-        )
-        return 1
+        SAMPLE.write_bytes(text)
+    elif not SAMPLE.is_file() or SAMPLE.read_bytes() != text:
+        raise Error(f"{SAMPLE.name} is out of date: run python -m experiments.make_sample")
     return 0
 
+
+main = command.main(make, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())

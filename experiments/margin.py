@@ -11,16 +11,17 @@ an interrupted run resumes, and other margins need no computation.
 from __future__ import annotations
 
 import argparse
-import math
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from experiments import command
 from experiments.halves import add_half, in_half
+from experiments.text_tables import markdown
 from nq.commands import arguments, terminal
 from nq.config import Compute, DecisionConfig, WindowConfig
 from nq.errors import Error
@@ -67,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--margins",
         nargs="+",
-        type=_margin,
+        type=arguments.number_in("[0, inf)"),
         default=MARGINS,
         metavar="X",
         help="to be compared",
@@ -87,13 +88,6 @@ def parser() -> argparse.ArgumentParser:
     )
     arguments.add_common(parser)
     return parser
-
-
-def _margin(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a number from 0 on, got {text}")
-    return value
 
 
 @dataclass(frozen=True)
@@ -154,7 +148,8 @@ class Tally:
         """
         self.questions += 1
         self.windows += windows
-        parts = changed_parts(pruned, full)
+        same = pruned.long == full.long, pruned.shorts == full.shorts, pruned.yes_no is full.yes_no
+        parts = [part for part, equal in zip(PARTS, same, strict=True) if not equal]
         self.changed.update([*parts, "any"] if parts else [])
         self.evaluation.add(judge(example, encode_prediction(pruned, example.token_bytes)))
 
@@ -166,20 +161,6 @@ class Tally:
         """Returns each F1; empty without gold."""
         metrics = self.evaluation.metrics()
         return {name: metrics[key] for name, key in F1.items() if metrics}
-
-
-def changed_parts(pruned: Prediction, full: Prediction) -> list[str]:
-    """Returns the parts of the answer that differ; scores do not count.
-
-    >>> changed_parts(Prediction(1, long_score=0.5), Prediction(1))
-    []
-    """
-    same = (
-        pruned.long == full.long,
-        pruned.shorts == full.shorts,
-        pruned.yes_no is full.yes_no,
-    )
-    return [part for part, equal in zip(PARTS, same, strict=True) if not equal]
 
 
 def measure(pages: Iterable[Page], margins: Sequence[float]) -> dict[str, Any]:
@@ -232,21 +213,24 @@ def read_pages(job: Job, scoring: Scoring, half: str) -> Iterator[Page]:
             yield Page(example, scores, token_map, job.model.decision)
 
 
-def table(result: dict[str, Any]) -> str:
-    """Returns the result as text."""
-    f1 = "   ".join(f"{name} {value:.3f}" for name, value in result["f1"].items())
-    lines = [
-        f"{result['questions']} questions, {result['windows']} windows",
-        f"F1 with all windows: {f1 or 'unknown, the data have no annotations'}",
-        "",
-        "        windows     answers changed, %           F1 changed, points",
-        "margin   read, %    long  short yes/no    any     long  short  micro",
-    ]
-    for row in result["margins"]:
-        changed = "".join(f"{100 * share:7.1f}" for share in row["changed"].values())
-        f1 = "".join(f"{100 * row['f1'][name]:+7.2f}" if row["f1"] else f"{'-':>7}" for name in F1)
-        lines.append(f"{row['margin']:6g}{100 * row['read']:10.1f} {changed}  {f1}")
-    return "\n".join(lines)
+def table(result: Mapping[str, Any]) -> str:
+    """Returns the result as a Markdown table, with a line about all windows."""
+    f1 = ", ".join(f"{name} {value:.3f}" for name, value in result["f1"].items())
+    shares = (f"{name} changed, %" for name in (*PARTS, "any"))
+    points = (f"{name} F1, points" for name in F1)
+    cells = (
+        (
+            *(f"{row['margin']:g}", f"{100 * row['read']:.1f}"),
+            *(f"{100 * share:.1f}" for share in row["changed"].values()),
+            *(f"{100 * row['f1'][name]:+.2f}" if row["f1"] else "" for name in F1),
+        )
+        for row in result["margins"]
+    )
+    head = ("margin", "windows, %", *shares, *points)
+    return (
+        f"{result['questions']} questions, {result['windows']} windows, F1 with all windows: "
+        f"{f1 or 'unknown, the data have no annotations'}\n\n{markdown(head, *cells)}"
+    )
 
 
 def compare(args: argparse.Namespace) -> int:
@@ -271,17 +255,10 @@ def compare(args: argparse.Namespace) -> int:
             open_scoring(Plan.of(job), Clock(), bar) as scoring,
         ):
             result = measure(read_pages(job, scoring, args.half), args.margins)
-    if args.json:
-        terminal.print_json(result)
-    else:
-        print(table(result))
-    return 0
+    return command.show(result, table, args)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(compare, parser(), argv)
-
+main = command.main(compare, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -19,10 +19,11 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from experiments import command
 from experiments.halves import in_half
 from experiments.text_tables import markdown
 from nq.commands import arguments, terminal
@@ -67,11 +68,7 @@ def parser() -> argparse.ArgumentParser:
 def measure(args: argparse.Namespace) -> int:
     """Runs the command."""
     rows = [row for name in args.profiles for row in _rows(Profile.parse(name), args)]
-    if args.json:
-        terminal.print_json({"rows": rows})
-    else:
-        print(table({"rows": rows}), end="")
-    return 0
+    return command.show({"rows": rows}, table, args)
 
 
 def _rows(profile: Profile, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -147,10 +144,7 @@ def table(result: Mapping[str, Any]) -> str:
     return markdown(head, *cells)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(measure, parser(), argv)
-
+main = command.main(measure, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())

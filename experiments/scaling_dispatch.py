@@ -8,15 +8,16 @@ waits. The latency of a request is the time from its arrival to its answer, the 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
 
-from experiments import units
-from experiments.intervals import rotated
+from experiments import study, units
 from experiments.scaling_report import DISPATCH, ONE, QUEUE, SPLIT
 from experiments.workloads import Model, Workload
 
@@ -120,12 +121,7 @@ def load(task: tuple[Workload, tuple[int, ...]]) -> tuple[None, units.Work]:
         length: Model(dataclasses.replace(workload, length=length)).step() for length in lengths
     }
 
-    def work(length: int) -> float:
-        started = time.perf_counter()
-        steps[length]()
-        return time.perf_counter() - started
-
-    return None, work
+    return None, lambda length: units.seconds(steps[length])
 
 
 def serve(policy: Policy, group: Sequence[units.Unit], incoming: Sequence[Request]) -> list[float]:
@@ -186,19 +182,21 @@ class Dispatch:
                     unit.receive()
                 running.append((policy, group))
             per_s = self._capacity(running[0][1][0])
-            pairs = [(load, *pair) for load in LOADS for pair in running]
-            rows = [self._row(load, policy, load * per_s) for load, policy, _ in pairs]
-            for number in range(rounds):
-                for row, (load, policy, group) in rotated(
-                    list(zip(rows, pairs, strict=True)), number
-                ):
-                    incoming = requests(self.lengths, self.count, load * per_s, number)
-                    latencies = serve(policy, group, incoming)
-                    row["latencies"].append(latencies)
-                    row["classes"].append([request.length for request in incoming])
-                    ends = [r.arrival_s + s for r, s in zip(incoming, latencies, strict=True)]
-                    row["seconds"].append(max(ends))
-        return rows
+            steps: list[tuple[dict[str, Any], study.Step]] = []
+            for load, (policy, group) in itertools.product(LOADS, running):
+                step = partial(self._step, load * per_s, policy, group, itertools.count())
+                steps.append((self._row(load, policy, load * per_s), step))
+            return study.timed(steps, rounds)
+
+    def _step(
+        self, per_s: float, policy: Policy, group: Sequence[units.Unit], seeds: Iterator[int]
+    ) -> dict[str, Any]:
+        """Serves the requests of a round, which are the same for all policies."""
+        incoming = requests(self.lengths, self.count, per_s, next(seeds))
+        latencies = serve(policy, group, incoming)
+        ends = [r.arrival_s + s for r, s in zip(incoming, latencies, strict=True)]
+        classes = [request.length for request in incoming]
+        return {"seconds": max(ends), "latencies": latencies, "classes": classes}
 
     def _unit(self, cores: tuple[int, ...]) -> contextlib.AbstractContextManager[units.Unit]:
         workload = Workload(self.shape, self.engine, 0, threads=len(cores))

@@ -12,14 +12,15 @@ from __future__ import annotations
 import argparse
 import itertools
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments import command
 from experiments.text_tables import markdown
-from nq.commands import arguments, terminal
+from nq.commands import arguments
 from nq.config import STORES, StorageConfig
 from nq.errors import Error
 from nq.formats import input_files, inputs
@@ -44,13 +45,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("model", metavar="MODEL", help="model folder, or name of a model")
     arguments.add_data(parser)
-    parser.add_argument(
-        "--windows",
-        type=arguments.positive,
-        default=64,
-        metavar="N",
-        help="windows to compute, each from another page (default: 64)",
-    )
+    command.add_number(parser, "windows", 64, "windows to compute, each from another page")
     arguments.add_common(parser)
     return parser
 
@@ -122,27 +117,24 @@ def run(args: argparse.Namespace) -> int:
     import_tensorflow()
     with tempfile.TemporaryDirectory() as folder:
         figures = compare(model, rows, Path(folder))
-    if args.json:
-        terminal.print_json({"windows": len(rows["input_ids"]), "stores": figures})
-        return 0
+    return command.show({"windows": len(rows["input_ids"]), "stores": figures}, table, args)
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """Returns the figures as a Markdown table."""
     head = ("store", "MB", "mean drift", "largest drift", "deviation of logits", "windows changed")
-    table = [
+    cells = (
         (
-            row["store"],
-            f"{row['bytes'] / 10**6:.1f}",
+            *(row["store"], f"{row['bytes'] / 10**6:.1f}"),
             *(f"{row[name]:.4f}" for name in ("mean_drift", "max_drift", "logit_deviation")),
             f"{100 * row['changed_share']:.1f}%",
         )
-        for row in figures
-    ]
-    print(markdown(head, *table), end="")
-    return 0
+        for row in result["stores"]
+    )
+    return markdown(head, *cells)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(run, parser(), argv)
-
+main = command.main(run, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())

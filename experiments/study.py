@@ -1,28 +1,32 @@
-"""The frame of all studies: options, resumable results, table, plot, one MLflow run a row.
+"""The frame of all studies: options, resumable results, rounds, tables, one MLflow run a row.
 
-A study measures rows. Each row is JSON values: its key (what was measured) and every timing of its
-rounds. ``NAME.json`` is written after each row, so that the same command continues where it was
-interrupted; table, plot, metrics and verdicts are computed from it alone.
+A study measures cells: several rows in the same rounds. Each row is JSON values: its key (what was
+measured) and every timing of its rounds. ``NAME.json`` is written after each cell, so that the same
+command continues where it was interrupted; tables, metrics and verdicts follow from it alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from experiments import machine
-from experiments.intervals import ROUNDS
-from nq import extras, storage, tracking
+from experiments import command, machine
+from experiments.intervals import ROUNDS, rotated
+from experiments.text_tables import markdown
+from nq import storage, tracking
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.storage import atomic_write
 
 Row = Mapping[str, Any]
+Step = Callable[[], Mapping[str, Any]]
+"""Computes a row once; returns what it adds to the lists of the row, by their names."""
 
 
 @dataclass(frozen=True)
@@ -31,19 +35,21 @@ class Study:
 
     Args:
         name: of its files and of the module ``experiments.NAME``.
-        table: returns the rows as Markdown.
-        plot: draws the rows into a file.
+        head: of the table of the rows.
+        cells: returns the cells of a row in the table; its second argument are all rows.
+        claims: returns each claim of the source with its verdict.
         title: of a row's MLflow run.
-        params: of a row's MLflow run.
+        params: of a row's MLflow run, those of these fields that it has.
         metrics: of a row's MLflow run.
         profile: of a row, where it is one of nq.
     """
 
     name: str
-    table: Callable[[Sequence[Row]], str]
-    plot: Callable[[Sequence[Row], Path], None]
+    head: Sequence[str]
+    cells: Callable[[Row, Sequence[Row]], Sequence[str]]
+    claims: Callable[[Sequence[Row]], Sequence[tuple[str, str]]]
     title: Callable[[Row], str]
-    params: Callable[[Row], Mapping[str, Any]]
+    params: Sequence[str]
     metrics: Callable[[Row], Mapping[str, float | None]]
     profile: Callable[[Row], str | None] = lambda row: None
 
@@ -53,54 +59,80 @@ class Study:
         return storage.Kind(
             name=self.name,
             what=f"a study of experiments.{self.name}",
-            files=rf"{self.name}(?:-\w+)?\.(?:json|png)",
+            files=rf"{self.name}(?:-\w+)?\.json",
         )
+
+    def table(self, rows: Sequence[Row]) -> str:
+        """Returns the rows as a Markdown table."""
+        return markdown(self.head, *(self.cells(row, rows) for row in rows))
+
+    def verdicts(self, rows: Sequence[Row]) -> str:
+        """Returns the claims with their verdicts as a Markdown table."""
+        return markdown(("claim", "verdict"), *self.claims(rows))
 
 
 def add_options(parser: argparse.ArgumentParser, name: str, rounds: int = ROUNDS) -> None:
     """Adds the options of every study."""
-    parser.add_argument(
-        "--rounds",
-        type=arguments.positive,
-        default=rounds,
-        metavar="N",
-        help=f"rounds (default: {rounds})",
-    )
+    command.add_number(parser, "rounds", rounds, "rounds")
     parser.add_argument(
         "--output",
         type=Path,
         default=Path("runs") / name,
         metavar="DIR",
-        help=f"folder of {name}.json and {name}.png (default: runs/{name})",
+        help=f"folder of {name}.json (default: runs/{name})",
     )
+    parser.add_argument("--quick", action="store_true", help="try the command with a tiny model")
     arguments.add_tracking(parser)
     arguments.add_common(parser)
+
+
+def installed(names: Sequence[str], missing: Callable[[str], str]) -> list[str]:
+    """Returns the names of which nothing is missing; says what is missing of the others."""
+    left_out = {name: reason for name in names if (reason := missing(name))}
+    for name, reason in left_out.items():
+        print(f"nq: {name} left out: {reason}", file=sys.stderr)
+    return [name for name in names if name not in left_out]
+
+
+def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
+    """Returns the rows by their values of some fields, in the order in which these appear."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(name) for name in names), []).append(row)
+    return groups
+
+
+def timed(pairs: Sequence[tuple[dict[str, Any], Step]], rounds: int) -> list[dict[str, Any]]:
+    """Runs the steps of rows in rounds of rotating order; returns the rows with their timings."""
+    for number in range(rounds if pairs else 0):
+        for row, step in rotated(pairs, number):
+            for name, value in step().items():
+                row[name].append(value)
+    return [row for row, _ in pairs]
 
 
 class Results:
     """The rows that are measured so far, kept in a file.
 
     Args:
-        path: the file; its rows are read if it exists.
-        settings: what all rows have in common, such as the number of rounds.
+        study: to which they belong.
+        args: of the command.
+        part: of the results, if they are divided into several files.
+        settings: what all rows have in common besides the number of rounds.
 
     Raises:
         Error: the file has rows of another machine or with other settings, or no rows.
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
-        self.path, self.machine = path, machine.describe()
-        self.settings = dict(settings)
+    def __init__(
+        self, study: Study, args: argparse.Namespace, part: str = "", /, **settings: Any
+    ) -> None:
+        self.path = args.output / f"{study.name}{part and f'-{part}'}.json"
+        self.machine = machine.describe()
+        self.settings = {"rounds": args.rounds, **settings}
         self.rows: list[dict[str, Any]] = []
-        if path.is_file():
+        if self.path.is_file():
             self._read()
-
-    @classmethod
-    def of(cls, study: Study, args: argparse.Namespace, part: str = "", /, **settings: Any) -> Self:
-        """Returns the results of a command, or a part of them that is kept in a file of its own."""
-        extras.require("plots")  # not after hours of measuring
-        path = args.output / f"{study.name}{part and f'-{part}'}.json"
-        return cls(path, {"rounds": args.rounds, **settings})
 
     def find(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
         """Returns the row with these values, ``None`` if it is not measured yet."""
@@ -136,19 +168,51 @@ class Results:
         self.rows = rows
 
 
+Cell = tuple[Mapping[str, Any], Callable[[], Sequence[dict[str, Any]]]]
+"""What names the rows of a cell, and what measures them."""
+
+
+def measure(
+    study: Study,
+    args: argparse.Namespace,
+    cells: Callable[[Results], Sequence[Cell]],
+    files: Iterable[str] = (),
+    **settings: Any,
+) -> int:
+    """Measures the cells that are missing, and shows the results.
+
+    Args:
+        study: what is measured.
+        args: of the command.
+        cells: returns all of them; its argument has the rows that are measured so far.
+        files: that are read.
+        settings: what all rows have in common besides the number of rounds.
+
+    Returns:
+        The exit code of the command.
+    """
+    started = time.time()
+    with storage.hold(args.output, study.kind, files):
+        results = Results(study, args, **settings)
+        with terminal.ProgressBar(study.name, "cells") as bar:
+            every = cells(results)
+            for key, rows in every:
+                if results.find(key) is None:
+                    results.add(*rows())
+                bar(1, len(every))
+        return finish(study, args, results, started)
+
+
 def finish(study: Study, args: argparse.Namespace, results: Results, started: float) -> int:
-    """Draws, records and prints the results of a study; returns the exit code of its command."""
+    """Records and prints the results of a study; returns the exit code of its command."""
     results.add()
-    rows = results.rows
-    if rows:
-        study.plot(rows, args.output / f"{study.name}.png")
-    if rows and not args.no_track:
-        record(study, args, rows, started)
+    if results.rows and not args.no_track:
+        record(study, args, results.rows, started)
     if args.json:
         terminal.print_json(results.to_dict())
     else:
-        print(study.table(rows), end="")
-        print(f"written to {args.output}/{study.name}.json and {study.name}.png")
+        print(study.table(results.rows), study.verdicts(results.rows), sep="\n")
+        print(f"written to {results.path}")
     return 0
 
 
@@ -168,8 +232,8 @@ def record(study: Study, args: argparse.Namespace, rows: Sequence[Row], started:
             run.open(started=started)
             run.ended = ended
             run.tags({"study": tag, tracking.SPEED_COMPARABLE: "yes"})
-            run.params({"rounds": args.rounds, **study.params(row)})
+            params = {name: row[name] for name in study.params if name in row}
+            run.params({"rounds": args.rounds, **params})
             run.metrics(study.metrics(row))
             if row is rows[0]:
-                files = (f"{study.name}.json", f"{study.name}.png")
-                run.artifacts([args.output / name for name in files])
+                run.artifacts([args.output / f"{study.name}.json"])

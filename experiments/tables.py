@@ -3,6 +3,7 @@
     python -m experiments.tables            # rewrites every table that is out of date
     python -m experiments.tables --check    # exits with 1 if a file is out of date
     python -m experiments.tables --record compare_60 -- nq compare … --json
+    python -m experiments.tables --show scaling_cpu         # prints all rows of a study
 
 A table is between ``<!-- table: NAME -->`` and ``<!-- end -->``. NAME is a table of the code or a
 result file (``experiments.table_sources``). ``--record`` runs a command that prints one JSON object
@@ -26,8 +27,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments import machine
-from experiments.table_sources import KEYS, KINDS, RESULTS, SOURCES, kind_of, read_result
+from experiments import command, machine
+from experiments.table_sources import KEYS, KINDS, RESULTS, SOURCES, kind_of, read_result, study
 from nq.commands import arguments, terminal
 from nq.errors import Error
 
@@ -51,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help=f"run COMMAND and write {RESULTS}/NAME.json; NAME begins with {', '.join(KINDS)}",
     )
+    action.add_argument("--show", metavar="NAME", help="print the rows of the result of a study")
     parser.add_argument("command", nargs="*", metavar="COMMAND", help="command for --record")
     arguments.add_common(parser)
     return parser
@@ -60,6 +62,10 @@ def tables(args: argparse.Namespace) -> int:
     """Runs the command and returns its exit code."""
     if bool(args.command) != bool(args.record):
         raise terminal.UsageError("give --record NAME and the COMMAND to run together, after --")
+    if args.show:
+        result = read_result(args.show, ROOT)["result"]
+        print(study(kind_of(args.show)).table(result["rows"]), end="")
+        return 0
     if args.record:
         changed = [str(record(args.record, args.command, ROOT))]
     else:
@@ -155,10 +161,7 @@ def record(name: str, command: Sequence[str], root: Path) -> Path:
     return path
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code."""
-    return terminal.run(tables, parser(), argv)
-
+main = command.main(tables, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -11,8 +11,9 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import time
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -80,6 +81,39 @@ class Unit:
         """Returns the reply to a command; see ``receive``."""
         self.send(command)
         return self.receive()
+
+
+def seconds(step: Callable[[], object]) -> float:
+    """Returns the seconds that a step takes."""
+    started = time.perf_counter()
+    step()
+    return time.perf_counter() - started
+
+
+def together(units: Sequence[Unit], command: Any) -> tuple[float, list[Any]]:
+    """Lets units compute at the same time; returns the seconds of all, and the reply of each."""
+    started = time.perf_counter()
+    for unit in units:
+        unit.send(command)
+    replies = receive_all(units)
+    return time.perf_counter() - started, replies
+
+
+def receive_all(units: Sequence[Unit]) -> list[Any]:
+    """Returns the next reply of each unit.
+
+    Raises:
+        Error: a unit failed or has ended; the text says which one.
+    """
+    replies, failures = [], []
+    for number, unit in enumerate(units, 1):
+        try:
+            replies.append(unit.receive())
+        except Error as error:
+            failures.append(f"process {number} of {len(units)}: {error}")
+    if failures:
+        raise Error(failures[0])
+    return replies
 
 
 def thread_settings(threads: int) -> dict[str, str]:

@@ -7,13 +7,12 @@ needed. A step computes one batch and returns when its logits are in memory.
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from experiments import command
 from experiments.planning import models
-from nq import extras
 from nq.config import ModelConfig
 
 SHAPES = {
@@ -72,9 +71,7 @@ class Workload:
 
 def missing(engine: str) -> str:
     """Returns what to install for an engine; empty if all is installed."""
-    names = [name for name in ENGINE_PACKAGES[engine] if importlib.util.find_spec(name) is None]
-    extra = {"openvino": "openvino", "onnx": "onnx"}.get(engine, "peers")
-    return f"{' and '.join(names)} not installed: {extras.install(extra)}" if names else ""
+    return command.missing(ENGINE_PACKAGES[engine])
 
 
 class Model:

@@ -18,12 +18,11 @@ An interrupted study continues with the rows that are missing.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from experiments import study
+from experiments import command, study
 from experiments.compression import report
 from experiments.compression.measure import Compression
 from experiments.compression.models import STATES, Models, in_new_process, prunings, tiny_model
@@ -70,14 +69,7 @@ def parser() -> argparse.ArgumentParser:
         "three quarters and half of the FFN and of the heads, one and two layers less, and three "
         "mixtures",
     )
-    parser.add_argument(
-        "--states",
-        nargs="+",
-        choices=STATES,
-        default=list(STATES),
-        metavar="STATE",
-        help=f"of pruned models: {', '.join(STATES)} (default: all)",
-    )
+    command.add_list(parser, "states", STATES, STATES)
     parser.add_argument(
         "--scores-profile",
         type=arguments.profile,
@@ -85,9 +77,6 @@ def parser() -> argparse.ArgumentParser:
         metavar="P",
         help="computes the answers of rows in float32, such as buckets+openvino, which is faster "
         "(default: baseline)",
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="try the command: a tiny model and the bundled sample"
     )
     study.add_options(parser, report.STUDY.name)
     return parser
@@ -113,13 +102,14 @@ def _check(args: argparse.Namespace) -> None:
         raise Error("a file of --dev is among those of --data: give other training data")
 
 
-def _installed(rows: Sequence[Variant]) -> Iterator[Variant]:
-    for row in rows:
-        if missing := Profile.parse(row.profile).missing():
-            names = ", ".join(missing)
-            print(f"nq: {row.profile} left out: {names} not installed", file=sys.stderr)
-        else:
-            yield row
+def _installed(rows: Sequence[Variant]) -> list[Variant]:
+    profiles = study.installed([*{row.profile: None for row in rows}], _missing)
+    return [row for row in rows if row.profile in profiles]
+
+
+def _missing(profile: str) -> str:
+    names = ", ".join(Profile.parse(profile).missing())
+    return f"{names} not installed" if names else ""
 
 
 def compression(args: argparse.Namespace) -> int:
@@ -138,8 +128,8 @@ def compression(args: argparse.Namespace) -> int:
             "data": [sha256(path) for path in data],
             "dev": [sha256(path) for path in dev],
         }
-        results = study.Results.of(report.STUDY, args, training=list(training), **settings)
-        speeds = study.Results.of(report.STUDY, args, SPEEDS, **settings)
+        results = study.Results(report.STUDY, args, training=list(training), **settings)
+        speeds = study.Results(report.STUDY, args, SPEEDS, **settings)
         measured = Compression(
             Models(args.output / "models", original, tuple(data), training),
             dev,
@@ -164,7 +154,7 @@ def _prunings(args: argparse.Namespace, original: Path) -> Sequence[str]:
 
 def _measure_all(measured: Compression, rows: Sequence[Variant]) -> None:
     """Measures the rows that are missing, and then those of the best pruned model."""
-    known = list(_installed(rows))
+    known = _installed(rows)
     with terminal.ProgressBar("compression", "rows") as bar:
 
         def add(variants: Sequence[Variant]) -> None:
@@ -174,18 +164,10 @@ def _measure_all(measured: Compression, rows: Sequence[Variant]) -> None:
                     bar(1, 2 * (len(known) + 2))
 
         add(known)
-        add(list(_best(measured.results)))
+        add(_installed(best_variants(measured.results.rows)))
 
 
-def _best(results: study.Results) -> Iterator[Variant]:
-    """Yields the rows that depend on others, once these are measured."""
-    yield from _installed(best_variants(results.rows))
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(compression, parser(), argv)
-
+main = command.main(compression, parser)
 
 if __name__ == "__main__":
     raise SystemExit(main())

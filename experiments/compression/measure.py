@@ -91,12 +91,13 @@ class Compression:
         references = [speed.Computation(source, p, 1, BATCH_SIZE) for p in variant.references]
         own = speed.Computation(folder, variant.profile, variant.instances, BATCH_SIZE)
         timed, *others = speed.measure([own, *references], self.rounds)
-        first, config = timed.loaded[0], load_config(folder)
-        seconds = [other.seconds for other in others]
+        loaded, config = timed["loaded"], load_config(folder)
+        first, seconds = loaded[0], [other["seconds"] for other in others]
         return {
-            **{"weights": first.weights, "gflop": window_gflop(config, first.length)},
-            **{"length": first.length, "precision": first.precision, "windows": timed.windows},
-            **{"cores": [one.cores for one in timed.loaded], "seconds": timed.seconds},
+            **{"weights": first["weights"], "gflop": window_gflop(config, first["length"])},
+            **{"length": first["length"], "precision": first["precision"]},
+            **{"windows": timed["windows"], "cores": [one["cores"] for one in loaded]},
+            "seconds": timed["seconds"],
             "reference_seconds": dict(zip(variant.references, seconds, strict=True)),
             "reference_windows": BATCH_SIZE,
         }

@@ -1,10 +1,8 @@
-"""Table, plot, metrics and verdicts of ``experiments.compression``, from its rows alone."""
+"""Table, metrics and verdicts of ``experiments.compression``, from its rows alone."""
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from experiments.intervals import (
     CONFIRMED,
@@ -13,13 +11,12 @@ from experiments.intervals import (
     UNDECIDED,
     Interval,
     interval,
-    kept,
+    middle,
     overall,
     ratios,
     verdict,
 )
 from experiments.study import Row, Study
-from experiments.text_tables import markdown
 from nq import tracking
 from nq.evaluation.gate import FAILED, PASSED, Gate
 
@@ -29,11 +26,6 @@ MAX_LOSS, SOURCE_SPEED = 0.02, 1.3
 SOURCE = "1.30x, at most 2% lost"
 SAME = 1.05
 """Speeds that differ by less are the same."""
-SPEED = (
-    *("weights", "gflop", "length", "precision", "windows", "cores", "seconds"),
-    *("reference_seconds", "reference_windows"),
-)
-"""The fields of a row that do not depend on the values of the weights."""
 OUTCOMES = {PASSED: CONFIRMED, FAILED: REFUTED}
 RANKS = (PASSED, UNDECIDED, FAILED)
 HEAD = (
@@ -58,7 +50,7 @@ def name(row: Row) -> str:
 
 def windows_per_s(row: Row) -> float:
     """Returns the median throughput of all processes together."""
-    return float(statistics.median(row["windows"] / s for s in kept(row["seconds"])))
+    return middle([row["windows"] / s for s in row["seconds"]])
 
 
 def speed_up(row: Row, reference: str = BASELINE) -> Interval | None:
@@ -91,12 +83,7 @@ def best(rows: Sequence[Row]) -> Row | None:
     return min(pruned, key=rank, default=None)
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Returns the rows and the verdicts of the claims as two Markdown tables."""
-    return f"{markdown(HEAD, *map(_cells, rows))}\n{markdown(('claim', 'verdict'), *claims(rows))}"
-
-
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
     loss, points = gate(row), 100 * (row["micro_f1"] - row["baseline_micro_f1"])
     is_baseline = name(row) == BASELINE
     return (
@@ -173,34 +160,6 @@ def any_of(verdicts: Iterable[str]) -> str:
     return next((text for text in ordered if text in found), NOT_TESTABLE)
 
 
-def plot(rows: Sequence[Row], path: Path) -> None:
-    """Draws the speed over the relative loss, with the gate and the source's figures."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 6), layout="constrained")
-    axes = figure.add_subplot()
-    for row in rows:
-        loss, ratio = gate(row), speed_up(row)
-        if ratio is None:
-            continue
-        ends = [[100 * (loss.loss - loss.low)], [100 * (loss.high - loss.loss)]]
-        color = tracking.color(row["prune"] or row["profile"])
-        axes.errorbar(100 * loss.loss, ratio.median, xerr=ends, fmt="o", color=color, lw=0.8)
-        axes.annotate(
-            name(row),
-            (100 * loss.loss, ratio.median),
-            xytext=(4, 4),
-            textcoords="offset points",
-            fontsize="xx-small",
-        )
-    axes.axvline(100 * MAX_LOSS, color="grey", ls="--", lw=1, label="gate: 2 % lost")
-    point = [100 * MAX_LOSS], [SOURCE_SPEED]
-    axes.plot(*point, marker="*", ms=12, ls="", color="black", label="source: 1.30x, 2 % at most")
-    axes.set(xlabel="relative loss of micro-F1, %", ylabel="windows/s, x baseline", yscale="log")
-    axes.legend(fontsize="small")
-    figure.savefig(path, dpi=120)
-
-
 def metrics(row: Row) -> dict[str, float | None]:
     """Returns the metrics of a row's MLflow run."""
     ratio = speed_up(row)
@@ -217,13 +176,13 @@ def metrics(row: Row) -> dict[str, float | None]:
     }
 
 
-PARAMS = ("prune", "state", "zeros", "profile", "instances", "precision", "length")
 STUDY = Study(
     "compression",
-    table=table,
-    plot=plot,
+    head=HEAD,
+    cells=_cells,
+    claims=claims,
     title=name,
-    params=lambda row: {**{key: row[key] for key in PARAMS}, "gate": gate(row).verdict},
+    params=("prune", "state", "zeros", "profile", "instances", "precision", "length"),
     metrics=metrics,
     profile=lambda row: str(row["profile"]),
 )

@@ -20,7 +20,7 @@ import psutil
 from experiments.flink.programs import Program
 from nq.errors import Error
 
-MARK = "NQ_FLINK_CLUSTER"
+MARK = "NQ_EXPERIMENT"
 GRACE_S, POLL_S, TIMEOUT_S = 5.0, 0.1, 90.0
 TAIL_BYTES = 4096
 
@@ -57,7 +57,7 @@ def start(program: Program, folder: Path) -> Running:
 
 
 def find(folder: Path) -> list[psutil.Process]:
-    """Returns the processes of the cluster in a folder."""
+    """Returns the processes that have the mark of a folder, such as those of a cluster in it."""
     mark, found = str(folder.resolve()), []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -67,7 +67,7 @@ def find(folder: Path) -> list[psutil.Process]:
 
 
 def end(folder: Path) -> int:
-    """Ends all processes of the cluster in a folder; returns how many there were."""
+    """Ends all processes that have the mark of a folder; returns how many there were."""
     ended = set[int]()
     while running := find(folder):  # a pool may start a worker meanwhile
         for process in running:

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from experiments import units
-from nq.errors import Error
 
 ALIGNMENT = 64
 Shapes = Mapping[str, tuple[tuple[int, ...], str]]
@@ -187,26 +186,8 @@ class Group:
     loaded: list[Any] = field(default_factory=list)
 
     def ask(self, command: Any) -> list[Any]:
-        """Returns the replies of all processes to a command.
-
-        Raises:
-            Error: a process failed or has ended; the text says which one.
-        """
-        for member in self.members:
-            member.send(command)
-        return self.receive()
-
-    def receive(self) -> list[Any]:
-        """Returns the next reply of each process; see ``ask``."""
-        replies, failures = [], []
-        for number, member in enumerate(self.members, 1):
-            try:
-                replies.append(member.receive())
-            except Error as error:
-                failures.append(f"process {number} of {len(self.members)}: {error}")
-        if failures:
-            raise Error(failures[0])
-        return replies
+        """Returns the replies of all processes to a command."""
+        return units.together(self.members, command)[1]
 
 
 @contextlib.contextmanager
@@ -232,7 +213,7 @@ def started(
         with contextlib.ExitStack() as stack:
             members = _members(stack, load, tasks, cores, (shapes, block.name))
             group = Group(members, block.arrays(), block.name)
-            group.loaded.extend(group.receive())
+            group.loaded.extend(units.receive_all(members))
             yield group
             group.arrays.clear()
     finally:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import statistics
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -33,13 +32,12 @@ from experiments.partition.rows import (
     TRAINING,
     Cell,
     Row,
-    Step,
     asked,
-    timed,
 )
 from experiments.partition.stages import Alone, Run
 from experiments.planning import costs as planning
 from experiments.planning import here
+from experiments.study import Step, timed
 from experiments.workloads import Workload
 
 BOUNCES, WARM_STEPS, STEPS, ALONE = 200, 3, 50, 5
@@ -83,12 +81,12 @@ def _perceptron(running: dict[str, Group], kind: str) -> list[tuple[Row, Step]]:
             row = cell.row(
                 way,
                 **{"task": kind, "m": m if way == PIPELINE else None, "cut": CUTS.get(way, "")},
-                **dataclasses.asdict(prediction),
+                **prediction,
                 moved_bytes=perceptron_ways.moved_bytes(way, kind),
                 drift=None if way == ONE else float(np.abs(logits[way] - logits[ONE]).max()),
                 cores=some.loaded,
             )
-            pairs.append((row, asked(some, Steps(kind, STEPS, m), STEPS)))
+            pairs.append((row, asked(some.members, Steps(kind, STEPS, m), STEPS)))
     return pairs
 
 
@@ -106,10 +104,6 @@ def _logits_after(some: Group, kind: str) -> groups.Array:
     some.ask(Steps(kind, WARM_STEPS, micro_batches=4))
     some.ask(Steps(FORWARD, 1))
     return some.arrays["logits"].copy()
-
-
-def _median_s(step: Step, times: int = 5) -> float:
-    return statistics.median(step()[0] for _ in range(times))
 
 
 def _latency_s(some: Group) -> float:
@@ -158,33 +152,29 @@ def encoder_rows(
             drift = None if some is one else stages.drift(some.arrays, one.arrays)
             row = cell.row(way, cores=some.loaded, drift=drift)
             row["planned_s"] = planner.planned_s(plan, machine, way, 1, ())
-            pairs.append((row, asked(some, Run(1))))
+            pairs.append((row, asked(some.members, Run(1))))
         (share,) = one.ask(Alone(-(-workload.batch // count)))
         pairs[-1][0]["predicted_s"] = share
         latency_s = _latency_s(pipeline)
         for m in micro_batches:
             pipeline.ask(Run(m))
-            alone = _profile(pipeline, -(-workload.batch // m))
+            windows = Alone(-(-workload.batch // m))
+            alone = [member.ask(windows) for member in pipeline.members]
             row = cell.row(
                 PIPELINE,
                 **{"m": m, "cut": ", ".join(map(str, cuts)), "cores": pipeline.loaded},
-                **dataclasses.asdict(predict.pipeline(alone, m, latency_s)),
+                **predict.pipeline(alone, m, latency_s),
                 planned_s=planner.planned_s(plan, machine, PIPELINE, m, cuts),
                 moved_bytes=stages.moved_bytes(workload, cuts),
                 drift=stages.drift(pipeline.arrays, one.arrays),
             )
-            pairs.append((row, asked(pipeline, Run(m))))
+            pairs.append((row, asked(pipeline.members, Run(m))))
         return timed(pairs, rounds)
 
 
 def _cell(part: str, workload: Workload, count: int) -> Cell:
     layers = workload.config.num_hidden_layers
     return Cell(part, workload.shape, workload.length, workload.batch, count, layers)
-
-
-def _profile(pipeline: Group, windows: int) -> list[float]:
-    """Returns the seconds of each stage for so many windows, while the others wait."""
-    return [member.ask(Alone(windows)) for member in pipeline.members]
 
 
 def tensor_rows(workload: Workload, cores: Sequence[int], devices: int, rounds: int) -> list[Row]:
@@ -214,30 +204,17 @@ def tensor_rows(workload: Workload, cores: Sequence[int], devices: int, rounds: 
         }
         loaded = {way: [unit.receive() for unit in some] for way, some in running.items()}
         (one,), (split,), (program,) = running[ONE], running[TENSOR], loaded[TENSOR]
-        rows = {way: cell.row(way, cores=[x.cores for x in loaded[way]]) for way in running}
+        rows = {way: cell.row(way, cores=[x["cores"] for x in loaded[way]]) for way in running}
         for way in (ALL, TENSOR):
             logits = running[way][0].ask(tensor.LOGITS)
             rows[way]["drift"] = stages.drift(logits, one.ask(tensor.LOGITS))
-        steps = {way: _together(some) for way, some in running.items()}
-        each_s, whole_s = split.ask(tensor.ALL_REDUCE), _median_s(steps[ONE])
+        steps = {way: asked(some, tensor.STEP) for way, some in running.items()}
+        each_s = split.ask(tensor.ALL_REDUCE)
+        whole_s = statistics.median(steps[ONE]()["seconds"] for _ in range(ALONE))
         rows[TENSOR] |= {
             "cut": CUTS[TENSOR],
-            "all_reduces": program.all_reduces,
-            "compiled_all_reduces": program.compiled_all_reduces,
+            **{name: program[name] for name in tensor.COUNTS},
             "predicted_s": predict.tensor_s(whole_s, devices, cell.layers, each_s),
             "moved_bytes": predict.tensor_bytes(workload, devices),
         }
         return timed([(rows[way], steps[way]) for way in running], rounds)
-
-
-def _together(some: Sequence[units.Unit]) -> Step:
-    """Returns the step that lets JAX processes compute at the same time."""
-
-    def step() -> tuple[float, float]:
-        started = time.perf_counter()
-        for unit in some:
-            unit.send(tensor.STEP)
-        busy_s = sum(unit.receive() for unit in some)
-        return time.perf_counter() - started, busy_s
-
-    return step

@@ -3,58 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from experiments.partition.rows import PIPELINE, TENSOR
 from experiments.planning.costs import ALL_REDUCES_PER_LAYER
 from experiments.planning.pipeline import flow_seconds
 from experiments.workloads import Workload
 
-
-@dataclass(frozen=True)
-class Prediction:
-    """What a row is expected to show.
-
-    Args:
-        predicted_s: seconds of a step.
-        predicted_bubble: share of the devices' time in which they wait.
-    """
-
-    predicted_s: float | None = None
-    predicted_bubble: float | None = None
-
-
-def pipeline_seconds(stages: Sequence[float], micro_batches: int) -> float:
-    """Returns the time of all micro-batches, each of which passes through all stages."""
-    return flow_seconds([(seconds, 1) for seconds in stages], micro_batches)
-
-
-def pipeline_bubble(stages: Sequence[float], micro_batches: int) -> float:
-    """Returns the share of the devices' time in which they wait: 1 - M sum s_k / (K T).
-
-    Args:
-        stages: s_k, seconds of each of the K stages for one micro-batch.
-        micro_batches: M. With equal stages the bubble is (K-1) / (M+K-1).
-
-    >>> round(pipeline_bubble([1.0, 1.0], micro_batches=8), 3)
-    0.111
-    """
-    total = len(stages) * pipeline_seconds(stages, micro_batches)
-    return 1 - micro_batches * sum(stages) / total
+Prediction = dict[str, float]
+"""The fields ``predicted_s``, the seconds of a step, and ``predicted_bubble``, the share of the
+devices' time in which they wait; without those that are not predicted."""
 
 
 def pipeline(stages: Sequence[float], micro_batches: int, latency_s: float) -> Prediction:
-    """Returns the prediction of a pipeline.
+    """Returns the prediction of a pipeline; its bubble is 1 - M sum s_k / (K T).
 
     Args:
-        stages: seconds of each stage for one micro-batch, measured alone.
-        micro_batches: M.
+        stages: s_k, seconds of each of the K stages for one micro-batch, measured alone.
+        micro_batches: M. With equal stages the bubble is (K-1) / (M+K-1).
         latency_s: of a token from one process to the next, which waits for it.
+
+    >>> round(pipeline([1.0, 1.0], micro_batches=8, latency_s=0.0)["predicted_bubble"], 3)
+    0.111
     """
-    waits = (len(stages) - 1) * latency_s
-    return Prediction(
-        pipeline_seconds(stages, micro_batches) + waits, pipeline_bubble(stages, micro_batches)
-    )
+    seconds = flow_seconds([(seconds, 1) for seconds in stages], micro_batches)
+    bubble = 1 - micro_batches * sum(stages) / (len(stages) * seconds)
+    waits_s = (len(stages) - 1) * latency_s
+    return {"predicted_s": seconds + waits_s, "predicted_bubble": bubble}
 
 
 def perceptron(
@@ -70,11 +44,11 @@ def perceptron(
     """
     if way == PIPELINE:
         one = pipeline([s / micro_batches for s in parts], micro_batches, latency_s)
-        last = latency_s  # the first process waits for the end of the step
-        return Prediction((one.predicted_s or 0.0) + last, one.predicted_bubble)
+        one["predicted_s"] += latency_s  # the first process waits for the end of the step
+        return one
     if len(parts) == 1:
-        return Prediction()
-    return Prediction(max(parts) + (latency_s if way == TENSOR else 0.0))
+        return {}
+    return {"predicted_s": max(parts) + (latency_s if way == TENSOR else 0.0)}
 
 
 def tensor_s(whole_s: float, devices: int, layers: int, all_reduce_s: float) -> float:

@@ -9,7 +9,6 @@ A layer then needs two all-reduces: Shoeybi et al. 2019, https://arxiv.org/abs/1
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 from keras import ops
 
 from experiments.partition.limits import check_devices
+from experiments.units import seconds
 from nq.config import ModelConfig
 from nq.model import joint
 from nq.model.encoder import Layers, SelfAttention
@@ -216,10 +216,4 @@ def all_reduce(shape: tuple[int, ...], devices: int) -> Callable[[], float]:
     values = jax.device_put(np.ones(shape, np.float32), jax.sharding.NamedSharding(mesh, whole))
     reduce = jax.jit(mapped)
     reduce(values).block_until_ready()
-
-    def measure() -> float:
-        started = time.perf_counter()
-        reduce(values).block_until_ready()
-        return time.perf_counter() - started
-
-    return measure
+    return lambda: seconds(lambda: reduce(values).block_until_ready())

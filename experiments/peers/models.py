@@ -8,7 +8,6 @@ windows.
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from nq import extras
 from nq.config import WindowConfig
 from nq.model.runtime import import_tensorflow
 from nq.records import FloatArray, IntArray
@@ -28,12 +26,6 @@ INPUTS = {
     "token_type_ids": "segment_ids",
 }
 """Maps Hugging Face's names of the inputs to those of nq."""
-
-EXTRAS = {
-    **dict.fromkeys(("torch", "transformers"), "peers"),
-    **{name: extra for extra in ("onnx", "openvino") for name in extras.EXTRAS[extra]},
-}
-"""Maps each package to our extra that installs it."""
 
 Run = Callable[[], FloatArray]
 """Computes all windows; returns start and end logits, float32 ``[2, N, L]``."""
@@ -86,14 +78,6 @@ class Peer:
     def is_nq(self) -> bool:
         """Whether it is an engine of nq."""
         return self.maker == "nq"
-
-    def missing(self) -> str:
-        """Returns which packages are not installed and how to install them; empty if all are."""
-        missing = [name for name in self.packages if importlib.util.find_spec(name) is None]
-        if not missing:
-            return ""
-        needed = dict.fromkeys(EXTRAS[name] for name in missing)
-        return f"{' and '.join(missing)} not installed: {extras.install(*needed)}"
 
 
 _TORCH = ("torch", "transformers")

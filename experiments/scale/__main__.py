@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-from collections.abc import Sequence
 
-from experiments import units
+from experiments import command, units
 from experiments.scale import measure, report
-from nq.commands import arguments, terminal
+from nq.commands import arguments
 from nq.formats.input_files import find_files
 from nq.model.folder import check, load_settings
 from nq.model.registry import model_folder
@@ -40,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="P",
         help="optimizations (default: buckets+openvino)",
     )
-    parser.add_argument("--batch-size", type=arguments.positive, default=16, metavar="B")
+    command.add_number(parser, "batch-size", 16, "windows of a batch")
     parser.add_argument("--limit", type=arguments.positive, metavar="N", help="examples at most")
     parser.add_argument(
         "--dollars-per-hour",
@@ -68,17 +66,10 @@ def scale(args: argparse.Namespace) -> int:
     with units.started(measure.load, task, core, units.thread_settings(1)) as unit:
         found = unit.receive()
     result = {"profile": task.profile, "dollars_per_hour": args.dollars_per_hour, **found}
-    if args.json:
-        terminal.print_json(result)
-    else:
-        print(report.table(result), end="")
-    return 0
+    return command.show(result, report.table, args)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(scale, parser(), argv)
-
+main = command.main(scale, parser)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -1,0 +1,75 @@
+"""What the commands of the studies share: how they start, and how they print a result."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from nq import extras
+from nq.commands import arguments, terminal
+
+EXTRA_OF = {name: extra for extra, names in extras.EXTRAS.items() for name in names}
+"""Maps packages to our extra that installs them; others are in the extra ``peers``."""
+
+
+class Main(Protocol):
+    """Runs a command with arguments, by default those of the process; returns its exit code."""
+
+    def __call__(self, argv: Sequence[str] | None = None) -> int: ...
+
+
+def main(
+    function: Callable[[argparse.Namespace], int], parser: Callable[[], argparse.ArgumentParser]
+) -> Main:
+    """Returns the function that parses arguments and runs a command with them."""
+
+    def run(argv: Sequence[str] | None = None) -> int:
+        return terminal.run(function, parser(), argv)
+
+    return run
+
+
+def missing(packages: Iterable[str]) -> str:
+    """Returns which packages are not installed and how to install them; empty if all are."""
+    names = [name for name in packages if importlib.util.find_spec(name) is None]
+    needed = dict.fromkeys(EXTRA_OF.get(name, "peers") for name in names)
+    return f"{' and '.join(names)} not installed: {extras.install(*needed)}" if names else ""
+
+
+def add_number(
+    parser: argparse.ArgumentParser, name: str, default: int, text: str, least: int = 1
+) -> None:
+    """Adds an option for a number from ``least`` on, with its default in the help."""
+    parser.add_argument(
+        f"--{name}",
+        type=arguments.positive if least else arguments.count,
+        default=default,
+        metavar="N",
+        help=f"{text} (default: {default})",
+    )
+
+
+def add_list(
+    parser: argparse.ArgumentParser,
+    name: str,
+    default: Iterable[Any],
+    choices: Iterable[str] | None = None,
+) -> None:
+    """Adds an option for several names, such as shapes, or without ``choices`` for numbers."""
+    values, metavar = list(default), name[0].upper()
+    more: dict[str, Any] = {"choices": list(choices)} if choices else {"type": arguments.positive}
+    text = f"default: {' '.join(map(str, values))}"
+    parser.add_argument(f"--{name}", nargs="+", default=values, metavar=metavar, help=text, **more)
+
+
+def show(
+    result: Mapping[str, Any], table: Callable[[Mapping[str, Any]], str], args: argparse.Namespace
+) -> int:
+    """Prints a result as its table, or with ``--json`` as an object; returns the exit code 0."""
+    if args.json:
+        terminal.print_json(result)
+    else:
+        print(table(result), end="")
+    return 0
