@@ -1,4 +1,4 @@
-"""Table, metrics and verdicts of ``experiments.concurrency``, from its rows alone."""
+"""Table, plot, metrics and verdicts of ``experiments.concurrency``, from its rows alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from experiments.intervals import (
     ratios,
     verdict,
 )
-from experiments.study import Row, Study, grouped
+from experiments.study import Row, Study, grouped, line, whole_numbers
 
 SYNC, ASYNCIO, THREADS, PROCESSES = "sync", "asyncio", "threads", "processes"
 MEASURED, BUDGET = "measured", "budget reached"
@@ -193,6 +193,29 @@ CLAIMS: dict[str, Callable[[Sequence[Row]], str]] = {
 }
 
 
+def plot(rows: Sequence[Row], figure: Any) -> None:
+    """Draws seconds and memory over N; dotted are the source's ratios times our sync."""
+    panels = grouped(rows, "shape", "length", "engine")
+    figure.set_size_inches(3.2 * len(panels), 6)
+    grid = figure.subplots(2, len(panels), squeeze=False)
+    grid[0][0].set_ylabel("seconds for one window of each model")
+    grid[1][0].set_ylabel("peak memory, MB")
+    for upper, lower, (panel, some) in zip(*grid, panels.items(), strict=True):
+        upper.set_title("{}, {} pieces\n{}".format(*panel), fontsize="medium")
+        lower.set_xlabel("models")
+        sync_s = {r["n"]: middle(r["seconds"]) for r in some if _is_sync(r) and r["seconds"]}
+        for number, name in enumerate(dict.fromkeys(map(_name, some))):
+            own, color = [row for row in some if _name(row) == name], f"C{number}"
+            seconds = {row["n"]: middle(row["seconds"]) for row in own if row["seconds"]}
+            line(upper, list(seconds.items()), label=name, color=color)
+            line(lower, [(row["n"], row["memory_mb"]) for row in own], color=color)
+            if name != SYNC:
+                ratio_of = {n: source_ratio(name, n) for n in seconds.keys() & sync_s.keys()}
+                source_s = [(n, ratio * sync_s[n]) for n, ratio in ratio_of.items() if ratio]
+                line(upper, source_s, color=color, linestyle=":", marker="")
+    whole_numbers(figure)
+
+
 def metrics(row: Row) -> dict[str, float | None]:
     """Returns the metrics of a row's MLflow run."""
     timed = kept(row["seconds"])
@@ -208,6 +231,7 @@ STUDY = Study(
     head=HEAD,
     cells=_cells,
     claims=claims,
+    plot=plot,
     title=lambda row: f"{row['shape']} {row['length']} {row['engine']} {row['n']} {_name(row)}",
     params=("shape", "length", "engine", "n", "approach", "weights"),
     metrics=metrics,

@@ -1,8 +1,10 @@
-"""Table, metrics and verdicts of ``experiments.scaling``, from its rows alone."""
+"""Table, plot, metrics and verdicts of ``experiments.scaling``, from its rows alone."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from experiments.intervals import (
     CONFIRMED,
@@ -15,7 +17,7 @@ from experiments.intervals import (
     ratios,
     verdict,
 )
-from experiments.study import Row, Study, grouped
+from experiments.study import Row, Study, grouped, line, whole_numbers
 
 THREADS, ENGINES, INSTANCES = "threads", "engines", "instances"
 COPIES, DISPATCH = "copies", "dispatch"
@@ -38,11 +40,19 @@ def largest(row: Row) -> list[float]:
     return [max(latencies) for latencies in row["latencies"]]
 
 
-def p95(row: Row) -> list[float]:
-    """Returns the 95th percentile of the latencies of each round, in seconds."""
+def p95(row: Row, length: int | None = None) -> list[float]:
+    """Returns the 95th percentile of the latencies of each round, in seconds.
+
+    With a length, only dispatched requests of this length count, and rounds without any are left
+    out.
+    """
     import numpy as np
 
-    return [float(np.percentile(latencies, 95)) for latencies in row["latencies"]]
+    rounds = row["latencies"]
+    if length is not None:
+        pairs = (zip(*pair, strict=True) for pair in zip(rounds, row["classes"], strict=True))
+        rounds = [[s for s, own in pair if own == length] for pair in pairs]
+    return [float(np.percentile(latencies, 95)) for latencies in rounds if latencies]
 
 
 def windows_per_s(row: Row) -> float:
@@ -230,6 +240,27 @@ def arithmetic(rows: Sequence[Row]) -> str:
     return "; ".join(texts)
 
 
+def plot(rows: Sequence[Row], figure: Any) -> None:
+    """Draws latency over threads, throughput over instances, and p95 by length of dispatch."""
+    figure.set_size_inches(13, 4.5)
+    left, center, right = figure.subplots(1, 3)
+    left.set(xlabel="threads", ylabel="latency of one window, s", yscale="log")
+    center.set(xlabel="pinned instances of a batch of 8", ylabel="windows/s", yscale="log")
+    right.set(xlabel="pieces of a window", ylabel="p95 latency, s", yscale="log")
+    for name, some in grouped(_part(rows, THREADS), "shape", "length", "engine").items():
+        points = [(row["threads"], middle(largest(row))) for row in some]
+        line(left, points, label=" ".join(map(str, name)))
+    pinned = [row for row in _part(rows, INSTANCES) if row["pinned"]]
+    for name, some in grouped(pinned, "shape", "length", "engine").items():
+        points = [(row["instances"], windows_per_s(row)) for row in some]
+        line(center, points, label=" ".join(map(str, name)))
+    for row in _part(rows, DISPATCH):
+        lengths = {length for some in row["classes"] for length in some}
+        points = [(length, statistics.median(p95(row, length))) for length in lengths]
+        line(right, points, label=f"{title(row)} {row['load']:.0%}")
+    whole_numbers(figure)
+
+
 def metrics(row: Row) -> dict[str, float | None]:
     """Returns the metrics of a row's MLflow run."""
     return {
@@ -251,6 +282,7 @@ STUDY = Study(
     head=HEAD,
     cells=_cells,
     claims=claims,
+    plot=plot,
     title=title,
     params=(
         *("part", "shape", "length", "engine", "instances", "threads", "batch", "pinned"),

@@ -2,7 +2,7 @@
 
 A study measures cells: several rows in the same rounds. Each row is JSON values: its key (what was
 measured) and every timing of its rounds. ``NAME.json`` is written after each cell, so that the same
-command continues where it was interrupted; tables, metrics and verdicts follow from it alone.
+command continues where it was interrupted; tables, plot, metrics and verdicts follow from it alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from experiments import command, machine
 from experiments.intervals import ROUNDS, rotated
 from experiments.text_tables import markdown
-from nq import storage, tracking
+from nq import extras, storage, tracking
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.storage import atomic_write
@@ -38,6 +38,7 @@ class Study:
         head: of the table of the rows.
         cells: returns the cells of a row in the table; its second argument are all rows.
         claims: returns each claim of the source with its verdict.
+        plot: draws the rows into a figure of matplotlib.
         title: of a row's MLflow run.
         params: of a row's MLflow run, those of these fields that it has.
         metrics: of a row's MLflow run.
@@ -48,6 +49,7 @@ class Study:
     head: Sequence[str]
     cells: Callable[[Row, Sequence[Row]], Sequence[str]]
     claims: Callable[[Sequence[Row]], Sequence[tuple[str, str]]]
+    plot: Callable[[Sequence[Row], Any], None]
     title: Callable[[Row], str]
     params: Sequence[str]
     metrics: Callable[[Row], Mapping[str, float | None]]
@@ -59,7 +61,7 @@ class Study:
         return storage.Kind(
             name=self.name,
             what=f"a study of experiments.{self.name}",
-            files=rf"{self.name}(?:-\w+)?\.json",
+            files=rf"{self.name}(?:-\w+)?\.(?:json|png)",
         )
 
     def table(self, rows: Sequence[Row]) -> str:
@@ -70,6 +72,29 @@ class Study:
         """Returns the claims with their verdicts as a Markdown table."""
         return markdown(("claim", "verdict"), *self.claims(rows))
 
+    def draw(self, rows: Sequence[Row], path: Path) -> None:
+        """Draws the rows into a file."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(layout="constrained")
+        self.plot(rows, figure)
+        for axes in figure.axes:
+            if axes.get_legend_handles_labels()[0]:
+                axes.legend(fontsize="xx-small")
+        figure.savefig(path, dpi=120)
+
+
+def line(axes: Any, points: Sequence[tuple[float, float]], **style: Any) -> None:
+    """Draws a line through points, if there are any."""
+    if points:
+        axes.plot(*zip(*sorted(points), strict=True), **{"marker": ".", **style})
+
+
+def whole_numbers(figure: Any) -> None:
+    """Lets the horizontal axes of a figure have ticks at whole numbers alone."""
+    for axes in figure.axes:
+        axes.xaxis.get_major_locator().set_params(integer=True)
+
 
 def add_options(parser: argparse.ArgumentParser, name: str, rounds: int = ROUNDS) -> None:
     """Adds the options of every study."""
@@ -79,7 +104,7 @@ def add_options(parser: argparse.ArgumentParser, name: str, rounds: int = ROUNDS
         type=Path,
         default=Path("runs") / name,
         metavar="DIR",
-        help=f"folder of {name}.json (default: runs/{name})",
+        help=f"folder of {name}.json and {name}.png (default: runs/{name})",
     )
     parser.add_argument("--quick", action="store_true", help="try the command with a tiny model")
     arguments.add_tracking(parser)
@@ -127,6 +152,7 @@ class Results:
     def __init__(
         self, study: Study, args: argparse.Namespace, part: str = "", /, **settings: Any
     ) -> None:
+        extras.require("plots")  # not after hours of measuring
         self.path = args.output / f"{study.name}{part and f'-{part}'}.json"
         self.machine = machine.describe()
         self.settings = {"rounds": args.rounds, **settings}
@@ -204,15 +230,18 @@ def measure(
 
 
 def finish(study: Study, args: argparse.Namespace, results: Results, started: float) -> int:
-    """Records and prints the results of a study; returns the exit code of its command."""
+    """Draws, records and prints the results; returns the exit code of the command."""
     results.add()
+    picture = args.output / f"{study.name}.png"
+    if results.rows:
+        study.draw(results.rows, picture)
     if results.rows and not args.no_track:
         record(study, args, results.rows, started)
     if args.json:
         terminal.print_json(results.to_dict())
     else:
         print(study.table(results.rows), study.verdicts(results.rows), sep="\n")
-        print(f"written to {results.path}")
+        print(f"written to {results.path} and {picture.name}")
     return 0
 
 
@@ -236,4 +265,4 @@ def record(study: Study, args: argparse.Namespace, rows: Sequence[Row], started:
             run.params({"rounds": args.rounds, **params})
             run.metrics(study.metrics(row))
             if row is rows[0]:
-                run.artifacts([args.output / f"{study.name}.json"])
+                run.artifacts([args.output / f"{study.name}.{kind}" for kind in ("json", "png")])

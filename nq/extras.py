@@ -14,6 +14,7 @@ EXTRAS = {
     "docx": ("mammoth",),
     "pdf": ("pypdf",),
     "onnx": ("onnx", "onnxruntime", "tf2onnx"),
+    "plots": ("matplotlib",),
     "serve": ("fastapi", "fastapi_offline", "prometheus_client", "uvicorn"),
 }
 """Maps each extra of the distribution to the import names of the packages that it installs."""

@@ -1,8 +1,9 @@
-"""Table, metrics and verdicts of ``experiments.compression``, from its rows alone."""
+"""Table, plot, metrics and verdicts of ``experiments.compression``, from its rows alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from experiments.intervals import (
     CONFIRMED,
@@ -16,7 +17,7 @@ from experiments.intervals import (
     ratios,
     verdict,
 )
-from experiments.study import Row, Study
+from experiments.study import Row, Study, line
 from nq import tracking
 from nq.evaluation.gate import FAILED, PASSED, Gate
 
@@ -160,6 +161,24 @@ def any_of(verdicts: Iterable[str]) -> str:
     return next((text for text in ordered if text in found), NOT_TESTABLE)
 
 
+def plot(rows: Sequence[Row], figure: Any) -> None:
+    """Draws the speed over the relative loss, with the gate and the source's figures."""
+    figure.set_size_inches(9, 6)
+    axes = figure.add_subplot()
+    for row in rows:
+        loss, low, high = (100 * row[key] for key in ("loss", "low", "high"))
+        if ratio := speed_up(row):
+            point, color = (loss, ratio.median), tracking.color(row["prune"] or row["profile"])
+            ends = [[loss - low], [high - loss]]
+            axes.errorbar(*point, xerr=ends, fmt="o", color=color, lw=0.8)
+            style = {"textcoords": "offset points", "fontsize": "xx-small"}
+            axes.annotate(name(row), point, xytext=(4, 4), **style)
+    axes.axvline(100 * MAX_LOSS, color="grey", ls="--", lw=1, label="gate: 2 % lost")
+    claim = [(100 * MAX_LOSS, SOURCE_SPEED)]
+    line(axes, claim, marker="*", ms=12, ls="", color="black", label=f"source: {SOURCE}")
+    axes.set(xlabel="relative loss of micro-F1, %", ylabel="windows/s, x baseline", yscale="log")
+
+
 def metrics(row: Row) -> dict[str, float | None]:
     """Returns the metrics of a row's MLflow run."""
     ratio = speed_up(row)
@@ -181,6 +200,7 @@ STUDY = Study(
     head=HEAD,
     cells=_cells,
     claims=claims,
+    plot=plot,
     title=name,
     params=("prune", "state", "zeros", "profile", "instances", "precision", "length"),
     metrics=metrics,

@@ -1,4 +1,4 @@
-"""Table, metrics and verdicts of ``experiments.partition``, from its rows alone."""
+"""Table, plot, metrics and verdicts of ``experiments.partition``, from its rows alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from experiments.partition.rows import (
     TENSOR,
     TRAINING,
 )
-from experiments.study import Row, Study, grouped
+from experiments.study import Row, Study, grouped, line
 
 DRIFT, ERROR, NEAR_BEST, MICRO_BATCHES_PER_STAGE = 1e-5, 0.2, 1.05, 4
 """Largest drift of a logit; largest relative error of a prediction; time ÷ that of the best M."""
@@ -243,6 +243,22 @@ def copies(rows: Sequence[Row], part: str) -> str:
     return "; ".join([overall(verdicts), *texts])
 
 
+def plot(rows: Sequence[Row], figure: Any) -> None:
+    """Draws the time of the pipelines over M, predicted and measured, beside the instances."""
+    figure.set_size_inches(11, 4.5)
+    for axes, part in zip(figure.subplots(1, 2), (ENCODER, PERCEPTRON), strict=True):
+        for number, cell in enumerate(_cells(rows, part)):
+            name = f"{cell[0]['shape']} {cell[0]['length'] or cell[0]['task']}"
+            some, color = [row for row in cell if row["way"] == PIPELINE], f"C{number}"
+            line(axes, [(row["m"], seconds(row)) for row in some], color=color, label=name)
+            predicted = [(row["m"], row["predicted_s"]) for row in some]
+            line(axes, predicted, ls="--", marker="", color=color, label=f"{name}, predicted")
+            for row in (row for row in cell if row["way"] == INSTANCES):
+                axes.axhline(seconds(row), ls=":", color=color, label=f"{name}, instances")
+        axes.set(title=part, xlabel="micro-batches M", ylabel="s", yscale="log")
+        axes.set_xscale("log", base=2)
+
+
 def metrics(row: Row) -> dict[str, float | None]:
     """Returns the metrics of a row's MLflow run."""
     measured = bool(row["seconds"])
@@ -269,6 +285,7 @@ STUDY = Study(
     head=HEAD,
     cells=_line,
     claims=claims,
+    plot=plot,
     title=title,
     params=("part", "shape", "length", "batch", "task", "way", "k", "m", "cut"),
     metrics=metrics,

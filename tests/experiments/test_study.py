@@ -1,4 +1,4 @@
-"""The frame of the studies: rows that are kept, files of others, tables and recording."""
+"""The frame of the studies: rows that are kept, files of others, tables, plot and recording."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ STUDY = study.Study(
     head=("n", "s"),
     cells=lambda row, rows: (str(row["n"]), f"{row['s']} of {len(rows)}"),
     claims=lambda rows: [("it is fast", "refuted")],
+    plot=lambda rows, figure: study.line(figure.add_subplot(), [(r["n"], r["s"]) for r in rows]),
     title=lambda row: f"n {row['n']}",
     params=("n",),
     metrics=lambda row: {"time/s": row["s"]},
@@ -55,4 +56,4 @@ def test_each_row_is_a_run_with_the_tag_of_the_study(
     assert tag.startswith("try 20")
     (first,) = [run for run in runs if run.data.params["n"] == "1"]
     names = {file.path for file in client.list_artifacts(first.info.run_id)}
-    assert names == {"try.json"}
+    assert names == {"try.json", "try.png"}
