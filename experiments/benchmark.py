@@ -24,6 +24,7 @@ from typing import Any
 
 import orjson
 
+from experiments import command
 from nq.beam.prepare import Prepared, prepare
 from nq.commands import arguments, terminal
 from nq.config import Compute
@@ -53,14 +54,9 @@ NARROW: dict[str, Any] = {
 }
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.benchmark",
-        description="Measures speed and memory of everything around the model.",
-        epilog=arguments.PROFILES_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
+    parser.epilog = arguments.PROFILES_HELP
     arguments.add_data(parser)
     arguments.add_model(parser)
     arguments.add_profile(parser)
@@ -73,8 +69,6 @@ def parser() -> argparse.ArgumentParser:
         help="windows in a round, to the end of an example (default: 320)",
     )
     parser.add_argument("--no-memory", action="store_true", help="skip the memory, which is slow")
-    arguments.add_common(parser)
-    return parser
 
 
 def preprocessing(request: Request, folder: Path) -> dict[str, Any]:
@@ -202,9 +196,7 @@ def benchmark(args: argparse.Namespace) -> int:
     return 0
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(benchmark, parser(), argv)
+main = command.main(benchmark, options)
 
 
 if __name__ == "__main__":

@@ -17,19 +17,14 @@ from pathlib import Path
 
 from experiments import command
 from experiments.flink import cluster, processes, programs
-from nq.commands import arguments, terminal
+from nq.commands import terminal
 from nq.errors import Error
 
 FOLDER = Path("runs") / "cluster"
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the command's parser."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.cluster",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     parser.add_argument("action", choices=ACTIONS, help="what to do")
     parser.add_argument(
         "--folder",
@@ -45,8 +40,6 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help=f"listen on free ports instead of {', '.join(map(str, programs.Ports()))}",
     )
-    arguments.add_common(parser)
-    return parser
 
 
 def start(args: argparse.Namespace) -> int:
@@ -102,7 +95,7 @@ def _print(described: cluster.Cluster, as_json: bool) -> None:
         print(describe(described))
 
 
-main = command.main(lambda args: ACTIONS[args.action](args), parser)
+main = command.main(lambda args: ACTIONS[args.action](args), options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -29,7 +29,6 @@ from experiments.flink import cluster as clusters
 from experiments.flink import processes
 from experiments.flink.cluster import Cluster
 from experiments.text_tables import markdown
-from nq.commands import arguments
 from nq.errors import Error
 
 ROOT = Path(__file__).parents[1]
@@ -163,23 +162,16 @@ def table(result: Mapping[str, Any]) -> str:
     )
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.cluster_scaling",
-        description="Measures a Flink cluster of one and of two TaskManagers on this machine "
-        "against a local run on one core.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     parser.add_argument("--data", nargs="+", required=True, metavar="FILE", help="questions")
     parser.add_argument(
         "--profile", default="buckets+openvino", help="default: buckets+openvino", metavar="P"
     )
     command.add_number(parser, "rounds", 2, "rounds")
-    arguments.add_common(parser)
-    return parser
 
 
-main = command.main(study, parser)
+main = command.main(study, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -21,12 +23,25 @@ class Main(Protocol):
 
 
 def main(
-    function: Callable[[argparse.Namespace], int], parser: Callable[[], argparse.ArgumentParser]
+    function: Callable[[argparse.Namespace], int],
+    options: Callable[[terminal.Parser], None] = lambda parser: None,
 ) -> Main:
-    """Returns the function that parses arguments and runs a command with them."""
+    """Returns the function that parses arguments and runs a command with them.
+
+    Args:
+        function: runs the command. The docstring of its module is in the help.
+        options: adds the options besides those that all commands have.
+    """
+    module = sys.modules[function.__module__]
 
     def run(argv: Sequence[str] | None = None) -> int:
-        return terminal.run(function, parser(), argv)
+        name = module.__spec__.name if module.__spec__ else module.__name__
+        # The lines of a paragraph become one; examples and items keep theirs.
+        text = re.sub(r"(?<=\S)\n(?!\n|-| {4})\s*", " ", f"{module.__doc__}").replace("``", "")
+        parser = terminal.Parser(f"python -m {name.removesuffix('.__main__')}", text)
+        options(parser)
+        arguments.add_common(parser)
+        return terminal.run(function, parser, argv)
 
     return run
 

@@ -252,13 +252,8 @@ def key(workload: Workload, count: int) -> dict[str, Any]:
     return {**names, "n": count}
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.concurrency",
-        description="Computes one window by each of N models: one after the other, in asyncio, in "
-        "threads, or in N pinned processes. Windows and weights are random.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     command.add_list(parser, "shapes", ("minilm", "base", "rembert"), SHAPES)
     command.add_list(parser, "lengths", LENGTHS)
     command.add_list(parser, "engines", ENGINES, ENGINE_PACKAGES)
@@ -272,7 +267,6 @@ def parser() -> argparse.ArgumentParser:
         help="resident memory of all processes at most, in 2^30 bytes (default here: %(default)s)",
     )
     study.add_options(parser, report.STUDY.name)
-    return parser
 
 
 def concurrency(args: argparse.Namespace) -> int:
@@ -308,7 +302,7 @@ def _rows(
     return Cell(workload, count, 1024 * args.memory_gb).rows(args.rounds)
 
 
-main = command.main(concurrency, parser)
+main = command.main(concurrency, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

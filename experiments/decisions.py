@@ -38,21 +38,14 @@ METRICS = {
 }
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.decisions",
-        description="Compares the decision rules on the scores of one model.",
-        epilog=arguments.PROFILES_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
+    parser.epilog = arguments.PROFILES_HELP
     arguments.add_data(parser, note=" of annotated data")
     arguments.add_model(parser)
     arguments.add_profile(parser)
     arguments.add_limit(parser)
     add_half(parser, default="odd")
-    arguments.add_common(parser)
-    return parser
 
 
 def compare(args: argparse.Namespace) -> int:
@@ -104,7 +97,7 @@ def table(result: Mapping[str, Any]) -> str:
     return markdown(("decision", *METRICS.values()), *cells)
 
 
-main = command.main(compare, parser)
+main = command.main(compare, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -17,10 +17,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from experiments import command
 from experiments.long_pages import long_pages
 from experiments.recipes import RECIPES, Pair, Recipe, Stage
 from experiments.training_data import read_records, write_records
-from nq.commands import arguments, terminal
 from nq.commands.main import console
 from nq.config import StorageConfig
 from nq.model.convert import convert, to_dual_encoder
@@ -38,13 +38,8 @@ MODELS = Kind(
 )
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.make_model",
-        description="Makes the models small and ranker. Run the same command again to resume after "
-        "an interruption.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     parser.add_argument(
         "--data", type=Path, required=True, metavar="DIR", help="folder with train/ and dev/"
     )
@@ -56,8 +51,6 @@ def parser() -> argparse.ArgumentParser:
         help="models to make (default: all)",
     )
     parser.add_argument("--output", type=Path, default=Path("runs/model"), metavar="DIR")
-    arguments.add_common(parser)
-    return parser
 
 
 def make(args: argparse.Namespace) -> int:
@@ -167,9 +160,7 @@ def write_data(files: Sequence[Path], stage: Stage, output: Path) -> None:
     write_records(output, stage.records(list(read_records(files))))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(make, parser(), argv)
+main = command.main(make, options)
 
 
 if __name__ == "__main__":

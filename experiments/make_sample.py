@@ -44,7 +44,6 @@ from pathlib import Path
 from typing import Any
 
 from experiments import command
-from nq.commands import arguments
 from nq.errors import Error
 from nq.formats.words import located_words
 
@@ -353,17 +352,11 @@ def build(folder: Path = SOURCES) -> str:
     )
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.make_sample",
-        description="Makes the bundled sample from its sources.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit with 1 if the file is out of date"
     )
-    arguments.add_common(parser)
-    return parser
 
 
 def make(args: argparse.Namespace) -> int:
@@ -376,7 +369,7 @@ def make(args: argparse.Namespace) -> int:
     return 0
 
 
-main = command.main(make, parser)
+main = command.main(make, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -54,12 +54,8 @@ PARTS = ("long", "short", "yes_no")
 F1 = {"long": "long-answer-f1", "short": "short-answer-f1", "micro": "micro_f1"}
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.margin",
-        description="Measures what each margin of the optimization 'prune' saves and costs.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     arguments.add_data(parser)
     arguments.add_model(parser)
     arguments.add_settings(
@@ -86,8 +82,6 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--output", type=Path, metavar="DIR", help="keep windows and scores in this folder"
     )
-    arguments.add_common(parser)
-    return parser
 
 
 @dataclass(frozen=True)
@@ -258,7 +252,7 @@ def compare(args: argparse.Namespace) -> int:
     return command.show(result, table, args)
 
 
-main = command.main(compare, parser)
+main = command.main(compare, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments import command
 from experiments.halves import add_half, in_half
 from experiments.string_match import normalized
 from nq.commands import arguments, terminal
@@ -45,23 +46,15 @@ ERRORS = ("too_short", "too_long", "elsewhere")
 F1 = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.reading",
-        description="Measures exact match and F1 inside the gold block, the rank of that block "
-        "among all blocks of the page, and the answers of the model's decision.",
-        epilog=arguments.PROFILES_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
+    parser.epilog = arguments.PROFILES_HELP
     arguments.add_data(parser, note=" of annotated data")
     arguments.add_model(parser)
     arguments.add_profile(parser)
     arguments.add_limit(parser)
     arguments.add_settings(parser, WindowConfig)
     add_half(parser, default="even")
-    arguments.add_common(parser)
-    return parser
 
 
 @dataclass(frozen=True)
@@ -184,9 +177,7 @@ def _readings(folder: Path, half: str) -> tuple[list[Reading], dict[str, float]]
     return readings, figures
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(measure, parser(), argv)
+main = command.main(measure, options)
 
 
 if __name__ == "__main__":

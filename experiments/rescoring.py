@@ -45,15 +45,9 @@ PROFILES = (
 )
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = terminal.Parser(
-        prog="python -m experiments.rescoring",
-        description="Measures the limits of 'rescore', the share of examples that it computes "
-        "again, and the answers that still differ from baseline. Other options are passed to nq "
-        "answer.",
-        pass_on=True,
-    )
+def options(parser: terminal.Parser) -> None:
+    """Adds the options of the command."""
+    parser.pass_on = True
     arguments.add_data(parser)
     parser.add_argument(
         "--profiles", nargs="+", default=PROFILES, metavar="P", help="without rescore"
@@ -61,8 +55,6 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--output", type=Path, required=True, metavar="DIR", help="folder of the runs"
     )
-    arguments.add_common(parser)
-    return parser
 
 
 def measure(args: argparse.Namespace) -> int:
@@ -144,7 +136,7 @@ def table(result: Mapping[str, Any]) -> str:
     return markdown(head, *cells)
 
 
-main = command.main(measure, parser)
+main = command.main(measure, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -161,14 +161,8 @@ def _copy_variants(make: Callable[..., Variant], engine: str, cores: int) -> lis
     return [*variants, *([make(engine, 4, cores // 4)] if cores >= 4 else [])]
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.scaling",
-        description="Measures one model with more and more threads, divided into instances, and "
-        "under requests of mixed lengths. Windows and weights are random; --data gives the "
-        "lengths of the requests.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     arguments.add_data(parser, required=False, note="; default: the bundled sample")
     command.add_list(parser, "parts", PARTS, PARTS)
     command.add_list(parser, "shapes", ("minilm", "base"), SHAPES)
@@ -177,7 +171,6 @@ def parser() -> argparse.ArgumentParser:
     command.add_list(parser, "engines", engines, ENGINE_PACKAGES)
     command.add_number(parser, "requests", REQUESTS, "requests of a round of the part dispatch")
     study.add_options(parser, report.STUDY.name)
-    return parser
 
 
 def scaling(args: argparse.Namespace) -> int:
@@ -198,7 +191,7 @@ def scaling(args: argparse.Namespace) -> int:
     return study.measure(report.STUDY, args, lambda _: cells, files, requests=args.requests)
 
 
-main = command.main(scaling, parser)
+main = command.main(scaling, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -37,17 +37,11 @@ INPUTS = ("input_ids", "input_mask", "segment_ids")
 SPANS = ("start_logits", "end_logits")
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.storage",
-        description="Measures the size and the rounding error of each storage of the weights.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     parser.add_argument("model", metavar="MODEL", help="model folder, or name of a model")
     arguments.add_data(parser)
     command.add_number(parser, "windows", 64, "windows to compute, each from another page")
-    arguments.add_common(parser)
-    return parser
 
 
 def windows_of(files: Sequence[str], model: Path, count: int) -> Columns:
@@ -134,7 +128,7 @@ def table(result: Mapping[str, Any]) -> str:
     return markdown(head, *cells)
 
 
-main = command.main(run, parser)
+main = command.main(run, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

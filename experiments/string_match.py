@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from experiments import command
-from nq.commands import arguments, terminal
+from nq.commands import terminal
 from nq.errors import Error
 from nq.evaluation.labels import Label
 from nq.evaluation.text_match import normalize
@@ -31,16 +31,9 @@ normalized = normalize
 """The part of a text that is compared."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.string_match",
-        description="Counts the short answers of a finished run that equal one of the record's "
-        "'answers'.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     parser.add_argument("run", type=Path, metavar="RUN_DIR", help="folder that nq answer wrote")
-    arguments.add_common(parser)
-    return parser
 
 
 def match(args: argparse.Namespace) -> int:
@@ -89,7 +82,7 @@ def answer_text(example: Example, label: Label) -> str:
     return " ".join(example.text(Span(*span.tokens)) for span in label.short_spans)
 
 
-main = command.main(match, parser)
+main = command.main(match, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -108,7 +108,6 @@ def add_options(parser: argparse.ArgumentParser, name: str, rounds: int = ROUNDS
     )
     parser.add_argument("--quick", action="store_true", help="try the command with a tiny model")
     arguments.add_tracking(parser)
-    arguments.add_common(parser)
 
 
 def installed(names: Sequence[str], missing: Callable[[str], str]) -> list[str]:

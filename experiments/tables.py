@@ -29,20 +29,15 @@ from pathlib import Path
 
 from experiments import command, machine
 from experiments.table_sources import KEYS, KINDS, RESULTS, SOURCES, kind_of, read_result, study
-from nq.commands import arguments, terminal
+from nq.commands import terminal
 from nq.errors import Error
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command's arguments."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.tables",
-        description="Writes the tables of README.md, docs/*.md and experiments/README.md from the "
-        "code and from the result files in experiments/results, or records such a result file.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     action = parser.add_mutually_exclusive_group()
     action.add_argument(
         "--check", action="store_true", help="write nothing; exit with 1 if a file is out of date"
@@ -54,8 +49,6 @@ def parser() -> argparse.ArgumentParser:
     )
     action.add_argument("--show", metavar="NAME", help="print the rows of the result of a study")
     parser.add_argument("command", nargs="*", metavar="COMMAND", help="command for --record")
-    arguments.add_common(parser)
-    return parser
 
 
 def tables(args: argparse.Namespace) -> int:
@@ -161,7 +154,7 @@ def record(name: str, command: Sequence[str], root: Path) -> Path:
     return path
 
 
-main = command.main(tables, parser)
+main = command.main(tables, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

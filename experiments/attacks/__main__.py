@@ -37,13 +37,8 @@ GROUPS: dict[str, Group] = {
 }
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = terminal.Parser(
-        prog="python -m experiments.attacks",
-        description="Gives nq hostile records, model folders and requests, and damages the files "
-        "of runs; exits with 1 if something ends otherwise than expected.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     parser.add_argument(
         "groups", nargs="+", choices=GROUPS, metavar="GROUP", help=", ".join(GROUPS)
     )
@@ -67,9 +62,7 @@ def parser() -> argparse.ArgumentParser:
         ("seed", 1, "of all random choices"),
     ):
         command.add_number(parser, name, default, text, least=0)
-    arguments.add_common(parser)
     parser.set_defaults(commands=list(models.COMMANDS))
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:
@@ -112,7 +105,7 @@ def table(rows: Sequence[tuple[str, Row]]) -> str:
     return markdown(("group", "attack", "target", "verdicts", "longest s", "peak MiB"), *lines)
 
 
-main = command.main(run, parser)
+main = command.main(run, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -40,14 +40,9 @@ SPEEDS = "speeds"
 QUICK_PRUNE, QUICK_TRAINING = "heads=2,ffn=64,layers=2", ("--epochs", "0.2", "--batch-size", "8")
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = terminal.Parser(
-        prog="python -m experiments.compression",
-        description="Measures speed and micro-F1 of a model in 8 bits, in two processes, pruned, "
-        "and recovered. Other options are passed to nq train, which recovers pruned models.",
-        pass_on=True,
-    )
+def options(parser: terminal.Parser) -> None:
+    """Adds the options of the command."""
+    parser.pass_on = True
     parser.add_argument(
         "--data",
         nargs="+",
@@ -79,7 +74,6 @@ def parser() -> argparse.ArgumentParser:
         "(default: baseline)",
     )
     study.add_options(parser, report.STUDY.name)
-    return parser
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -167,7 +161,7 @@ def _measure_all(measured: Compression, rows: Sequence[Variant]) -> None:
         add(_installed(best_variants(measured.results.rows)))
 
 
-main = command.main(compression, parser)
+main = command.main(compression, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from experiments import command
 from experiments.compression.structure import (
     FFN_STEP,
     FORM,
@@ -60,13 +61,8 @@ WINDOWS = 512
 SPAN_HEAD = "span_output/kernel"
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = terminal.Parser(
-        prog="python -m experiments.compression.pruning",
-        description="Makes a smaller model folder of the attention heads, feed-forward units and "
-        "layers of a model that are the most important ones on training data.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     parser.add_argument(
         "source", metavar="SRC", help="model folder of any kind, or name of an installed model"
     )
@@ -80,8 +76,6 @@ def parser() -> argparse.ArgumentParser:
         f"layers: {FORM}; ffn is a multiple of {FFN_STEP}",
     )
     arguments.add_data(parser, note=", annotated, which importance is measured on")
-    arguments.add_common(parser)
-    return parser
 
 
 def prune(
@@ -192,9 +186,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(run, parser(), argv)
+main = command.main(run, options)
 
 
 if __name__ == "__main__":

@@ -34,14 +34,8 @@ LENGTHS, MICRO_BATCHES, BATCH, STAGES = (128, 512), (1, 2, 4, 8, 16), 16, 2
 QUICK: dict[str, Any] = {"shapes": ["tiny"], "lengths": [16], "micro_batches": [1, 2, 8]}
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.partition",
-        description="Splits one model over several pinned processes or devices, and compares the "
-        "measured times with predictions, with one core, with all, and with one instance on each. "
-        "Windows and weights are random.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     command.add_list(parser, "parts", PARTS, PARTS)
     command.add_list(parser, "shapes", ("minilm", "base"), SHAPES)
     command.add_list(parser, "lengths", LENGTHS)
@@ -49,7 +43,6 @@ def parser() -> argparse.ArgumentParser:
     command.add_number(parser, "batch-size", BATCH, "windows of a batch")
     command.add_number(parser, "stages", STAGES, "stages, devices, and instances")
     study.add_options(parser, report.STUDY.name)
-    return parser
 
 
 def check(args: argparse.Namespace) -> None:
@@ -105,7 +98,7 @@ def partition(args: argparse.Namespace) -> int:
     )
 
 
-main = command.main(partition, parser)
+main = command.main(partition, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -32,12 +32,8 @@ from nq.model.shapes import window_gflop
 SHAPES = {"base": ModelConfig()}
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.peers",
-        description="Compares our engines with other libraries on the same weights and windows.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     arguments.add_data(parser)
     model = parser.add_mutually_exclusive_group()
     model.add_argument("--model", metavar="MODEL", help="default: the bundled model")
@@ -57,8 +53,6 @@ def parser() -> argparse.ArgumentParser:
     command.add_number(parser, "windows", 32, "full windows in a round, in whole batches")
     command.add_number(parser, "rounds", 5, "rounds")
     command.add_list(parser, "peers", PEERS, PEERS)
-    arguments.add_common(parser)
-    return parser
 
 
 def peers(args: argparse.Namespace) -> int:
@@ -116,7 +110,7 @@ def available(peers: Sequence[Peer]) -> tuple[list[Peer], dict[str, str]]:
     return [BASELINE, *installed], missing
 
 
-main = command.main(peers, parser)
+main = command.main(peers, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -1,17 +1,19 @@
 """Predicts a model's speed, memory and cost on devices, whole or split over them.
 
-python -m experiments.planning --batch 32 --length 512 --devices v100 v100:8 --model bert-large
-python -m experiments.planning --batch 32 --length 512 --devices h100 --questions 7830
-python -m experiments.planning --batch 16 --length 256 --devices here
+    python -m experiments.planning --batch 32 --length 512 --devices v100 v100:8 --model bert-large
+    python -m experiments.planning --batch 32 --length 512 --devices h100 --questions 7830
+    python -m experiments.planning --batch 16 --length 256 --devices here
+
+``here`` is this machine, which is measured first.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from typing import Any
 
+from experiments import command
 from experiments.planning import devices, here, models, strategies, table
 from experiments.planning.costs import Workload
 from nq import processor
@@ -23,14 +25,8 @@ WINDOWS_PER_QUESTION = 103
 """Of whole pages at length 512 and stride 128: docs/benchmarks.md, 20 questions of dev's pages."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.planning",
-        description="Predicts how fast a model is on devices, and whether it fits: on one, copied "
-        "to all, or split over them as a pipeline, within its layers, or both. Ranks the "
-        "possibilities.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     parser.add_argument(
         "--model",
         default=BUNDLED,
@@ -60,8 +56,6 @@ def parser() -> argparse.ArgumentParser:
     text += "Wikipedia at length 512 and stride 128)"
     default = WINDOWS_PER_QUESTION
     parser.add_argument("--windows-per-question", default=default, help=text, **number)
-    arguments.add_common(parser)
-    return parser
 
 
 def planning(args: argparse.Namespace) -> int:
@@ -86,9 +80,7 @@ def planning(args: argparse.Namespace) -> int:
     return 0 if ranked[0].fits else terminal.FAILED
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(planning, parser(), argv)
+main = command.main(planning, options)
 
 
 if __name__ == "__main__":

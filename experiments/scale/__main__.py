@@ -22,13 +22,8 @@ DOLLARS_PER_HOUR = 0.085
 """Of a core: 4.08 dollars for the 48 cores of a c5.metal of AWS, as in ``experiments/planning``."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.scale",
-        description="Measures what each stage of a job takes for one example on one core, and "
-        "predicts hours and dollars of larger corpora on more workers.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     parser.add_argument("--data", nargs="+", required=True, metavar="FILE", help="questions")
     arguments.add_model(parser)
     parser.add_argument(
@@ -47,8 +42,6 @@ def parser() -> argparse.ArgumentParser:
         metavar="X",
         help=f"of one core (default: {DOLLARS_PER_HOUR})",
     )
-    arguments.add_common(parser)
-    return parser
 
 
 def scale(args: argparse.Namespace) -> int:
@@ -69,7 +62,7 @@ def scale(args: argparse.Namespace) -> int:
     return command.show(result, report.table, args)
 
 
-main = command.main(scale, parser)
+main = command.main(scale, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

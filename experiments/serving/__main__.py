@@ -46,14 +46,9 @@ TARGETS = {
 """Maps figures to what they should be."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.serving",
-        description="Measures throughput, latency and endurance of nq serve on this machine.",
-        epilog=arguments.PROFILES_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
+    parser.epilog = arguments.PROFILES_HELP
     arguments.add_model(parser)
     arguments.add_second_model(parser)
     arguments.add_profile(parser)
@@ -67,8 +62,6 @@ def parser() -> argparse.ArgumentParser:
         ("seed", 1, "of the times of arrival"),
     ):
         command.add_number(parser, name, default, text)
-    arguments.add_common(parser)
-    return parser
 
 
 def measure(args: argparse.Namespace) -> int:
@@ -157,7 +150,7 @@ def _should_be(name: str) -> str:
     return f"{kind} {target:g}"
 
 
-main = command.main(measure, parser)
+main = command.main(measure, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())
