@@ -19,9 +19,11 @@ from typing import Any
 from experiments import command, machine
 from experiments.intervals import ROUNDS, rotated
 from experiments.text_tables import markdown
-from nq import extras, storage, tracking
+from nq import extras, storage
 from nq.commands import arguments, terminal
+from nq.config import TrackingConfig
 from nq.errors import Error
+from nq.runs.record import measured_run
 from nq.storage import atomic_write
 
 Row = Mapping[str, Any]
@@ -234,8 +236,9 @@ def finish(study: Study, args: argparse.Namespace, results: Results, started: fl
     picture = args.output / f"{study.name}.png"
     if results.rows:
         study.draw(results.rows, picture)
-    if results.rows and not args.no_track:
-        record(study, args, results.rows, started)
+    track = arguments.tracking_config(args)
+    if results.rows and track:
+        record(study, track, args, results.rows, started)
     if args.json:
         terminal.print_json(results.to_dict())
     else:
@@ -244,22 +247,19 @@ def finish(study: Study, args: argparse.Namespace, results: Results, started: fl
     return 0
 
 
-def record(study: Study, args: argparse.Namespace, rows: Sequence[Row], started: float) -> None:
+def record(
+    study: Study,
+    track: TrackingConfig,
+    args: argparse.Namespace,
+    rows: Sequence[Row],
+    started: float,
+) -> None:
     """Records one MLflow run for each row, all with the same tag and the time of the study."""
-    ended = time.time()
-    tag = f"{study.name} {time.strftime('%Y-%m-%d %H:%M:%S')}"
+    tags = {"study": f"{study.name} {time.strftime('%Y-%m-%d %H:%M:%S')}"}
+    source, period = f"experiments.{study.name}", (started, time.time())
     for row in rows:
-        with tracking.Run(
-            uri=args.tracking_uri,
-            experiment=args.experiment,
-            name=f"{study.title(row)} · {study.name}",
-            profile=study.profile(row),
-            source=f"experiments.{study.name}",
-            system_metrics=False,
-        ) as run:
-            run.open(started=started)
-            run.ended = ended
-            run.tags({"study": tag, tracking.SPEED_COMPARABLE: "yes"})
+        title = f"{study.title(row)} · {study.name}"
+        with measured_run(track, title, source, tags, period, study.profile(row)) as run:
             params = {name: row[name] for name in study.params if name in row}
             run.params({"rounds": args.rounds, **params})
             run.metrics(study.metrics(row))
