@@ -29,6 +29,7 @@ from experiments.flink import cluster as clusters
 from experiments.flink import processes
 from experiments.flink.cluster import Cluster
 from experiments.text_tables import markdown
+from nq import processor
 from nq.errors import Error
 
 ROOT = Path(__file__).parents[1]
@@ -75,7 +76,7 @@ def measure(args: argparse.Namespace, questions: int, cluster: Cluster | None) -
         command = [sys.executable, "-m", "nq.answer", "--data", *args.data]
         command += ["--limit", str(questions), "--profile", args.profile, "--threads", "1"]
         command += ["--no-track", "--json", "--output", f"{folder}/run"]
-        pin = [] if cluster else ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
+        pin = [] if cluster else ["taskset", "--cpu-list", str(processor.cores()[0])]
         workers = Workers(cluster)
         with open(f"{folder}/errors", "w+", encoding="utf-8") as errors:
             process = subprocess.Popen(

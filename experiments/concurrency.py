@@ -32,6 +32,7 @@ from experiments import concurrency_report as report
 from experiments.concurrency_report import ASYNCIO, BUDGET, MEASURED, PROCESSES, SYNC, THREADS
 from experiments.study import timed
 from experiments.workloads import ENGINE_PACKAGES, SHAPES, Model, Step, Workload, missing
+from nq import processor
 from nq.runs.measure import own_peak_bytes
 
 ENGINES = ("tensorflow", "tensorflow-eager", "openvino")
@@ -217,10 +218,9 @@ class Cell:
         with contextlib.ExitStack() as stack:
 
             def start(task: Task, cores: Sequence[int]) -> units.Unit:
-                settings = units.thread_settings(len(cores))
-                return stack.enter_context(units.started(load, task, cores, settings))
+                return stack.enter_context(units.started(load, task, cores))
 
-            cores = sorted(os.sched_getaffinity(0))
+            cores = processor.cores()
             if approach != PROCESSES:
                 task = Task(self.workload, self.count, weights == SHARED, self.memory_mb)
                 unit = start(task, cores)
@@ -278,7 +278,7 @@ def concurrency(args: argparse.Namespace) -> int:
 
 def cells(args: argparse.Namespace, results: study.Results) -> list[study.Cell]:
     """Returns the cells of the grid that can be measured here; says which cannot."""
-    engines, threads = study.installed(args.engines, missing), len(os.sched_getaffinity(0))
+    engines, threads = study.installed(args.engines, missing), len(processor.cores())
     workloads = (
         Workload(shape, engine, length, threads=threads)
         for shape, length, engine in itertools.product(args.shapes, args.lengths, engines)

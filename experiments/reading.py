@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,13 +24,13 @@ import numpy as np
 
 from experiments import command
 from experiments.halves import add_half, in_half
-from experiments.string_match import normalized
 from nq.commands import arguments, terminal
 from nq.config import WindowConfig
 from nq.errors import Error
 from nq.evaluation import nq_eval
 from nq.evaluation.calibration import expected_calibration_error
 from nq.evaluation.evaluate import Evaluation, judge
+from nq.evaluation.text_match import score
 from nq.formats.outputs import encode_prediction
 from nq.postprocess.blocks import block_of_token
 from nq.postprocess.decision import decide
@@ -92,9 +91,10 @@ def read(example: Example, scores: WindowScores, max_answer_length: int) -> Read
     texts = [_text(example, a.shorts) for a in example.annotations or () if a.shorts]
     if len(texts) < min(2, len(example.annotations or ())):
         texts = []
+    matched = score(texts, answer)
     return Reading(
-        normalized(answer) in map(normalized, texts) if texts else None,
-        max((word_f1(answer, text) for text in texts), default=0.0),
+        matched.exact_match if texts else None,
+        matched.f1,
         _error(span, [s for a in example.annotations or () for s in a.shorts]),
         best >= 0 and bool(is_gold[first[best]]),
     )
@@ -108,17 +108,6 @@ def _error(span: Span | None, gold: Sequence[Span]) -> str:
 
 def _text(example: Example, spans: Sequence[Span]) -> str:
     return " ".join(map(example.text, spans))
-
-
-def word_f1(answer: str, gold: str) -> float:
-    """Returns SQuAD's F1 of the words of two texts.
-
-    >>> word_f1("the 42 kilometers", "42"), word_f1("yes", "no")
-    (0.6666666666666666, 0.0)
-    """
-    words, expected = Counter(normalized(answer).split()), Counter(normalized(gold).split())
-    common = (words & expected).total()
-    return 2 * common / (words.total() + expected.total()) if common else 0.0
 
 
 def measure(args: argparse.Namespace) -> int:

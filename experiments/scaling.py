@@ -21,7 +21,6 @@ import argparse
 import contextlib
 import functools
 import itertools
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +31,7 @@ from experiments import scaling_report as report
 from experiments.machine import topology
 from experiments.scaling_report import COPIES, DISPATCH, ENGINES, INSTANCES, THREADS
 from experiments.workloads import ENGINE_PACKAGES, SHAPES, Model, Workload, missing
+from nq import processor
 from nq.bundle import bundled_sample
 from nq.commands import arguments
 from nq.formats.input_files import find_files
@@ -178,7 +178,7 @@ def scaling(args: argparse.Namespace) -> int:
     if args.quick:
         vars(args).update(QUICK)
     files = find_files(args.data or [bundled_sample()])
-    engines, cores = study.installed(args.engines, missing), sorted(os.sched_getaffinity(0))
+    engines, cores = study.installed(args.engines, missing), processor.cores()
     cells: list[study.Cell] = [
         (key, functools.partial(measure, key, variants, args.rounds))
         for key, variants in groups(args, engines, cores)
@@ -186,7 +186,7 @@ def scaling(args: argparse.Namespace) -> int:
     pairs = [(s, e) for s in args.shapes for e in engines if DISPATCH in args.parts]
     lengths = dispatch.real_lengths(files) if pairs else ()
     for shape, engine in pairs:
-        served = dispatch.Dispatch(shape, engine, tuple(cores), lengths, args.requests)
+        served = dispatch.Dispatch(shape, engine, cores, lengths, args.requests)
         cells.append((served.key, functools.partial(served.rows, args.rounds)))
     return study.measure(report.STUDY, args, lambda _: cells, files, requests=args.requests)
 

@@ -201,8 +201,7 @@ class Dispatch:
     def _unit(self, cores: tuple[int, ...]) -> contextlib.AbstractContextManager[units.Unit]:
         workload = Workload(self.shape, self.engine, 0, threads=len(cores))
         classes = tuple(sorted(set(self.lengths)))
-        settings = units.thread_settings(len(cores))
-        return units.started(load, (workload, classes), cores, settings)
+        return units.started(load, (workload, classes), cores)
 
     def _capacity(self, unit: units.Unit) -> float:
         """Returns the requests per second that one instance with all cores computes."""

@@ -27,9 +27,6 @@ from nq.records import Example, ExampleKey, Span
 if TYPE_CHECKING:
     from nq.runs.finished import FinishedRun
 
-normalized = normalize
-"""The part of a text that is compared."""
-
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""

@@ -152,13 +152,15 @@ def started(
         load: a function of a module.
         task: its argument.
         cores: that the process may use; by default those of this process.
-        environment: of the process, besides that of this one.
+        environment: of the process, besides that of this one, and with cores the
+            ``thread_settings`` for a thread on each.
         log: file for all that the process prints, by C++ code too; by default it is shown.
     """
     context = multiprocessing.get_context("spawn")
     parent, child = context.Pipe()
     process = context.Process(target=_serve, args=(child, load, task, log), daemon=True)
-    with _environment({**CPU_ONLY, **(environment or {})}), _affinity(cores):
+    settings = thread_settings(len(cores)) if cores else {}
+    with _environment({**CPU_ONLY, **settings, **(environment or {})}), _affinity(cores):
         process.start()  # it inherits both
     child.close()
     try:

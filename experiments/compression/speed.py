@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,28 +10,34 @@ from pathlib import Path
 from typing import Any
 
 from experiments import study, units, workloads
+from nq import processor
 
 CALIBRATION_WINDOWS = 16
 
 
 @dataclass(frozen=True)
-class Task:
-    """What one process computes.
+class Computation:
+    """A model that is computed by one process with all cores, or by several with a share each.
 
     Args:
         folder: of the model.
         profile: its optimizations.
-        batch_size: full windows of a step.
-        threads: of the process; ``None`` for those that the engine chooses.
+        instances: number of processes.
+        batch_size: full windows of a step of each.
     """
 
     folder: Path
     profile: str
+    instances: int
     batch_size: int
-    threads: int | None = None
+
+    def start(self, stack: contextlib.ExitStack) -> list[units.Unit]:
+        """Starts the processes, which end with the stack."""
+        shares = units.shares(processor.cores(), self.instances)
+        return [stack.enter_context(units.started(load, self, cores)) for cores in shares]
 
 
-def load(task: Task) -> tuple[dict[str, Any], units.Work]:
+def load(task: Computation) -> tuple[dict[str, Any], units.Work]:
     """Loads a model; a command computes one batch of full windows of random pieces.
 
     The batch is computed once before, which compiles. Where a profile is calibrated on windows,
@@ -51,14 +56,15 @@ def load(task: Task) -> tuple[dict[str, Any], units.Work]:
     tokenizer, windows = load_tokenizer(task.folder), load_settings(task.folder).windows
     pieces = tokenizer.pieces, task.batch_size, windows.max_seq_length
     rows = workloads.full_windows(*pieces)
-    import_tensorflow(task.threads)
+    threads = len(processor.cores()) if task.instances > 1 else None  # the engine chooses
+    import_tensorflow(threads)
     some = workloads.full_windows(pieces[0], CALIBRATION_WINDOWS, pieces[2])
     predictor = load_predictor(
         ScorerSpec(
             ModelSpec(task.folder, windows, DecisionConfig()),
             Profile.parse(task.profile),
             task.batch_size,
-            task.threads,
+            threads,
             calibration={task.folder: some},
         )
     )
@@ -68,34 +74,6 @@ def load(task: Task) -> tuple[dict[str, Any], units.Work]:
         **{"precision": predictor.precision, "cores": units.thread_cores()},
     }
     return loaded, lambda command: units.seconds(lambda: predictor.scores(rows))
-
-
-@dataclass(frozen=True)
-class Computation:
-    """A model that is computed by one process with all cores, or by several with a share each.
-
-    Args:
-        folder: of the model.
-        profile: its optimizations.
-        instances: number of processes.
-        batch_size: windows of a step of each.
-    """
-
-    folder: Path
-    profile: str
-    instances: int
-    batch_size: int
-
-    def start(self, stack: contextlib.ExitStack) -> list[units.Unit]:
-        """Starts the processes, which end with the stack."""
-        shares = units.shares(sorted(os.sched_getaffinity(0)), self.instances)
-        started = []
-        for cores in shares:
-            threads = len(cores) if self.instances > 1 else None
-            task = Task(self.folder, self.profile, self.batch_size, threads)
-            settings = units.thread_settings(len(cores))
-            started.append(stack.enter_context(units.started(load, task, cores, settings)))
-        return started
 
 
 def measure(computations: Sequence[Computation], rounds: int) -> list[dict[str, Any]]:

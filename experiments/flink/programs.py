@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.flink.install import Installation
+from nq import processor
 
 HERE = Path(__file__).parent
 LOGGING = "log4j.properties"
@@ -71,11 +72,6 @@ class Program(NamedTuple):
     listens: tuple[str, int] | None = None
 
 
-def cores() -> list[int]:
-    """Returns the cores that this process may use."""
-    return sorted(os.sched_getaffinity(0))
-
-
 def free_ports() -> Ports:
     """Returns ports that nothing listens on now."""
     sockets = [socket.create_server((LOCALHOST, 0)) for _ in Ports._fields]
@@ -95,7 +91,7 @@ def workers(
     installation: Installation, folder: Path, ports: Ports, number: int, slots: int
 ) -> Iterator[Program]:
     """Yields TaskManagers, each after its worker pool; writes their files of host names."""
-    available = cores()
+    available = processor.cores()
     known = f"{HOSTS.read_text('utf-8')}\n{LOCALHOST} {socket.gethostname()}\n"
     for i in range(number):
         core, address = available[i % len(available)], f"127.0.1.{i + 1}"

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -28,6 +27,7 @@ from experiments.partition import measure, planner, report
 from experiments.partition.limits import check_devices, even_cuts
 from experiments.partition.rows import ENCODER, JAX, PERCEPTRON, PLANNER, Row
 from experiments.workloads import SHAPES, Workload
+from nq import processor
 
 PARTS = (PERCEPTRON, ENCODER, JAX, PLANNER)
 LENGTHS, MICRO_BATCHES, BATCH, STAGES = (128, 512), (1, 2, 4, 8, 16), 16, 2
@@ -65,7 +65,7 @@ def check(args: argparse.Namespace) -> None:
 
 def cells(args: argparse.Namespace) -> list[study.Cell]:
     """Returns the cells of the chosen parts that can be measured here; says which cannot."""
-    cores, k, m = sorted(os.sched_getaffinity(0)), args.stages, args.micro_batches
+    cores, k, m = processor.cores(), args.stages, args.micro_batches
     measures: dict[str, Callable[[Workload], list[Row]]] = {
         ENCODER: lambda workload: measure.encoder_rows(workload, cores, k, m, args.rounds),
         JAX: lambda workload: measure.tensor_rows(workload, cores, k, args.rounds),

@@ -242,8 +242,7 @@ def _members(
         for number, (task, own) in enumerate(zip(tasks, cores, strict=True)):
             before, after = links[number][1], links[number + 1][0]
             seat = Seat(task, number, count, *memory, before, after)
-            settings = units.thread_settings(len(own))
-            members.append(stack.enter_context(units.started(load, seat, own, settings)))
+            members.append(stack.enter_context(units.started(load, seat, own)))
     return members
 
 

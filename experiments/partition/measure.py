@@ -191,7 +191,7 @@ def tensor_rows(workload: Workload, cores: Sequence[int], devices: int, rounds: 
 
         def start(places: Sequence[int], batch: int, count: int = 1) -> units.Unit:
             task = tensor.Task(dataclasses.replace(workload, batch=batch), count)
-            settings = tensor.environment(count, len(places))
+            settings = tensor.environment(count)
             return stack.enter_context(units.started(tensor.load, task, places, settings))
 
         batch, each = workload.batch, units.shares(cores[:devices], devices)

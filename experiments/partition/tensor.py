@@ -32,10 +32,9 @@ class Task:
     devices: int = 1
 
 
-def environment(devices: int, threads: int) -> dict[str, str]:
+def environment(devices: int) -> dict[str, str]:
     """Returns the environment in which JAX has so many host devices."""
     return {
-        **units.thread_settings(threads),
         "KERAS_BACKEND": "jax",
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",

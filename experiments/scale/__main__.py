@@ -9,10 +9,10 @@ predicts hours and dollars for NQ's development set, its training set and a Wiki
 from __future__ import annotations
 
 import argparse
-import os
 
 from experiments import command, units
 from experiments.scale import measure, report
+from nq import processor
 from nq.commands import arguments
 from nq.formats.input_files import find_files
 from nq.model.folder import check, load_settings
@@ -48,15 +48,8 @@ def scale(args: argparse.Namespace) -> int:
     """Runs the command."""
     folder, files = model_folder(args.model), tuple(find_files(args.data))
     check(folder, load_settings(folder).windows)
-    task = measure.Task(
-        files,
-        folder,
-        str(args.profile),
-        args.batch_size,
-        args.limit,
-    )
-    core = sorted(os.sched_getaffinity(0))[:1]
-    with units.started(measure.load, task, core, units.thread_settings(1)) as unit:
+    task = measure.Task(files, folder, str(args.profile), args.batch_size, args.limit)
+    with units.started(measure.load, task, processor.cores()[:1]) as unit:
         found = unit.receive()
     result = {"profile": task.profile, "dollars_per_hour": args.dollars_per_hour, **found}
     return command.show(result, report.table, args)

@@ -34,7 +34,7 @@ def environment(names: list[str]) -> tuple[Any, units.Work]:
     return ({name: os.environ.get(name) for name in names}, units.thread_cores(), heavy), str
 
 
-def compression(task: speed.Task) -> tuple[dict[str, Any], units.Work]:
+def compression(task: speed.Computation) -> tuple[dict[str, Any], units.Work]:
     """Stands in for ``experiments.compression.speed.load``: a window takes 0.1 ms."""
     loaded: dict[str, Any] = {"weights": 10**6, "length": 16, "precision": "float32"}
     loaded["cores"] = units.thread_cores()
