@@ -19,7 +19,7 @@ from experiments.intervals import (
     ratios,
     verdict,
 )
-from experiments.study import Row, Study, grouped, line, whole_numbers
+from experiments.study import Row, Study, beside, grouped, line, whole_numbers
 
 SYNC, ASYNCIO, THREADS, PROCESSES = "sync", "asyncio", "threads", "processes"
 MEASURED, BUDGET = "measured", "budget reached"
@@ -63,14 +63,15 @@ def source_ratio(approach: str, count: int) -> float | None:
 
 def against_sync(row: Row, rows: Sequence[Row]) -> Interval | None:
     """Returns a row's time ÷ that of sync with its own weights in the same rounds."""
-    for other in filter(_is_sync, rows):
-        if _cell(other) == _cell(row) and other["seconds"] and row["seconds"]:
-            return interval(ratios(row["seconds"], other["seconds"]))
+    sync = _sync(row, rows)
+    if sync and sync["seconds"] and row["seconds"]:
+        return interval(ratios(row["seconds"], sync["seconds"]))
     return None
 
 
-def _cell(row: Row) -> tuple[Any, ...]:
-    return row["shape"], row["length"], row["engine"], row["n"]
+def _sync(row: Row, rows: Sequence[Row]) -> Row | None:
+    names = ("shape", "length", "engine", "n")
+    return beside(row, rows, names, approach=SYNC, weights=OWN)
 
 
 def _is_sync(row: Row) -> bool:
@@ -122,16 +123,11 @@ def gap_grows(rows: Sequence[Row]) -> str:
     for some in grouped(rivals, "shape", "length", "approach").values():
         few, many = min(some, key=lambda row: row["n"]), max(some, key=lambda row: row["n"])
         if few["n"] < many["n"]:
-            growth = _quotients(many, few, rows)
-            verdicts.append(verdict(interval(growth), above=1))
+            pairs = [(row, _sync(row, rows) or row) for row in (many, few)]
+            both = [ratios(row["seconds"], sync["seconds"]) for row, sync in pairs]
+            growth = interval([a / b for a, b in zip(*both, strict=True)])
+            verdicts.append(verdict(growth, above=1))
     return overall(verdicts)
-
-
-def _quotients(many: Row, few: Row, rows: Sequence[Row]) -> list[float]:
-    """Returns time ÷ sync of one row, divided by that of another, for each round."""
-    of_sync = {_cell(row): row["seconds"] for row in rows if _is_sync(row)}
-    both = [ratios(row["seconds"], of_sync[_cell(row)]) for row in (many, few)]
-    return [a / b for a, b in zip(*both, strict=True)]
 
 
 def same_for_all_shapes(rows: Sequence[Row]) -> str:
@@ -147,14 +143,10 @@ def same_for_all_shapes(rows: Sequence[Row]) -> str:
 
 def least_memory(rows: Sequence[Row]) -> str:
     """Returns whether no other approach had less peak memory, apart from noise."""
-    own_mb = {_cell(row): row["memory_mb"] for row in rows if _is_sync(row)}
-    pairs = [
-        (row["memory_mb"], own_mb[_cell(row)]) for row in _rivals(rows) if _cell(row) in own_mb
-    ]
-    if not pairs:
-        return NOT_TESTABLE
-    less = any(other < (1 - MEMORY_NOISE) * sync for other, sync in pairs)
-    return REFUTED if less else CONFIRMED
+    pairs = [(row, sync) for row in _rivals(rows) if (sync := _sync(row, rows))]
+    least = 1 - MEMORY_NOISE
+    less = [row["memory_mb"] < least * sync["memory_mb"] for row, sync in pairs]
+    return overall(REFUTED if one else CONFIRMED for one in less)
 
 
 def most_models(rows: Sequence[Row]) -> str:

@@ -17,7 +17,7 @@ from experiments.intervals import (
     ratios,
     verdict,
 )
-from experiments.study import Row, Study, grouped, line, whole_numbers
+from experiments.study import Row, Study, beside, grouped, line, whole_numbers
 
 THREADS, ENGINES, INSTANCES = "threads", "engines", "instances"
 COPIES, DISPATCH = "copies", "dispatch"
@@ -63,10 +63,7 @@ def windows_per_s(row: Row) -> float:
 def reference(row: Row, rows: Sequence[Row]) -> Row | None:
     """Returns the row that another one of its group is compared with."""
     names = ("part", "shape", "length", "group", "load")
-    for other in rows:
-        if other["reference"] and all(other.get(name) == row.get(name) for name in names):
-            return other
-    return None
+    return beside(row, rows, names, reference=True)
 
 
 def speed_up(row: Row, rows: Sequence[Row]) -> Interval | None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from experiments import command, machine
 from experiments.intervals import ROUNDS, rotated
@@ -27,6 +27,7 @@ from nq.runs.record import measured_run
 from nq.storage import atomic_write
 
 Row = Mapping[str, Any]
+R = TypeVar("R", bound=Row)
 Step = Callable[[], Mapping[str, Any]]
 """Computes a row once; returns what it adds to the lists of the row, by their names."""
 
@@ -128,6 +129,16 @@ def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]
     return groups
 
 
+def find(rows: Iterable[R], values: Mapping[str, Any]) -> R | None:
+    """Returns the first row with some values, ``None`` if there is none."""
+    return next((row for row in rows if all(row.get(k) == v for k, v in values.items())), None)
+
+
+def beside(row: Row, rows: Iterable[Row], names: Iterable[str], **values: Any) -> Row | None:
+    """Returns the row that differs from a row by ``values`` and has the same fields ``names``."""
+    return find(rows, {**{name: row.get(name) for name in names}, **values})
+
+
 def timed(pairs: Sequence[tuple[dict[str, Any], Step]], rounds: int) -> list[dict[str, Any]]:
     """Runs the steps of rows in rounds of rotating order; returns the rows with their timings."""
     for number in range(rounds if pairs else 0):
@@ -163,8 +174,7 @@ class Results:
 
     def find(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
         """Returns the row with these values, ``None`` if it is not measured yet."""
-        matching = (row for row in self.rows if all(row.get(k) == v for k, v in key.items()))
-        return next(matching, None)
+        return find(self.rows, key)
 
     def add(self, *rows: dict[str, Any]) -> None:
         """Adds rows and writes the file."""

@@ -29,7 +29,7 @@ from experiments.partition.rows import (
     TENSOR,
     TRAINING,
 )
-from experiments.study import Row, Study, grouped, line
+from experiments.study import Row, Study, beside, grouped, line
 
 DRIFT, ERROR, NEAR_BEST, MICRO_BATCHES_PER_STAGE = 1e-5, 0.2, 1.05, 4
 """Largest drift of a logit; largest relative error of a prediction; time ÷ that of the best M."""
@@ -57,10 +57,6 @@ def bubble(row: Row) -> float:
     return middle([1 - busy / (row["k"] * s) for busy, s in pairs])
 
 
-def _cell(row: Row) -> tuple[Any, ...]:
-    return tuple(row[name] for name in CELL)
-
-
 def _cells(rows: Sequence[Row], part: str) -> list[list[Row]]:
     """Returns the measured rows of each cell of a part."""
     some = [row for row in rows if row["part"] == part and row["seconds"]]
@@ -69,10 +65,8 @@ def _cells(rows: Sequence[Row], part: str) -> list[list[Row]]:
 
 def gain(row: Row, rows: Sequence[Row], way: str) -> Interval | None:
     """Returns how many times as fast as another way of its cell a row is."""
-    for other in rows:
-        if other["way"] == way and _cell(other) == _cell(row) and row["seconds"]:
-            return interval(ratios(other["seconds"], row["seconds"]))
-    return None
+    other = beside(row, rows, CELL, way=way)
+    return interval(ratios(other["seconds"], row["seconds"])) if other and row["seconds"] else None
 
 
 def best(rows: Iterable[Row]) -> Row:
@@ -158,10 +152,10 @@ def _training(rows: Sequence[Row]) -> dict[str, Row]:
 def gained(rows: Sequence[Row]) -> str:
     """Returns whether both ways train on average as much faster than one core as the source has."""
     found = _training(rows)
-    one = [r for r in rows if r["way"] == ONE and _cell(r) in map(_cell, found.values())]
-    if not one or len(found) < 2:
+    one = beside(found[TENSOR], rows, CELL, way=ONE) if len(found) == 2 else None
+    if one is None:
         return NOT_TESTABLE
-    each = [ratios(one[0]["seconds"], row["seconds"]) for row in found.values()]
+    each = [ratios(one["seconds"], row["seconds"]) for row in found.values()]
     mean = interval([statistics.mean(pair) for pair in zip(*each, strict=True)])
     return f"{verdict(mean, above=SOURCE_GAIN)}: {mean}"
 
