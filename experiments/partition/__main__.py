@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from experiments import command, study
-from experiments.partition import measure, planner, report
+from experiments.partition import measure, predict, report
 from experiments.partition.limits import check_devices, even_cuts
 from experiments.partition.rows import ENCODER, JAX, PERCEPTRON, PLANNER, Row
 from experiments.workloads import SHAPES, Workload
@@ -72,7 +72,7 @@ def cells(args: argparse.Namespace) -> list[study.Cell]:
     }
     alone: dict[str, Callable[[], list[Row]]] = {
         PERCEPTRON: lambda: measure.perceptron_rows(cores, args.rounds),
-        PLANNER: planner.rows,
+        PLANNER: predict.planner_rows,
     }
     found: list[study.Cell] = []
     some = [part for part in PARTS if part in args.parts]

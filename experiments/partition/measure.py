@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments import units, workloads
 from experiments.partition import group as groups
-from experiments.partition import perceptron, perceptron_ways, planner, predict, stages, tensor
+from experiments.partition import perceptron, perceptron_ways, predict, stages, tensor
 from experiments.partition.group import Bounce, Group
 from experiments.partition.limits import even_cuts
 from experiments.partition.perceptron_ways import Steps
@@ -151,7 +151,7 @@ def encoder_rows(
             some.ask(Run(1))
             drift = None if some is one else stages.drift(some.arrays, one.arrays)
             row = cell.row(way, cores=some.loaded, drift=drift)
-            row["planned_s"] = planner.planned_s(plan, machine, way, 1, ())
+            row["planned_s"] = predict.planned_s(plan, machine, way, 1, ())
             pairs.append((row, asked(some.members, Run(1))))
         (share,) = one.ask(Alone(-(-workload.batch // count)))
         pairs[-1][0]["predicted_s"] = share
@@ -164,7 +164,7 @@ def encoder_rows(
                 PIPELINE,
                 **{"m": m, "cut": ", ".join(map(str, cuts)), "cores": pipeline.loaded},
                 **predict.pipeline(alone, m, latency_s),
-                planned_s=planner.planned_s(plan, machine, PIPELINE, m, cuts),
+                planned_s=predict.planned_s(plan, machine, PIPELINE, m, cuts),
                 moved_bytes=stages.moved_bytes(workload, cuts),
                 drift=stages.drift(pipeline.arrays, one.arrays),
             )
