@@ -86,10 +86,7 @@ def preprocessing(request: Request, folder: Path) -> dict[str, Any]:
 def prediction(args: argparse.Namespace, request: Request, folder: Path) -> dict[str, Any]:
     """Returns the speed on disk, compared with memory, and the share of postprocessing.
 
-    Args:
-        args: of the command.
-        request: of the windows.
-        folder: windows are written to ``prepared``, scores to ``scores``.
+    Windows are written to ``prepared`` in the folder, scores to ``scores``.
     """
     from nq.inference.load import ScorerSpec, load_predictor
     from nq.model.spec import find_model

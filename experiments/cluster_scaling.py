@@ -126,14 +126,7 @@ def study(args: argparse.Namespace) -> int:
 
 
 def middle(result: Mapping[str, Any], workers: int, questions: int, name: str) -> float:
-    """Returns the median of a figure over the rounds.
-
-    Args:
-        result: what the command prints with ``--json``.
-        workers: TaskManagers; 0 for the local run.
-        questions: of the run.
-        name: of the figure.
-    """
+    """Returns the median of a figure over the rounds; the local run has 0 workers."""
     same = (run for run in result["runs"] if run["workers"] == workers)
     return float(median(run[name] for run in same if run["questions"] == questions))
 

@@ -47,13 +47,9 @@ IN_PROCESS = (SYNC, ASYNCIO, THREADS)
 
 @dataclass(frozen=True)
 class Task:
-    """What a unit loads.
+    """What a unit loads: ``count`` models, or one that is ``shared``.
 
-    Args:
-        workload: what a model computes.
-        count: number of models.
-        shared: whether all are one model.
-        budget_mb: resident memory beyond which no further model is loaded.
+    No further model is loaded beyond a resident memory of ``budget_mb``.
     """
 
     workload: Workload
@@ -124,12 +120,7 @@ def in_threads(steps: Sequence[Step]) -> tuple[float, float]:
 def in_asyncio(
     steps: Sequence[Step], loop: asyncio.AbstractEventLoop, executor: ThreadPoolExecutor
 ) -> tuple[float, float]:
-    """Runs each step in an executor, as one task each, which are awaited together.
-
-    Args:
-        steps: the steps.
-        loop: runs the tasks.
-        executor: has a thread for each step.
+    """Runs each step in an executor with a thread for each, as one task each, awaited together.
 
     Returns:
         The seconds from before the tasks are made, and from when the wait for them begins.
@@ -152,12 +143,9 @@ def in_asyncio(
 
 @dataclass(frozen=True)
 class Cell:
-    """One shape, length, engine and N: its approaches, measured together.
+    """One shape, length, engine and N (``count``): its approaches, measured together.
 
-    Args:
-        workload: what one model computes, with all cores.
-        count: N.
-        memory_mb: budget of all processes together.
+    The workload has all cores; ``memory_mb`` is the budget of all processes together.
     """
 
     workload: Workload

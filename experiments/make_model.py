@@ -127,10 +127,7 @@ def _tune(
 def mean(models: Sequence[Path], output: Path, storage: StorageConfig) -> None:
     """Makes a model folder with the mean of the weights of some folders of one shape.
 
-    Args:
-        models: at least one; the first gives vocabulary and settings.
-        output: the new folder.
-        storage: how its weights are stored.
+    The first one gives vocabulary and settings.
     """
     import_tensorflow()
     import numpy as np

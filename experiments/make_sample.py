@@ -58,14 +58,10 @@ Extent = tuple[int, int]
 
 @dataclass
 class Answer:
-    """The answer of one annotator, or of several who agree.
+    """The answer of one annotator, or of several who agree, with its file and line.
 
-    Args:
-        where: its file and line.
-        block: number of the gold block, from 1, and of a row or item in it; empty for no answer.
-        annotators: how many annotators gave it.
-        shorts: texts of the short answers.
-        yes_no: ``YES``, ``NO`` or ``NONE``.
+    ``block`` has the number of the gold block, from 1, and of a row or item in it; it is empty for
+    no answer. ``yes_no`` is ``YES``, ``NO`` or ``NONE``.
     """
 
     where: str
@@ -149,10 +145,7 @@ def block(lines: Sequence[str]) -> list[str]:
 
 
 def questions(lines: Sequence[tuple[str, str]]) -> list[Question]:
-    """Returns the questions below the ``---``.
-
-    Args:
-        lines: pairs of ``file:number`` and the line.
+    """Returns the questions below the ``---``, of pairs of ``file:number`` and the line.
 
     Raises:
         ValueError: a line or a combination of answers is invalid.
@@ -234,13 +227,9 @@ def candidates(tokens: Sequence[str]) -> list[Record]:
 
 
 def find_answer(answer: str, article: Article, extent: Extent, where: str) -> Extent:
-    """Returns the range of tokens of an answer in its block.
+    """Returns the range of tokens of an answer in its block, whose tokens are ``extent``.
 
-    Args:
-        answer: its text, or a longer text with the answer in ``[ ]``.
-        article: the page.
-        extent: start and end of the block, in document tokens.
-        where: file and line for an error.
+    The answer may be a longer text with the answer in ``[ ]``; ``where`` is for an error.
 
     Raises:
         ValueError: the block does not contain the text exactly once.
@@ -269,10 +258,7 @@ def number(*parts: str) -> int:
 def find_block(block: Sequence[int], options: Sequence[Record], where: str) -> int:
     """Returns the index of a block, or of a row or item in it, among all candidates.
 
-    Args:
-        block: its number from 1, and that of the row or item in it; at least one number.
-        options: the candidates of the page.
-        where: file and line for an error.
+    ``block`` has its number from 1, and that of the row or item in it; ``where`` is for an error.
 
     Raises:
         ValueError: there is no such block.

@@ -86,13 +86,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Page:
-    """One example with the scores of all its windows.
+    """One example with the scores of all its windows, and the decision on them.
 
-    Args:
-        example: question and page.
-        scores: of all windows.
-        token_map: ``[W, L]`` document token of each position of each window.
-        decision: how scores become answers.
+    ``token_map`` is ``[W, L]``: the document token of each position of each window.
     """
 
     example: Example
@@ -132,14 +128,7 @@ class Tally:
     evaluation: Evaluation = field(default_factory=Evaluation)
 
     def add(self, example: Example, pruned: Prediction, full: Prediction, windows: int) -> None:
-        """Adds a prediction.
-
-        Args:
-            example: question and page.
-            pruned: the prediction.
-            full: the prediction by all windows.
-            windows: how many windows were computed for ``pruned``.
-        """
+        """Adds the prediction for which so many windows were computed, and the one by all."""
         self.questions += 1
         self.windows += windows
         same = pruned.long == full.long, pruned.shorts == full.shorts, pruned.yes_no is full.yes_no
@@ -159,10 +148,6 @@ class Tally:
 
 def measure(pages: Iterable[Page], margins: Sequence[float]) -> dict[str, Any]:
     """Returns what every margin computes and changes.
-
-    Args:
-        pages: with the scores of all windows.
-        margins: values for ``nq.inference.prune.NEAR``.
 
     Returns:
         The numbers of ``questions`` and ``windows``, the ``f1`` with all windows, and for each of

@@ -51,12 +51,7 @@ Instance = tuple[Workload, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Variant:
-    """One row: instances that compute at the same time.
-
-    Args:
-        instances: each with its cores.
-        pinned: whether the cores of the instances are disjoint.
-    """
+    """One row: instances that compute at the same time, pinned to cores of their own or not."""
 
     instances: tuple[Instance, ...]
     pinned: bool = True

@@ -32,12 +32,7 @@ CALIBRATION = 3
 
 @dataclass(frozen=True)
 class Request:
-    """One window to compute.
-
-    Args:
-        arrival_s: seconds after the start.
-        length: one of ``CLASSES``.
-    """
+    """One window to compute, of one of the ``CLASSES``, and the second in which it arrives."""
 
     arrival_s: float
     length: int
@@ -64,14 +59,7 @@ def real_lengths(files: Sequence[str]) -> tuple[int, ...]:
 
 
 def requests(lengths: Sequence[int], count: int, per_s: float, seed: int) -> list[Request]:
-    """Returns requests whose gaps are exponentially distributed.
-
-    Args:
-        lengths: to draw from.
-        count: number of requests.
-        per_s: requests that arrive per second on average.
-        seed: of moments and lengths.
-    """
+    """Returns ``count`` requests whose gaps are exponentially distributed, and drawn lengths."""
     import numpy as np
 
     draw = np.random.default_rng(seed)
@@ -82,13 +70,9 @@ def requests(lengths: Sequence[int], count: int, per_s: float, seed: int) -> lis
 
 @dataclass(frozen=True)
 class Policy:
-    """Instances, and the queue of each.
+    """The cores of the instances, and the number of the queue that each takes requests from.
 
-    Args:
-        name: of the policy.
-        cores: of each instance.
-        queues: of each instance: the number of the queue that it takes requests from.
-        long_queue: number of the queue of long windows; others wait in queue 0.
+    Long windows wait in the queue ``long_queue``, others in queue 0.
     """
 
     name: str
@@ -152,13 +136,9 @@ def serve(policy: Policy, group: Sequence[units.Unit], incoming: Sequence[Reques
 
 @dataclass(frozen=True)
 class Dispatch:
-    """The policies of one shape and engine, measured in the same rounds.
+    """The policies of one shape and engine, measured in the same rounds of ``count`` requests.
 
-    Args:
-        shape, engine: of the model.
-        cores: of the machine.
-        lengths: of windows, to draw from.
-        count: requests of a round.
+    Their lengths are drawn from ``lengths``.
     """
 
     shape: str

@@ -59,13 +59,7 @@ def windows_of(files: Sequence[str], model: Path, count: int) -> Columns:
 
 
 def compare(model: Path, rows: Columns, folder: Path) -> list[dict[str, Any]]:
-    """Returns the figures of each kind of storage.
-
-    Args:
-        model: a model folder.
-        rows: windows.
-        folder: to write into.
-    """
+    """Returns the figures of each kind of storage of a model, computed on rows of windows."""
     from nq.model import joint
 
     tokenizer = load_tokenizer(model)

@@ -149,13 +149,9 @@ def timed(pairs: Sequence[tuple[dict[str, Any], Step]], rounds: int) -> list[dic
 
 
 class Results:
-    """The rows that are measured so far, kept in a file.
+    """The rows that are measured so far, kept in a file for each part of the results.
 
-    Args:
-        study: to which they belong.
-        args: of the command.
-        part: of the results, if they are divided into several files.
-        settings: what all rows have in common besides the number of rounds.
+    ``settings`` are what all rows have in common besides the number of rounds.
 
     Raises:
         Error: the file has rows of another machine or with other settings, or no rows.
@@ -216,17 +212,10 @@ def measure(
     files: Iterable[str] = (),
     **settings: Any,
 ) -> int:
-    """Measures the cells that are missing, and shows the results.
+    """Measures the cells that are missing, and shows the results; returns the exit code.
 
-    Args:
-        study: what is measured.
-        args: of the command.
-        cells: returns all of them; its argument has the rows that are measured so far.
-        files: that are read.
-        settings: what all rows have in common besides the number of rounds.
-
-    Returns:
-        The exit code of the command.
+    ``cells`` returns all of them, of the rows that are measured so far. ``files`` are those that
+    are read, ``settings`` what all rows have in common besides the number of rounds.
     """
     started = time.time()
     with storage.hold(args.output, study.kind, files):

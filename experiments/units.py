@@ -45,12 +45,7 @@ class Failed:
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """A process that measures.
-
-    Args:
-        process: the process.
-        pipe: our end of the pipe to it.
-    """
+    """A process that measures, and our end of the pipe to it."""
 
     process: BaseProcess
     pipe: Connection

@@ -24,16 +24,10 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Row:
-    """One attack and what became of it.
+    """One attack on a target, its verdict, and the verdicts that are right.
 
-    Args:
-        attack: what was done.
-        target: to what it was done.
-        verdict: on what followed.
-        expected: the verdicts that are right.
-        text: details, such as the last line of the process.
-        seconds: of the process.
-        peak_mib: largest resident memory of the process or of one of its children.
+    ``peak_mib`` is the largest resident memory of the process or of one of its children; the text
+    has details, such as the last line of the process.
     """
 
     attack: str
@@ -51,14 +45,10 @@ Group = Callable[[argparse.Namespace, Path, random.Random], Iterator[Row]]
 
 @dataclass(frozen=True)
 class End:
-    """How a process ended.
+    """How a process ended; the code is negative for a signal.
 
-    Args:
-        code: the exit code; negative for a signal.
-        out: what it wrote to stdout.
-        lines: of stderr.
-        in_time: whether it ended by itself.
-        cost: its seconds and peak memory, as in ``Row``.
+    ``lines`` are those of stderr, ``in_time`` tells whether it ended by itself, and ``cost`` has
+    its seconds and its peak memory, as in ``Row``.
     """
 
     code: int
@@ -75,8 +65,7 @@ class End:
     def verdict(self, usual: Sequence[str] = ()) -> str:
         """Returns ``DONE`` for exit code 0, ``REFUSED`` for code 1 with one line of error.
 
-        Args:
-            usual: lines that the same command writes without an attack.
+        ``usual`` lines are those that the same command writes without an attack.
         """
         new = [line for line in self.lines if line not in usual]
         if not self.in_time:

@@ -48,15 +48,10 @@ LINES: dict[str, Callable[[random.Random], Any]] = {
 class Checker:
     """Runs mutated records of a dialect through all stages, and counts what becomes of them.
 
-    Args:
-        folder: for files of records.
-        chance: makes the scores.
-
-    Attributes:
-        counts: of ``mutations`` (records, pages or files), of the ``records`` in them, of those
-            that became predictions (``good``) or were ``skipped`` for a reason, and of files or
-            pages that were ``refused`` as a whole.
-        errors: exceptions that no user should see.
+    Files of records are written into the folder. ``counts`` has the numbers of ``mutations``
+    (records, pages or files), of the ``records`` in them, of those that became predictions
+    (``good``) or were ``skipped`` for a reason, and of files or pages that were ``refused`` as a
+    whole. ``errors`` are exceptions that no user should see.
     """
 
     def __init__(self, folder: Path, chance: random.Random) -> None:
@@ -112,11 +107,9 @@ class Checker:
         )  # fmt: skip
 
     def file(self, data: bytes, n_records: int | None = None) -> None:
-        """Reads a file; each record must have an outcome.
+        """Reads a file of so many records, each of which must have an outcome.
 
-        Args:
-            data: its content.
-            n_records: in it; ``None`` if the file may be refused as a whole.
+        Without a number the file may be refused as a whole.
         """
         self.path.write_bytes(data)
         try:

@@ -40,11 +40,7 @@ async def soak(
 ) -> dict[str, float]:
     """Sends requests, of which every third is not good, and returns what became of them.
 
-    Args:
-        server: is asked.
-        bodies: good requests.
-        requests: number of requests.
-        too_large: bytes of a body that is too large.
+    A body that is too large has ``too_large`` bytes.
 
     Returns:
         The numbers of ``requests`` and of ``good`` ones, of ``crashes`` (processes of the server

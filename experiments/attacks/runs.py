@@ -41,14 +41,10 @@ RESULTS = (
 
 @dataclass(frozen=True)
 class Scenario:
-    """A state of the disk, and the command that is given in it.
+    """A state of the disk, the command of Python given in it, and the verdicts that are right.
 
-    Args:
-        command: arguments of Python.
-        files: patterns of the files to damage.
-        expected: the verdicts that are right.
-        prepare: brings a folder after the command into the state.
-        damages: how files are damaged.
+    ``prepare`` brings a folder after the command into the state; ``files`` are patterns of the
+    files to damage.
     """
 
     command: str

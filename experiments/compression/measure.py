@@ -20,16 +20,10 @@ BATCH_SIZE = 16
 
 
 class Compression:
-    """Measures rows.
+    """Measures rows, those that are not among the known results and speeds.
 
-    Args:
-        models: the model folders.
-        dev: annotated files.
-        root: folder of the runs of nq.
-        rounds: number of rounds.
-        scores_profile: computes the answers of the rows whose profile is the baseline.
-        results: the rows that are known already.
-        speeds: the speeds that are known already.
+    ``root`` is the folder of the runs of nq on the annotated files ``dev``; ``scores_profile``
+    computes the answers of the rows whose profile is the baseline.
     """
 
     def __init__(

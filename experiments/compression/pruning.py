@@ -87,12 +87,8 @@ def prune(
 ) -> PruningRecord:
     """Writes a model without its least important heads, feed-forward units and layers.
 
-    Args:
-        source: model folder.
-        target: folder to write, which is empty or does not exist.
-        counts: numbers of parts to keep; see ``parse_counts``.
-        data: annotated files, globs or folders.
-        pages: pages that the data name.
+    The target is empty or does not exist; ``counts`` are those of ``parse_counts``. The data are
+    annotated files, globs or folders, which may name ``pages``.
 
     Raises:
         ValueError: the model cannot be pruned to these counts, or no record has an answer.

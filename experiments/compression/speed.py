@@ -19,11 +19,7 @@ CALIBRATION_WINDOWS = 16
 class Computation:
     """A model that is computed by one process with all cores, or by several with a share each.
 
-    Args:
-        folder: of the model.
-        profile: its optimizations.
-        instances: number of processes.
-        batch_size: full windows of a step of each.
+    A step of each of the ``instances`` is a batch of full windows.
     """
 
     folder: Path

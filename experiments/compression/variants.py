@@ -17,13 +17,9 @@ ZEROS = 0.5
 class Variant:
     """One row: a model and how it is computed.
 
-    Args:
-        profile: its optimizations.
-        instances: processes that share the windows.
-        prune: the counts that are kept, as text; empty for the whole model.
-        state: of a pruned model, one of ``STATES``.
-        zeros: share of the weights that are set to zero.
-        references: profiles of the baseline that are measured in the same rounds.
+    The whole model has no counts to ``prune`` to and no ``state``. ``zeros`` is the share of the
+    weights that are set to zero; ``references`` are the profiles of the baseline that are measured
+    in the same rounds.
     """
 
     profile: str = BASELINE

@@ -27,15 +27,9 @@ WORKERS_KEPT_MS = 60_000
 
 @dataclass(frozen=True)
 class Cluster:
-    """A running cluster.
+    """A running cluster, with the process of each program by its name.
 
-    Args:
-        folder: of its logs.
-        ports: where its programs listen.
-        task_managers: their number.
-        slots: tasks that each runs at a time.
-        pids: the process of each program by its name.
-        started: the same programs, in the process that started them.
+    ``started`` has the same programs, in the process that started them.
     """
 
     folder: Path
@@ -100,11 +94,7 @@ def start(
 ) -> Cluster:
     """Starts a cluster and waits until it is ready; it outlives this process.
 
-    Args:
-        folder: of its logs; is created.
-        task_managers: each has one core, and one worker for all its slots.
-        slots: tasks that each runs at a time.
-        ports: where the programs listen, by default the usual ports.
+    Logs are in ``folder``. Each TaskManager has one core, and one worker for all its slots.
 
     Raises:
         Error: a cluster runs in the folder, a port is taken, a program is missing or ends early.

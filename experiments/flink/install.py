@@ -31,12 +31,7 @@ LOCK = ".lock"
 
 
 class Installation(NamedTuple):
-    """What a cluster runs.
-
-    Args:
-        libraries: a folder of the jars of Flink.
-        job_server: the jar of Beam's job server.
-    """
+    """What a cluster runs: a folder of the jars of Flink, and the jar of Beam's job server."""
 
     libraries: Path
     job_server: Path

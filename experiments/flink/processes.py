@@ -26,13 +26,7 @@ TAIL_BYTES = 4096
 
 
 class Running(NamedTuple):
-    """A program that was started.
-
-    Args:
-        name: of the program.
-        process: its process.
-        output: the file of what it prints.
-    """
+    """A program that was started, and the file of what it prints."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -82,15 +76,10 @@ def end(folder: Path) -> int:
 
 
 def wait(condition: Callable[[], bool], what: str, started: Sequence[Running]) -> None:
-    """Waits until a condition holds.
-
-    Args:
-        condition: is computed again and again.
-        what: the condition in words, such as "the job server answers".
-        started: the programs that it depends on.
+    """Waits until a condition holds, in words ``what``, such as "the job server answers".
 
     Raises:
-        Error: one of them has ended, or it takes too long.
+        Error: one of the started programs, on which it depends, has ended, or it takes too long.
     """
     deadline = time.monotonic() + TIMEOUT_S
     while not condition():

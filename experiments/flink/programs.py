@@ -39,12 +39,8 @@ HOSTS = Path("/etc/hosts")
 class Ports(NamedTuple):
     """Where the programs listen.
 
-    Args:
-        rest: Flink's REST API and web page.
-        rpc: the JobManager, for TaskManagers.
-        jobs: Beam's job server.
-        artifacts: the job server's store of files.
-        pool: worker pools, each at an address of its own.
+    These are Flink's REST API with its web page, the JobManager for TaskManagers, Beam's job
+    server, its store of files, and worker pools, each at an address of its own.
     """
 
     rest: int = 8081
@@ -55,14 +51,9 @@ class Ports(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A program to start.
+    """A program to start, on all cores or on one of them.
 
-    Args:
-        name: of its log.
-        command: program and arguments.
-        core: the only one that it may use; ``None`` for all.
-        environment: what it has besides that of this process.
-        listens: an address at which it answers once it is ready, if one tells that.
+    ``listens`` is an address at which it answers once it is ready, if one tells that.
     """
 
     name: str

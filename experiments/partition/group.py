@@ -30,13 +30,9 @@ Arrays = dict[str, Array]
 
 
 class Block(SharedMemory):
-    """A block of shared memory with arrays in it.
+    """A block of shared memory with arrays in it; it stays mapped as long as an array refers to it.
 
-    It stays mapped as long as an array refers to it.
-
-    Args:
-        shapes: of the arrays.
-        name: of a block that exists; by default a new one is made, filled with zeros.
+    A block without the name of one that exists is new, and filled with zeros.
     """
 
     def __init__(self, shapes: Shapes, name: str | None = None) -> None:
@@ -63,12 +59,9 @@ class Block(SharedMemory):
 
 @dataclass
 class Link:
-    """One end of a pipe to a neighbour.
+    """One end of a pipe to a neighbour, and the seconds that this process has waited for tokens.
 
-    Args:
-        pipe: this end.
-        waited_s: seconds that this process has waited for tokens.
-        is_open: whether tokens are sent and waited for at all.
+    A link that is not open neither sends tokens nor waits for them.
     """
 
     pipe: Connection
@@ -91,15 +84,9 @@ class Link:
 
 @dataclass(frozen=True)
 class Seat:
-    """What a process of a group gets.
+    """What a process of a group gets: its task and number, and the shared arrays.
 
-    Args:
-        task: what it loads.
-        number: of the process, from 0.
-        count: of all processes.
-        shapes: of the shared arrays.
-        block: name of their block.
-        before, after: links to the neighbours; ``None`` at the two ends.
+    ``block`` is the name of the arrays' block; at the two ends a link to a neighbour is ``None``.
     """
 
     task: Any
@@ -127,11 +114,7 @@ class Seat:
 
 @dataclass(frozen=True)
 class Bounce:
-    """The command to send a token from the first process to the second one and back.
-
-    Args:
-        times: how often.
-    """
+    """The command to send a token from the first process to the second one and back, so often."""
 
     times: int
 
@@ -171,13 +154,9 @@ def _bounce(seat: Seat, times: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Running processes that share arrays.
+    """Running processes that share arrays with each other and with this process.
 
-    Args:
-        members: the processes, in their order.
-        arrays: shared by all of them and this process.
-        block: name of the arrays' block.
-        loaded: the first reply of each process.
+    ``loaded`` has the first reply of each process.
     """
 
     members: Sequence[units.Unit]
@@ -199,11 +178,8 @@ def started(
 ) -> Iterator[Group]:
     """Starts the processes of a group, which have loaded their tasks when the block begins.
 
-    Args:
-        load: a function of a module that takes a ``Seat`` and returns the ``work`` of a process.
-        tasks: of each process.
-        cores: of each process, as many as it has threads.
-        shapes: of the shared arrays.
+    ``load`` is a function of a module that takes a ``Seat`` and returns the ``work`` of a process.
+    Each process has as many threads as cores.
 
     Raises:
         Error: a process cannot load its task.

@@ -113,14 +113,9 @@ def _latency_s(some: Group) -> float:
 def encoder_rows(
     workload: Workload, cores: Sequence[int], count: int, micro_batches: Sequence[int], rounds: int
 ) -> list[Row]:
-    """Measures a BERT-Joint cut into stages, and its baselines.
+    """Measures a BERT-Joint cut into ``count`` stages, and its baselines.
 
-    Args:
-        workload: shape, length and batch.
-        cores: as many as stages; if there are fewer, stages share them.
-        count: K, number of stages.
-        micro_batches: numbers M of micro-batches.
-        rounds: how many.
+    If there are fewer cores than stages, stages share them.
 
     Raises:
         ValueError: the model has too few layers.
@@ -180,11 +175,7 @@ def _cell(part: str, workload: Workload, count: int) -> Cell:
 def tensor_rows(workload: Workload, cores: Sequence[int], devices: int, rounds: int) -> list[Row]:
     """Measures a BERT-Joint divided among host devices of JAX, and its baselines in JAX.
 
-    Args:
-        workload: shape, length and batch.
-        cores: as many as devices; if there are fewer, devices share them.
-        devices: K.
-        rounds: how many.
+    If there are fewer cores than devices, devices share them.
     """
     cell = _cell(JAX, workload, devices)
     with contextlib.ExitStack() as stack:

@@ -45,13 +45,10 @@ def pipeline(stages: Sequence[float], micro_batches: int, latency_s: float) -> P
 def perceptron(
     way: str, parts: Sequence[float], micro_batches: int, latency_s: float
 ) -> Prediction:
-    """Returns the prediction of the perceptron.
+    """Returns the prediction of the perceptron; a process with the whole network is not predicted.
 
-    Args:
-        way: how it is divided; a process with the whole network is not predicted.
-        parts: seconds of a step in each process, measured alone.
-        micro_batches: M, of the pipeline.
-        latency_s: of a token from one process to the other.
+    ``parts`` are the seconds of a step in each process, measured alone; ``latency_s`` is that of a
+    token from one process to the other.
     """
     if way == PIPELINE:
         one = pipeline([s / micro_batches for s in parts], micro_batches, latency_s)
@@ -65,11 +62,8 @@ def perceptron(
 def tensor_s(whole_s: float, devices: int, layers: int, all_reduce_s: float) -> float:
     """Returns the predicted seconds of a model whose layers are divided among devices.
 
-    Args:
-        whole_s: seconds of the unsplit model on one device.
-        devices: how many.
-        layers: of the model.
-        all_reduce_s: seconds of one all-reduce of the activations, measured alone.
+    ``whole_s`` are the seconds of the unsplit model on one device, ``all_reduce_s`` those of one
+    all-reduce of the activations, measured alone.
     """
     return whole_s / devices + ALL_REDUCES_PER_LAYER * layers * all_reduce_s
 
@@ -88,12 +82,8 @@ def planned_s(
 ) -> float:
     """Returns the seconds that the planner expects of a batch on devices that were measured.
 
-    Args:
-        plan: shape, length and batch.
-        group: the cores, each one a device, and all of them as one.
-        way: how the batch is computed.
-        micro_batches: M, of a pipeline.
-        cuts: the layers before which the model is cut; none but for a pipeline.
+    Each of the cores is a device of ``group``, and all of them are one. A pipeline has
+    micro-batches and the layers before which the model is cut.
     """
     shared = group.count if way == INSTANCES else micro_batches
     windows = math.ceil(plan.batch / shared)

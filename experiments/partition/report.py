@@ -205,13 +205,7 @@ def all_reduces(rows: Sequence[Row]) -> str:
 
 
 def near(rows: Sequence[Row], part: str, name: str) -> str:
-    """Returns whether the predictions of a part are as near to the times as they should be.
-
-    Args:
-        rows: of all parts.
-        part: the part.
-        name: of the prediction in a row.
-    """
+    """Returns whether the predictions ``name`` of a part are near enough to the times."""
     some = [r for r in rows if r["part"] == part and r["seconds"] and r[name]]
     if not some:
         return NOT_TESTABLE

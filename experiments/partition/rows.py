@@ -25,13 +25,8 @@ Row = dict[str, Any]
 class Cell:
     """What the rows of a cell have in common.
 
-    Args:
-        part: of the study.
-        shape: of the model.
-        length: pieces of a window.
-        batch: windows, or rows of the perceptron.
-        stages: K, also the number of cores, instances and devices.
-        layers: of the model.
+    The batch has windows, or rows of the perceptron; ``stages`` is K, also the number of cores,
+    instances and devices.
     """
 
     part: str

@@ -70,11 +70,7 @@ class RowSplit(keras.layers.Layer):
 
 @dataclass(frozen=True)
 class SplitLayers(Layers):
-    """Creates the layers of one device.
-
-    Args:
-        devices: number of devices.
-    """
+    """Creates the layers of one of the devices."""
 
     devices: int = 1
 
@@ -113,12 +109,10 @@ def by_device(value: FloatArray, devices: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A compiled model with its weights.
+    """A compiled model with its weights, which returns the logits of a batch.
 
-    Args:
-        compute: returns the logits of a batch.
-        all_reduces: in the program of one device as it is given to XLA.
-        compiled_all_reduces: in the program that XLA compiled, which may combine some.
+    ``all_reduces`` are those in the program of one device as it is given to XLA, which may combine
+    some (``compiled_all_reduces``).
     """
 
     compute: Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -129,13 +123,7 @@ class Program:
 def program(
     config: ModelConfig, model: keras.Model, inputs: Mapping[str, Any], devices: int
 ) -> Program:
-    """Compiles a model for a batch.
-
-    Args:
-        config: shape of the encoder.
-        model: made by ``joint.build``; its weights are copied.
-        inputs: a batch.
-        devices: among which every layer is divided; 1 compiles the model as it is.
+    """Compiles a model of ``joint.build`` for a batch; one device computes it as it is.
 
     Raises:
         ValueError: the model cannot be divided among so many devices.

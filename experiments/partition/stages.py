@@ -26,12 +26,10 @@ Compute = Callable[[Sequence[Any]], Sequence[Any]]
 
 @dataclass(frozen=True)
 class Task:
-    """What a process computes of a batch.
+    """What a process computes of a batch: the stage of its own number of a model with cuts.
 
-    Args:
-        workload: of all processes together; its threads are those of one.
-        cuts: the layers before which the model is cut, ascending; the process computes the stage
-            of its own number. Without cuts it computes the whole model for its share of windows.
+    A cut is the layer before it. Without cuts a process computes the whole model for its share of
+    the windows. The workload is that of all processes together, but its threads are those of one.
     """
 
     workload: Workload
@@ -40,11 +38,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Run:
-    """The command to compute the batch.
-
-    Args:
-        micro_batches: into how many it is divided, at most one for each window.
-    """
+    """The command to compute the batch in micro-batches, at most one for each window."""
 
     micro_batches: int
 
@@ -53,9 +47,7 @@ class Run:
 class Alone:
     """The command to compute the first windows of the batch without waiting for neighbours.
 
-    Args:
-        windows: how many.
-        times: how often, after once more to compile.
+    It computes them once to compile, and then several times.
     """
 
     windows: int
@@ -111,12 +103,7 @@ def moved_bytes(workload: Workload, cuts: Sequence[int]) -> int:
 
 
 class Stage:
-    """A stage of a model, or the whole model, with its place in the shared arrays.
-
-    Args:
-        compute: computes a list of inputs.
-        seat: the process.
-    """
+    """A stage of a model, or the whole model, with its place in the shared arrays."""
 
     def __init__(self, compute: Compute, seat: Seat) -> None:
         task: Task = seat.task

@@ -21,12 +21,7 @@ REPEATS = 21
 
 @dataclass(frozen=True)
 class Task:
-    """What a process computes.
-
-    Args:
-        workload: its batch.
-        devices: among which every layer is divided; 1 for the unsplit model.
-    """
+    """What a process computes: a batch of a model whose layers are divided among devices."""
 
     workload: Workload
     devices: int = 1

@@ -58,15 +58,7 @@ def task(
     count: int,
     folder: Path,
 ) -> Task:
-    """Prepares what the peers compute.
-
-    Args:
-        files: pages to take windows from.
-        model: a model folder.
-        windows: how pages become windows.
-        batch_size: windows in a batch.
-        count: full windows to compute; rounded up to whole batches.
-        folder: to write into.
+    """Prepares what the peers compute: full windows of files, rounded up to whole batches.
 
     Raises:
         Error: the pages do not have so many full windows.

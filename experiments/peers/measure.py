@@ -25,11 +25,7 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Loads the peers one after the other and measures them in alternating rounds.
 
-    Args:
-        peers: the peers to measure.
-        task: what each computes.
-        rounds: number of rounds.
-        folder: for log files of what the libraries print; ``None`` lets them print it.
+    What the libraries print is in log files in the folder, if there is one.
 
     Returns:
         For each the ``peer``, the values of ``load``, the ``seconds`` of each round, and the

@@ -33,15 +33,10 @@ Run = Callable[[], FloatArray]
 
 @dataclass(frozen=True)
 class Task:
-    """What every peer computes.
+    """What every peer computes: the same weights in a folder of nq and in one for ``transformers``.
 
-    Args:
-        model: a model folder of nq.
-        hugging_face: the same weights in a folder for ``transformers``.
-        windows: how the windows were made.
-        rows: an ``.npz`` of the ``N`` windows.
-        calibration: an ``.npz`` of windows to calibrate 8-bit models on.
-        batch_size: windows in a batch; ``N`` is a multiple of it.
+    ``rows`` is an ``.npz`` of windows in whole batches, ``calibration`` one of windows to calibrate
+    8-bit models on.
     """
 
     model: Path
@@ -59,12 +54,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Peer:
-    """One library with one setting.
+    """One library with one setting: a profile of nq, or the compute type of the other libraries.
 
-    Args:
-        maker: the library, a key of ``LOADERS``.
-        variant: a profile of nq, or the compute type of the other libraries.
-        packages: what it needs besides our dependencies.
+    ``packages`` are those that it needs besides our dependencies.
     """
 
     maker: str

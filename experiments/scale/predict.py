@@ -25,13 +25,7 @@ SUBMITTER_STAGES = (CHECK, MERGE)
 
 @dataclass(frozen=True)
 class Corpus:
-    """What is to be answered.
-
-    Args:
-        name: for readers.
-        examples: questions, each with its page.
-        files: into which they are divided.
-    """
+    """Questions to answer, each with its page, and into how many files they are divided."""
 
     name: str
     examples: int
@@ -48,11 +42,7 @@ CORPORA = (
 
 @dataclass(frozen=True)
 class Prediction:
-    """The time of a corpus.
-
-    Args:
-        stages: seconds by stage, those of the workers divided by their number.
-    """
+    """The seconds of a corpus by stage, those of the workers divided by their number."""
 
     stages: Mapping[str, float]
 
@@ -68,12 +58,9 @@ class Prediction:
 
 
 def predicted(costs: Mapping[str, float], corpus: Corpus, workers: int) -> Prediction:
-    """Returns the prediction for a corpus.
+    """Returns the prediction for a corpus and workers with one core each.
 
-    Args:
-        costs: seconds of each stage for one example, and ``start`` for a worker.
-        corpus: what is answered.
-        workers: with one core each.
+    ``costs`` are the seconds of each stage for one example, and ``start`` those for a worker.
     """
     readers = len(shares(corpus.files, workers)) / corpus.files
     busy = min(workers, corpus.files * readers, corpus.examples)
@@ -91,11 +78,5 @@ def predicted(costs: Mapping[str, float], corpus: Corpus, workers: int) -> Predi
 
 
 def price(prediction: Prediction, workers: int, dollars_per_hour: float) -> float:
-    """Returns what the cores of a job cost, that of the submitting machine too.
-
-    Args:
-        prediction: of the job.
-        workers: cores that are paid for as long as it takes.
-        dollars_per_hour: of one core.
-    """
+    """Returns the dollars for the cores of a job, that of the submitting machine too."""
     return prediction.seconds / 3600 * (workers + 1) * dollars_per_hour

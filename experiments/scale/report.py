@@ -68,9 +68,7 @@ def _figure(value: float) -> str:
 def check(result: Mapping[str, Any], cluster: Mapping[str, Any]) -> str:
     """Returns what is predicted beside what a cluster took, as a Markdown table.
 
-    Args:
-        result: the costs of the same questions.
-        cluster: a result of ``experiments.cluster_scaling``.
+    ``result`` has the costs of the questions of ``cluster``, of ``experiments.cluster_scaling``.
     """
     rows = []
     for workers in (1, 2):
