@@ -149,7 +149,7 @@ def memory(files: Sequence[str], model: Path, folder: Path) -> dict[str, Any]:
         data = folder / f"{times}.jsonl"
         data.write_bytes(b"".join(_repeated(files, times)))
         paths = ["--data", str(data), "--model", str(tiny), "--output", str(folder / f"{times}")]
-        result = answer(DEFAULT_PROFILE, [*paths, "--no-track", "--json"])
+        result = answer(DEFAULT_PROFILE, paths)
         megabytes = result["peak_memory_bytes"] / 2**20
         peaks[f"peak memory at {result['examples']} pages, MB"] = megabytes
     once, ten_times = peaks.values()

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from nq import extras
 from nq.commands import arguments, terminal
+from nq.errors import Error
 
 EXTRA_OF = {name: extra for extra, names in extras.EXTRAS.items() for name in names}
 """Maps packages to our extra that installs them; others are in the extra ``peers``."""
@@ -51,6 +54,15 @@ def missing(packages: Iterable[str]) -> str:
     names = [name for name in packages if importlib.util.find_spec(name) is None]
     needed = dict.fromkeys(EXTRA_OF.get(name, "peers") for name in names)
     return f"{' and '.join(names)} not installed: {extras.install(*needed)}" if names else ""
+
+
+def run_program(argv: Sequence[str]) -> None:
+    """Runs a program; an ``Error`` has the first line of what it says of a failure."""
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line]
+        cause = (lines or done.stderr.splitlines() or [f"exit code {done.returncode}"])[0]
+        raise Error(f"{Path(argv[0]).name} failed: {cause[:500]}")
 
 
 def add_number(

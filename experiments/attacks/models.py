@@ -17,16 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from experiments.attacks.frame import DONE, REFUSED, Row, chosen, run_process
+from experiments.attacks.mutations import change_value
 from nq.bundle import bundled_model, bundled_sample
 from nq.model.folder import CONFIG, SETTINGS
 from nq.model.safetensors_file import INDEX, WEIGHTS
 
 VOCABULARY, TOKENIZER = "vocab.txt", "tokenizer.json"
 DEEP = "[" * 100_000 + "]" * 100_000
-NONSENSE: tuple[Any, ...] = (
-    *(None, True, 0, -1, 1.5, 10**9, 10**18, -(10**18), 10**400, float("nan"), float("inf")),
-    *("", "8", "\x1b[2J", [], [[]], {}, {"a": 1}, ["a"], [1] * 10_000),
-)
 WRONG_ENTRIES: tuple[Any, ...] = (
     *("F64", "I64", "BOOL", "I8", "F8_E4M3", "x", 0),
     *([10**9], [2**62, 4], [-1], [], [0, 0]),
@@ -61,19 +58,10 @@ def replace(path: Path, content: Any) -> None:
     path.write_bytes(content)
 
 
-def set_somewhere(values: Any, rng: random.Random) -> str:
-    """Replaces one random value within nested objects and lists; returns its place."""
-    key = rng.choice(list(values) if isinstance(values, dict) else range(len(values)))
-    if isinstance(values[key], dict | list) and values[key] and rng.random() < 0.7:
-        return f"{key}/{set_somewhere(values[key], rng)}"
-    values[key] = rng.choice(NONSENSE)
-    return f"{key}={values[key]!r:.20}"
-
-
 def value(name: str, folder: Path, rng: random.Random) -> str:
     """Replaces a value in a JSON file."""
     values = json.loads((folder / name).read_bytes())
-    place = set_somewhere(values, rng)
+    place = change_value(values, rng)
     replace(folder / name, values)
     return place
 
@@ -121,7 +109,7 @@ def tokenizer(folder: Path, rng: random.Random) -> str:
         "post_processor": {"type": "TemplateProcessing", "pair": pair},
         "model": {**model, "vocab": {piece: n for n, piece in enumerate(pieces) if piece}},
     }
-    place = set_somewhere(values, rng)
+    place = change_value(values, rng)
     (folder / VOCABULARY).unlink()
     replace(folder / TOKENIZER, values)
     return f"{kind} {place}"
@@ -163,7 +151,7 @@ def weights(folder: Path, rng: random.Random) -> str:
         if kind == "name":
             header[rng.choice(["", "x" * 10**5, "\x1b[31m", f"{name}.scale"])] = header.pop(name)
         elif kind == "place":
-            set_somewhere(header, rng)
+            change_value(header, rng)
         else:
             header[name][kind] = rng.choice(WRONG_ENTRIES)
         content = json.dumps(header).encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from nq.model.shapes import window_gflop
 BATCH_SIZE = 16
 
 
+@dataclass(frozen=True)
 class Compression:
     """Measures rows, those that are not among the known results and speeds.
 
@@ -26,18 +28,13 @@ class Compression:
     computes the answers of the rows whose profile is the baseline.
     """
 
-    def __init__(
-        self,
-        models: Models,
-        dev: Sequence[str],
-        root: Path,
-        rounds: int,
-        scores_profile: str,
-        results: study.Results,
-        speeds: study.Results,
-    ) -> None:
-        self.models, self.dev, self.root, self.rounds = models, tuple(dev), root, rounds
-        self.scores_profile, self.results, self.speeds = scores_profile, results, speeds
+    models: Models
+    dev: Sequence[str]
+    root: Path
+    rounds: int
+    scores_profile: str
+    results: study.Results
+    speeds: study.Results
 
     def time(self, variant: Variant) -> None:
         """Measures the speed of a variant, for which a pruned model need not recover."""

@@ -20,7 +20,6 @@ from nq.beam.merge import shares
 
 CHECK, START, MERGE, SKIP = "check", "start", "merge", "skip"
 WORKER_STAGES = ("read", "windows", "model", "decide", "encode")
-SUBMITTER_STAGES = (CHECK, MERGE)
 
 
 @dataclass(frozen=True)
@@ -40,25 +39,8 @@ CORPORA = (
 """NQ in the files in which it is published; a Wikipedia in files of 10,000 questions."""
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """The seconds of a corpus by stage, those of the workers divided by their number."""
-
-    stages: Mapping[str, float]
-
-    @property
-    def seconds(self) -> float:
-        """Of the whole job."""
-        return sum(self.stages.values())
-
-    @property
-    def bottleneck(self) -> str:
-        """The stage that takes most of the time."""
-        return max(self.stages, key=lambda name: self.stages[name])
-
-
-def predicted(costs: Mapping[str, float], corpus: Corpus, workers: int) -> Prediction:
-    """Returns the prediction for a corpus and workers with one core each.
+def predicted(costs: Mapping[str, float], corpus: Corpus, workers: int) -> dict[str, float]:
+    """Returns the seconds of a corpus by stage, for workers with one core each.
 
     ``costs`` are the seconds of each stage for one example, and ``start`` those for a worker.
     """
@@ -66,17 +48,10 @@ def predicted(costs: Mapping[str, float], corpus: Corpus, workers: int) -> Predi
     busy = min(workers, corpus.files * readers, corpus.examples)
     per_worker = corpus.examples / busy
     stages = {name: per_worker * costs[name] for name in WORKER_STAGES}
-    return Prediction(
-        {
-            CHECK: corpus.examples * costs[CHECK],
-            START: costs[START],
-            SKIP: per_worker * (readers - 1) * costs[SKIP],
-            **stages,
-            MERGE: corpus.examples * costs[MERGE],
-        }
-    )
-
-
-def price(prediction: Prediction, workers: int, dollars_per_hour: float) -> float:
-    """Returns the dollars for the cores of a job, that of the submitting machine too."""
-    return prediction.seconds / 3600 * (workers + 1) * dollars_per_hour
+    return {
+        CHECK: corpus.examples * costs[CHECK],
+        START: costs[START],
+        SKIP: per_worker * (readers - 1) * costs[SKIP],
+        **stages,
+        MERGE: corpus.examples * costs[MERGE],
+    }
