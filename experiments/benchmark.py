@@ -61,13 +61,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     arguments.add_model(parser)
     arguments.add_profile(parser)
     arguments.add_settings(parser, Compute, ["batch_size"])
-    parser.add_argument(
-        "--windows",
-        type=arguments.positive,
-        default=320,
-        metavar="N",
-        help="windows in a round, to the end of an example (default: 320)",
-    )
+    command.add_option(parser, "windows", 320, "windows in a round, to the end of an example")
     parser.add_argument("--no-memory", action="store_true", help="skip the memory, which is slow")
 
 

@@ -23,23 +23,14 @@ from nq.errors import Error
 FOLDER = Path("runs") / "cluster"
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def options(parser: terminal.Parser) -> None:
     """Adds the options of the command."""
     parser.add_argument("action", choices=ACTIONS, help="what to do")
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        default=FOLDER,
-        metavar="DIR",
-        help=f"folder of the logs, one for each cluster (default: {FOLDER})",
-    )
-    command.add_number(parser, "task-managers", 2, "TaskManagers, each with one core")
-    command.add_number(parser, "slots", 2, "tasks that a TaskManager can run at a time")
-    parser.add_argument(
-        "--free-ports",
-        action="store_true",
-        help=f"listen on free ports instead of {', '.join(map(str, programs.Ports()))}",
-    )
+    command.add_option(parser, "folder", FOLDER, "folder of the logs, one for each cluster")
+    command.add_option(parser, "task-managers", 2, "TaskManagers, each with one core")
+    command.add_option(parser, "slots", 2, "tasks that a TaskManager can run at a time")
+    usual = ", ".join(map(str, programs.Ports()))
+    parser.flag("free-ports", f"listen on free ports instead of {usual}")
 
 
 def start(args: argparse.Namespace) -> int:

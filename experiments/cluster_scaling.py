@@ -162,7 +162,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile", default="buckets+openvino", help="default: buckets+openvino", metavar="P"
     )
-    command.add_number(parser, "rounds", 2, "rounds")
+    command.add_option(parser, "rounds", 2, "rounds")
 
 
 main = command.main(study, options)

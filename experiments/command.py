@@ -14,9 +14,20 @@ from typing import Any, Protocol
 from nq import extras
 from nq.commands import arguments, terminal
 from nq.errors import Error
+from nq.inference.profile import Profile
 
 EXTRA_OF = {name: extra for extra, names in extras.EXTRAS.items() for name in names}
 """Maps packages to our extra that installs them; others are in the extra ``peers``."""
+
+
+KINDS: dict[type[Any], dict[str, Any]] = {
+    int: {"type": arguments.positive, "metavar": "N"},
+    type(None): {"type": arguments.positive, "metavar": "N"},
+    float: {"type": float, "metavar": "X"},
+    Path: {"type": Path, "metavar": "DIR"},
+    Profile: {"type": arguments.profile, "metavar": "P"},
+}
+"""Maps types of defaults to what options of this kind have in common."""
 
 
 class Main(Protocol):
@@ -65,17 +76,13 @@ def run_program(argv: Sequence[str]) -> None:
         raise Error(f"{Path(argv[0]).name} failed: {cause[:500]}")
 
 
-def add_number(
-    parser: argparse.ArgumentParser, name: str, default: int, text: str, least: int = 1
+def add_option(
+    parser: argparse._ActionsContainer, name: str, default: Any, text: str, **more: Any
 ) -> None:
-    """Adds an option for a number from ``least`` on, with its default in the help."""
-    parser.add_argument(
-        f"--{name}",
-        type=arguments.positive if least else arguments.count,
-        default=default,
-        metavar="N",
-        help=f"{text} (default: {default})",
-    )
+    """Adds an option of the kind of its default, which is in the help; ``None`` is of a number."""
+    kind = next(options for known, options in KINDS.items() if isinstance(default, known))
+    text += "" if default is None else f" (default: {default})"
+    parser.add_argument(f"--{name}", default=default, help=text, **{**kind, **more})
 
 
 def add_list(

@@ -245,15 +245,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     command.add_list(parser, "shapes", ("minilm", "base", "rembert"), SHAPES)
     command.add_list(parser, "lengths", LENGTHS)
     command.add_list(parser, "engines", ENGINES, ENGINE_PACKAGES)
-    command.add_number(parser, "most", MOST, "largest number of models; all from 1 on are measured")
+    command.add_option(parser, "most", MOST, "largest number of models; all from 1 on are measured")
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    parser.add_argument(
-        "--memory-gb",
-        type=float,
-        default=round(0.6 * memory_gb, 1),
-        metavar="X",
-        help="resident memory of all processes at most, in 2^30 bytes (default here: %(default)s)",
-    )
+    text = "resident memory of all processes at most, in 2^30 bytes"
+    command.add_option(parser, "memory-gb", round(0.6 * memory_gb, 1), text)
     study.add_options(parser, report.STUDY.name)
 
 

@@ -43,14 +43,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", type=Path, required=True, metavar="DIR", help="folder with train/ and dev/"
     )
-    parser.add_argument(
-        "--models",
-        nargs="+",
-        choices=tuple(RECIPES),
-        default=list(RECIPES),
-        help="models to make (default: all)",
-    )
-    parser.add_argument("--output", type=Path, default=Path("runs/model"), metavar="DIR")
+    command.add_list(parser, "models", RECIPES, RECIPES)
+    command.add_option(parser, "output", Path("runs/model"), "folder of the models")
 
 
 def make(args: argparse.Namespace) -> int:

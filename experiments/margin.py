@@ -61,27 +61,15 @@ def options(parser: argparse.ArgumentParser) -> None:
     arguments.add_settings(
         parser, WindowConfig, only=("max_seq_length", "doc_stride"), show_default=False
     )
-    parser.add_argument(
-        "--margins",
-        nargs="+",
-        type=arguments.number_in("[0, inf)"),
-        default=MARGINS,
-        metavar="X",
-        help="to be compared",
-    )
+    kind = arguments.number_in("[0, inf)")
+    parser.add_argument("--margins", nargs="+", type=kind, default=MARGINS, metavar="X")
     add_half(parser, default="even")
-    parser.add_argument(
-        "--profile",
-        type=arguments.profile,
-        default=Profile.parse(DEFAULT_PROFILE),
-        metavar="P",
-        help=f"optimizations to score all windows under (default: {DEFAULT_PROFILE})",
-    )
+    text = "optimizations to score all windows under"
+    command.add_option(parser, "profile", Profile.parse(DEFAULT_PROFILE), text)
     arguments.add_settings(parser, Compute, ["batch_size"])
     arguments.add_limit(parser)
-    parser.add_argument(
-        "--output", type=Path, metavar="DIR", help="keep windows and scores in this folder"
-    )
+    text = "keep windows and scores in this folder"
+    command.add_option(parser, "output", None, text, **command.KINDS[Path])
 
 
 @dataclass(frozen=True)

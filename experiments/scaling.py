@@ -164,7 +164,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     command.add_list(parser, "lengths", LENGTHS)
     engines = [name for name in ENGINE_PACKAGES if name != "tensorflow-eager"]
     command.add_list(parser, "engines", engines, ENGINE_PACKAGES)
-    command.add_number(parser, "requests", REQUESTS, "requests of a round of the part dispatch")
+    command.add_option(parser, "requests", REQUESTS, "requests of a round of the part dispatch")
     study.add_options(parser, report.STUDY.name)
 
 

@@ -41,7 +41,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
     parser.add_argument("model", metavar="MODEL", help="model folder, or name of a model")
     arguments.add_data(parser)
-    command.add_number(parser, "windows", 64, "windows to compute, each from another page")
+    command.add_option(parser, "windows", 64, "windows to compute, each from another page")
 
 
 def windows_of(files: Sequence[str], model: Path, count: int) -> Columns:

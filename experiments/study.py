@@ -101,14 +101,9 @@ def whole_numbers(figure: Any) -> None:
 
 def add_options(parser: argparse.ArgumentParser, name: str, rounds: int = ROUNDS) -> None:
     """Adds the options of every study."""
-    command.add_number(parser, "rounds", rounds, "rounds")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("runs") / name,
-        metavar="DIR",
-        help=f"folder of {name}.json and {name}.png (default: runs/{name})",
-    )
+    command.add_option(parser, "rounds", rounds, "rounds")
+    text = f"folder of {name}.json and {name}.png"
+    command.add_option(parser, "output", Path("runs") / name, text)
     parser.add_argument("--quick", action="store_true", help="try the command with a tiny model")
     arguments.add_tracking(parser)
 

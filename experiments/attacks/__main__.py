@@ -61,7 +61,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         ("interrupts", 60, "runs that are interrupted"),
         ("seed", 1, "of all random choices"),
     ):
-        command.add_number(parser, name, default, text, least=0)
+        command.add_option(parser, name, default, text, type=arguments.count)
     parser.set_defaults(commands=list(models.COMMANDS))
 
 

@@ -65,14 +65,8 @@ def options(parser: terminal.Parser) -> None:
         "mixtures",
     )
     command.add_list(parser, "states", STATES, STATES)
-    parser.add_argument(
-        "--scores-profile",
-        type=arguments.profile,
-        default=Profile(),
-        metavar="P",
-        help="computes the answers of rows in float32, such as buckets+openvino, which is faster "
-        "(default: baseline)",
-    )
+    text = "computes the answers of rows in float32, such as buckets+openvino, which is faster"
+    command.add_option(parser, "scores-profile", Profile(), text)
     study.add_options(parser, report.STUDY.name)
 
 

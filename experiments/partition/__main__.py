@@ -40,8 +40,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     command.add_list(parser, "shapes", ("minilm", "base"), SHAPES)
     command.add_list(parser, "lengths", LENGTHS)
     command.add_list(parser, "micro-batches", MICRO_BATCHES)
-    command.add_number(parser, "batch-size", BATCH, "windows of a batch")
-    command.add_number(parser, "stages", STAGES, "stages, devices, and instances")
+    command.add_option(parser, "batch-size", BATCH, "windows of a batch")
+    command.add_option(parser, "stages", STAGES, "stages, devices, and instances")
     study.add_options(parser, report.STUDY.name)
 
 

@@ -38,20 +38,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     model = parser.add_mutually_exclusive_group()
     model.add_argument("--model", metavar="MODEL", help="default: the bundled model")
     model.add_argument("--shape", choices=SHAPES, help="a BERT of this size with random weights")
-    parser.add_argument(
-        "--max-seq-length",
-        type=arguments.positive,
-        metavar="N",
-        help="pieces in a window (default: the model's)",
-    )
-    parser.add_argument(
-        "--batch-size",
-        type=arguments.positive,
-        metavar="N",
-        help="windows in a batch (default: as many as have 4096 pieces)",
-    )
-    command.add_number(parser, "windows", 32, "full windows in a round, in whole batches")
-    command.add_number(parser, "rounds", 5, "rounds")
+    text = "pieces in a window (default: the model's)"
+    command.add_option(parser, "max-seq-length", None, text)
+    text = "windows in a batch (default: as many as have 4096 pieces)"
+    command.add_option(parser, "batch-size", None, text)
+    command.add_option(parser, "windows", 32, "full windows in a round, in whole batches")
+    command.add_option(parser, "rounds", 5, "rounds")
     command.add_list(parser, "peers", PEERS, PEERS)
 
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
 
 from experiments import command
 from experiments.planning import devices, here, models, strategies, table
 from experiments.planning.costs import Workload
 from nq import processor
-from nq.commands import arguments, terminal
+from nq.commands import terminal
 from nq.model.registry import BUNDLED
 from nq.text import visible
 
@@ -33,10 +32,9 @@ def options(parser: argparse.ArgumentParser) -> None:
         help=f"model folder, name of an installed model, or a shape: {', '.join(models.SHAPES)} "
         f"(default: {BUNDLED})",
     )
-    number: dict[str, Any] = {"type": arguments.positive, "metavar": "N"}
     text = "windows that are computed together, by all devices"
-    parser.add_argument("--batch", required=True, help=text, **number)
-    parser.add_argument("--length", required=True, help="pieces of a window", **number)
+    command.add_option(parser, "batch", None, text, required=True)
+    command.add_option(parser, "length", None, "pieces of a window", required=True)
     parser.add_argument(
         "--devices",
         nargs="+",
@@ -48,14 +46,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     text = "compute type (default: float32)"
     parser.add_argument("--type", choices=devices.VALUE_BYTES, default="float32", help=text)
     amount = parser.add_mutually_exclusive_group()
-    text = "windows of the whole task, for hours and cost"
-    amount.add_argument("--windows", help=text, **number)
+    command.add_option(amount, "windows", None, "windows of the whole task, for hours and cost")
     text = "questions of the whole task, in place of --windows"
-    amount.add_argument("--questions", help=text, **number)
-    text = f"windows of a question's page (default: {WINDOWS_PER_QUESTION}, whole pages of "
-    text += "Wikipedia at length 512 and stride 128)"
-    default = WINDOWS_PER_QUESTION
-    parser.add_argument("--windows-per-question", default=default, help=text, **number)
+    command.add_option(amount, "questions", None, text)
+    text = "windows of a question's page; whole ones of Wikipedia at length 512 and stride 128"
+    command.add_option(parser, "windows-per-question", WINDOWS_PER_QUESTION, text)
 
 
 def planning(args: argparse.Namespace) -> int:

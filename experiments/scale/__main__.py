@@ -15,6 +15,7 @@ from experiments.scale import measure, report
 from nq import processor
 from nq.commands import arguments
 from nq.formats.input_files import find_files
+from nq.inference.profile import Profile
 from nq.model.folder import check, load_settings
 from nq.model.registry import model_folder
 
@@ -26,22 +27,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
     parser.add_argument("--data", nargs="+", required=True, metavar="FILE", help="questions")
     arguments.add_model(parser)
-    parser.add_argument(
-        "--profile",
-        type=arguments.profile,
-        default="buckets+openvino",
-        metavar="P",
-        help="optimizations (default: buckets+openvino)",
-    )
-    command.add_number(parser, "batch-size", 16, "windows of a batch")
-    parser.add_argument("--limit", type=arguments.positive, metavar="N", help="examples at most")
-    parser.add_argument(
-        "--dollars-per-hour",
-        type=float,
-        default=DOLLARS_PER_HOUR,
-        metavar="X",
-        help=f"of one core (default: {DOLLARS_PER_HOUR})",
-    )
+    command.add_option(parser, "profile", Profile.parse("buckets+openvino"), "optimizations")
+    command.add_option(parser, "batch-size", 16, "windows of a batch")
+    command.add_option(parser, "limit", None, "examples at most")
+    command.add_option(parser, "dollars-per-hour", DOLLARS_PER_HOUR, "of one core")
 
 
 def scale(args: argparse.Namespace) -> int:

@@ -61,7 +61,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         ("requests", 1000, "requests of the endurance test"),
         ("seed", 1, "of the times of arrival"),
     ):
-        command.add_number(parser, name, default, text)
+        command.add_option(parser, name, default, text)
 
 
 def measure(args: argparse.Namespace) -> int:
