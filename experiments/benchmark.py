@@ -32,13 +32,12 @@ from nq.formats import lines
 from nq.formats.input_files import find_files
 from nq.inference.profile import DEFAULT_PROFILE
 from nq.inference.scorer import score_examples
-from nq.model.folder import load_settings
+from nq.model.folder import load_config, load_settings
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import decide
 from nq.preprocess.local import write_windows
 from nq.preprocess.request import Request
-from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns, Example
 from nq.runs.compare import answer
 from nq.runs.score_store import ScoreStore, StoringScorer
@@ -137,7 +136,9 @@ def _first_examples(
 
 def memory(files: Sequence[str], model: Path, folder: Path) -> dict[str, Any]:
     """Returns the peak memory of whole runs over the data once and ten times, in MB."""
-    tiny = _tiny_model(model, folder / "tiny")
+    from experiments.peers.inputs import random_model
+
+    tiny = random_model(replace(load_config(model), **NARROW), folder / "tiny", model)
     peaks = {}
     for times in (1, 10):
         data = folder / f"{times}.jsonl"
@@ -148,17 +149,6 @@ def memory(files: Sequence[str], model: Path, folder: Path) -> dict[str, Any]:
         peaks[f"peak memory at {result['examples']} pages, MB"] = megabytes
     once, ten_times = peaks.values()
     return {**peaks, "memory, ten times the pages over once": ten_times / once}
-
-
-def _tiny_model(model: Path, folder: Path) -> Path:
-    """Makes a model of two narrow layers with the tokenizer and the windows of ``model``."""
-    from nq.model import checkpoint, joint
-    from nq.model.folder import load_config
-
-    config = replace(load_config(model), **NARROW)
-    tokenizer, settings = load_tokenizer(model), load_settings(model)
-    checkpoint.save(folder, joint.build(config), config, tokenizer, settings, "tiny")
-    return folder
 
 
 def _repeated(files: Sequence[str], times: int) -> Iterator[bytes]:

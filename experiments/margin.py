@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from nq.formats.outputs import encode_prediction
 from nq.inference import prune
 from nq.inference.profile import Profile
 from nq.inference.scorer import window_scores
+from nq.model.spec import ModelSpec
 from nq.postprocess.decision import decide
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -72,38 +73,26 @@ def options(parser: argparse.ArgumentParser) -> None:
     command.add_option(parser, "output", None, text, **command.KINDS[Path])
 
 
-@dataclass(frozen=True)
-class Page:
-    """One example with the scores of all its windows, and the decision on them.
+def pruned(
+    example: Example,
+    scores: WindowScores,
+    token_map: IntArray,
+    decision: DecisionConfig,
+    margin: float,
+) -> tuple[Prediction, int]:
+    """Returns the prediction under ``prune``, and how many windows that computes.
 
-    ``token_map`` is ``[W, L]``: the document token of each position of each window.
+    ``scores`` are those of all windows, and ``token_map`` is ``[W, L]``: the document token of each
+    position of each window.
     """
 
-    example: Example
-    scores: WindowScores
-    token_map: IntArray
-    decision: DecisionConfig
+    def look_up(windows: IntArray) -> Columns:
+        return {name: getattr(scores, name)[windows] for name in SCORE_COLUMNS}
 
-    def predict(self) -> Prediction:
-        """Returns the prediction by all windows."""
-        return decide(self.example, self.scores, self.decision).prediction
-
-    def predict_pruned(self, margin: float) -> tuple[Prediction, int]:
-        """Returns the prediction under ``prune``, and how many windows that computes."""
-
-        def look_up(windows: IntArray) -> Columns:
-            return {name: getattr(self.scores, name)[windows] for name in SCORE_COLUMNS}
-
-        columns = prune.pruned_scores(
-            look_up,
-            self.token_map,
-            [self.example],
-            [slice(0, len(self.scores))],
-            self.decision,
-            margin,
-        )
-        decision = decide(self.example, window_scores(columns), self.decision)
-        return decision.prediction, int(columns[READ].sum())
+    every = [slice(0, len(scores))]
+    columns = prune.pruned_scores(look_up, token_map, [example], every, decision, margin)
+    prediction = decide(example, window_scores(columns), decision).prediction
+    return prediction, int(columns[READ].sum())
 
 
 @dataclass
@@ -115,14 +104,14 @@ class Tally:
     changed: Counter[str] = field(default_factory=Counter)
     evaluation: Evaluation = field(default_factory=Evaluation)
 
-    def add(self, example: Example, pruned: Prediction, full: Prediction, windows: int) -> None:
-        """Adds the prediction for which so many windows were computed, and the one by all."""
+    def add(self, example: Example, full: Prediction, one: Prediction, windows: int) -> None:
+        """Adds the prediction by all windows, and one for which so many were computed."""
         self.questions += 1
         self.windows += windows
-        same = pruned.long == full.long, pruned.shorts == full.shorts, pruned.yes_no is full.yes_no
+        same = one.long == full.long, one.shorts == full.shorts, one.yes_no is full.yes_no
         parts = [part for part, equal in zip(PARTS, same, strict=True) if not equal]
         self.changed.update([*parts, "any"] if parts else [])
-        self.evaluation.add(judge(example, encode_prediction(pruned, example.token_bytes)))
+        self.evaluation.add(judge(example, encode_prediction(one, example.token_bytes)))
 
     def shares(self) -> dict[str, float]:
         """Returns the share of the answers that changed, by part, and in any part."""
@@ -134,8 +123,10 @@ class Tally:
         return {name: metrics[key] for name, key in F1.items() if metrics}
 
 
-def measure(pages: Iterable[Page], margins: Sequence[float]) -> dict[str, Any]:
-    """Returns what every margin computes and changes.
+def measure(
+    scoring: Scoring, model: ModelSpec, half: str, margins: Iterable[float]
+) -> dict[str, Any]:
+    """Returns what every margin computes and changes; all examples of the job are scored.
 
     Returns:
         The numbers of ``questions`` and ``windows``, the ``f1`` with all windows, and for each of
@@ -143,15 +134,17 @@ def measure(pages: Iterable[Page], margins: Sequence[float]) -> dict[str, Any]:
         that ``changed``, and the change of ``f1``.
 
     Raises:
-        Error: there are no pages.
+        Error: there are no pages in that half.
     """
+    tokenizer = load_tokenizer(model.folder, model.windows.compat)
     full, tallies = Tally(), {margin: Tally() for margin in sorted(set(margins))}
-    for page in pages:
-        prediction = page.predict()
-        full.add(page.example, prediction, prediction, len(page.scores))
-        for margin, tally in tallies.items():
-            pruned, windows = page.predict_pruned(margin)
-            tally.add(page.example, pruned, prediction, windows)
+    for example, scores in scoring:
+        if isinstance(scores, WindowScores) and in_half(example.example_id, half):
+            page = example, scores, features(example, tokenizer, model.windows).token_map
+            prediction = decide(example, scores, model.decision).prediction
+            full.add(example, prediction, prediction, len(scores))
+            for margin, tally in tallies.items():
+                tally.add(example, prediction, *pruned(*page, model.decision, margin))
     if not full.questions:
         raise Error("no example of that half in the data: give --half all, or more data")
     f1 = full.f1()
@@ -169,15 +162,6 @@ def measure(pages: Iterable[Page], margins: Sequence[float]) -> dict[str, Any]:
             for margin, tally in tallies.items()
         ],
     }
-
-
-def read_pages(job: Job, scoring: Scoring, half: str) -> Iterator[Page]:
-    """Yields the examples of one half with their scores; all examples are scored."""
-    tokenizer = load_tokenizer(job.model.folder, job.model.windows.compat)
-    for example, scores in scoring:
-        if isinstance(scores, WindowScores) and in_half(example.example_id, half):
-            token_map = features(example, tokenizer, job.model.windows).token_map
-            yield Page(example, scores, token_map, job.model.decision)
 
 
 def table(result: Mapping[str, Any]) -> str:
@@ -221,7 +205,7 @@ def compare(args: argparse.Namespace) -> int:
             terminal.ProgressBar("predict", "windows") as bar,
             open_scoring(Plan.of(job), Clock(), bar) as scoring,
         ):
-            result = measure(read_pages(job, scoring, args.half), args.margins)
+            result = measure(scoring, job.model, args.half, args.margins)
     return command.show(result, table, args)
 
 

@@ -30,10 +30,13 @@ from nq.runs.scoring import calibration_rows
 READ_BATCH = 256
 
 
-def random_model(config: ModelConfig, folder: Path) -> Path:
-    """Makes a model folder of random weights, with the bundled vocabulary and windows."""
-    bundled = bundled_model()
-    tokenizer, settings = load_tokenizer(bundled), load_settings(bundled)
+def random_model(config: ModelConfig, folder: Path, like: Path | None = None) -> Path:
+    """Makes a model folder of random weights, with vocabulary and windows of the bundled model.
+
+    ``like`` is another model folder to have them from.
+    """
+    like = like or bundled_model()
+    tokenizer, settings = load_tokenizer(like), load_settings(like)
     checkpoint.save(folder, joint.build(config), config, tokenizer, settings, "# Random weights\n")
     return folder
 
