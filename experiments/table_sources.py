@@ -29,11 +29,7 @@ ResultFile = Mapping[str, Any]
 
 
 def kind_of(name: str) -> str:
-    """Returns the kind of a result by its name.
-
-    Raises:
-        Error: there is no such kind.
-    """
+    """Returns the kind of a result by its name; an ``Error`` names the known ones."""
     kind = name.partition("_")[0]
     if kind not in KINDS:
         known = ", ".join((*SOURCES, *(f"{kind}_NAME" for kind in KINDS)))
@@ -42,11 +38,7 @@ def kind_of(name: str) -> str:
 
 
 def read_result(name: str, root: Path) -> ResultFile:
-    """Returns the content of a result file.
-
-    Raises:
-        Error: the file is missing, or it is not a result of the kind in its name.
-    """
+    """Returns a result file; an ``Error`` if it is missing or not of the kind in its name."""
     kind = kind_of(name)
     path = root / RESULTS / f"{name}.json"
     if not path.is_file():
@@ -160,11 +152,7 @@ def own_table(result: ResultFile, module: str) -> str:
 
 
 def study(kind: str) -> Study:
-    """Returns the study that makes results of a kind.
-
-    Raises:
-        Error: no study makes them.
-    """
+    """Returns the study that makes results of a kind; an ``Error`` if none does."""
     if kind not in STUDIES:
         raise Error(f"{kind} is no study; known are {', '.join(STUDIES)}")
     found: Study = importlib.import_module(STUDIES[kind]).STUDY

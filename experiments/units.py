@@ -56,11 +56,7 @@ class Unit:
             self.pipe.send(command)
 
     def receive(self) -> Any:
-        """Returns the next reply.
-
-        Raises:
-            Error: the unit failed, or its process has ended.
-        """
+        """Returns the next reply; an ``Error`` if the unit failed or its process has ended."""
         try:
             reply = self.pipe.recv()
         except (EOFError, OSError):
@@ -95,11 +91,7 @@ def together(units: Sequence[Unit], command: Any) -> tuple[float, list[Any]]:
 
 
 def receive_all(units: Sequence[Unit]) -> list[Any]:
-    """Returns the next reply of each unit.
-
-    Raises:
-        Error: a unit failed or has ended; the text says which one.
-    """
+    """Returns the next reply of each unit; an ``Error`` says which one failed or has ended."""
     replies, failures = [], []
     for number, unit in enumerate(units, 1):
         try:

@@ -116,11 +116,7 @@ def files(scenario: Scenario, folder: Path) -> list[str]:
 
 
 def rows(name: str, args: argparse.Namespace, folder: Path, rng: random.Random) -> Iterator[Row]:
-    """Damages each file of a scenario and gives the command again.
-
-    Raises:
-        Error: the undisturbed command fails.
-    """
+    """Damages each file of a scenario and gives the command again."""
     scenario, work, pristine = SCENARIOS[name], folder / "work", folder / "pristine"
     work.mkdir()
     ignored = shutil.ignore_patterns("__pycache__", "*.py")

@@ -71,13 +71,7 @@ def options(parser: terminal.Parser) -> None:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Checks what the options say together.
-
-    Raises:
-        UsageError: data are missing.
-        SystemExit: nq train does not know an option.
-        Error: the profile for the scores rounds, or the training data are the test data.
-    """
+    """Checks what the options say together, also those of nq train for the recovery."""
     train.parser().parse_args(["--data", "", "--init", "", "--output", "", *args.unknown])
     if args.scores_profile.changes.mixed or args.scores_profile.changes.int8:
         raise Error(f"--scores-profile {args.scores_profile} rounds: give one in float32")

@@ -65,9 +65,7 @@ def made(folder: Path, make: Callable[[Path], object]) -> Path:
 def in_new_process(function: Callable[..., T], *args: object) -> T:
     """Returns the result of a function of a module, called in a process that ends then.
 
-    Raises:
-        Error: the process was killed.
-        Exception: what the function raises.
+    Raises what the function raises, and an ``Error`` if the process was killed.
     """
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
@@ -81,11 +79,7 @@ def in_new_process(function: Callable[..., T], *args: object) -> T:
 
 
 def run_command(name: str, argv: Sequence[str]) -> None:
-    """Runs ``nq NAME`` in this process; what it prints goes to stderr.
-
-    Raises:
-        Error: it failed; it has printed the reason.
-    """
+    """Runs ``nq NAME``, which prints to stderr, in this process; an ``Error`` if it failed."""
     with contextlib.redirect_stdout(sys.stderr):
         code = console([name, *argv])
     if code:

@@ -57,11 +57,7 @@ class Cluster:
         ]
 
     def get(self, path: str) -> Any:
-        """Returns the reply of Flink's REST API to a GET request.
-
-        Raises:
-            OSError: Flink does not answer.
-        """
+        """Returns the reply of Flink's REST API to a GET request."""
         with urllib.request.urlopen(f"{self.url}{path}", timeout=REQUEST_TIMEOUT_S) as reply:
             return json.load(reply)
 
@@ -77,11 +73,7 @@ class Cluster:
 
 
 def read(folder: Path) -> Cluster:
-    """Returns the cluster in a folder.
-
-    Raises:
-        Error: none was started there.
-    """
+    """Returns the cluster in a folder; an ``Error`` if none was started there."""
     try:
         values = json.loads((folder / DESCRIPTION).read_bytes())
     except FileNotFoundError as error:

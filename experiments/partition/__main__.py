@@ -46,11 +46,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Checks that the options fit together, before anything is measured.
-
-    Raises:
-        ValueError: a model cannot be divided, or a batch has too few windows.
-    """
+    """Checks that the options fit together, before anything is measured."""
     for shape in args.shapes:
         even_cuts(SHAPES[shape], args.stages)
         if JAX in args.parts:

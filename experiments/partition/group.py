@@ -180,9 +180,6 @@ def started(
 
     ``load`` is a function of a module that takes a ``Seat`` and returns the ``work`` of a process.
     Each process has as many threads as cores.
-
-    Raises:
-        Error: a process cannot load its task.
     """
     block = Block(shapes)
     try:

@@ -9,9 +9,6 @@ from nq.config import ModelConfig
 def even_cuts(config: ModelConfig, stages: int) -> tuple[int, ...]:
     """Returns the cuts between stages of as equal numbers of layers as possible.
 
-    Raises:
-        ValueError: the model has fewer layers than there are stages.
-
     >>> even_cuts(ModelConfig(num_hidden_layers=6), 2), even_cuts(ModelConfig(), 5)
     ((3,), (3, 6, 8, 10))
     """
@@ -25,11 +22,7 @@ def even_cuts(config: ModelConfig, stages: int) -> tuple[int, ...]:
 
 
 def check_devices(config: ModelConfig, devices: int) -> None:
-    """Checks that the layers of a model can be divided.
-
-    Raises:
-        ValueError: the heads or the units cannot be divided evenly, or the heads share a bias.
-    """
+    """Checks that heads and units of the layers of a model can be divided evenly."""
     for what, count in (
         ("attention heads", config.num_attention_heads),
         ("units of the intermediate layer", config.intermediate_size),

@@ -116,9 +116,6 @@ def encoder_rows(
     """Measures a BERT-Joint cut into ``count`` stages, and its baselines.
 
     If there are fewer cores than stages, stages share them.
-
-    Raises:
-        ValueError: the model has too few layers.
     """
     cuts, inputs = even_cuts(workload.config, count), workloads.rows(workload)
     cell = _cell(ENCODER, workload, count)

@@ -123,11 +123,7 @@ class Program:
 def program(
     config: ModelConfig, model: keras.Model, inputs: Mapping[str, Any], devices: int
 ) -> Program:
-    """Compiles a model of ``joint.build`` for a batch; one device computes it as it is.
-
-    Raises:
-        ValueError: the model cannot be divided among so many devices.
-    """
+    """Compiles a model of ``joint.build`` for a batch; one device computes it as it is."""
     import jax
 
     check_devices(config, devices)

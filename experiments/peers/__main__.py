@@ -59,11 +59,7 @@ def peers(args: argparse.Namespace) -> int:
 
 
 def compared(args: argparse.Namespace, files: Sequence[str], folder: Path) -> dict[str, Any]:
-    """Measures all peers; ``folder`` is for temporary files.
-
-    Raises:
-        Error: the baseline failed.
-    """
+    """Measures all peers, with a folder for temporary files; an ``Error`` if the baseline fails."""
     from experiments.peers import inputs
     from nq.inference.batches import MIN_PIECES
     from nq.model.folder import load_config

@@ -93,11 +93,7 @@ def whole(count: int, shape: Shape) -> int:
 
 
 def full_windows(shards: Sequence[Path], length: int, count: int) -> Columns:
-    """Returns the first ``count`` windows without padding.
-
-    Raises:
-        Error: there are fewer.
-    """
+    """Returns the first ``count`` windows without padding; an ``Error`` if there are fewer."""
     records = chain.from_iterable(map(read_records, shards))
     parts: list[Columns] = []
     missing = count

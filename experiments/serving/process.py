@@ -40,11 +40,7 @@ class ServerProcess:
 
 @contextlib.contextmanager
 def running_server(options: Sequence[str]) -> Iterator[ServerProcess]:
-    """Runs a server on a free port for the block.
-
-    Raises:
-        Error: it does not start, or it does not end with code 0 after SIGTERM.
-    """
+    """Runs a server on a free port for the block; an ``Error`` if it does not start or end."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.txt"
         with log.open("wb") as stderr:
