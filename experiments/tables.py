@@ -72,17 +72,10 @@ def tables(args: argparse.Namespace) -> int:
 
 
 def update(root: Path, write: bool) -> list[str]:
-    """Replaces every table in the documentation that differs from its source.
+    """Replaces every table below the folder ``root`` that differs from its source, or writes none.
 
-    Args:
-        root: folder of the repository.
-        write: whether to write the files that differ.
-
-    Returns:
-        The paths, relative to ``root``, of the files that differ.
-
-    Raises:
-        Error: a marker names an unknown table, or a result file is missing or malformed.
+    Returns the paths, relative to ``root``, of the files that differ. An ``Error`` says that a
+    marker names an unknown table, or that a result file is missing or malformed.
     """
     changed = []
     studies = root / RESULTS.parent / "README.md"
@@ -118,16 +111,8 @@ def table(name: str, root: Path) -> str:
 def record(name: str, command: Sequence[str], root: Path) -> Path:
     """Runs a command and writes the JSON object that it prints, with its origin, as a result.
 
-    Args:
-        name: name of the result.
-        command: command and arguments; it must print one JSON object on stdout.
-        root: folder of the repository.
-
-    Returns:
-        The path of the result file.
-
-    Raises:
-        Error: the command fails, or prints something else or a result of another kind.
+    Returns the path of the result file. An ``Error`` says that the command fails, or prints
+    something else or a result of another kind.
     """
     kind = kind_of(name)
     date = datetime.date.today().isoformat()
