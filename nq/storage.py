@@ -217,8 +217,8 @@ RUN = Kind(
     what="a run of nq answer",
     files=r"(?:predictions|metrics|job|squad)\.json|skipped\.jsonl|kaggle\.csv|nbest\.jsonl"
     rf"|errors\.html|report\.html|[0-9a-f]{{12}}\.mlflow_run"
-    rf"|(?:results|scores)/(?:{_SCORES})",
-    folders="results|scores",
+    rf"|(?:unfinished|scores)/(?:{_SCORES})",
+    folders="unfinished|scores",
 )
 WINDOWS = Kind(name="windows", what="prepared windows", files=_PREPARED)
 TRAINING = Kind(

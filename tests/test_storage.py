@@ -171,7 +171,7 @@ def test_a_free_folder_is_marked_and_then_known(tmp_path: Path) -> None:
             assert set(tree(folder)) - {".gitignore"} == {MARK, "kept"}
 
 
-@pytest.mark.parametrize("name", ["job.json", "results/x", MARK])
+@pytest.mark.parametrize("name", ["job.json", "unfinished/x", MARK])
 def test_a_folder_of_others_is_refused_and_not_touched(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     write(folder / name)
@@ -247,18 +247,18 @@ def test_what_is_in_the_place_of_a_file_or_folder_is_reported_before_the_work(
         write(run / "job.json")
     for name, expected, target in (
         ("kaggle.csv", "a folder, expected a file", None),
-        ("results/request.json", "a folder, expected a file", None),
+        ("unfinished/request.json", "a folder, expected a file", None),
         ("kaggle.csv", "a link, expected a file", "job.json"),
-        ("results", "a link, expected a folder", "nowhere"),
+        ("unfinished", "a link, expected a folder", "nowhere"),
     ):
         (run / name).parent.mkdir(exist_ok=True)
         (run / name).symlink_to(target) if target else (run / name).mkdir()
         with pytest.raises(Error, match=f"{name} is {expected}: remove it"):
             check(run, RUN)
         (run / name).unlink() if target else (run / name).rmdir()
-        if (run / "results").is_dir():
-            (run / "results").rmdir()
-    (run / "results").symlink_to(tmp_path)
+        if (run / "unfinished").is_dir():
+            (run / "unfinished").rmdir()
+    (run / "unfinished").symlink_to(tmp_path)
     check(run, RUN)  # a link to another disk is welcome
 
 

@@ -19,6 +19,7 @@ from experiments.attacks.frame import DONE, REFUSED, SAME, WRONG, End, Row, chos
 from nq.bundle import bundled_sample
 from nq.errors import Error
 from nq.model.registry import model_folder
+from nq.runs.result import UNFINISHED_SCORES
 from nq.storage import MARK
 
 CUT, EMPTIED, FLIPPED = "cut", "emptied", "flipped"
@@ -58,7 +59,7 @@ def interrupt(folder: Path) -> None:
     """Brings runs into the state of a kill before their results were written."""
     for scores in folder.glob("runs/*/scores"):
         remove_files(folder, f"runs/{scores.parent.name}")
-        scores.rename(scores.with_name("results"))
+        scores.rename(scores.with_name(UNFINISHED_SCORES))
 
 
 def remove_files(folder: Path, name: str = "trained") -> None:
@@ -70,7 +71,7 @@ def remove_files(folder: Path, name: str = "trained") -> None:
 
 SCENARIOS = {
     "finished": Scenario(ANSWER, ("runs/windows-*/*", "runs/*/*.*", "runs/*/scores/*")),
-    "interrupted": Scenario(ANSWER, ("runs/*/results/*",), prepare=interrupt),
+    "interrupted": Scenario(ANSWER, (f"runs/*/{UNFINISHED_SCORES}/*",), prepare=interrupt),
     "training": Scenario(
         TRAIN,
         ("trained/training/*", "trained/training/windows/*"),

@@ -23,7 +23,7 @@ from nq.storage import atomic_write
 
 __all__ = ["JOB", "KEPT_SCORES", "METRICS", "PREDICTIONS", "Result", "Row"]
 
-DEAD_LETTERS, UNFINISHED_SCORES = "skipped.jsonl", "results"
+DEAD_LETTERS, UNFINISHED_SCORES = "skipped.jsonl", "unfinished"
 METRICS, JOB, KEPT_SCORES = "metrics.json", "job.json", "scores"
 REPORT = "report.html"
 

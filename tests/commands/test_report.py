@@ -204,7 +204,7 @@ def edit_job(run: Path, **values: object) -> None:
 
 def interrupt(run: Path) -> None:
     (run / "job.json").unlink()
-    (run / "scores").rename(run / "results")
+    (run / "scores").rename(run / "unfinished")
 
 
 def drop_a_prediction(run: Path) -> None:

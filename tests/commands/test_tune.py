@@ -37,4 +37,4 @@ def test_the_decision_of_the_model_folder_is_replaced(
     # with the kept scores, which are then removed
     assert "odd_micro_f1" in commands.out("tune", *arguments)
     assert load_settings(model) == tuned
-    assert not list(tmp_path.glob("runs/*/results"))
+    assert not list(tmp_path.glob("runs/*/unfinished"))

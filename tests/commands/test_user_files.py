@@ -41,7 +41,7 @@ def test_files_of_others_survive_every_run(tiny_model: Path, tmp_path: Path) -> 
     assert console([*command, *everything]) == 0
     (windows,) = out.glob("windows-*")
     foreign = {
-        *("notes.txt", "results/mine.npz", "results/half.tmp", "windows-mine.tfrecord"),
+        *("notes.txt", "unfinished/mine.npz", "unfinished/half.tmp", "windows-mine.tfrecord"),
         *("scores/mine.npz", "scores/half.tmp", "scores/part-1.npz"),
         *("training/1-training_state.npz", f"{windows.name}/windows-mine.tfrecord"),
     }

@@ -305,7 +305,7 @@ def test_the_run_of_another_job_is_not_overwritten(
     before = (first.folder / PREDICTIONS).read_bytes()
     with pytest.raises(Error, match="has the finished run of another job"):
         run(job(data, tiny_model, tmp_path / "run", limit=2))
-    (tmp_path / "run" / "results").mkdir()
+    (tmp_path / "run" / "unfinished").mkdir()
     with pytest.raises(Error, match="has an unfinished run"):
         run(job(data, tiny_model, tmp_path / "run"))
     assert (first.folder / PREDICTIONS).read_bytes() == before

@@ -312,7 +312,7 @@ def test_a_bad_second_model_is_refused_by_every_command_before_it_computes(
         ["ask", "how deep is it", "page.txt"],
     ):
         assert message in commands.error(*command, *models)
-    assert not list(tmp_path.glob("runs/*/results"))
+    assert not list(tmp_path.glob("runs/*/unfinished"))
 
 
 def test_a_decision_without_ranks_is_refused(

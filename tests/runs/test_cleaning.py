@@ -36,7 +36,9 @@ def make(folder: Path, kind: Kind, *names: str, size: int = 10) -> Path:
 def make_all(root: Path) -> None:
     """Makes a folder of each kind, as ``nq answer``, ``preprocess`` and ``train`` leave them."""
     make(root / "finished", RUN, *RESULTS, *(f"scores/{name}" for name in SCORES))
-    make(root / "unfinished", RUN, *(f"results/{name}" for name in SCORES), f"kaggle.csv.{KILLED}")
+    make(
+        root / "unfinished", RUN, *(f"unfinished/{name}" for name in SCORES), f"kaggle.csv.{KILLED}"
+    )
     make(root / "by Beam", RUN, "mine", size=0)
     make(root / "by Beam" / ".unfinished-01ab", PART, *PARTS)
     (root / "by Beam" / "mine").rename(root / "by Beam" / LOCK)  # as of a killed process
@@ -114,7 +116,7 @@ def test_the_state_of_an_unfinished_training_is_a_result(
 
 
 def test_predictions_of_an_earlier_run_in_an_unfinished_one_stay(tmp_path: Path) -> None:
-    make(tmp_path / "x", RUN, "predictions.json", "results/request.json", f"job.json.{KILLED}")
+    make(tmp_path / "x", RUN, "predictions.json", "unfinished/request.json", f"job.json.{KILLED}")
     first, second = clean([tmp_path])
     assert (first.what, first.kept, first.bytes) == ("unfinished run", "", 20)
     assert (second.what, second.kept) == ("results of a run", RESULT)
@@ -126,7 +128,7 @@ def test_files_of_others_stay_and_keep_their_folder(tmp_path: Path) -> None:
     foreign = {
         "notes.txt",
         "unfinished/notes.txt",
-        "unfinished/results/mine.npz",
+        "unfinished/unfinished/mine.npz",
         "finished/scores/part-1.npz",
         "windows-0123456789ab/windows-mine.tfrecord",
         "model/training/mine-training_state.npz",
@@ -167,7 +169,7 @@ def test_folders_without_a_mark_and_links_are_left_alone(tmp_path: Path) -> None
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "runs" / "windows-0123456789ab").symlink_to(tmp_path / "elsewhere" / "for me")
-    for name in (*PREPARED, "results/request.json", "predictions.json", ".unfinished-abc/x"):
+    for name in (*PREPARED, "unfinished/request.json", "predictions.json", ".unfinished-abc/x"):
         write(tmp_path / "runs" / "mine" / name)
     before = state(tmp_path)
     roots = [tmp_path / "runs", tmp_path / "runs" / "mine"]

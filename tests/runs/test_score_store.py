@@ -143,7 +143,7 @@ def test_scores_with_a_damaged_request_are_computed_again(
 
 
 def test_an_equal_request_keeps_the_parts_and_another_one_removes_them(tmp_path: Path) -> None:
-    folder = tmp_path / "deep" / "results"
+    folder = tmp_path / "deep" / "unfinished"
     write(ScoreStore.open(folder, {"model": "a", "batch_size": 8}), [((0, 1), 1)])
     assert (0, 1) in ScoreStore.open(folder, {"batch_size": 8, "model": "a"})
     assert (0, 1) not in ScoreStore.open(folder, {"model": "b", "batch_size": 8})
@@ -202,7 +202,7 @@ FOREIGN = ("mine.npz", "notes.tmp", "part-1.npy", "part-000000-000000001.npz.bak
 
 
 def test_scores_are_moved_and_removed_beside_files_of_others(tmp_path: Path) -> None:
-    unfinished, kept = tmp_path / "results", tmp_path / "scores"
+    unfinished, kept = tmp_path / "unfinished", tmp_path / "scores"
     for folder in (unfinished, kept):
         folder.mkdir()
         for name in FOREIGN:
