@@ -21,7 +21,7 @@ import argparse
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,17 +96,24 @@ def _step(some: Sequence[units.Unit]) -> dict[str, Any]:
 
 def groups(args: argparse.Namespace, engines: Sequence[str], cores: Sequence[int]) -> list[Group]:
     """Returns the groups of all parts but ``dispatch``."""
-    result: list[Group] = []
+    result, n = list[Group](), len(cores)
+    threads = [n, *(2**i for i in range(n.bit_length()) if 2**i < n), 2 * n]
+    counts = [k for k in (2, 4, 8) if n % k == 0] + [k for k in (2, 4, 8) if k > n][:1]
+    instances = [(k, max(1, n // k), TOTAL_BATCH // k, p) for k in counts for p in (True, False)]
+    copies = [(k, n // max(2, k)) for k in (1, 2, 4) if n >= max(2, k)]
     for shape, length in itertools.product(args.shapes, args.lengths):
         make = functools.partial(_variant, shape, length, cores)
-        every = {
-            ENGINES: [("all", [make(engine, 1, len(cores)) for engine in engines])],
-            THREADS: [(e, _thread_variants(make, e, len(cores))) for e in engines],
-            INSTANCES: [(e, _instance_variants(make, e, len(cores))) for e in engines],
-            COPIES: [(e, _copy_variants(make, e, len(cores))) for e in engines],
+        every: dict[str, dict[str, list[Variant]]] = {
+            THREADS: {e: [make(e, 1, number) for number in threads] for e in engines},
+            ENGINES: {"all": [make(e, 1, n) for e in engines]},
+            INSTANCES: {
+                e: [make(e, 1, n, TOTAL_BATCH), *(make(e, *one) for one in instances)]
+                for e in engines
+            },
+            COPIES: {e: [make(e, *one) for one in copies] for e in engines},
         }
-        for part in (part for part in PARTS if part in args.parts and part in every):
-            for name, variants in every[part]:
+        for part in (part for part in every if part in args.parts):
+            for name, variants in every[part].items():
                 key = {"part": part, "shape": shape, "length": length, "group": name}
                 result += [(key, variants)] if len(variants) > 1 else []
     return result
@@ -128,32 +135,6 @@ def _variant(
     places = units.shares(cores[: instances * threads] if disjoint else cores, instances)
     chosen = [tuple(places[i]) if pinned else tuple(cores) for i in range(instances)]
     return Variant(tuple((workload, place) for place in chosen), pinned)
-
-
-def _thread_variants(make: Callable[..., Variant], engine: str, cores: int) -> list[Variant]:
-    """One instance with all cores, then with 1, 2, 4, … threads, and with twice as many."""
-    powers = [2**i for i in range(cores.bit_length()) if 2**i < cores]
-    return [make(engine, 1, threads) for threads in (cores, *powers, 2 * cores)]
-
-
-def _instance_variants(make: Callable[..., Variant], engine: str, cores: int) -> list[Variant]:
-    """A batch of 8 by one instance, then by N, pinned and not; also by more than the cores."""
-    counts = [n for n in (2, 4, 8) if cores % n == 0]
-    counts += [n for n in (2, 4, 8) if n > cores][:1]
-    variants = [make(engine, 1, cores, TOTAL_BATCH)]
-    for n in counts:
-        for pinned in (True, False):
-            variants.append(make(engine, n, max(1, cores // n), TOTAL_BATCH // n, pinned))
-    return variants
-
-
-def _copy_variants(make: Callable[..., Variant], engine: str, cores: int) -> list[Variant]:
-    """One instance with half of the cores, then another one on the other half; with 4, a quarter.
-
-    Each computes a window of its own.
-    """
-    variants = [make(engine, n, cores // 2) for n in (1, 2) if cores >= 2]
-    return [*variants, *([make(engine, 4, cores // 4)] if cores >= 4 else [])]
 
 
 def options(parser: argparse.ArgumentParser) -> None:
