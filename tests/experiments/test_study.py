@@ -27,6 +27,7 @@ STUDY = study.Study(
 def arguments(folder: Path, *more: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     study.add_options(parser, "try")
+    parser.set_defaults(json=False)
     return parser.parse_args(["--output", str(folder), *more])
 
 
