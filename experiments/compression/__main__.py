@@ -24,9 +24,8 @@ from pathlib import Path
 
 from experiments import command, study
 from experiments.compression import report
-from experiments.compression.measure import Compression
+from experiments.compression.measure import Compression, Variant, best_variants, variants
 from experiments.compression.models import STATES, Models, in_new_process, prunings, tiny_model
-from experiments.compression.variants import Variant, best_variants, variants
 from nq import storage
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal, train

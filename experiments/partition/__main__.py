@@ -23,8 +23,7 @@ from functools import partial
 from typing import Any
 
 from experiments import command, study
-from experiments.partition import measure, predict, report
-from experiments.partition.limits import check_devices, even_cuts
+from experiments.partition import measure, predict, report, stages, tensor
 from experiments.partition.rows import ENCODER, JAX, PERCEPTRON, PLANNER, Row
 from experiments.workloads import SHAPES, Workload
 from nq import processor
@@ -48,9 +47,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace) -> None:
     """Checks that the options fit together, before anything is measured."""
     for shape in args.shapes:
-        even_cuts(SHAPES[shape], args.stages)
+        stages.even_cuts(SHAPES[shape], args.stages)
         if JAX in args.parts:
-            check_devices(SHAPES[shape], args.stages)
+            tensor.check_devices(SHAPES[shape], args.stages)
     most = max(*args.micro_batches, args.stages)
     if args.batch_size < most:
         raise ValueError(

@@ -17,7 +17,6 @@ from experiments import units, workloads
 from experiments.partition import group as groups
 from experiments.partition import perceptron, perceptron_ways, predict, stages, tensor
 from experiments.partition.group import Bounce, Group
-from experiments.partition.limits import even_cuts
 from experiments.partition.perceptron_ways import Steps
 from experiments.partition.rows import (
     ALL,
@@ -117,7 +116,7 @@ def encoder_rows(
 
     If there are fewer cores than stages, stages share them.
     """
-    cuts, inputs = even_cuts(workload.config, count), workloads.rows(workload)
+    cuts, inputs = stages.even_cuts(workload.config, count), workloads.rows(workload)
     cell = _cell(ENCODER, workload, count)
     plan = planning.Workload(workload.config, workload.batch, workload.length)
     machine = here.measure(plan, cores[:count])

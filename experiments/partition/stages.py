@@ -18,6 +18,7 @@ import numpy as np
 from experiments import units
 from experiments.partition.group import Arrays, Seat, Shapes, slices, work
 from experiments.workloads import Workload
+from nq.config import ModelConfig
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 LOGITS = ("start_logits", "end_logits", "type_logits")
@@ -52,6 +53,21 @@ class Alone:
 
     windows: int
     times: int = 5
+
+
+def even_cuts(config: ModelConfig, stages: int) -> tuple[int, ...]:
+    """Returns the cuts between stages of as equal numbers of layers as possible.
+
+    >>> even_cuts(ModelConfig(num_hidden_layers=6), 2), even_cuts(ModelConfig(), 5)
+    ((3,), (3, 6, 8, 10))
+    """
+    layers = config.num_hidden_layers
+    if stages > layers:
+        raise ValueError(
+            f"a model of {layers} layers cannot be cut into {stages} stages: expected at most as "
+            "many stages as layers; give fewer --stages"
+        )
+    return tuple(part.start for part in slices(0, layers, stages)[1:])
 
 
 def stage_model(model: Any, cuts: Sequence[int], number: int) -> Any:
