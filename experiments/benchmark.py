@@ -27,7 +27,6 @@ import orjson
 from experiments import command
 from nq.beam.prepare import Prepared, prepare
 from nq.commands import arguments, terminal
-from nq.config import Compute
 from nq.formats import lines
 from nq.formats.input_files import find_files
 from nq.inference.profile import DEFAULT_PROFILE
@@ -38,10 +37,10 @@ from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import decide
 from nq.preprocess.local import write_windows
 from nq.preprocess.request import Request
-from nq.records import Columns, Example
-from nq.runs.compare import answer
+from nq.records import Windowed
+from nq.runs.compare import answer_in_process
+from nq.runs.config import Compute
 from nq.runs.score_store import ScoreStore, StoringScorer
-from nq.runs.scoring import calibration_rows
 
 PREDECESSOR_WINDOWS_PER_CPU_S = 110
 ROUNDS = 3
@@ -87,26 +86,26 @@ def prediction(args: argparse.Namespace, request: Request, folder: Path) -> dict
     model = find_model(Path(request.tokenizer))
     batch_size = arguments.settings(Compute, args).batch_size
     prepared = prepare(request, folder / "prepared")
-    pages = (example for _, example, _ in prepared.read(request))
-    calibration = {model.folder: calibration_rows(pages, model, batch_size)}
-    predictor = load_predictor(ScorerSpec(model, args.profile, batch_size, calibration=calibration))
+    spec = ScorerSpec(model, args.profile, batch_size)
+    spec = spec.calibrated(lambda: (one.example for one in prepared.read(request)))
+    predictor = load_predictor(spec)
     in_memory = list(_first_examples(prepared, request, args.windows))
-    n_windows = sum(len(rows["window_ids"]) for _, rows in in_memory)
+    n_windows = sum(map(len, in_memory))
     rounds = []
     for number in range(1 + ROUNDS):
         store = ScoreStore.open(folder / "scores", {"round": number})
         on_disk = _first_examples(prepared, request, args.windows)
-        disk_s = _seconds(StoringScorer(predictor, store).score(on_disk))
-        memory_s = _seconds(score_examples(predictor, iter(in_memory)))
+        disk_s = _seconds(score_examples(StoringScorer(predictor, store), on_disk))
+        memory_s = _seconds(score_examples(predictor, in_memory))
         rounds.append((disk_s, memory_s))
     # The first round compiles.
     disk_s, memory_s = map(statistics.median, zip(*rounds[1:], strict=True))
     started = time.perf_counter()
-    for source, example, _ in prepared.read(request):
-        key = source.file_index, source.line
+    for one in prepared.read(request):
+        key = one.source.file_index, one.source.line
         if key not in store:
             break
-        decide(example, store[key], model.decision)
+        decide(one.example, store[key], model.decision)
     postprocessing_s = time.perf_counter() - started
     return {
         "prediction, windows per second": n_windows / disk_s,
@@ -123,15 +122,13 @@ def _seconds(scored: Iterator[object]) -> float:
     return time.perf_counter() - started
 
 
-def _first_examples(
-    prepared: Prepared, request: Request, count: int
-) -> Iterator[tuple[Example, Columns]]:
-    """Yields the first examples with the rows of their windows, about ``count`` windows in all."""
-    for _, example, rows in prepared.read(request):
+def _first_examples(prepared: Prepared, request: Request, count: int) -> Iterator[Windowed]:
+    """Yields the first examples with their windows, about ``count`` windows in all."""
+    for one in prepared.read(request):
         if count <= 0:
             return
-        count -= len(rows["window_ids"])
-        yield example, rows
+        count -= len(one)
+        yield one
 
 
 def memory(files: Sequence[str], model: Path, folder: Path) -> dict[str, Any]:
@@ -144,7 +141,7 @@ def memory(files: Sequence[str], model: Path, folder: Path) -> dict[str, Any]:
         data = folder / f"{times}.jsonl"
         data.write_bytes(b"".join(_repeated(files, times)))
         paths = ["--data", str(data), "--model", str(tiny), "--output", str(folder / f"{times}")]
-        result = answer(DEFAULT_PROFILE, paths)
+        result = answer_in_process(DEFAULT_PROFILE, paths)
         megabytes = result["peak_memory_bytes"] / 2**20
         peaks[f"peak memory at {result['examples']} pages, MB"] = megabytes
     once, ten_times = peaks.values()

@@ -23,7 +23,7 @@ from experiments import command
 from experiments.halves import add_half, in_half
 from experiments.text_tables import markdown
 from nq.commands import arguments, terminal
-from nq.config import Compute, DecisionConfig, WindowConfig
+from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error
 from nq.evaluation.evaluate import Evaluation, judge
 from nq.formats.input_files import find_files
@@ -44,6 +44,7 @@ from nq.records import (
     Prediction,
     WindowScores,
 )
+from nq.runs.config import Compute
 from nq.runs.job import Job
 from nq.runs.measure import Clock
 from nq.runs.plan import Plan, check_job

@@ -30,7 +30,7 @@ from nq.errors import Error
 from nq.evaluation import nq_eval
 from nq.evaluation.calibration import expected_calibration_error
 from nq.evaluation.evaluate import Evaluation, judge
-from nq.evaluation.text_match import score
+from nq.evaluation.text_match import score_text
 from nq.formats.outputs import encode_prediction
 from nq.postprocess.blocks import block_of_token
 from nq.postprocess.decision import decide
@@ -91,7 +91,7 @@ def read(example: Example, scores: WindowScores, max_answer_length: int) -> Read
     texts = [_text(example, a.shorts) for a in example.annotations or () if a.shorts]
     if len(texts) < min(2, len(example.annotations or ())):
         texts = []
-    matched = score(texts, answer)
+    matched = score_text(texts, answer)
     return Reading(
         matched.exact_match if texts else None,
         matched.f1,

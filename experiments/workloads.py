@@ -13,7 +13,7 @@ from typing import Any
 
 from experiments import command
 from experiments.planning import models
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 
 SHAPES = {
     "tiny": ModelConfig(

@@ -8,8 +8,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from nq.config import Compute
 from nq.model.spec import find_model
+from nq.runs.config import Compute
 from nq.runs.job import Job
 from nq.runs.result import PREDICTIONS
 

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import nq
-from nq.config import Beam, CascadeDecision, TrainConfig
+from nq.config import CascadeDecision
+from nq.runs.config import Beam
+from nq.training.config import TrainConfig
 from tests.test_api import HTML
 
 SAMPLE = [nq.bundled_sample()]

@@ -17,7 +17,7 @@ from nq.commands.main import COMMANDS, module_of
 ROOT = Path(__file__).parent.parent
 ALLOWED: dict[str, set[str]] = {
     "eval": {"commands"},
-    "beam": {"evaluation", "formats", "inference", "model", "preprocess"},
+    "beam": {"evaluation", "formats", "inference", "model", "postprocess", "preprocess"},
     "evaluation": {"formats", "postprocess"},
     "formats": set(),
     "inference": {"model", "postprocess", "preprocess"},

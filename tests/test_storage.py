@@ -18,7 +18,7 @@ import pytest
 
 from nq import storage
 from nq.errors import DamagedError, Error
-from nq.storage import LOCK, MARK, PART, RUN, TRAINING, UNFINISHED, Kind, check, hold
+from nq.storage import LOCK, MARK, PART, RUN, TRAINING, UNFINISHED, Kind, check_folder, hold
 from tests.folders import held, tree, write
 
 VALUES = {"step": 3, "losses": [0.1, float("inf"), 2.5e-9], "name": "ü\udcff", "none": None}
@@ -72,13 +72,13 @@ def test_what_killed_writers_left_in_a_folder_is_removed_by_the_next_command(
     tmp_path: Path,
 ) -> None:
     killed = "0123456789ab.tmp"
-    mine = ("notes.tmp", f"notes.{killed}", "job.json.tmp", "scores/mine.npz")
+    mine = ("notes.tmp", f"notes.{killed}", "job.json.tmp", "mine/scores.npz")
     with hold(tmp_path / "run", RUN):
         for name in (*mine, f"job.json.{killed}", f"scores/request.json.{killed}"):
             write(tmp_path / "run" / name)
     write(tmp_path / "run" / f"{MARK}.{killed}")
     with hold(tmp_path / "run", RUN):
-        assert set(tree(tmp_path / "run")) == {*mine, "scores", MARK, LOCK}
+        assert set(tree(tmp_path / "run")) == {*mine, "scores", "mine", MARK, LOCK}
 
 
 @pytest.mark.parametrize("variable", ["", "cache", "../cache", "~/cache", None])
@@ -192,10 +192,10 @@ def test_a_folder_of_another_kind_or_with_a_damaged_mark_is_refused(
     with hold(tmp_path, TRAINING):
         write(tmp_path / "model.safetensors")
     with pytest.raises(Error, match="holds a training of nq train"):
-        check(tmp_path, RUN)
+        check_folder(tmp_path, RUN)
     write(tmp_path / MARK, damage)
     with pytest.raises(Error, match="holds other files"):
-        check(tmp_path, TRAINING)
+        check_folder(tmp_path, TRAINING)
 
 
 @pytest.mark.parametrize(
@@ -216,9 +216,9 @@ def test_an_input_that_would_be_overwritten_is_refused(
     source = link(written, tmp_path / "input.jsonl") or tmp_path / "input.jsonl"
     before = tree(tmp_path)
     with pytest.raises(Error, match=r"the input .* is the file "):
-        check(folder, RUN, [source])
+        check_folder(folder, RUN, [source])
     with pytest.raises(Error, match=r"is the (file|output folder)"):
-        check(folder, RUN, [source.parent])
+        check_folder(folder, RUN, [source.parent])
     assert tree(tmp_path) == before
 
 
@@ -247,19 +247,18 @@ def test_what_is_in_the_place_of_a_file_or_folder_is_reported_before_the_work(
         write(run / "job.json")
     for name, expected, target in (
         ("kaggle.csv", "a folder, expected a file", None),
-        ("unfinished/request.json", "a folder, expected a file", None),
         ("kaggle.csv", "a link, expected a file", "job.json"),
         ("unfinished", "a link, expected a folder", "nowhere"),
     ):
         (run / name).parent.mkdir(exist_ok=True)
         (run / name).symlink_to(target) if target else (run / name).mkdir()
         with pytest.raises(Error, match=f"{name} is {expected}: remove it"):
-            check(run, RUN)
+            check_folder(run, RUN)
         (run / name).unlink() if target else (run / name).rmdir()
-        if (run / "unfinished").is_dir():
-            (run / "unfinished").rmdir()
     (run / "unfinished").symlink_to(tmp_path)
-    check(run, RUN)  # a link to another disk is welcome
+    check_folder(run, RUN)  # a link to another disk is welcome
+    storage.remove(storage.own_paths(run, RUN))  # but what it has is not removed
+    assert tmp_path.is_dir() and [path.name for path in run.iterdir()] == [MARK]
 
 
 def test_an_output_file(tmp_path: Path) -> None:

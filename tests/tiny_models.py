@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from nq.config import ModelConfig, WindowConfig
+from nq.config import WindowConfig
+from nq.model.config import ModelConfig
 from nq.model.names import BERT
 from nq.model.tensors import CheckpointTensors
 from nq.preprocess.tokenizers.base import MARKERS
@@ -35,7 +36,9 @@ SHAPE = ModelConfig(
 )
 RELATIVE = dataclasses.replace(SHAPE, relative_attention_num_buckets=8)
 """With attention biases by distance; most distances share a bucket with others."""
-PRUNED = dataclasses.replace(RELATIVE, num_attention_heads=3, head_size=2, intermediate_size=64)
+FEWER_HEADS = dataclasses.replace(
+    RELATIVE, num_attention_heads=3, head_size=2, intermediate_size=64
+)
 """With fewer columns in all heads together than in the hidden layers."""
 MPNET_VOCABULARY = (
     *("<s>", "<pad>", "</s>", "[UNK]", "[PAD]", "[CLS]", "[SEP]"),

@@ -61,7 +61,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         ("interrupts", 60, "runs that are interrupted"),
         ("seed", 1, "of all random choices"),
     ):
-        command.add_option(parser, name, default, text, type=arguments.count)
+        command.add_option(parser, name, default, text, type=arguments.count_from_0)
     parser.set_defaults(commands=list(models.COMMANDS))
 
 

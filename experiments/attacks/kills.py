@@ -34,7 +34,8 @@ from experiments.flink import processes
 from nq.bundle import bundled_sample
 from nq.errors import Error
 from nq.interruption import MESSAGE
-from nq.runs.result import DEAD_LETTERS, JOB, KEPT_SCORES, PREDICTIONS, UNFINISHED_SCORES
+from nq.runs.result import DEAD_LETTERS, JOB, KEPT_SCORES, PREDICTIONS
+from nq.storage import WORK
 
 PROFILES = (
     "baseline",
@@ -46,7 +47,7 @@ RESULTS = (PREDICTIONS, DEAD_LETTERS, "kaggle.csv", "nbest.jsonl")
 PHASES = {
     JOB: "finished",
     PREDICTIONS: "end",
-    UNFINISHED_SCORES: "predict",
+    WORK: "predict",
     "COMPLETED": "load",
     ".unfinished": "preprocess",
 }
@@ -130,7 +131,7 @@ class Job:
         """Returns the number of windows in each part of the store."""
         windows = [0]
         for path in self.output.glob("*/*.npz"):
-            if path.parent.name in (UNFINISHED_SCORES, KEPT_SCORES):
+            if path.parent.name in (WORK, KEPT_SCORES):
                 with np.load(path) as arrays:
                     windows.append(len(arrays["window_ids"]))
         return windows

@@ -16,7 +16,7 @@ from experiments.attacks.frame import DONE, WRONG, Row
 from experiments.serving.load import Body, client, short_pages
 from experiments.serving.process import ServerProcess, running_server
 from nq.bundle import bundled_sample
-from nq.config import ServeConfig
+from nq.serving.config import ServeConfig
 
 EDGE = 100
 """Requests at the beginning and at the end whose memory is compared."""

@@ -19,8 +19,7 @@ from experiments.attacks.frame import DONE, REFUSED, SAME, WRONG, End, Row, chos
 from nq.bundle import bundled_sample
 from nq.errors import Error
 from nq.model.registry import model_folder
-from nq.runs.result import UNFINISHED_SCORES
-from nq.storage import MARK
+from nq.storage import MARK, WORK
 
 CUT, EMPTIED, FLIPPED = "cut", "emptied", "flipped"
 DAMAGES = (CUT, EMPTIED, FLIPPED)
@@ -59,7 +58,7 @@ def interrupt(folder: Path) -> None:
     """Brings runs into the state of a kill before their results were written."""
     for scores in folder.glob("runs/*/scores"):
         remove_files(folder, f"runs/{scores.parent.name}")
-        scores.rename(scores.with_name(UNFINISHED_SCORES))
+        scores.rename(scores.with_name(WORK))
 
 
 def remove_files(folder: Path, name: str = "trained") -> None:
@@ -71,15 +70,15 @@ def remove_files(folder: Path, name: str = "trained") -> None:
 
 SCENARIOS = {
     "finished": Scenario(ANSWER, ("runs/windows-*/*", "runs/*/*.*", "runs/*/scores/*")),
-    "interrupted": Scenario(ANSWER, (f"runs/*/{UNFINISHED_SCORES}/*",), prepare=interrupt),
+    "interrupted": Scenario(ANSWER, (f"runs/*/{WORK}/*",), prepare=interrupt),
     "training": Scenario(
         TRAIN,
-        ("trained/training/*", "trained/training/windows/*"),
+        ("trained/unfinished/state/*", "trained/unfinished/windows/*"),
         prepare=remove_files,
     ),
     "teacher": Scenario(
         f"{TRAIN} --teacher model --teacher-profile baseline",
-        ("trained/training/teacher/*",),
+        ("trained/unfinished/teacher/*",),
         prepare=remove_files,
     ),
     "model": Scenario(ANSWER, ("model/*.*",), (SAME, REFUSED), damages=(CUT, EMPTIED)),

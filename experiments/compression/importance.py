@@ -24,9 +24,9 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from experiments.compression.structure import Importance, Kept, prune_weights, pruned_shape
-from nq.config import ModelConfig
 from nq.inference.reduction import LOGITS
 from nq.model import joint
+from nq.model.config import ModelConfig
 from nq.model.joint import INPUTS
 from nq.records import FloatArray, IntArray
 from nq.training.distillation import EXCLUDED

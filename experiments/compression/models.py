@@ -23,18 +23,20 @@ from experiments.compression import pruning
 from experiments.compression.structure import parse_counts
 from nq.bundle import bundled_model
 from nq.commands.main import console
-from nq.config import Compute, DecisionConfig, ModelConfig
+from nq.config import DecisionConfig
 from nq.errors import Error
-from nq.evaluation.evaluate import gold_labels
+from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import Label, prediction_label
 from nq.evaluation.nq_eval import Gold
 from nq.formats.outputs import encode_prediction
+from nq.model.config import ModelConfig
 from nq.model.folder import copy_model, load_config, load_settings, save_settings
 from nq.model.spec import find_model
 from nq.postprocess.decision import decide
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Example, ExampleId, Scores
 from nq.runs import tuning
+from nq.runs.config import Compute
 from nq.runs.finished import FinishedRun, read_run
 from nq.runs.job import Job
 from nq.runs.plan import Plan
@@ -106,7 +108,7 @@ def zero(source: Path, target: Path, share: float) -> None:
 
     tokenizer = load_tokenizer(source)
     config = checkpoint.with_room_for(load_config(source), tokenizer)
-    model = joint.load(source, config=config).model
+    model = joint.load_model(source, config=config).model
     for variable in model.weights:
         if variable.path.startswith("layer_") and variable.path.endswith("kernel"):
             values, count = np.array(variable.numpy()), int(share * variable.numpy().size)
@@ -202,7 +204,7 @@ class Answers:
         for example, scores in self:
             if example.annotations and tuning.fold_of(example.example_id) is None:
                 prediction = decide(example, scores, decision).prediction
-                gold[example.example_id] = gold_labels(example)
+                gold[example.example_id] = example_labels(example)
                 predictions[example.example_id] = prediction_label(encode_prediction(prediction))
         return gold, predictions
 

@@ -32,7 +32,7 @@ from experiments.compression.structure import (
     select,
 )
 from nq.commands import arguments, terminal
-from nq.config import TrainConfig, WindowConfig
+from nq.config import WindowConfig
 from nq.formats import input_files, inputs
 from nq.formats.fields import RecordError
 from nq.formats.input_files import shown
@@ -48,6 +48,7 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter, Features
 from nq.storage import check_writable
 from nq.text import visible
+from nq.training.config import TrainConfig
 from nq.training.windows import TrainingWindows
 
 if TYPE_CHECKING:
@@ -99,12 +100,12 @@ def prune(
     after = pruned_shape(before, counts)
     settings = dataclasses.replace(settings, windows=fitting_windows(settings.windows, before))
     with input_files.input_files(data) as files:
-        inputs.check(files, pages=pages)
+        inputs.check_inputs(files, pages=pages)
         import_tensorflow()
         from experiments.compression.importance import assign, importance, weights_of
         from nq.model import joint
 
-        whole = joint.load(source, config=before)
+        whole = joint.load_model(source, config=before)
         if SPAN_HEAD in whole.report.missing:
             raise ValueError(
                 f"{source} has no span head, so that no part of it has an importance for answers: "
@@ -117,7 +118,9 @@ def prune(
     model = joint.build(after, initialize=False)
     assign(model, prune_weights(weights_of(whole.model), before, kept))
     record = PruningRecord(source.name, before, after, kept, len(windows), names)
-    settings = dataclasses.replace(settings, pruning=(*settings.pruning, record.to_dict()))
+    settings = dataclasses.replace(
+        settings, removed_parts=(*settings.removed_parts, record.to_dict())
+    )
     missing = whole.report.missing
     checkpoint.save(target, model, after, tokenizer, settings, record.card(), skip=missing)
     return record

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 from nq.model.shapes import count_weights
 from nq.records import FloatArray, IntArray
 
@@ -196,7 +196,7 @@ class PruningRecord:
     data: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns an object of the list ``pruning`` in ``nq.json``.
+        """Returns an object of the list ``removed_parts`` in ``nq.json``.
 
         Layers and heads count from 0; ``removed_heads`` has a list for each layer that is left.
         """

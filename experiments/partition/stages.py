@@ -18,7 +18,7 @@ import numpy as np
 from experiments import units
 from experiments.partition.group import Arrays, Seat, Shapes, slices, work
 from experiments.workloads import Workload
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 LOGITS = ("start_logits", "end_logits", "type_logits")

@@ -13,7 +13,7 @@ from typing import Any
 
 from experiments import units
 from experiments.workloads import Workload, rows
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 
 STEP, LOGITS, ALL_REDUCE = "step", "logits", "all-reduce"
 COUNTS = ("all_reduces", "compiled_all_reduces")

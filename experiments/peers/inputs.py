@@ -13,19 +13,20 @@ import numpy as np
 from experiments.peers.models import Task
 from nq.beam.prepare import Request, prepare
 from nq.bundle import bundled_model
-from nq.config import ModelConfig, WindowConfig
+from nq.config import WindowConfig
 from nq.errors import Error
-from nq.formats.tfrecord import decode_records, inference_shapes, read_records
+from nq.formats.tfrecord import decode_records, inference_shapes, raw_records
 from nq.inference.batches import Shape, by_length
+from nq.inference.load import calibration_rows
 from nq.inference.scorer import concatenate
 from nq.model import checkpoint, joint
+from nq.model.config import ModelConfig
 from nq.model.convert import write_hugging_face
 from nq.model.folder import load_config, load_settings
 from nq.model.shapes import check_length
 from nq.model.spec import find_model
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns
-from nq.runs.scoring import calibration_rows
 
 READ_BATCH = 256
 
@@ -70,7 +71,7 @@ def task(
     prepared = prepare(request, folder / "windows")
     shape = Shape(batch_size, windows.max_seq_length)
     spec = dataclasses.replace(find_model(model), windows=windows)
-    pages = (example for _, example, _ in prepared.read(request))
+    pages = (one.example for one in prepared.read(request))
     some_rows = calibration_rows(pages, spec, batch_size)
     rows, calibration = folder / "rows.npz", folder / "calibration.npz"
     full_rows = full_windows(prepared.shards, shape.length, whole(count, shape))
@@ -94,7 +95,7 @@ def whole(count: int, shape: Shape) -> int:
 
 def full_windows(shards: Sequence[Path], length: int, count: int) -> Columns:
     """Returns the first ``count`` windows without padding; an ``Error`` if there are fewer."""
-    records = chain.from_iterable(map(read_records, shards))
+    records = chain.from_iterable(map(raw_records, shards))
     parts: list[Columns] = []
     missing = count
     while missing and (batch := list(islice(records, READ_BATCH))):
@@ -113,5 +114,5 @@ def full_windows(shards: Sequence[Path], length: int, count: int) -> Columns:
 def _convert(model: Path, folder: Path) -> None:
     """Saves the weights for ``transformers``; missing ones are random, but equal in both."""
     config = checkpoint.with_room_for(load_config(model), load_tokenizer(model))
-    loaded = joint.load(model, config=config)
+    loaded = joint.load_model(model, config=config)
     write_hugging_face(dataclasses.replace(loaded, report=checkpoint.LoadReport()), folder)

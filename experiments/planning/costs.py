@@ -17,7 +17,7 @@ from functools import cache, cached_property
 
 from experiments.planning.devices import VALUE_BYTES, Device
 from experiments.planning.pipeline import Stage
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 from nq.model.names import HEADS
 from nq.model.shapes import check_length, layer_flop, weight_shapes
 from nq.records import AnswerType

@@ -14,7 +14,7 @@ import numpy as np
 from experiments import units, workloads
 from experiments.planning.costs import Workload
 from experiments.planning.devices import HERE, Device, Group, TypeTable
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 from nq.model.runtime import thread_environment
 from nq.model.shapes import layer_flop
 

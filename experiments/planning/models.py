@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 from nq.model.folder import load_config
 from nq.model.registry import model_folder
 

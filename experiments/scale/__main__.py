@@ -16,7 +16,7 @@ from nq import processor
 from nq.commands import arguments
 from nq.formats.input_files import find_files
 from nq.inference.profile import Profile
-from nq.model.folder import check, load_settings
+from nq.model.folder import check_model, load_settings
 from nq.model.registry import model_folder
 
 DOLLARS_PER_HOUR = 0.085
@@ -36,7 +36,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def scale(args: argparse.Namespace) -> int:
     """Runs the command."""
     folder, files = model_folder(args.model), tuple(find_files(args.data))
-    check(folder, load_settings(folder).windows)
+    check_model(folder, load_settings(folder).windows)
     task = measure.Task(files, folder, str(args.profile), args.batch_size, args.limit)
     with units.started(measure.load, task, processor.cores()[:1]) as unit:
         found = unit.receive()

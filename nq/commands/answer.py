@@ -8,9 +8,10 @@ from dataclasses import replace
 from nq import extras
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
-from nq.config import AUTO, DECISION_RULES, Beam, Compute, DecisionConfig
+from nq.config import DECISION_RULES, DecisionConfig
 from nq.errors import Error
 from nq.formats import outputs
+from nq.runs.config import AUTO, Beam, Compute
 
 SAMPLE_ROWS = 40
 

@@ -11,15 +11,9 @@ from typing import TYPE_CHECKING, TypeVar, get_args, get_type_hints
 
 from nq import extras
 from nq.commands.terminal import UsageError
-from nq.config import (
-    AUTO,
-    CascadeDecision,
-    Settings,
-    TrackingConfig,
-    WindowConfig,
-    is_within,
-)
+from nq.config import CascadeDecision, Settings, TrackingConfig, WindowConfig, is_within
 from nq.inference.profile import DEFAULT_PROFILE, Profile, describe, reader_profile
+from nq.runs.config import AUTO
 from nq.tracking import DEFAULT_EXPERIMENT
 
 if TYPE_CHECKING:
@@ -115,7 +109,7 @@ def positive(text: str, minimum: int = 1) -> int:
     return value
 
 
-def count(text: str) -> int:
+def count_from_0(text: str) -> int:
     """An argument type: an integer from 0 on."""
     return positive(text, minimum=0)
 

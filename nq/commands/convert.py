@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from nq.commands import arguments, terminal
-from nq.config import StorageConfig
+from nq.model.config import StorageConfig
 from nq.model.convert import FORMATS, check_storage, convert, to_dual_encoder
 from nq.text import visible
 
@@ -67,8 +67,8 @@ def run(args: argparse.Namespace) -> int:
         raise terminal.UsageError("--dual-encoder and --to hf exclude each other")
     options = {n: x for n in DUAL_ENCODER if (x := getattr(args, n)) is not None}
     if options and not args.dual_encoder:
-        given = next(iter(options)).replace("_", "-")
-        raise terminal.UsageError(f"--{given} is for --dual-encoder: give both, or neither")
+        option = next(iter(options)).replace("_", "-")
+        raise terminal.UsageError(f"--{option} is for --dual-encoder: give both, or neither")
     change = partial(to_dual_encoder, **options) if args.dual_encoder else None
     model = convert(args.source, args.target, args.to, storage, change)
     missing, unexpected = model.report.missing, model.report.unexpected

@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 
 from nq.commands import arguments, terminal
-from nq.config import TrainConfig
 from nq.errors import Error
 from nq.model.registry import model_folder
 from nq.report.skipped import dead_letter_lines, unread_line
 from nq.text import counted, visible
+from nq.training.config import TrainConfig
 
 COUNTS = ("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages")
 
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
             (sampling.negatives, sampling.seed) if args.training else None,
             pages=pages,
         )
-        inputs.check(files, args.limit, pages)
+        inputs.check_inputs(files, args.limit, pages)
         prepared = prepare.prepare(request, args.output, args.workers, args.unknown)
     if args.json:
         values = {name: getattr(prepared, name) for name in COUNTS}

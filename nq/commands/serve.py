@@ -9,8 +9,8 @@ import sys
 
 from nq import extras
 from nq.commands import arguments, terminal
-from nq.config import ServeConfig
 from nq.errors import Error
+from nq.serving.config import ServeConfig
 
 log = logging.getLogger(__name__)
 

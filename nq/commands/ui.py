@@ -92,18 +92,18 @@ def _page(uri: str, name: str) -> str:
         if path and not path.exists():
             raise FileNotFoundError("there is no database")
         client = tracking.connect(uri)
-        found = client.get_experiment_by_name(name)
-        if found is None:
+        experiment = client.get_experiment_by_name(name)
+        if experiment is None:
             names = ", ".join(sorted(e.name for e in client.search_experiments())) or "none"
             raise LookupError(f"there is no experiment {name!r}, only {names}")
-        if VIEW_TAG not in found.tags:
-            client.set_experiment_tag(found.experiment_id, VIEW_TAG, json.dumps(VIEW_STATE))
+        if VIEW_TAG not in experiment.tags:
+            client.set_experiment_tag(experiment.experiment_id, VIEW_TAG, json.dumps(VIEW_STATE))
     except Exception as error:
         raise Error(
             f"cannot read the runs in {without_password(uri)}: {tracking.reason(error)}; give the "
             "store of your runs as --tracking-uri, their experiment as --experiment"
         ) from error
-    return f"{tracking.PAGE.format(found.experiment_id, '')}&viewStateShareKey={VIEW}"
+    return f"{tracking.PAGE.format(experiment.experiment_id, '')}&viewStateShareKey={VIEW}"
 
 
 def _answers(address: str) -> bool:

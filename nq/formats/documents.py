@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from nq.answers import Page
 from nq.errors import check_argument
 from nq.formats import markdown
 from nq.formats.docx import docx_html, is_docx
@@ -17,7 +18,7 @@ from nq.formats.html import PageBuilder, parse_html
 from nq.formats.lines import binary_kind
 from nq.formats.pdf import pdf_text
 from nq.formats.words import spellings
-from nq.records import Example, Page, Span
+from nq.records import Example, Span
 from nq.text import format_bytes
 
 TEXT_SUFFIXES, HTML_SUFFIXES = (".txt", ".text"), (".html", ".htm", ".xhtml")

@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 from lxml import etree
 
+from nq.answers import Page
 from nq.formats.fields import LIMITS
 from nq.formats.markup import RAW, TAG, UNKNOWN, CharacterData
 from nq.formats.words import BLOCKS, HEADINGS, TAG_SPELLINGS, located_words
-from nq.records import Candidate, Example, Original, Page, Span
+from nq.records import Candidate, Example, Original, Span
 
 CELLS = ("td", "th")
 KEPT = {tag: tag.capitalize() for tag in (*BLOCKS, *CELLS, *HEADINGS)}

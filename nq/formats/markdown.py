@@ -13,10 +13,10 @@ from markdown_it.parser_inline import ParserInline
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
+from nq.answers import Page
 from nq.formats.fields import LIMITS
 from nq.formats.html import CELLS, LocatedWord, PageBuilder, parse_html
 from nq.formats.markup import UNKNOWN
-from nq.records import Page
 
 SUFFIXES = (".md", ".markdown")
 MARKS = "\n\r|*_`[<&\\"

@@ -30,9 +30,9 @@ from nq.errors import DamagedError
 from nq.formats import input_files
 from nq.formats.example_records import decode_example
 from nq.formats.input_files import shown
-from nq.formats.tfrecord import KEYS, decode_records, inference_shapes, read_records
+from nq.formats.tfrecord import KEYS, decode_records, inference_shapes, raw_records
 from nq.preprocess.request import Request
-from nq.records import Columns, DeadLetter, Example, Source
+from nq.records import DeadLetter, Source, Windowed
 from nq.storage import publish, sync
 from nq.text import visible
 
@@ -74,8 +74,8 @@ class Prepared:
         """The bad records, one JSON object a line."""
         return self.folder / DEAD_LETTERS
 
-    def read(self, request: Request) -> Iterator[tuple[Source, Example, Columns]]:
-        """Yields the examples of a request, in order, with the rows ``[W, …]`` of their windows.
+    def read(self, request: Request) -> Iterator[Windowed]:
+        """Yields the examples of a request, in order, with their windows.
 
         Raises:
             DamagedError: a record is damaged or missing.
@@ -83,8 +83,8 @@ class Prepared:
         paths = dict(enumerate(map(shown, request.files), request.first_file))
         shapes = inference_shapes(request.windows.max_seq_length)
         for shard in self.shards:
-            records = read_records(shard)
-            for record in read_records(examples_of(shard)):
+            records = raw_records(shard)
+            for record in raw_records(examples_file(shard)):
                 (file, line), example, n_windows = decode_example(record)
                 rows = decode_records(list(islice(records, n_windows)), shapes)
                 expected = [[file, line, n, n_windows] for n in range(n_windows)]
@@ -92,7 +92,7 @@ class Prepared:
                     raise DamagedError(
                         f"windows of input file {file}, line {line} are missing in {shard}"
                     )
-                yield Source(file, paths[file], line), example, rows
+                yield Windowed(example, rows, Source(file, paths[file], line))
             if next(records, None) is not None:
                 raise DamagedError(f"{shard} has windows of no example")
 
@@ -114,7 +114,7 @@ def encode_dead_letter(letter: DeadLetter) -> str:
     return visible(orjson.dumps(values).decode())
 
 
-def examples_of(shard: Path) -> Path:
+def examples_file(shard: Path) -> Path:
     """Returns the file with the examples of a shard."""
     return shard.with_name(shard.name.replace(WINDOWS, EXAMPLES, 1))
 

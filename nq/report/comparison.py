@@ -13,7 +13,7 @@ from nq.text import counted, grid, truncate, visible
 BASELINE, MAX_LOSS = "baseline", 0.005
 """The profile to take may have a micro-F1 that is lower than that of baseline by so much."""
 WIDTH, MIB = 80, 1 << 20
-PHASES = ("load", "compile", "warmup", "predict", "rescore", "reader")
+PHASES = ("load", "compile", "warmup", "predict", "rescore", "second_model")
 SECONDS = {"pre- dict s": "predict_s", "pre- pare s": "prepare_s"}
 """Columns of runs; words of a head stand below each other."""
 BREAKS = str.maketrans("+-", "-+")
@@ -21,7 +21,7 @@ BREAKS = str.maketrans("+-", "-+")
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """The measurements of one profile, or of one run; ``None`` where there are none.
 
     Args:
@@ -59,11 +59,11 @@ class Row:
         return f"{self.profile} · {self.name}" if self.name else self.profile
 
 
-def row(result: Mapping[str, Any], **fields: Any) -> Row:
+def row(result: Mapping[str, Any], **fields: Any) -> ComparisonRow:
     """Returns the row of a run from its ``metrics.json`` and further fields."""
     time, s = result["time"], {name: result["time"].get(f"{name}_s", 0.0) for name in PHASES}
     own_s = s["predict"] or s["warmup"]
-    predict_s = own_s + s["rescore"] + s["reader"]
+    predict_s = own_s + s["rescore"] + s["second_model"]
     values = {
         "windows_per_s": result["windows_per_s"] * (own_s / predict_s if predict_s else 1),
         "predict_s": predict_s or None,
@@ -72,13 +72,13 @@ def row(result: Mapping[str, Any], **fields: Any) -> Row:
         "micro_f1": result["metrics"].get("micro_f1"),
         "prepare_s": time.get("preprocess_wait_s"),
     }
-    return Row(result["profile"], **values | fields)
+    return ComparisonRow(result["profile"], **values | fields)
 
 
-def ordered(rows: Sequence[Row]) -> list[Row]:
+def ordered(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
     """Returns the rows, the fastest first; those without a speed come last."""
 
-    def speed(row: Row) -> float:
+    def speed(row: ComparisonRow) -> float:
         value = row.windows_per_s
         return -math.inf if value is None or math.isnan(value) else value
 
@@ -97,10 +97,10 @@ def processes_line(instances: int | None, threads: int | None) -> str:
     return of_threads if instances is None else f"{counted(instances, 'instance')} of {of_threads}"
 
 
-def number(value: float | None, digits: int | None = None) -> str:
+def figure(value: float | None, digits: int | None = None) -> str:
     """Returns a figure with so many digits after the point, or about three in all.
 
-    >>> number(8.809), number(67.3), number(122.2), number(0.46839, 4), number(None)
+    >>> figure(8.809), figure(67.3), figure(122.2), figure(0.46839, 4), figure(None)
     ('8.81', '67.3', '122', '0.4684', '')
     """
     if value is None or not math.isfinite(value):
@@ -110,31 +110,31 @@ def number(value: float | None, digits: int | None = None) -> str:
     return f"{value:.{(value < 100) + (value < 10) if digits is None else digits}f}"
 
 
-def cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+def cells(rows: Sequence[ComparisonRow]) -> tuple[list[str], list[list[str]]]:
     """Returns the heads of the columns that have a figure, and the texts of each row in them."""
     others = {row.against for row in rows if row.changed is not None}
     other = others.pop().partition(" in ")[0] if len(others) == 1 else "others"
     seconds = SECONDS.items() if any(row.name for row in rows) else ()
 
-    def speed(row: Row) -> str:
-        rounds = "" if row.low is None else f" ({number(row.low)}-{number(row.high)})"
-        return "failed" if row.error else number(row.windows_per_s) + rounds
+    def speed(row: ComparisonRow) -> str:
+        rounds = "" if row.low is None else f" ({figure(row.low)}-{figure(row.high)})"
+        return "failed" if row.error else figure(row.windows_per_s) + rounds
 
     columns = {
         "profile": [visible(row.label) for row in rows],
         "windows/s": [*map(speed, rows)],
-        "times base- line": [number(row.times_baseline, 2) for row in rows],
-        "first start s": [number(row.first_start_s) for row in rows],
-        **{head: [number(getattr(row, name)) for row in rows] for head, name in seconds},
-        "peak MB": [number(row.memory_mb, 0) for row in rows],
-        "micro F1": [number(row.micro_f1, 4) for row in rows],
-        f"changed from {truncate(visible(other), 8)}": [number(row.changed, 0) for row in rows],
+        "times base- line": [figure(row.times_baseline, 2) for row in rows],
+        "first start s": [figure(row.first_start_s) for row in rows],
+        **{head: [figure(getattr(row, name)) for row in rows] for head, name in seconds},
+        "peak MB": [figure(row.memory_mb, 0) for row in rows],
+        "micro F1": [figure(row.micro_f1, 4) for row in rows],
+        f"changed from {truncate(visible(other), 8)}": [figure(row.changed, 0) for row in rows],
     }
     filled = {head: texts for head, texts in columns.items() if any(texts)}
     return list(filled), [list(texts) for texts in zip(*filled.values(), strict=True)]
 
 
-def table(rows: Sequence[Row]) -> str:
+def comparison_table(rows: Sequence[ComparisonRow]) -> str:
     """Returns the table as text of at most 80 columns; an error stands below its row."""
     heads, body = cells(rows)
     words = [head.split() for head in heads]
@@ -153,7 +153,7 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(map(str.rstrip, texts))
 
 
-def advice(rows: Sequence[Row]) -> tuple[str, str]:
+def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
     """Returns the profile to take, empty if none, and a sentence that names it and tells why.
 
     It is the fastest of those that change no answer, or whose micro-F1 is lower than that of
@@ -167,10 +167,10 @@ def advice(rows: Sequence[Row]) -> tuple[str, str]:
     gold = 1.0 if baseline.micro_f1 is None else baseline.micro_f1
     gains = {row: (row.micro_f1 or 0.0) - gold for row in measured}
 
-    def cost(row: Row) -> str:
+    def cost(row: ComparisonRow) -> str:
         f1 = f", micro-F1 {gains[row]:+.4f}" if row.changed and row.micro_f1 is not None else ""
         changes = counted(row.changed, "changed answer") if row.changed else "no changed answer"
-        return f"{number(row.times_baseline, 2)} times as fast as baseline, {changes}{f1}"
+        return f"{figure(row.times_baseline, 2)} times as fast as baseline, {changes}{f1}"
 
     fit = [row for row in measured if not row.changed or gains[row] >= -MAX_LOSS]
     near = [row for row in fit if (row.high or 0.0) >= (fit[0].low or 0.0)]

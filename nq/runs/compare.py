@@ -22,7 +22,7 @@ from typing import Any
 from nq import child, storage, tracking
 from nq.config import TrackingConfig
 from nq.errors import Error, check_argument, is_count
-from nq.evaluation.evaluate import gold_labels
+from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import Label, read_predictions, same_answers
 from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats import input_files
@@ -30,7 +30,7 @@ from nq.inference.profile import BASELINE, THESIS, Profile, profiles
 from nq.model.folder import weights_digest
 from nq.model.spec import find_model
 from nq.records import ExampleId
-from nq.report.comparison import Row, advice, cells, ordered, row
+from nq.report.comparison import ComparisonRow, advice, cells, ordered, row
 from nq.report.page import comparison_page
 from nq.report.questions import Question, entries, outcomes
 from nq.runs.finished import read_run
@@ -69,7 +69,7 @@ def compare(
     track: TrackingConfig | None = None,
     progress: RunProgress = no_report,
     on_phase: OnPhase = no_report,
-) -> list[Row]:
+) -> list[ComparisonRow]:
     """Measures profiles against each other on the same questions, as ``nq compare`` does.
 
     Args:
@@ -129,7 +129,7 @@ def compare(
         measured = [name for name in names if name not in errors]
         answers = {p: read_predictions(folder / ANSWERS / f"{p}.json") for p in measured}
         rows = ordered([_row(name, runs, answers) for name in measured])
-        rows += [Row(name, error=text) for name, text in errors.items()]
+        rows += [ComparisonRow(name, error=text) for name, text in errors.items()]
         last = next(run["name"] for run in runs[::-1] if run["profile"] == BASELINE)
         take, reason = advice(rows)
         title = f"{counted(len(rows), 'profile')} on {Path(input_files.shown(files[0])).name}"
@@ -167,7 +167,7 @@ def _left(
 
 def _record(
     track: TrackingConfig,
-    rows: Sequence[Row],
+    rows: Sequence[ComparisonRow],
     runs: Sequence[Mapping[str, Any]],
     folder: Path,
     file: str,
@@ -204,7 +204,7 @@ def _record(
     return True
 
 
-def answer(profile: str, options: Sequence[str]) -> dict[str, Any]:
+def answer_in_process(profile: str, options: Sequence[str]) -> dict[str, Any]:
     """Runs ``nq answer`` in a process of its own, which ends with this one.
 
     Returns its JSON result, with the seconds of the whole process as ``wall_s``. An ``Error`` has
@@ -222,13 +222,13 @@ def answer(profile: str, options: Sequence[str]) -> dict[str, Any]:
         raise Error(error.removeprefix("nq: error: "))
     result: dict[str, Any] = json.loads(process.stdout)
     if result["parts"] > 1:  # it continued a run that was killed
-        return answer(profile, options)
+        return answer_in_process(profile, options)
     return {**result, "wall_s": time.perf_counter() - started}
 
 
 def _measured(folder: Path, number: int, profile: str, options: Sequence[str]) -> dict[str, Any]:
     """Returns what is kept of a run of a round; of round 0 the answers are kept in the folder."""
-    result = answer(profile, [*options, "--root", str(folder)])
+    result = answer_in_process(profile, [*options, "--root", str(folder)])
     name = Path(result["output"]).name
     if number == 0:
         (folder / ANSWERS).mkdir(exist_ok=True)
@@ -245,7 +245,7 @@ def _measured(folder: Path, number: int, profile: str, options: Sequence[str]) -
     }
 
 
-def _row(name: str, runs: Sequence[Mapping[str, Any]], answers: Answers) -> Row:
+def _row(name: str, runs: Sequence[Mapping[str, Any]], answers: Answers) -> ComparisonRow:
     """Returns the row of a profile; all rounds but the first count for the speed."""
 
     def column(field: str, profile: str = name) -> list[float]:
@@ -254,7 +254,7 @@ def _row(name: str, runs: Sequence[Mapping[str, Any]], answers: Answers) -> Row:
     speeds, baseline = column("windows_per_s"), answers[BASELINE]
     first = next(run for run in runs if run["profile"] == name and not run["round"])
     medians = {field: median(column(field)) for field in ("predict_s", "memory_mb")}
-    return Row(
+    return ComparisonRow(
         name,
         *(median(speeds), min(speeds), max(speeds)),
         median(speeds) / median(column("windows_per_s", BASELINE)),
@@ -270,7 +270,7 @@ def _changes(folder: Path, files: list[str], answers: Answers) -> list[dict[str,
         labels = {name: predictions[example.example_id] for name, predictions in answers.items()}
         if all(same_answers(label, labels[BASELINE]) for label in labels.values()):
             continue
-        gold, given = gold_labels(example), {}
+        gold, given = example_labels(example), {}
         for name, label in labels.items():
             question = Question(example, source, label)
             outcome, *_ = outcomes(decisions_of_one(gold, label) if gold else None)

@@ -19,12 +19,12 @@ from nq.preprocess.request import Request
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.records import Example, ExampleId, ExampleKey, Source
+from nq.runs.chunks import Chunks
 from nq.runs.job import Job
 from nq.runs.measure import Clock
 from nq.runs.plan import windows_folder
-from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES
+from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS
 from nq.runs.score_store import ScoreStore
-from nq.runs.scoring import Chunks
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,8 @@ class FinishedRun:
             work.append((request, shared if shared.is_dir() else own))
         chunks = Chunks((prepare(*one) for one in work), work, None, Clock())
         for number in range(len(work)):
-            for source, example, _ in chunks.examples(number):
+            for one in chunks.examples(number):
+                source, example = one.source, one.example
                 if example.example_id in seen:
                     continue
                 if example.example_id not in self.predictions:
@@ -122,7 +123,7 @@ def read_run(
     """
     if not folder.is_dir():
         raise Error(f"{folder} is not a folder: give one that nq answer wrote")
-    if not (folder / JOB).is_file() and (folder / UNFINISHED_SCORES).is_dir():
+    if not (folder / JOB).is_file() and (folder / storage.WORK).is_dir():
         raise Error(
             f"the run in {folder} is not finished: give its nq answer command again to resume"
         )

@@ -80,7 +80,7 @@ def write_parity(folder: Path, parity: Parity, sources: Iterable[str | Path]) ->
         storage.write_json(folder / JOB, {**description, "files": digests})
 
 
-def compare(
+def compare_runs(
     run: Path, other: Path, gold: Gold | None = None, max_loss: float | None = None
 ) -> Parity:
     """Compares the folders of two finished runs; ``gold`` and ``max_loss`` are those of a gate."""

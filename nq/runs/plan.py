@@ -56,7 +56,7 @@ class Plan:
                 "tokenizer": tokenizer_digest(tokenizer),
                 "windows": second.windows.to_dict(),
                 "read_blocks": cascade.read_blocks,
-                "ranker": cascade.ranker.to_dict(),
+                "first": cascade.first.to_dict(),
             }
         text = orjson.dumps([scores, decision], option=orjson.OPT_SORT_KEYS)
         name = f"{job.profile}-{hashlib.sha256(text).hexdigest()[:10]}"
@@ -95,7 +95,7 @@ def check_job(job: Job) -> None:
         if job.beam is None:
             job.profile.require()
     if job.beam is None:
-        inputs.check(job.files, job.limit, job.pages)
+        inputs.check_inputs(job.files, job.limit, job.pages)
     if job.model.second is not None:
         check_cascade_rule(rule)
     job.model.check()

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 QUALITY = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
 TEXT_QUALITY = {"micro_f1": "micro_f1", "exact_match": "squad_exact_match", "squad_f1": "squad_f1"}
 """Of data whose gold answers are text."""
-OPTIONAL_PHASES = ("reader_s", "rescore_s")
+OPTIONAL_PHASES = ("second_model_s", "rescore_s")
 """Phases that are recorded only if they took any time."""
 MIB, DIGITS = 1 << 20, 4
 
@@ -65,7 +65,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     """
     model, second = job.model, job.model.second
     decision = model.decision.to_dict()
-    weights, ranker = decision.pop("weights"), decision.pop("ranker", None)
+    weights, first = decision.pop("weights"), decision.pop("first", None)
     optional_params = {
         tracking.INSTANCES: job.instances,
         tracking.THREADS: job.compute.threads,
@@ -86,7 +86,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     )
     changes, beam = job.optimizations.changes, result.beam or {}
     optional_tags = {
-        "decision.ranker": ranker,
+        "decision.first": first,
         "second_model_folder": second and str(second.folder),
         "resumed": f"in {result.parts} parts" if result.resumed else None,
         "beam.job_name": beam.get("job_name"),

@@ -14,17 +14,17 @@ from typing import TypeVar
 import orjson
 from starlette.requests import ClientDisconnect
 
-from nq.collection import select
-from nq.config import ServeConfig
-from nq.inference.scorer import example_scores, feature_rows
+from nq.answers import Page
+from nq.collection import select_page
+from nq.inference.chain import windowed
 from nq.model.spec import ModelSpec
 from nq.page_process import PageProcess
 from nq.postprocess.decision import decide
-from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.reader import make_answer
-from nq.records import Columns, Example, Page
+from nq.records import Windowed
 from nq.serving.batcher import Batcher, ScoringError
+from nq.serving.config import ServeConfig
 from nq.serving.metrics import GONE, Metrics
 from nq.serving.schemas import parse_request
 
@@ -32,9 +32,9 @@ log = logging.getLogger(__name__)
 
 PROBE, PROBE_S = b'{"question": "does it rain", "page": "It rains."}', 10.0
 """A question that shows whether the model answers, if no other one did so many seconds ago."""
-READERS, READ_SHARE, MIN_READ_S = 2, 1 / 8, 1.0
+PAGE_PROCESSES, READ_SHARE, MIN_READ_S = 2, 1 / 8, 1.0
 """Processes that read pages, each in this part of the time limit, or in ``MIN_READ_S``."""
-THREADS = 2 + READERS
+THREADS = 2 + PAGE_PROCESSES
 """Threads that wait for them or decide; more would only compete for Python's lock."""
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class Answering:
         self._probe: asyncio.Task[bytes] | None = None
         self.draining, self._threads = False, ThreadPoolExecutor(THREADS, "nq-answering")
         limit_s = max(MIN_READ_S, READ_SHARE * config.timeout)
-        self._processes = [PageProcess(limit_s) for _ in range(READERS)]
+        self._processes = [PageProcess(limit_s) for _ in range(PAGE_PROCESSES)]
         self._idle: asyncio.Queue[PageProcess] = asyncio.Queue()
         for process in self._processes:
             self._idle.put_nowait(process)
@@ -114,27 +114,24 @@ class Answering:
             ScoringError: the windows are not scored.
         """
 
-        def prepare() -> tuple[Page, Example, Columns]:
-            page = select(question, pages, lambda page: page, self._model.windows)
-            example = page.with_question(question)
-            windows = features(example, self._tokenizer, self._model.windows)
-            if len(windows) > self.config.max_windows:
+        def prepare() -> tuple[Page, Windowed]:
+            page = select_page(question, pages, lambda page: page, model.windows)
+            made = windowed(page.with_question(question), self._tokenizer, model.windows)
+            if len(made) > self.config.max_windows:
                 raise ValueError(
-                    f"the page has {len(windows)} windows, the limit is {self.config.max_windows}: "
+                    f"the page has {len(made)} windows, the limit is {self.config.max_windows}: "
                     "send a part of it, or start nq serve with a higher --max-windows"
                 )
-            return page, example, feature_rows(windows)
+            return page, made
 
         def answer() -> bytes:
-            decision = decide(example, example_scores(columns), self._model.decision)
-            n_best = decision.alternatives(top + 1) or ()
-            windows, prediction = self._model.windows, decision.prediction
-            answer = make_answer(example.question, page, prediction, n_best, top, windows)
-            return orjson.dumps(answer.to_dict())
+            ranked = decide(scored.example, scored.scores, model.decision)
+            return orjson.dumps(make_answer(question, page, ranked, top, model.windows).to_dict())
 
+        model = self._model
         question, pages, top = await self._read(body)
-        page, example, rows = await self._in_thread(prepare)
-        columns = await self.batcher.scores(example, rows)
+        page, made = await self._in_thread(prepare)
+        scored = await self.batcher.score(made)
         return await self._in_thread(answer)
 
     def close(self) -> None:

@@ -17,9 +17,9 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
 from nq import __version__
+from nq.serving.access import ASK, ASSETS, PAGE, refusal
 from nq.serving.answering import Answering
 from nq.serving.batcher import ScoringError
-from nq.serving.gate import ASK, ASSETS, PAGE, refusal
 from nq.serving.schemas import AskAnswer, AskRequest, Problem
 
 FOLDER = Path(__file__).parent / "page"
@@ -27,11 +27,11 @@ JSON = "application/json"
 
 
 def make_app(answering: Answering, has_token: bool) -> FastAPI:
-    """Returns the application, to be put behind a ``Gate``, which refuses what cannot be answered.
+    """Returns the application, to be put behind ``AccessMiddleware``.
 
     Args:
         answering: answers questions.
-        has_token: whether clients must send a token, which the gate checks.
+        has_token: whether clients must send a token, which the middleware checks.
     """
     app: FastAPI = FastAPIOffline(
         docs_url="/docs",

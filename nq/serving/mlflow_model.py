@@ -56,9 +56,9 @@ class AnswerModel(PythonModel):
         del context, params
         missing = [name for name in COLUMNS if name not in model_input.columns]
         if missing:
-            found = ", ".join(map(str, model_input.columns)) or "none"
+            columns = ", ".join(map(str, model_input.columns)) or "none"
             raise _invalid(
-                f"no column {' and no column '.join(missing)}: found {found}; expected question, "
+                f"no column {' and no column '.join(missing)}: found {columns}; expected question, "
                 "page and optionally top"
             )
         rows = model_input.to_dict("records")

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from nq.answers import Page
 from nq.formats.documents import page_from_html, page_from_text, page_of
 from nq.formats.fields import LIMITS
-from nq.records import Page
 from nq.text import one_line, truncate, visible
 
 MAX_PAGES, MAX_TOP = 1000, 100

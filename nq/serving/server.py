@@ -21,19 +21,19 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nq import processor
-from nq.config import ServeConfig
 from nq.errors import Error
 from nq.formats.documents import page_from_text
+from nq.inference.chain import windowed
 from nq.inference.instances import InstancePool
 from nq.inference.load import ScorerSpec
-from nq.inference.scorer import concatenate, feature_rows
+from nq.inference.scorer import Part
 from nq.interruption import REPEAT_S, SIGNALS
-from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.serving.access import AccessMiddleware
 from nq.serving.answering import Answering
 from nq.serving.app import make_app
-from nq.serving.gate import Gate
+from nq.serving.config import ServeConfig
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def serve(
         asyncio.get_running_loop().set_exception_handler(on_error)
         answering = Answering(spec.model, tokenizer, config)
         app = make_app(answering, token is not None)
-        server = _Server(Gate(app, answering, token), answering)
+        server = _Server(AccessMiddleware(app, answering, token), answering)
 
         async def answer() -> None:
             pool = await asyncio.wrap_future(_open_pool(spec, tokenizer, config.workers))
@@ -83,7 +83,7 @@ def serve(
                 answering.is_alive = pool.is_alive
                 host, port = listener.getsockname()[:2]
                 on_ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
-                await answering.batcher.run(pool, len(pool))
+                await answering.batcher.run(pool)
 
         model = asyncio.create_task(answer())
         model.add_done_callback(lambda _: server.stop())  # only a model that fails ends by itself
@@ -126,12 +126,12 @@ def _open_pool(spec: ScorerSpec, tokenizer: Tokenizer, workers: int) -> Future[I
         try:
             pool = InstancePool(spec, workers, max(1, len(processor.cores()) // workers))
             example = page_from_text("It rains.").with_question("does it rain")
-            rows = feature_rows(features(example, tokenizer, spec.model.windows))
+            one = windowed(example, tokenizer, spec.model.windows)
             sizes = [1 << n for n in range((pool.batch_size - 1).bit_length())]
             try:
                 for size in (*sizes, pool.batch_size):
-                    several = concatenate([rows] * size), [example] * size
-                    for scores in [pool.submit(*several) for _ in range(workers)]:
+                    part = Part([one] * size)
+                    for scores in [pool.submit(part.rows, part.examples) for _ in range(workers)]:
                         scores.result()
             except BaseException:
                 pool.close()
@@ -180,7 +180,7 @@ class _Server(uvicorn.Server):
             after its time limit.
     """
 
-    def __init__(self, app: Gate, answering: Answering) -> None:
+    def __init__(self, app: AccessMiddleware, answering: Answering) -> None:
         config = uvicorn.Config(
             app,
             http=_Connection,

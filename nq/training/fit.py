@@ -17,6 +17,7 @@ from nq.config import TrackingConfig
 from nq.errors import DamagedError
 from nq.formats.input_files import shown
 from nq.inference.engine import Network
+from nq.memo import Memo
 from nq.model import checkpoint, joint
 from nq.model.folder import (
     ModelSettings,
@@ -28,10 +29,10 @@ from nq.model.folder import (
 from nq.preprocess.store import Prepared
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import UNLABELLED
-from nq.storage import MARK, WINDOWS, own_paths, remove
+from nq.storage import MARK, STATE, WINDOWS, WORK, own_paths, remove
 from nq.training.held_out import held_out
 from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures, TrainingJob, TrainingResult
-from nq.training.loop import STATE_FOLDER, TrainingState, fit, identity
+from nq.training.loop import TrainingState, fit, identity
 from nq.training.teacher import Teacher
 from nq.training.windows import TrainingWindows, read_columns, total_steps
 
@@ -56,7 +57,7 @@ def train_on_files(
     teacher = None
     if job.teacher:
         teacher = Teacher.of(job.teacher, tokenizer, windows, job.teacher_profile)
-    work = job.output / STATE_FOLDER
+    work = job.output / WORK
     prepared, data = _windows(job, work / "windows")
     model = joint.build(
         shape, dtype=PRECISION[config.precision], dropout=config.dropout, seed=config.seed
@@ -80,7 +81,7 @@ def train_on_files(
         run.open(work / f"{digest[:12]}.mlflow_run", begun)
         run.params(params)
         distillation = measure = None
-        state = TrainingState(work, content)
+        state = TrainingState(Memo.open(job.output / STATE, content))
         if teacher:
             distillation = teacher.distillation(job.distillation, data, work / "teacher")
         started = time.perf_counter()
@@ -96,7 +97,7 @@ def train_on_files(
         progress.record(losses)
         loss = float(np.mean(losses[LOSS][-FINAL_STEPS:]))
         run.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
-        saved = ModelSettings(windows, pruning=load_settings(job.init).pruning)
+        saved = ModelSettings(windows, removed_parts=load_settings(job.init).removed_parts)
         checkpoint.save(job.output, model, shape, tokenizer, saved, card, job.storage)
         train_s, model_uri = time.perf_counter() - started, None
         if settings.log_model:

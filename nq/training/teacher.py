@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import log_softmax
 from tqdm import tqdm
 
-from nq.config import DecisionConfig, DistillationConfig, WindowConfig
+from nq.config import DecisionConfig, WindowConfig
 from nq.errors import DamagedError
 from nq.inference.engines.tensorflow import device
 from nq.inference.load import ScorerSpec, load_predictor
@@ -32,6 +32,7 @@ from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.records import Columns, IntArray
+from nq.training.config import DistillationConfig
 from nq.training.distillation import Distillation, SoftTargets
 from nq.training.windows import TrainingWindows
 
@@ -127,7 +128,7 @@ class Teacher:
                 rows = slice(start, min(start + PART_WINDOWS, total))
                 place = [rows.start, rows.stop]
                 try:
-                    part = memo.read(name)
+                    part = memo.arrays(name)
                     if part[WINDOWS].tolist() != place:
                         raise DamagedError(f"{name} is damaged: expected the windows from {start}")
                     targets.fill(part, rows)
@@ -137,7 +138,7 @@ class Teacher:
                     started = time.perf_counter()
                     predictor = predictor or self._predictor(windows)
                     part = self._log_probabilities(predictor, windows, rows)
-                    memo.write(name, {WINDOWS: np.array(place), **part})
+                    memo.write_arrays(name, {WINDOWS: np.array(place), **part})
                     targets.fill(part, rows)
                     if bar.disable:
                         speed = (rows.stop - start) / (time.perf_counter() - started)

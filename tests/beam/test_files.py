@@ -51,13 +51,13 @@ def test_records_are_those_of_the_file(data: Path, share: tuple[int, int]) -> No
 
 def test_the_check_of_files(data: Path) -> None:
     path = data / "a.jsonl"
-    assert files.check([uri(path)]) == {uri(path): sha256(path)}
+    assert files.check_and_digest([uri(path)]) == {uri(path): sha256(path)}
     write_lines(path, [b"bad", b"worse"])
     with pytest.raises(Error, match=r"folder://.*a\.jsonl, line"):
-        files.check([uri(path)])
+        files.check_and_digest([uri(path)])
     path.write_bytes(b"%PDF-1.7\n")
     with pytest.raises(ValueError, match=r"^folder://.*a.jsonl is a PDF document"):
-        files.check([uri(path)])
+        files.check_and_digest([uri(path)])
 
 
 def test_a_file_that_changes_is_noticed(data: Path) -> None:

@@ -19,7 +19,7 @@ from nq.beam.prepare import Prepared, Request, prepare, prepare_again
 from nq.config import WindowConfig
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
-from nq.formats.tfrecord import encode_records, read_records
+from nq.formats.tfrecord import encode_records, raw_records
 from nq.preprocess.features import features, training_features
 from nq.preprocess.store import COMPLETED, DEAD_LETTERS, MANIFEST, find_completed
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -65,7 +65,7 @@ def completed(job_request: Request, out: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def records(prepared: Prepared) -> list[bytes]:
-    return [record for shard in prepared.shards for record in read_records(shard)]
+    return [record for shard in prepared.shards for record in raw_records(shard)]
 
 
 def names(folder: Path) -> set[str]:
@@ -263,11 +263,11 @@ def test_the_folder_has_the_examples_of_the_input(
         if isinstance(item, Example)
     ]
     examples = list(completed.read(job_request))
-    assert [source for source, _, _ in examples] == [source for source, _ in expected]
-    for (_, example, rows), (source, item) in zip(examples, expected, strict=True):
-        assert values_of(example) == values_of(item)
-        assert set(map(tuple, rows["example_keys"])) == {(source.file_index, source.line)}
-    assert sum(len(rows["window_ids"]) for _, _, rows in examples) == completed.windows
+    assert [one.source for one in examples] == [source for source, _ in expected]
+    for one, (source, item) in zip(examples, expected, strict=True):
+        assert values_of(one.example) == values_of(item)
+        assert set(map(tuple, one.rows["example_keys"])) == {(source.file_index, source.line)}
+    assert sum(map(len, examples)) == completed.windows
 
 
 @pytest.mark.parametrize("moment", ["before", "during"])

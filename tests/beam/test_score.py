@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from nq.beam import Decide, MakeWindows, ReadQuestions, ScoreWindows
 from nq.beam.score import _MakeParts
-from nq.beam.transforms import Windowed
 from nq.inference.scorer import parts
-from nq.records import Example, Source
+from nq.records import Example, Windowed
 from nq.runs.job import Job
 from nq.runs.run import run
 from tests.jobs import predictions
@@ -73,24 +72,18 @@ def test_windows_of_time_stay_apart(data: str, tiny_model: Path) -> None:
 def windowed(number: int, n_windows: int) -> Windowed:
     page = Example(number, "who", ["word"], [False], ())
     ids = np.stack([np.arange(n_windows), np.full(n_windows, n_windows)], axis=1)
-    return Windowed(Source(0, "a", number), page, {"window_ids": ids}, 0, 0.0)
-
-
-class Enough:
-    """A scorer as far as ``parts`` needs it."""
-
-    part_batches, batch_size = 1, 10
+    return Windowed(page, {"window_ids": ids})
 
 
 @given(st.lists(st.integers(1, 15)))
 def test_parts_are_those_of_a_run_without_beam(sizes: list[int]) -> None:
     examples = [windowed(number, size) for number, size in enumerate(sizes)]
-    expected = parts(((one.example, one.rows) for one in examples), Enough())  # type: ignore[arg-type]
+    expected = parts(examples, 10)
     step, window = _MakeParts(10), beam.window.GlobalWindow()
     step.start_bundle()
     found = [part for one in examples for part in step.process(one, window)]
     found += [last.value for last in step.finish_bundle()]
-    assert [[one.example for one in part] for part in found] == [part.examples for part in expected]
+    assert found == [part.windowed for part in expected]
 
 
 def test_wrong_arguments_are_named(tiny_model: Path) -> None:

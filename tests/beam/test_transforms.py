@@ -13,7 +13,7 @@ from nq.beam import MakeWindows, ReadQuestions
 from nq.beam.prepare import Request, prepare
 from nq.config import WindowConfig
 from nq.formats import inputs
-from nq.formats.tfrecord import read_records
+from nq.formats.tfrecord import raw_records
 from nq.records import Example
 from tests.child_processes import python
 from tests.nq_records import simplified, write_lines, write_vocab
@@ -38,7 +38,7 @@ def test_a_pipeline_of_the_user(
 ) -> None:
     vocab = tmp_path / "vocab.txt"
     expected = prepare(Request(tuple(files), str(vocab), CONFIG, None, training), tmp_path / "out")
-    records = [record for shard in expected.shards for record in read_records(shard)]
+    records = [record for shard in expected.shards for record in raw_records(shard)]
     pipeline = beam.Pipeline(options=PipelineOptions(IN_MEMORY))
     made = pipeline | ReadQuestions(files) | MakeWindows(vocab, CONFIG, training)
     lines = made.dead_letters | beam.Map(lambda letter: (letter.source.path, letter.source.line))
@@ -58,9 +58,9 @@ def test_questions_are_those_of_the_files(files: list[str]) -> None:
         for index, path in enumerate(files)
         for source, item in inputs.read_records(path, index)
     ]
-    for limit, readers in ((None, 1), (9, 3)):
+    for limit, workers in ((None, 1), (9, 3)):
         with beam.Pipeline(options=PipelineOptions(IN_MEMORY)) as pipeline:
-            questions = pipeline | ReadQuestions(files, limit, readers=readers)
+            questions = pipeline | ReadQuestions(files, limit, workers=workers)
             ids = questions | beam.MapTuple(
                 lambda source, item: (source, getattr(item, "example_id", item))
             )

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from nq.bundle import bundled_sample
-from nq.config import Compute, DecisionConfig, WindowConfig
+from nq.config import DecisionConfig, WindowConfig
 from nq.evaluation import labels
 from nq.model.spec import find_model
+from nq.runs.config import Compute
 from nq.runs.job import Job
 from nq.runs.result import Result
 from nq.runs.run import run

@@ -13,8 +13,9 @@ import pytest
 
 from nq.commands import arguments, terminal
 from nq.commands.main import COMMANDS, console, module_of
-from nq.config import Settings, TrainConfig, WindowConfig
+from nq.config import Settings, WindowConfig
 from nq.model.folder import ModelSettings, save_settings
+from nq.training.config import TrainConfig
 
 OURS = [command for command in COMMANDS if command != "eval"]
 """The commands whose options are ours; those of eval are the official ones."""

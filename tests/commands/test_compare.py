@@ -142,13 +142,13 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
     """The runs are real; those of the other profile have thresholds that let no answer pass."""
     records = map(json.loads, data.read_text("utf-8").splitlines())
     bare = [{key: value for key, value in one.items() if key != "annotations"} for one in records]
-    file, real = nq_records.write_lines(tmp_path / "bare.jsonl", bare), compare.answer
+    file, real = nq_records.write_lines(tmp_path / "bare.jsonl", bare), compare.answer_in_process
 
     def answer(profile: str, options: Any) -> dict[str, Any]:
         threshold = "-9" if profile == "baseline" else "9"
         return real(profile, [*options, "--long-threshold", threshold])
 
-    monkeypatch.setattr(compare, "answer", answer)
+    monkeypatch.setattr(compare, "answer_in_process", answer)
     base, other = compare.compare(
         *([file], ["grappler"]), model=tiny_model, rounds=1, output=tmp_path / "out"
     )

@@ -66,7 +66,7 @@ def run(*arguments: object) -> int:
 
 
 def load(folder: Path) -> Any:
-    return joint.load(folder).model
+    return joint.load_model(folder).model
 
 
 @pytest.mark.parametrize("to", ["nq", "hf", "savedmodel", "onnx", "mlflow"])
@@ -126,7 +126,7 @@ def test_hugging_faces_folder_is_converted_and_converted_back(
         )
     assert (ours / "nq.json").is_file()
     assert not (back / "nq.json").is_file()
-    report = joint.load(back).report
+    report = joint.load_model(back).report
     assert "no head for types" in report.warning()
 
 
@@ -180,19 +180,19 @@ def test_options_that_do_not_fit_are_wrong_usage(
     assert not (tmp_path / "x").exists()
 
 
-def test_a_pruned_model_is_converted_but_not_to_hugging_faces_folder(
+def test_a_model_with_fewer_heads_is_converted_but_not_to_hugging_faces_folder(
     tiny_vocab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shape = dataclasses.replace(tiny_models.SHAPE, num_attention_heads=3, head_size=2)
-    model, pruned, new = tiny_models.model(shape=shape), tmp_path / "pruned", tmp_path / "new"
-    tiny_models.save(pruned, model, shape, tiny_vocab)
+    model, fewer, new = tiny_models.model(shape=shape), tmp_path / "fewer", tmp_path / "new"
+    tiny_models.save(fewer, model, shape, tiny_vocab)
     record = {"source": "whole", "num_attention_heads": [4, 3]}
-    save_settings(pruned, dataclasses.replace(load_settings(pruned), pruning=(record,)))
-    assert run(pruned, new) == 0
-    assert (load_config(new), load_settings(new).pruning) == (shape, (record,))
+    save_settings(fewer, dataclasses.replace(load_settings(fewer), removed_parts=(record,)))
+    assert run(fewer, new) == 0
+    assert (load_config(new), load_settings(new).removed_parts) == (shape, (record,))
     for name, value in load(new)(ROWS).items():
         np.testing.assert_array_equal(value, model(ROWS)[name])
-    assert run(pruned, tmp_path / "theirs", "--to", "hf") == 1
+    assert run(fewer, tmp_path / "theirs", "--to", "hf") == 1
     problem = "3 heads of 2 columns, which the format hf cannot have: it expects 8 columns in all"
     assert problem in capsys.readouterr().err
 

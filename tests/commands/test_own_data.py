@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nq.evaluation.text_match import score
+from nq.evaluation.text_match import score_text
 from tests.conftest import Commands
 from tests.formats import own_data
 
@@ -54,7 +54,7 @@ def test_a_squad_file_from_end_to_end(squad: Path, tmp_path: Path, commands: Com
     assert answers.keys() == {"q1", "q2", "q3"}
     assert (answers["q1"], answers["q2"]) == ("1986", "Ada Brenn")
     golds = [[a["text"] for a in question["answers"]] for question in own_data.QUESTIONS]
-    scores = [score(gold, answers[f"q{i}"]) for i, gold in enumerate(golds, 1)]
+    scores = [score_text(gold, answers[f"q{i}"]) for i, gold in enumerate(golds, 1)]
     assert metrics["squad_f1"] == pytest.approx(sum(s.f1 for s in scores) / 3)
     assert metrics["squad_exact_match"] == pytest.approx(sum(s.exact_match for s in scores) / 3)
     assert (metrics["squad_n"], metrics["squad_unanswerable_n"]) == (3, 1)

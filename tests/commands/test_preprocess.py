@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nq.formats.tfrecord import read_records
+from nq.formats.tfrecord import raw_records
 from nq.preprocess.store import COMPLETED
 from nq.storage import UNFINISHED
 from tests import nq_records
@@ -149,7 +149,7 @@ def test_standard_input_and_pipes(tmp_path: Path, workers: int) -> None:
     assert {letter["line"] for letter in letters} == {21}
     records = {
         tuple(
-            sorted(r for shard in (tmp_path / name).glob("*.tfrecord") for r in read_records(shard))
+            sorted(r for shard in (tmp_path / name).glob("*.tfrecord") for r in raw_records(shard))
         )
         for name in names
     }

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from nq.commands.summary import summary
+from nq.evaluation.answers import AnswerRow
 from nq.evaluation.gate import Gate, Parity
-from nq.runs.result import Result, Row
+from nq.runs.result import Result
 
 METRICS = {
     **{"long-answer-f1": 0.5, "long-best-threshold-f1": 0.6},
@@ -98,7 +99,7 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_was_expected_stands_below_a_wrong_answer(
     answer: str, expected: tuple[str, ...], shown: str
 ) -> None:
-    result = replace(RESULT, rows=(Row("what", answer, False, expected),))
+    result = replace(RESULT, rows=(AnswerRow("what", answer, False, expected),))
     wrong, line, *_ = summary(result).split("\n")
     assert wrong[60:67] == "WRONG  "
     assert line == f"{'expected':>65}  {shown}"
@@ -112,7 +113,11 @@ def test_the_table_fits_the_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     long = "word " * 50
-    rows = Row(long, long, True), Row(long, long, False, (long, long)), Row("who", "x", None)
+    rows = (
+        AnswerRow(long, long, True),
+        AnswerRow(long, long, False, (long, long)),
+        AnswerRow("who", "x", None),
+    )
     *lines, unknown = summary(replace(RESULT, rows=rows)).split("\n")[:4]
     assert [len(line) for line in lines] == [width] * 3
     start = lines[0].index("right") + len("right  ")

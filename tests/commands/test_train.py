@@ -111,7 +111,7 @@ def test_a_student_is_killed_and_resumed_in_its_run(
 
     command = [sys.executable, "-m", "nq", "train", *recipe, "--output", "out"]
     killed_at(command, tmp_path, b"nq: teacher: 512 of ")
-    parts = sorted(Path("out/training/teacher").glob("part-*"))
+    parts = sorted(Path("out/unfinished/teacher").glob("part-*"))
     assert parts
     before = {path: path.stat().st_mtime_ns for path in parts}
     lines = killed_at(command, tmp_path, b"nq: step 60, held-out ")

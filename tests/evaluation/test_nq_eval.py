@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from nq.commands.eval import main
 from nq.evaluation import nq_eval
-from nq.evaluation.labels import ExampleId, Label, Span, read_gold, read_predictions
+from nq.evaluation.labels import ExampleId, Label, LabelSpan, read_gold, read_predictions
 from nq.evaluation.nq_eval import Decision
 from nq.formats.fields import same_id
 
@@ -27,10 +27,10 @@ Gold = dict[ExampleId, list[Label]]
 Predictions = dict[ExampleId, Label]
 
 
-def span(text: str) -> Span:
+def span(text: str) -> LabelSpan:
     """Returns the tokens [3, 5) for ``3-5``, a null span for an empty text."""
     start, end = map(int, text.split("-")) if text else (-1, -1)
-    return Span(start_token=start, end_token=end)
+    return LabelSpan(start_token=start, end_token=end)
 
 
 def label(text: str, long_score: float = 0.0, short_score: float = 0.0) -> Label:
@@ -43,7 +43,7 @@ def label(text: str, long_score: float = 0.0, short_score: float = 0.0) -> Label
 def record(label: Label) -> dict[str, Any]:
     """Returns a label as annotation and prediction files encode it."""
 
-    def encode(s: Span) -> dict[str, int]:
+    def encode(s: LabelSpan) -> dict[str, int]:
         names = ("start_byte", "end_byte", "start_token", "end_token")
         return dict(zip(names, (*s.bytes, *s.tokens), strict=True))
 
@@ -90,16 +90,16 @@ def decision(kind: str, score: float) -> Decision:
 @pytest.mark.parametrize(
     ("a", "b", "equal"),
     [
-        (Span(1, 2, 3, 4), Span(1, 2, 3, 4), True),
-        (Span(1, 2, 3, 4), Span(1, 2, 8, 9), True),
-        (Span(1, 2, 3, 4), Span(7, 9, 3, 4), True),
-        (Span(1, 2, 3, 4), Span(-1, -1, 3, 4), True),
-        (Span(1, 2, -1, -1), Span(-1, -1, 1, 2), False),
-        (Span(1, 2, 3, 4), Span(1, 3, 3, 5), False),
-        (Span(), Span(), False),
+        (LabelSpan(1, 2, 3, 4), LabelSpan(1, 2, 3, 4), True),
+        (LabelSpan(1, 2, 3, 4), LabelSpan(1, 2, 8, 9), True),
+        (LabelSpan(1, 2, 3, 4), LabelSpan(7, 9, 3, 4), True),
+        (LabelSpan(1, 2, 3, 4), LabelSpan(-1, -1, 3, 4), True),
+        (LabelSpan(1, 2, -1, -1), LabelSpan(-1, -1, 1, 2), False),
+        (LabelSpan(1, 2, 3, 4), LabelSpan(1, 3, 3, 5), False),
+        (LabelSpan(), LabelSpan(), False),
     ],
 )
-def test_spans_are_equal_by_bytes_or_tokens(a: Span, b: Span, equal: bool) -> None:
+def test_spans_are_equal_by_bytes_or_tokens(a: LabelSpan, b: LabelSpan, equal: bool) -> None:
     assert a.matches(b) is equal
     assert b.matches(a) is equal
 
@@ -401,7 +401,10 @@ def test_predictions_may_lack_answers_and_repeat(tmp_path: Path) -> None:
         {"example_id": 5, "long_answer": wanted},
     )
     labels = read_predictions(path)
-    assert labels == {5: label("2-4 NONE", 1.5, 2), 6: Label(Span(), (Span(),), "none", 1.5, 2)}
+    assert labels == {
+        5: label("2-4 NONE", 1.5, 2),
+        6: Label(LabelSpan(), (LabelSpan(),), "none", 1.5, 2),
+    }
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_hostile_folders_end_in_one_line(capsys: pytest.CaptureFixture[str]) -> 
             ["*/unfinished/*-000000001.npz flipped", "*/unfinished/request.json emptied"],
             SAME,
         ),
-        ("training", ["*/training_state.json flipped", "*-training_state.npz cut"], SAME),
+        ("training", ["*/progress.json flipped", "*/step-*.npz cut"], SAME),
         ("teacher", ["*/part-000000.npz flipped", "*/request.json cut"], SAME),
         ("weights", ["*/model.safetensors flipped"], REFUSED),
     ],

@@ -73,11 +73,11 @@ def test_a_pruned_folder_says_what_was_removed(source: Path, pruned: Path) -> No
     before = json.loads((source / "config.json").read_bytes())
     after = {"num_attention_heads": 3, "intermediate_size": 64, "num_hidden_layers": 2}
     assert config == before | after | {"head_size": 2}
-    (record,) = settings_of(pruned)["pruning"]
+    (record,) = settings_of(pruned)["removed_parts"]
     assert (record["source"], record["data"]) == ("source", [bundled_sample().name])
     assert record["num_attention_heads"] == [4, 3] and len(record["removed_layers"]) == 1
     assert [len(heads) for heads in record["removed_heads"]] == [1, 1]
-    assert "pruning" not in settings_of(source)
+    assert "removed_parts" not in settings_of(source)
     loaded = load_settings(pruned)
     assert (loaded.windows, loaded.decision) == (SETTINGS.windows, SETTINGS.decision)
     card = (pruned / "README.md").read_text(encoding="utf-8")
@@ -96,9 +96,12 @@ def test_a_pruned_folder_is_pruned_again(
     assert result["pruning"]["num_attention_heads"] == [3, 2]
     config = load_config(again)
     assert (config.num_attention_heads, config.head_width, config.num_hidden_layers) == (2, 2, 1)
-    assert [record["source"] for record in settings_of(again)["pruning"]] == ["source", "pruned"]
-    assert settings_of(again)["pruning"][1] == result["pruning"]
-    joint.load(again)
+    assert [record["source"] for record in settings_of(again)["removed_parts"]] == [
+        "source",
+        "pruned",
+    ]
+    assert settings_of(again)["removed_parts"][1] == result["pruning"]
+    joint.load_model(again)
     assert run(again, tmp_path / "more", "--prune", "heads=3", *data) == 1
     assert "heads is 3, the model has 2: choose 2 or less" in capsys.readouterr().err
 

@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 
 from experiments.compression.importance import importance
 from experiments.compression.structure import Importance, prune_weights, pruned_shape, select
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 from nq.records import FloatArray, IntArray
 from nq.training.windows import TrainingWindows
 from tests import tiny_models
@@ -113,7 +113,7 @@ def slow_importance(shape: ModelConfig, windows: TrainingWindows) -> Importance:
 
 
 def test_heads_units_and_layers_have_the_importance_of_the_slow_truth() -> None:
-    shape = dataclasses.replace(tiny_models.PRUNED, intermediate_size=6, num_hidden_layers=3)
+    shape = dataclasses.replace(tiny_models.FEWER_HEADS, intermediate_size=6, num_hidden_layers=3)
     windows = some_windows(5)
     assert len(set(windows.n_pieces.tolist())) > 1, "no window is padded"
     actual = importance(tiny_models.model(shape=shape), shape, windows)

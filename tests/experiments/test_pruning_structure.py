@@ -19,8 +19,8 @@ from experiments.compression.structure import (
     pruned_shape,
     select,
 )
-from nq.config import ModelConfig
 from nq.model import joint
+from nq.model.config import ModelConfig
 from nq.records import FloatArray, IntArray
 from tests import tiny_models
 

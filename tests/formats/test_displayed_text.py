@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from nq.answers import Page
 from nq.formats.html import parse_html
 from nq.formats.markdown import parse_markdown
-from nq.records import Page
 from tests.chromium import Browser, browser, needs_chromium
 
 pytestmark = [needs_chromium, pytest.mark.browser, pytest.mark.slow]

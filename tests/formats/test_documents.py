@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from nq.answers import Page
 from nq.formats import fields
 from nq.formats.documents import decode_page, page_of
 from nq.formats.html import parse_html
 from nq.formats.inputs import read_page
 from nq.formats.markdown import parse_markdown
 from nq.formats.pdf import paragraphs
-from nq.records import Page, Span
+from nq.records import Span
 from tests import document_files
 from tests.peak_memory import limited_memory
 

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nq.answers import Page
 from nq.bundle import bundled_sample
 from nq.formats.documents import page_from_html, page_from_text
 from nq.formats.example_records import decode_example, encode_example
 from nq.formats.inputs import read_examples
-from nq.records import Annotation, Candidate, Example, Page, Span, YesNo
+from nq.records import Annotation, Candidate, Example, Span, YesNo
 from tests.formats.reading import values_of
 
 texts = st.text(st.characters(), max_size=9)  # lone surrogates too

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.evaluation.evaluate import gold_labels
+from nq.evaluation.evaluate import example_labels
 from nq.formats.fields import RecordError
 from nq.records import Span, YesNo
 from tests import nq_records
@@ -124,7 +124,7 @@ def test_an_annotated_candidate_may_be_empty(make: Make) -> None:
     example = decode_line(to_line(record))
     annotation, _ = example.annotations or ()
     assert (annotation.long, annotation.candidate) == (Span(1, 1), 2)
-    assert not gold_labels(example)[0].has_long
+    assert not example_labels(example)[0].has_long
 
 
 def test_a_word_that_is_a_tag_but_for_a_blank_begins_no_paragraph() -> None:

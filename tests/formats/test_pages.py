@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nq.answers import Page
 from nq.formats.documents import decode_page, decode_text, page_from_html, page_from_text
 from nq.formats.html import MAX_DEPTH, parse_html
 from nq.formats.inputs import read_page
 from nq.formats.words import BLOCKS
-from nq.records import Page, Span
+from nq.records import Span
 from tests import nq_records
 
 TAGS = ("p", "div", "table", "tr", "td", "th", "ul", "ol", "li", "dl", "dd", "h1", "b", "a")

@@ -46,7 +46,7 @@ def checked_csv(text: str) -> None:
     with tempfile.NamedTemporaryFile(suffix=".csv") as file:
         file.write(text.encode())
         file.flush()
-        csv_rows.check(file.name)
+        csv_rows.check_csv(file.name)
         assert list(csv_rows.rows(file.name)) == []
 
 

@@ -18,7 +18,8 @@ from safetensors.numpy import load_file, save_file
 import nq
 from nq.inference import graphs
 from nq.inference.engine import FolderNetwork
-from nq.inference.graphs import DIGESTS, KEPT, graph_folder, load_graph
+from nq.inference.graphs import KEPT, graph_folder, load_graph
+from nq.memo import DIGESTS
 from nq.model.spec import find_model
 from nq.storage import cache_folder
 from tests.full_disk import small_files

@@ -13,7 +13,6 @@ import openvino
 import pytest
 import tensorflow as tf
 
-from nq.config import ModelConfig
 from nq.errors import Error
 from nq.inference import predictor as predictor_module
 from nq.inference.batches import Shape
@@ -22,6 +21,7 @@ from nq.inference.predictor import Predictor
 from nq.inference.profile import OPENVINO, THESIS, Profile, profiles
 from nq.inference.reduction import TopK
 from nq.inference.scorer import Rows, example_slices, window_scores
+from nq.model.config import ModelConfig
 from nq.model.joint import INPUTS
 from nq.records import SCORE_COLUMNS, Columns, Features, Source, WindowScores
 from tests import tiny_models
@@ -87,7 +87,7 @@ CHECKED = (
     *("mixed+openvino", "openvino+buckets", "onnx+buckets", "onnx+int8"),
 )
 OTHERS = (*profiles((*THESIS, "frozen")), *profiles(("mixed", "openvino", "onnx", "int8")))
-SHAPES = (tiny_models.SHAPE, tiny_models.RELATIVE, tiny_models.PRUNED)
+SHAPES = (tiny_models.SHAPE, tiny_models.RELATIVE, tiny_models.FEWER_HEADS)
 PROFILES = [
     *(pytest.param(CHECKED[i], SHAPES[i % 3], marks=slow) for i in range(len(CHECKED))),
     *(pytest.param(str(name), tiny_models.SHAPE, marks=extended) for name in OTHERS),

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from nq.bundle import bundled_sample
-from nq.config import Compute
 from nq.errors import Error
 from nq.inference import rescore
 from nq.inference.profile import TENSORFLOW, Profile, profiles
+from nq.runs.config import Compute
 from nq.runs.job import Job
 from nq.runs.run import run
 from tests.jobs import predictions

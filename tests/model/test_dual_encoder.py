@@ -23,7 +23,6 @@ from nq.inference.engine import Computation, Network
 from nq.inference.predictor import Predictor
 from nq.inference.profile import Profile
 from nq.inference.reduction import TopK
-from nq.inference.scorer import feature_rows
 from nq.model import checkpoint, joint
 from nq.model.dual_encoder import ABSENT, MIDDLE, SCALE, KnownMarkers
 from nq.model.encoder import Layers, encoder
@@ -119,12 +118,12 @@ def texts(
 
 
 def test_each_text_is_encoded_as_by_itself(source: Path, ranker: Path) -> None:
-    tokenizer, model = load_tokenizer(ranker), joint.load(ranker).model
+    tokenizer, model = load_tokenizer(ranker), joint.load_model(ranker).model
     settings = load_settings(ranker).windows
     assert settings.to_dict().items() >= (PREFIXED if OPTIONS[source.name] else {}).items()
     settings = dataclasses.replace(settings, max_seq_length=24, doc_stride=9, max_query_length=8)
     windows = features(example(), tokenizer, settings)
-    rows = feature_rows(windows)
+    rows = windows.rows
     outputs = model({name: np.asarray(rows[name], np.int32) for name in joint.INPUTS})
     start, end = np.asarray(outputs["start_logits"]), np.asarray(outputs["end_logits"])
     np.testing.assert_array_equal(start, end)
@@ -198,9 +197,9 @@ def test_unknown_markers_become_known(
 @pytest.mark.parametrize("source", ["mpnet"], indirect=True)
 @pytest.mark.parametrize("profile", ["xla", "mixed+buckets+openvino", "onnx"])
 def test_engines_agree(profile: str, ranker: Path) -> None:
-    loaded = joint.load(ranker)
+    loaded = joint.load_model(ranker)
     windows = features(example(), load_tokenizer(ranker), WINDOWS)
-    rows = {name: x.astype(np.int32) for name, x in feature_rows(windows).items()}
+    rows = {name: x.astype(np.int32) for name, x in windows.rows.items()}
 
     def block_logits(name: str) -> dict[tuple[int, int], float]:
         """Returns the logits of blocks by window and position."""

@@ -9,11 +9,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.formats.tfrecord import frame, read_records
+from nq.formats.tfrecord import frame, raw_records
 from nq.preprocess.store import (
     DEAD_LETTERS,
     StoredExample,
-    examples_of,
+    examples_file,
     write_examples,
 )
 from nq.records import DeadLetter, Source
@@ -41,11 +41,11 @@ def test_shards_have_all_examples_in_order(
         prefix = f"windows-{first_file}" if first_file else "windows"
         expected = [f"{prefix}-{i:05d}-of-{len(paths):05d}.tfrecord" for i in range(len(paths))]
         assert [path.name for path in paths] == expected and paths
-        shards = [list(read_records(path)) for path in paths]
+        shards = [list(raw_records(path)) for path in paths]
         assert list(chain(*shards)) == list(chain(*windows))
         assert all(path.stat().st_size >= max_bytes for path in paths[:-1])
         ends = {sum(map(len, windows[:n])) for n in range(len(windows) + 1)}
         assert {sum(map(len, shards[:n])) for n in range(len(shards) + 1)} <= ends
-        examples = [list(read_records(examples_of(path))) for path in paths]
+        examples = [list(raw_records(examples_file(path))) for path in paths]
         assert list(chain(*examples)) == [bytes([i]) for i in range(len(windows))]
         assert len(Path(name, DEAD_LETTERS).read_text().splitlines()) == 1

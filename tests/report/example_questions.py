@@ -10,9 +10,8 @@ from typing import Any
 import orjson
 
 from nq.config import WindowConfig
-from nq.evaluation.evaluate import gold_labels
-from nq.evaluation.labels import Label
-from nq.evaluation.labels import Span as LabelSpan
+from nq.evaluation.evaluate import example_labels
+from nq.evaluation.labels import Label, LabelSpan
 from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats import outputs
 from nq.preprocess.contexts import contexts
@@ -75,7 +74,7 @@ def question(
 
 
 def _case(example: Example, mine: Label) -> Case:
-    gold = gold_labels(example)
+    gold = example_labels(example)
     long, short = decisions = decisions_of_one(gold, mine)
     blocks = contexts(example, WindowConfig())
     values = traits(example, long.has_gold, short.has_gold, blocks, len(blocks))

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from nq.report import comparison
-from nq.report.comparison import Row
+from nq.report.comparison import ComparisonRow
 from nq.report.page import comparison_page
 from tests.chromium import browser, needs_chromium
 
-BASE = Row("baseline", 20.0, 19.5, 20.5, 1.0, 34.0, 10.0, 1025.0, 0.5, 0)
+BASE = ComparisonRow("baseline", 20.0, 19.5, 20.5, 1.0, 34.0, 10.0, 1025.0, 0.5, 0)
 FAST = replace(BASE, profile="mixed+buckets+openvino", windows_per_s=60.0, low=59.0, high=61.0)
 FAST = replace(FAST, times_baseline=3.0, micro_f1=0.496, changed=2)
 ROUGH = replace(FAST, profile="openvino+int8", windows_per_s=90.0, low=89.0, high=91.0)
 ROUGH = replace(ROUGH, micro_f1=0.4, changed=9)
-FAILED = Row("onnx", error="ONNX is not installed: " + "do this " * 12)
+FAILED = ComparisonRow("onnx", error="ONNX is not installed: " + "do this " * 12)
 RUN = replace(BASE, low=None, high=None, times_baseline=None, prepare_s=3.0)
 RUN = replace(RUN, name="a file with a long name.jsonl", against="grappler in runs/a")
 EVIL = replace(BASE, profile="</script><b>&", low=None)
@@ -34,11 +34,11 @@ EVIL = replace(BASE, profile="</script><b>&", low=None)
         [replace(RUN, name=""), RUN],
     ],
 )
-def test_the_table_has_a_row_for_each_and_at_most_80_columns(rows: list[Row]) -> None:
-    lines = comparison.table(rows).splitlines()
+def test_the_table_has_a_row_for_each_and_at_most_80_columns(rows: list[ComparisonRow]) -> None:
+    lines = comparison.comparison_table(rows).splitlines()
     assert max(map(len, lines)) <= 80
     for row in rows:
-        figure = "failed" if row.error else comparison.number(row.windows_per_s)
+        figure = "failed" if row.error else comparison.figure(row.windows_per_s)
         same = [text for text in lines if text.startswith(row.profile[:8]) and figure in text]
         assert len(same) == [one.profile for one in rows].count(row.profile)
     assert "\x1b" not in "".join(lines)
@@ -77,7 +77,7 @@ def test_the_fastest_run_comes_first_and_those_without_a_value_last() -> None:
     ],
 )
 def test_the_profile_to_take_is_the_fastest_that_keeps_the_answers(
-    rows: list[Row], sentence: str
+    rows: list[ComparisonRow], sentence: str
 ) -> None:
     if rows[1].micro_f1 is None and rows[0].micro_f1 is not None:
         rows = [rows[0], replace(rows[1], changed=0)]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.evaluation.evaluate import gold_labels, judge
+from nq.evaluation.evaluate import example_labels, judge
 from nq.evaluation.labels import prediction_label
 from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats.outputs import encode_prediction
@@ -43,7 +43,7 @@ def test_the_answer_is_right_where_the_table_of_answers_says_so(
     example = page(*gold)
     encoded: dict[str, Any] = encode_prediction(Prediction(5, long, 0.5, tuple(shorts), 0.25))
     label = prediction_label(encoded)
-    decisions = decisions_of_one(gold_labels(example), label)
+    decisions = decisions_of_one(example_labels(example), label)
     outcome = outcomes(decisions)[0]
     assert (outcome in ("right", "null")) == judge(example, encoded).correct
     assert scores(label, decisions)[0] in (0.5, 0.25)

@@ -15,9 +15,10 @@ import pytest
 from nq import storage
 from nq.bundle import bundled_sample
 from nq.child import ROOT
-from nq.config import Beam, Compute, TrackingConfig
+from nq.config import TrackingConfig
 from nq.errors import Error
 from nq.model.spec import find_model
+from nq.runs.config import Beam, Compute
 from nq.runs.finished import read_run
 from nq.runs.job import Job
 from nq.runs.result import JOB, PREDICTIONS, Result
@@ -136,7 +137,7 @@ def test_a_reader_and_profiles(
     ]
     found, expected = map(run, jobs)
     assert_equal(found, expected)
-    assert found.reader_windows == expected.reader_windows > 0
+    assert found.second_model_windows == expected.second_model_windows > 0
 
 
 @pytest.mark.slow

@@ -67,10 +67,10 @@ def test_the_second_model_has_the_scores_that_it_has_alone(
     )
     every = run(make_job(tiny_model, tiny_mpnet, tmp_path / "every", read_blocks=ALL))
     few = run(make_job(tiny_model, tiny_mpnet, tmp_path / "few", read_blocks=2))
-    assert every.reader_windows == alone.windows != every.windows
-    assert every.time["reader_s"] > 0 == alone.time["reader_s"]
+    assert every.second_model_windows == alone.windows != every.windows
+    assert every.time["second_model_s"] > 0 == alone.time["second_model_s"]
     assert few.windows == few.read_windows == first.windows
-    assert few.examples < few.reader_windows < alone.windows / 2
+    assert few.examples < few.second_model_windows < alone.windows / 2
     for both in (every, few):
         for columns, of_first, of_second in zip(*map(scores_of, (both, first, alone)), strict=True):
             number = columns[SECOND_WINDOW]
@@ -131,7 +131,7 @@ def test_a_run_that_was_killed_continues_to_the_same_bytes(
     assert not (tmp_path / "killed" / PREDICTIONS).exists()
     resumed = run(make_job(tiny_model, tiny_mpnet, tmp_path / "killed", **settings))
     assert 0 < resumed.resumed_windows < resumed.windows == undisturbed.windows
-    assert resumed.reader_windows == undisturbed.reader_windows
+    assert resumed.second_model_windows == undisturbed.second_model_windows
     assert predictions(resumed.folder) == predictions(undisturbed.folder)
     for path in (undisturbed.folder / KEPT_SCORES).iterdir():
         assert (resumed.folder / KEPT_SCORES / path.name).read_bytes() == path.read_bytes()
@@ -149,7 +149,7 @@ def test_everything_of_the_second_model_identifies_a_run(
     other = Path(shutil.copytree(tiny_mpnet, tmp_path / "other"))
     vocab = (other / "vocab.txt").read_text("utf-8")
     (other / "vocab.txt").write_text(vocab.replace("lake", "pond"), "utf-8")
-    ranker = replace(decision.ranker, weights=RankingWeights(evidence=0.5))
+    first = replace(decision.first, weights=RankingWeights(evidence=0.5))
     short = replace(second, windows=WindowConfig(max_seq_length=20, max_query_length=8))
     different = [
         scores(job),
@@ -157,10 +157,10 @@ def test_everything_of_the_second_model_identifies_a_run(
         scores(make_job(tiny_model, other, tmp_path)),
         scores(make_job(tiny_model, tiny_mpnet, tmp_path, read_blocks=5)),
         scores(job, second=short),
-        scores(job, decision=replace(decision, ranker=ranker)),
+        scores(job, decision=replace(decision, first=first)),
     ]
     assert len(set(different)) == len(different)
-    tuned = replace(decision, weights=replace(decision.weights, ranker=0.5))
+    tuned = replace(decision, weights=replace(decision.weights, block_score=0.5))
     assert scores(job, decision=tuned) == scores(job)
 
 
@@ -170,15 +170,15 @@ def test_a_second_model_without_a_decision_for_both_has_its_own(
     second = Path(shutil.copytree(tiny_mpnet, tmp_path / "second"))
     own = DecisionConfig(long_threshold=0.3, weights=RankingWeights(bm25=0.5, null=2.0))
     save_settings(second, replace(load_settings(second), decision=own))
-    ranker = load_settings(tiny_model).decision
+    first = load_settings(tiny_model).decision
     weights = CascadeWeights(bm25=0.5, null=2.0)
-    expected = CascadeDecision(long_threshold=0.3, weights=weights, ranker=ranker)
+    expected = CascadeDecision(long_threshold=0.3, weights=weights, first=first)
     windows = replace(load_settings(tiny_model).windows, max_contexts=7)
     model = find_model(tiny_model, windows, None, second)
-    assert model.decision == expected and model.own_decision == ranker
+    assert model.decision == expected and model.own_decision == first
     assert model.models[1].windows == replace(load_settings(second).windows, max_contexts=7)
     given = find_model(tiny_model, None, DecisionConfig(), second, 9)
-    assert given.decision == CascadeDecision(read_blocks=9, ranker=ranker)
+    assert given.decision == CascadeDecision(read_blocks=9, first=first)
     assert CascadeDecision.from_dict(expected.to_dict()) == expected
 
 
@@ -195,8 +195,8 @@ def test_a_tuned_decision_is_found_when_both_models_are_given(
     after = load_settings(second)
     tuned = after.cascades[weights_digest(tiny_model)]
     assert (after.windows, after.decision) == (before.windows, before.decision)
-    assert tuned.read_blocks == 3 and tuned.ranker == load_settings(tiny_model).decision
-    assert tuned.weights.ranker != 0
+    assert tuned.read_blocks == 3 and tuned.first == load_settings(tiny_model).decision
+    assert tuned.weights.block_score != 0
     assert tuned.long_threshold == figures["long_threshold"]
     assert find_model(tiny_model, second_model=second).decision == tuned
     fewer = find_model(tiny_model, second_model=second, read_blocks=2)
@@ -245,14 +245,14 @@ def test_a_second_model_that_only_ranks_adds_block_scores(
     run(make_job(tiny_model, None, tmp_path / "alone"))
     job = make_job(tiny_model, dual_encoder, tmp_path / "all", read_blocks=ALL)
     decision = job.model.cascade
-    assert decision is not None and decision.ranker == own
+    assert decision is not None and decision.first == own
     assert decision.weights == CascadeWeights(**own.weights.to_dict())
     all_blocks = run(job)
-    assert all_blocks.reader_windows > QUESTIONS
+    assert all_blocks.second_model_windows > QUESTIONS
     assert predictions(tmp_path / "all") == predictions(tmp_path / "alone")
-    ranking = replace(decision, weights=replace(decision.weights, ranker=100.0))
+    ranking = replace(decision, weights=replace(decision.weights, block_score=100.0))
     few = make_job(tiny_model, dual_encoder, tmp_path / "few", read_blocks=2, decision=ranking)
-    assert run(few).reader_windows < all_blocks.reader_windows
+    assert run(few).second_model_windows < all_blocks.second_model_windows
     assert predictions(tmp_path / "few") != predictions(tmp_path / "alone")
     caplog.set_level(logging.INFO, "nq")
     mention_decision(find_model(dual_encoder, second_model=dual_encoder))

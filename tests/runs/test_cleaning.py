@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from nq import storage
 from nq.runs.cleaning import COPIED, RESULT, Item, clean
 from nq.storage import CONVERSION, LOCK, MARK, PART, RUN, TRAINING, WINDOWS, Kind, hold, write_json
 from tests.folders import held, write
 
+PROGRESS = f"{storage.STATE}/{storage.PROGRESS}"
 KILLED = "0123456789ab.tmp"
 """Ends the name of a file whose writer was killed."""
 SHARD = "windows-00000-of-00001.tfrecord"
@@ -45,9 +47,9 @@ def make_all(root: Path) -> None:
     make(root / ".unfinished-02cd", PART, f"model-{'0' * 64}.tar")  # in a folder for --temp
     make(root / "windows-0123456789ab", WINDOWS, *PREPARED)
     make(root / "for me", WINDOWS, *PREPARED)
-    make(root / "model", TRAINING, "training/3-training_state.npz", "training/training_state.json")
-    make(root / "model" / "training" / "windows", WINDOWS, *PREPARED)
-    write_json(root / "model" / "training" / "training_state.json", {"step": 3, "total": 3})
+    make(root / "model", TRAINING, "unfinished/state/step-3.npz", PROGRESS)
+    make(root / "model" / "unfinished" / "windows", WINDOWS, *PREPARED)
+    write_json(root / "model" / PROGRESS, {"step": 3, "total": 3})
     (root / "model" / "model.safetensors").write_bytes(b"x")
     make(root / ".convert-abcdefgh", CONVERSION, "model/model.safetensors")
 
@@ -81,7 +83,7 @@ def test_what_can_be_made_again_is_removed(tmp_path: Path) -> None:
         "by Beam": "unfinished run",
         "by Beam/.unfinished-01ab": "unfinished job",
         "model": "state of a finished training",
-        "model/training/windows": "prepared windows",
+        "model/unfinished/windows": "prepared windows",
         "unfinished": "unfinished run",
         "windows-0123456789ab": "prepared windows",
     }
@@ -106,8 +108,8 @@ def test_what_can_be_made_again_is_removed(tmp_path: Path) -> None:
 def test_the_state_of_an_unfinished_training_is_a_result(
     steps: dict[str, int], time: int, tmp_path: Path
 ) -> None:
-    make(tmp_path / "x", TRAINING, "model.safetensors", "training/training_state.json")
-    write_json(tmp_path / "x" / "training" / "training_state.json", steps)
+    make(tmp_path / "x", TRAINING, "model.safetensors", PROGRESS)
+    write_json(tmp_path / "x" / PROGRESS, steps)
     os.utime(tmp_path / "x" / "model.safetensors", (time, time))
     (item,) = clean([tmp_path])
     assert (item.what, item.kept) == ("state of an unfinished training", RESULT)
@@ -128,10 +130,8 @@ def test_files_of_others_stay_and_keep_their_folder(tmp_path: Path) -> None:
     foreign = {
         "notes.txt",
         "unfinished/notes.txt",
-        "unfinished/unfinished/mine.npz",
-        "finished/scores/part-1.npz",
         "windows-0123456789ab/windows-mine.tfrecord",
-        "model/training/mine-training_state.npz",
+        "model/unfinished/mine.npz",
         "runs/job.json",
     }
     for name in foreign:
@@ -151,17 +151,6 @@ def test_copies_of_folders_are_kept(tmp_path: Path) -> None:
     (tmp_path / "made").rename(tmp_path / "moved")
     clean([tmp_path / "moved"], remove_results=True)
     assert files(tmp_path / "moved") == {"model/model.safetensors"}
-
-
-@pytest.mark.parametrize("name", ["by Beam/.unfinished-01ab", ".convert-abcdefgh"])
-def test_an_unfinished_folder_with_files_of_others_is_kept(name: str, tmp_path: Path) -> None:
-    make_all(tmp_path)
-    write(tmp_path / name / "model" / "chapter1.txt")
-    before = state(tmp_path / name)
-    items = clean([tmp_path], remove_results=True)
-    kept = "has files of others, such as model/chapter1.txt"
-    assert names(items, tmp_path, kept=True) == {name: kept}
-    assert state(tmp_path / name) == before
 
 
 def test_folders_without_a_mark_and_links_are_left_alone(tmp_path: Path) -> None:
@@ -196,7 +185,7 @@ def test_a_dry_run_tells_the_same_and_changes_nothing(tmp_path: Path) -> None:
     [
         ("unfinished", RUN, {"unfinished", "windows-0123456789ab", "for me"}),
         ("windows-0123456789ab", WINDOWS, {"windows-0123456789ab"}),
-        ("model", TRAINING, {"model", "model/training/windows"}),
+        ("model", TRAINING, {"model", "model/unfinished/windows"}),
         (".convert-abcdefgh", CONVERSION, {".convert-abcdefgh"}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

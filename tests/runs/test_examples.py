@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,8 @@ import pytest
 
 from nq.beam.prepare import prepare
 from nq.bundle import bundled_sample
-from nq.config import Compute
 from nq.formats import inputs
+from nq.runs.config import Compute
 from nq.runs.job import Job
 from nq.runs.measure import Clock
 from nq.runs.plan import Plan, windows_folder
@@ -33,9 +34,9 @@ def job(tiny_model: Path, tmp_path: Path) -> Job:
 def keys(job: Job) -> list[tuple[int, int]]:
     """Returns file number and line of every good record."""
     return [
-        (source.file_index, source.line)
+        (one.source.file_index, one.source.line)
         for request in job.requests()
-        for source, _, _ in prepare(request, windows_folder(job.root, request)).read(request)
+        for one in prepare(request, windows_folder(job.root, request)).read(request)
     ]
 
 
@@ -52,7 +53,9 @@ def test_of_two_records_with_the_same_id_the_first_is_answered(job: Job, chunk_b
     with open_scoring(Plan.of(job), Clock()) as scoring:
         first, second = answered(scoring), answered(scoring)
         assert scoring.chunks.total("windows") > sum(windows for _, windows in first)
-        duplicate = json.loads(list(scoring.dead_letters())[-1])
+        dead_letters = io.BytesIO()
+        assert len(list(scoring.answers(0, dead_letters))) == len(first)
+        duplicate = json.loads(dead_letters.getvalue().splitlines()[-1])
     assert [example_id for example_id, _ in first] == ids
     assert second == first
     assert (Path(duplicate["file"]).name, duplicate["line"]) == ("b.jsonl", 1)

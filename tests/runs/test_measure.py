@@ -15,18 +15,19 @@ from pathlib import Path
 import pytest
 
 from nq import storage
-from nq.memo import TIMES
+from nq.memo import Memo
 from nq.runs.job import Job
 from nq.runs.measure import (
     LOST,
     MACHINES,
+    TIMES,
     WARM,
     Measured,
     own_peak_bytes,
     read_times,
     tree_memory_bytes,
 )
-from nq.runs.result import METRICS, UNFINISHED_SCORES
+from nq.runs.result import METRICS
 from nq.runs.run import run
 from tests.runs.test_resume import make_job, run_killed
 
@@ -69,7 +70,7 @@ def test_damaged_times_are_reported_in_one_line(
     content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / TIMES).write_bytes(content)
-    assert read_times(tmp_path / TIMES) is None
+    assert read_times(Memo(tmp_path)) is None
     (message,) = caplog.messages
     assert "the time of the earlier parts of the run is not known" in message
 
@@ -94,7 +95,7 @@ def test_the_time_of_a_resumed_run_is_the_sum_of_its_parts(
 ) -> None:
     begin, folder = time.time(), tmp_path / "run"
     run_killed("tests.runs.test_resume", "run_until_killed", tiny_model, folder)
-    first = storage.read_json(folder / UNFINISHED_SCORES / TIMES)
+    first = storage.read_json(folder / storage.WORK / TIMES)
     shutil.copytree(folder, tmp_path / "lost")
     killed = time.time()
     result = run(make_job(tiny_model, folder))
@@ -114,7 +115,7 @@ def test_the_time_of_a_resumed_run_is_the_sum_of_its_parts(
     written = json.loads((folder / METRICS).read_bytes())
     assert written["time"] == result.time
     assert written["speed_comparable"] == result.speed_comparable
-    assert not (folder / UNFINISHED_SCORES).exists()
+    assert not (folder / storage.WORK).exists()
     check_lost_times(make_job(tiny_model, tmp_path / "lost"))
     check_second_run(make_job(tiny_model, folder))
 
@@ -122,7 +123,7 @@ def test_the_time_of_a_resumed_run_is_the_sum_of_its_parts(
 def check_lost_times(job: Job) -> None:
     """Checks a continuation without the times of the first part, as earlier versions left it."""
     assert job.output
-    (job.output / UNFINISHED_SCORES / TIMES).unlink()
+    (job.output / storage.WORK / TIMES).unlink()
     result = run(job)
     assert result.resumed and result.parts == 1
     assert LOST in result.not_comparable

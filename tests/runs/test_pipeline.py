@@ -12,11 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from nq import storage
 from nq.bundle import bundled_sample
-from nq.config import Compute
 from nq.inference.instances import InstanceDiedError
+from nq.runs.config import Compute
 from nq.runs.job import Job
-from nq.runs.result import KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES, Result
+from nq.runs.result import KEPT_SCORES, METRICS, PREDICTIONS, Result
 from nq.runs.run import run
 from nq.runs.scoring import RunProgress
 from tests.child_processes import children, python, wait_until
@@ -132,9 +133,9 @@ def test_runs_that_die_resume_with_any_number_of_instances(
     run_killed("tests.runs.test_pipeline", "run_until_killed", tiny_model, output)
     pids = [int(pid) for pid in Path(f"{output}.pids").read_text().split()]
     wait_until(lambda: not any(map(psutil.pid_exists, pids)))
-    stored = parts(output / UNFINISHED_SCORES)
+    stored = parts(output / storage.WORK)
     assert len(pids) == 2 and len(stored) > 2
-    (output / UNFINISHED_SCORES / list(stored)[1]).unlink()
+    (output / storage.WORK / list(stored)[1]).unlink()
     done = python("-c", IN_PROCESS, tiny_model, output)
     assert done.returncode == 0, done.stderr
     first, error = done.stdout.splitlines()

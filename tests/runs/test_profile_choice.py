@@ -11,8 +11,9 @@ import pytest
 
 from nq import extras, processor, storage
 from nq.bundle import bundled_sample
-from nq.config import AUTO, DecisionConfig
+from nq.config import DecisionConfig
 from nq.runs import profile_choice
+from nq.runs.config import AUTO
 from nq.runs.job import Job
 from nq.runs.profile_choice import COMPARED, choose_profile, comparison_key, default_choice
 from nq.runs.run import run

@@ -13,12 +13,12 @@ import pytest
 from nq import extras
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig
-from nq.evaluation.answers import table_row
+from nq.evaluation.answers import AnswerRow, table_row
 from nq.formats import inputs
 from nq.model.folder import load_settings
 from nq.records import Annotation, Example, Prediction, Span, YesNo
 from nq.runs.job import Job
-from nq.runs.result import METRICS, PREDICTIONS, Result, Row
+from nq.runs.result import METRICS, PREDICTIONS, Result
 from nq.runs.run import run
 from tests.jobs import flat_job
 
@@ -138,9 +138,9 @@ def test_expected_answers_are_those_of_most_annotators_first(
     is_html = [word.startswith("<") for word in words]
     example = Example(1, "how long", words, is_html, (), tuple(annotations))
     wrong = Prediction(1, shorts=(Span(4, 5),))
-    assert table_row(example, wrong, False) == Row("how long", "km", False, expected)
-    assert table_row(example, wrong, True) == Row("how long", "km", True, ())
-    assert table_row(example, wrong, None) == Row("how long", "km", None, ())
+    assert table_row(example, wrong, False) == AnswerRow("how long", "km", False, expected)
+    assert table_row(example, wrong, True) == AnswerRow("how long", "km", True, ())
+    assert table_row(example, wrong, None) == AnswerRow("how long", "km", None, ())
 
 
 def test_blocks_beyond_the_last_context_are_counted(tiny_model: Path, tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from nq import storage
 from nq.bundle import bundled_sample
-from nq.config import Compute
+from nq.runs.config import Compute
 from nq.runs.job import Job
-from nq.runs.result import JOB, KEPT_SCORES, PREDICTIONS, UNFINISHED_SCORES
+from nq.runs.result import JOB, KEPT_SCORES, PREDICTIONS
 from nq.runs.run import run
 from nq.runs.score_store import ScoreStore
 from nq.runs.scoring import RunProgress
@@ -96,5 +96,5 @@ def test_a_kill_at_the_end_of_a_run_loses_no_scores(
     result = run(replace(make_job(tiny_model, killed), keep_scores=True))
     assert result.resumed_windows == result.windows > 0
     assert (killed / PREDICTIONS).read_bytes() == predictions
-    assert not (killed / UNFINISHED_SCORES).exists()
+    assert not (killed / storage.WORK).exists()
     assert len(list(ScoreStore(killed / KEPT_SCORES))) == result.examples

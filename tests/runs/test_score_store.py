@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.errors import DamagedError, Error
-from nq.inference.scorer import Counters, Progress, Rows, no_progress
+from nq.inference.scorer import Counters, Progress, Rows, Scorer, no_progress, score_examples
 from nq.memo import Memo
-from nq.records import READ, RESCORED, SCORE_COLUMNS, Columns, Example, ExampleKey
+from nq.records import READ, RESCORED, SCORE_COLUMNS, Columns, Example, ExampleKey, Windowed
 from nq.runs.score_store import ScoreStore, StoringScorer
 
 K = 2
@@ -149,7 +149,7 @@ def test_an_equal_request_keeps_the_parts_and_another_one_removes_them(tmp_path:
     assert (0, 1) not in ScoreStore.open(folder, {"model": "b", "batch_size": 8})
 
 
-class CountingScorer:
+class CountingScorer(Scorer):
     """A scorer that remembers the keys of the examples that it scores."""
 
     network: Any = None
@@ -170,16 +170,17 @@ class CountingScorer:
         return {**scores_of(table), **extra}
 
 
-def score(scorer: StoringScorer, rows: Sequence[Row]) -> None:
+def score(scorer: StoringScorer, rows: Sequence[Row], progress: Progress) -> None:
     """Scores examples, and checks what the scorer returns."""
     pages = [
-        (Example(line, "who", ["a"], [False], ()), keys_of(list(group)))
+        Windowed(Example(line, "who", ["a"], [False], ()), keys_of(list(group)))
         for line, group in groupby(rows, lambda row: row[1])
     ]
-    for example, scores in scorer.score(iter(pages)):
-        expected = scores_of([row for row in rows if row[1] == example.example_id])
+    for one in score_examples(scorer, pages, progress):
+        expected = scores_of([row for row in rows if row[1] == one.example.example_id])
+        assert one.rescored
         for name in SCORE_COLUMNS:
-            np.testing.assert_array_equal(getattr(scores, name), expected[name])
+            np.testing.assert_array_equal(getattr(one.scores, name), expected[name])
 
 
 def test_a_storing_scorer_computes_each_example_once(tmp_path: Path) -> None:
@@ -192,37 +193,21 @@ def test_a_storing_scorer_computes_each_example_once(tmp_path: Path) -> None:
     ):
         inner, completed = CountingScorer(**{RESCORED: True}), list[int]()
         store = ScoreStore.open(tmp_path, {})
-        scorer = StoringScorer(inner, store, progress=completed.append)
-        score(scorer, rows_of(part))
-        assert (inner.keys, scorer.resumed_windows, scorer.rescored) == (new, stored, len(part))
+        scorer = StoringScorer(inner, store)
+        score(scorer, rows_of(part), completed.append)
+        assert (inner.keys, scorer.resumed_windows) == (new, stored)
         assert sum(completed) == sum(n for _, n in part)
 
 
-FOREIGN = ("mine.npz", "notes.tmp", "part-1.npy", "part-000000-000000001.npz.bak", "READ ME")
-
-
-def test_scores_are_moved_and_removed_beside_files_of_others(tmp_path: Path) -> None:
+def test_scores_are_moved_and_removed(tmp_path: Path) -> None:
     unfinished, kept = tmp_path / "unfinished", tmp_path / "scores"
-    for folder in (unfinished, kept):
-        folder.mkdir()
-        for name in FOREIGN:
-            (folder / name).write_text("mine")
     write(ScoreStore.open(unfinished, {"model": "small"}), [((0, 1), 1)])
     (unfinished / "part-000000-000000002.npz.0123456789ab.tmp").touch()
     request = (unfinished / "request.json").read_bytes()
     Memo(unfinished).move(kept)
     assert not list(ScoreStore(unfinished))
     Memo(unfinished).clear()
+    assert not unfinished.exists()
     assert list(ScoreStore(kept)) == [(0, 1)]
     check(ScoreStore(kept), (0, 1), 1)
     assert (kept / "request.json").read_bytes() == request
-    Memo(kept).clear()
-    ScoreStore.open(unfinished, {"model": "large"})
-    Memo(unfinished).clear()
-    for folder in (unfinished, kept):
-        left = {path.name: path.read_text() for path in folder.iterdir()}
-        assert left == dict.fromkeys(FOREIGN, "mine")
-    for name in FOREIGN:
-        (kept / name).unlink()
-    Memo(kept).clear()
-    assert not kept.exists()

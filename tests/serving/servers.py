@@ -20,14 +20,14 @@ from typing import Any, Self
 import httpx
 import psutil
 
-from nq.config import ServeConfig
-from nq.inference.scorer import Rows, Scorer
+from nq.inference.scorer import Progress, Rows, Scorer, no_progress
 from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns, Example
+from nq.serving.access import AccessMiddleware
 from nq.serving.answering import Answering
 from nq.serving.app import make_app
-from nq.serving.gate import Gate
+from nq.serving.config import ServeConfig
 
 ROOT = Path(__file__).parents[2]
 START_S, END_S = 240.0, 60.0
@@ -39,7 +39,7 @@ PAGE = (
 )
 
 
-class InProcess:
+class InProcess(Scorer):
     """The application of a server without sockets, whose model runs in a thread.
 
     Args:
@@ -60,10 +60,10 @@ class InProcess:
         self.answering = Answering(model, tokenizer, config)
         self.answering.is_alive = lambda: True
         app = make_app(self.answering, token is not None)
-        self.gate = Gate(app, self.answering, token)
+        self.app = AccessMiddleware(app, self.answering, token)
         self._scorer, self._threads, self.runner = scorer, ThreadPoolExecutor(1), asyncio.Runner()
         if scorer:
-            self._batches = self.runner.get_loop().create_task(self.answering.batcher.run(self, 1))
+            self._batches = self.runner.get_loop().create_task(self.answering.batcher.run(self))
 
     def __enter__(self) -> Self:
         return self
@@ -73,13 +73,22 @@ class InProcess:
         self._threads.shutdown()
         self.answering.close()
 
-    def submit(self, rows: Rows, examples: Sequence[Example]) -> Future[Columns]:
+    parallel_parts = 1
+
+    def scores(
+        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+    ) -> Columns:
         assert self._scorer
-        return self._threads.submit(self._scorer.scores, rows, examples)
+        return self._scorer.scores(rows, examples, progress)
+
+    def submit(
+        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+    ) -> Future[Columns]:
+        return self._threads.submit(self.scores, rows, examples, progress)
 
     async def send(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Sends a request; the options are ``httpx.AsyncClient.request``'s."""
-        transport = httpx.ASGITransport(self.gate)
+        transport = httpx.ASGITransport(self.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             return await http.request(method, path, **options)
 

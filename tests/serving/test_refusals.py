@@ -124,7 +124,7 @@ def test_a_body_with_two_lengths_closes_the_connection(
     """What another program may take for the next request is not answered: RFC 9112, 6.1."""
 
     async def main() -> bytes:
-        config = uvicorn.Config(server.gate, lifespan="off", log_config=None)
+        config = uvicorn.Config(server.app, lifespan="off", log_config=None)
         listener = await asyncio.get_running_loop().create_server(
             lambda: H11Protocol(config, ServerState(), {}), "127.0.0.1", 0
         )
@@ -216,7 +216,7 @@ def test_a_client_that_does_not_read_its_answer(
         **{"query_string": b"", "root_path": "", "server": None, "client": None},
     }
     with InProcess(find_model(tiny_model), timeout=0.01) as server:
-        server.runner.run(server.gate(scope, receive, never))
+        server.runner.run(server.app(scope, receive, never))
         assert "unexpected error" not in caplog.text
         assert server.metric("nq_requests_total", endpoint="/v1/ask", status="504") == 1
         assert server.metric("nq_requests_in_progress") == 0

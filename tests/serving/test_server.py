@@ -19,8 +19,8 @@ import orjson
 import psutil
 import pytest
 
-from nq.config import ServeConfig
 from nq.interruption import REPEAT_S
+from nq.serving.config import ServeConfig
 from tests.serving.servers import (
     BEARER,
     PAGE,

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from nq import storage
-from nq.config import TrainConfig
+from nq.memo import Memo
 from nq.model import joint
 from nq.records import FloatArray, IntArray
+from nq.training.config import TrainConfig
 from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures
 from nq.training.loop import TrainingState, WarmupThenDecay, compile_for_training, fit, identity
 from nq.training.windows import TrainingWindows
@@ -62,7 +63,7 @@ def train(
     folder: Path,
     on_step: Callable[[Curves, int], None] = lambda losses, total: None,
 ) -> list[float]:
-    state = TrainingState(folder, identity(model, WINDOWS, config))
+    state = TrainingState(Memo.open(folder, identity(model, WINDOWS, config)))
     return fit(model, WINDOWS, config, state, on_step)[LOSS]
 
 
@@ -108,7 +109,7 @@ def test_a_killed_training_resumes_to_the_same_weights(
         [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, capture_output=True, check=False
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    half_written = tmp_path / f"{KILLED_AT}-training_state.npz"
+    half_written = tmp_path / f"step-{KILLED_AT}.npz"
     half_written.write_bytes(b"PK\x03\x04")
     model, steps = untrained(), list[int]()
     train(model, CONFIG, tmp_path, lambda losses, _: steps.append(len(losses[LOSS])))
@@ -116,8 +117,8 @@ def test_a_killed_training_resumes_to_the_same_weights(
     for actual, expected in zip(weights(model), weights(uninterrupted[0]), strict=True):
         np.testing.assert_array_equal(actual, expected)
     assert {path.name for path in tmp_path.iterdir()} == {
-        "training_state.json",
-        f"{STEPS}-training_state.npz",
+        *("request.json", "progress.json"),
+        f"step-{STEPS}.npz",
     }
 
 
@@ -127,7 +128,7 @@ def test_a_training_that_ended_is_not_repeated(tmp_path: Path) -> None:
     for model in models:
         train(model, config, tmp_path, lambda losses, _: steps.append(len(losses[LOSS])))
     assert steps == [1, 2, 3, 4]
-    progress = storage.read_json(tmp_path / "training_state.json")
+    progress = storage.read_json(tmp_path / "progress.json")
     assert progress["step"] == progress["total"] == 4  # which tells nq clean that it has ended
     for actual, expected in zip(*map(weights, models), strict=True):
         np.testing.assert_array_equal(actual, expected)
@@ -138,14 +139,14 @@ def test_another_training_ignores_the_state(tmp_path: Path) -> None:
     other = dataclasses.replace(config, seed=6)
     windows = dataclasses.replace(WINDOWS, end_positions=WINDOWS.end_positions[::-1])
     model, variables = untrained(config), [keras.Variable(0.0)]
-    TrainingState(tmp_path, identity(model, WINDOWS, config), 3).save(variables)
+    TrainingState(Memo.open(tmp_path, identity(model, WINDOWS, config)), 3).save(variables)
     for arguments, step in (
         ((model, WINDOWS, config), 3),
         ((untrained(other), WINDOWS, config), 0),
         ((model, windows, config), 0),
         ((model, WINDOWS, other), 0),
     ):
-        state = TrainingState(tmp_path, identity(*arguments))
+        state = TrainingState(Memo.open(tmp_path, identity(*arguments)))
         state.restore(variables)
         assert state.step == step
 
@@ -195,7 +196,7 @@ def test_the_weights_of_the_best_evaluation_are_kept(
         def on_evaluation(figures: Figures, is_best: bool) -> None:
             evaluated[int(figures[STEP])] = weights(model), is_best
 
-        state = TrainingState(tmp_path, identity(model, WINDOWS, config))
+        state = TrainingState(Memo.open(tmp_path, identity(model, WINDOWS, config)))
         fit(model, WINDOWS, config, state, on_step, None, measure, 3, on_evaluation)
         return model, state
 
@@ -213,7 +214,7 @@ def test_the_weights_of_the_best_evaluation_are_kept(
 def test_damaged_best_weights_leave_the_last_ones(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    state, model = TrainingState(tmp_path, {}), untrained()
+    state, model = TrainingState(Memo(tmp_path)), untrained()
     assert [state.add({STEP: n, MEASURED[0]: -n}, model) for n in (1, 2)] == [True, False]
     (tmp_path / "best_weights.npz").write_bytes(b"PK\x03\x04 damaged")
     state.assign_best(model)

@@ -14,16 +14,18 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from scipy.special import log_softmax
 
-from nq.config import DistillationConfig, ModelConfig, WindowConfig
+from nq.config import WindowConfig
 from nq.inference.profile import Profile
 from nq.model import checkpoint, joint
+from nq.model.config import ModelConfig
 from nq.model.folder import ModelSettings, save_settings
 from nq.model.joint import INPUTS
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns
-from nq.storage import TRAINING, own_paths
+from nq.storage import TRAINING, WORK, own_paths
 from nq.training import teacher as teacher_module
+from nq.training.config import DistillationConfig
 from nq.training.distillation import SoftTargets
 from nq.training.teacher import Teacher
 from nq.training.windows import TrainingWindows
@@ -94,7 +96,7 @@ def equal(one: SoftTargets, other: SoftTargets) -> None:
 def test_the_probabilities_of_a_teacher(larger: Path, student: Tokenizer, tmp_path: Path) -> None:
     """Against the Keras model itself, window by window."""
     targets = taught(make(larger, student), WINDOWS, tmp_path / "training" / "teacher")
-    model = joint.load(larger).model
+    model = joint.load_model(larger).model
     for number, n in enumerate(WINDOWS.n_pieces):
         ids = WINDOWS.input_ids[number, :n].tolist()
         segments = [0] * tiny_models.N_QUERY + [1] * (len(ids) - tiny_models.N_QUERY)
@@ -133,7 +135,7 @@ def test_nothing_is_computed_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     output, whole = tmp_path / "out", pristine[1]
-    folder = output / "training" / "teacher"
+    folder = output / WORK / "teacher"
     with monkeypatch.context() as patch:
         stopped = Recorder(patch, stop_at=2)
         with pytest.raises(KeyboardInterrupt):
@@ -191,7 +193,6 @@ def test_of_another_request_nothing_is_used(
     folder = tmp_path / "training" / "teacher"
     shutil.copytree(pristine[0], folder)
     shutil.copy(folder / "part-000000.npz", folder / "part-000005.npz")  # of more windows
-    (folder / "mine.txt").write_text("mine")
     if changed == "file":
         (folder / "request.json").write_text("{")
     computed = Recorder(monkeypatch)
@@ -200,7 +201,6 @@ def test_of_another_request_nothing_is_used(
     taught(make(larger, student, profile), windows, folder)
     assert computed.parts == [0, 1, 2, 3, 4]
     assert not (folder / "part-000005.npz").exists()
-    assert (folder / "mine.txt").read_text() == "mine"
 
 
 def without(folder: Path, source: Path, *names: str) -> Path:

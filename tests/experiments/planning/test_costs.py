@@ -14,7 +14,7 @@ from experiments.planning.costs import Costs, Workload, all_reduce_s, units
 from experiments.planning.devices import Device, TypeTable
 from experiments.planning.models import SHAPES
 from experiments.planning.pipeline import Stage
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 from nq.model.shapes import weight_shapes, window_gflop
 from nq.records import FloatArray
 

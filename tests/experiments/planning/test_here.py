@@ -10,7 +10,7 @@ import pytest
 from experiments.planning import here
 from experiments.planning.costs import Workload
 from nq import processor
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 
 SMALL = Workload(ModelConfig(hidden_size=64, num_attention_heads=2, intermediate_size=128), 2, 16)
 

@@ -37,7 +37,7 @@ POLICIES = {
 """Content-Security-Policy by path; of others ``_STRICT``."""
 
 
-class Gate:
+class AccessMiddleware:
     """Refuses requests to other hosts, without the token or beyond a limit, and counts all of them.
 
     Args:
