@@ -45,7 +45,6 @@ class Study:
         title: of a row's MLflow run.
         params: of a row's MLflow run, those of these fields that it has.
         metrics: of a row's MLflow run.
-        profile: of a row, where it is one of nq.
     """
 
     name: str
@@ -56,7 +55,6 @@ class Study:
     title: Callable[[Row], str]
     params: Sequence[str]
     metrics: Callable[[Row], Mapping[str, float | None]]
-    profile: Callable[[Row], str | None] = lambda row: None
 
     @property
     def kind(self) -> storage.Kind:
@@ -253,7 +251,7 @@ def record(
     source, period = f"experiments.{study.name}", (started, time.time())
     for row in rows:
         title = f"{study.title(row)} · {study.name}"
-        with measured_run(track, title, source, tags, period, study.profile(row)) as run:
+        with measured_run(track, title, source, tags, period) as run:
             params = {name: row[name] for name in study.params if name in row}
             run.params({"rounds": args.rounds, **params})
             run.metrics(study.metrics(row))

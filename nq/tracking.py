@@ -1,10 +1,9 @@
-"""Records each command as one flat MLflow run, and saves models for MLflow.
+"""Records each command as one flat MLflow run.
 
-Only ``nq.serving`` imports MLflow too. Recording never fails a command and delays it little: a
-daemon thread works through the calls of a run in their order, and the command waits for it only
-for a result and at the end, within one time limit. The first failure (MLflow is not installed, a
-server is down or hangs, a database is locked or damaged) is logged as one warning, and from then on
-every call does nothing.
+Recording never fails a command and delays it little: a daemon thread works through the calls of a
+run in their order, and the command waits for it only for a result and at the end, within one time
+limit. The first failure (MLflow is not installed, a server is down or hangs, a database is locked
+or damaged) is logged as one warning, and from then on every call does nothing.
 
 >>> with Run(enabled=False) as run:
 ...     run.metrics({"quality/long_f1": 0.5})
@@ -16,35 +15,28 @@ from __future__ import annotations
 
 import contextlib
 import getpass
-import importlib
 import importlib.metadata
 import json
 import logging
 import math
 import numbers
-import os
 import platform
 import re
 import shlex
-import sqlite3
-import subprocess
 import tempfile
 import threading
 import time
-import warnings
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Self
 
-from nq import extras
-from nq.text import truncate, visible, without_password
+from nq.mlflow_store import DEFAULT_EXPERIMENT, DEFAULT_URI, connect, database_path, reason, store
+from nq.text import visible, without_password
 
 log = logging.getLogger(__name__)
 
-DEFAULT_URI, DEFAULT_EXPERIMENT = "sqlite:///mlflow.db", "nq"
 PROFILE, INSTANCES, THREADS, RUNNER = "profile", "instances", "threads", "runner"
 """Params that all commands record under the same names; the next lines have metrics and tags."""
 MICRO_F1, PREDICT_S = "micro_f1", "predict_s"
@@ -59,170 +51,25 @@ LAST_S = 2.0
 """Time limit of the end of a run after an interruption or a failure."""
 INTERRUPTED = (130, 143)
 
-ENVIRONMENT = {
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # failures are reported here, in one line
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "true",
-    "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL": "3",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",  # seconds in which a server sends nothing
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
-}
-"""MLflow's settings in the environment; a variable that is already set keeps its value."""
 PAGE = "/#/experiments/{}/runs{}?workflowType=machine_learning"
 """Page of a run, or of the table of runs; without the type, MLflow opens that of traces."""
-COLORS = (  # Tableau 10: easy to tell apart
-    *("#4e79a7", "#f28e2b", "#e15759", "#76b7b2", "#59a14f"),
-    *("#edc948", "#b07aa1", "#ff9da7", "#9c755f", "#bab0ac"),
-)
+VERSIONS = ("tensorflow", "tensorflow-cpu", "keras", "numpy", "apache-beam", "mlflow")
 
 
-# --- the tracking store -------------------------------------------------------------------------
+def _tags(source: str) -> dict[str, str]:
+    """Returns the tags of every run: the command, its user and machine, the code and versions."""
+    from mlflow.utils.git_utils import get_git_commit
 
-
-def import_mlflow() -> None:
-    """Imports MLflow without its messages on the terminal."""
-    extras.require("mlflow")
-    for key, value in ENVIRONMENT.items():
-        os.environ.setdefault(key, value)
-    # MLflow itself uses what SQLAlchemy warns of
-    warnings.filterwarnings("ignore", "The ``noload`` loader", DeprecationWarning)
-    # MLflow warns of type hints in its own code when it is imported
-    warnings.filterwarnings("ignore", ".*Any type hint is inferred as AnyType", UserWarning)
-    importlib.import_module("mlflow")
-    for name in ("mlflow", "alembic", "urllib3.connectionpool"):
-        logging.getLogger(name).setLevel(os.environ["MLFLOW_LOGGING_LEVEL"].upper())
-
-
-def store(uri: str | None, experiment: str | None) -> tuple[str, str]:
-    """Returns the URI of the tracking store and the name of the experiment, with the defaults."""
-    return (
-        uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI,
-        experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or DEFAULT_EXPERIMENT,
-    )
-
-
-def connect(uri: str) -> Any:
-    """Returns an ``MlflowClient`` of a store; a database is created if there is none.
-
-    Raises:
-        Exception: the store cannot be used.
-    """
-    import_mlflow()
-    from mlflow import MlflowClient
-
-    path = database_path(uri)
-    if path is None:
-        return MlflowClient(uri)
-    if path.exists():
-        _check_database(path)
-    else:
-        _create_database(path)
-    # the path is absolute, since MLflow caches stores by their URI
-    return MlflowClient(uri if "?" in uri else f"sqlite:///{path}")
-
-
-def database_path(uri: str) -> Path | None:
-    """Returns the absolute path of the file of a SQLite URI, ``None`` for other URIs."""
-    path = uri.removeprefix("sqlite:///").partition("?")[0]
-    return None if path in ("", uri, ":memory:") else Path(path).absolute()
-
-
-def _check_database(path: Path) -> None:
-    """Checks that a file is empty or a database of MLflow.
-
-    MLflow would add its tables to the database of another program, and tries to open a damaged one
-    for minutes.
-    """
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    if tables and "experiments" not in tables:
-        raise ValueError(
-            f"{path} is the database of another program, with {', '.join(sorted(tables)[:3])}; "
-            "give another --tracking-uri"
-        )
-
-
-def _create_database(path: Path) -> None:
-    """Creates a database in a temporary folder and moves it to its place.
-
-    MLflow creates its tables one by one, which takes seconds; a kill, or a second process that
-    starts meanwhile, would leave a broken database.
-    """
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-
-    if visible(str(path)) != str(path):
-        raise ValueError(f"MLflow cannot store the path {visible(str(path))}; give another one")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".mlflow-", dir=path.parent) as folder:
-        new = Path(folder, path.name)
-        SqlAlchemyStore(f"sqlite:///{new}", str(path.parent / "mlruns")).engine.dispose()
-        if not path.exists():
-            new.rename(path)
-
-
-def run_link(uri: str, experiment: str, experiment_id: str, run_id: str) -> str:
-    """Returns the link that shows a run; of a database the command, and the link in its server.
-
-    >>> run_link("http://me:secret@tracking:5000", "nq", "1", "ab12")
-    'http://***@tracking:5000/#/experiments/1/runs/ab12?workflowType=machine_learning'
-    >>> run_link("sqlite:///mlflow.db", "speed", "1", "ab12").partition(" (")[0]
-    'nq ui --experiment speed'
-    """
-    uri, page = without_password(uri), PAGE.format(experiment_id, f"/{run_id}")
-    if uri.startswith("http"):
-        return uri.rstrip("/") + page
-    store = ["--tracking-uri", uri] if uri != DEFAULT_URI else []
-    name = ["--experiment", experiment] if experiment != DEFAULT_EXPERIMENT else []
-    command = shlex.join(["nq", "ui", *store, *name])
-    return f"{command} (then open http://127.0.0.1:5000{page})"
-
-
-def reason(error: BaseException) -> str:
-    """Returns the deepest cause in one line, since MLflow wraps it several times."""
-    while (cause := error.__cause__ or error.__context__) and not isinstance(cause, LookupError):
-        error = cause
-    line = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return truncate(without_password(line), 300).rstrip(".")
-
-
-# --- a run --------------------------------------------------------------------------------------
-
-
-def _run_tags(source: str, profile: str | None) -> dict[str, str]:
-    """Returns the tags of every run: command, color, commit, machine, user and versions."""
     tags = {"mlflow.source.name": source, "mlflow.source.type": "LOCAL"}
     tags |= {"host": platform.node(), "version.python": platform.python_version()}
-    for package in ("tensorflow-cpu", "tensorflow", "keras", "numpy", "apache-beam", "mlflow"):
+    for package in VERSIONS:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            name = package.removesuffix("-cpu").removeprefix("apache-")
-            tags[f"version.{name}"] = importlib.metadata.version(package)
+            tags[f"version.{package}"] = importlib.metadata.version(package)
     with contextlib.suppress(Exception):  # a user without a name, as in some containers
-        tags["mlflow.user"] = visible(getpass.getuser())
-    if profile:
-        tags["mlflow.runColor"] = color(profile)
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(Path(__file__).parent), *arguments]
-        return subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True, timeout=5)
-
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        git("ls-files", "--error-unmatch", Path(__file__).name)  # fails for an installed package
-        commit = git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*").strip()
-        tags |= {"git_commit": commit, "mlflow.source.git.commit": commit.removesuffix("-dirty")}
+        tags["mlflow.user"] = getpass.getuser()
+    if commit := get_git_commit(__file__):  # not of an installed package
+        tags["mlflow.source.git.commit"] = commit
     return tags
-
-
-def color(profile: str) -> str:
-    """Returns the color of a profile's runs; the order of the profile's parts does not matter.
-
-    >>> color("xla+mixed") == color("mixed+xla") != color("baseline")
-    True
-    """
-    key = "+".join(sorted(profile.split("+")))
-    seed = 16  # gives the eight profiles eight colors
-    return COLORS[zlib.crc32(key.encode(), seed) % len(COLORS)]
 
 
 class Run:
@@ -237,7 +84,6 @@ class Run:
         uri: tracking store; by default MLFLOW_TRACKING_URI, then ``sqlite:///mlflow.db``.
         experiment: by default MLFLOW_EXPERIMENT_NAME, then ``nq``.
         enabled: whether to record at all; if not, MLflow is not even imported.
-        profile: gives the run its color.
         system_metrics: whether to sample processor, memory and GPU, if psutil is installed.
 
     Attributes:
@@ -252,15 +98,13 @@ class Run:
         name: str | None = None,
         *,
         enabled: bool = True,
-        profile: str | None = None,
         source: str = "nq.answer",
         system_metrics: bool = True,
     ) -> None:
         self.uri, self.experiment = store(uri, experiment)
         self.name, self.available, self.status = name and visible(name), enabled, "FINISHED"
         self.ended: float | None = None
-        self._profile, self._source, self._system_metrics = profile, source, system_metrics
-        self._started = time.time()
+        self._source, self._system_metrics, self._started = source, system_metrics, time.time()
         self._unfinished: Path | None = None
         self._calls = SimpleQueue[tuple[str, Callable[[], Any], Future[Any]] | None]()
         self._thread: threading.Thread | None = None
@@ -314,9 +158,14 @@ class Run:
 
     @property
     def how_to_open(self) -> str | None:
-        """The link or command that shows this run; ``None`` if it is not recorded."""
-        run_id = self.run_id
-        return run_id and run_link(self.uri, self.experiment, self._info.experiment_id, run_id)
+        """The link to this run, or the command that shows it; ``None`` if it is not recorded."""
+        run_id, uri = self.run_id, without_password(self.uri)
+        if run_id and uri.startswith("http"):
+            return uri.rstrip("/") + PAGE.format(self._info.experiment_id, f"/{run_id}")
+        options = ["--tracking-uri", uri] if uri != DEFAULT_URI else []
+        if self.experiment != DEFAULT_EXPERIMENT:
+            options += ["--experiment", self.experiment]
+        return run_id and shlex.join(["nq", "ui", *options])
 
     # --- the thread and its calls
 
@@ -395,10 +244,9 @@ class Run:
         if experiment := self._client.get_experiment_by_name(self.experiment):
             return str(experiment.experiment_id)
         database = database_path(self.uri)
-        folder = re.sub(r"^\.|[^\w\-. :]", "_", self.experiment)  # one below mlruns
-        location = database and str(database.parent / "mlruns" / folder)
+        location = database and database.parent / "mlruns" / re.sub(r"\W", "_", self.experiment)
         try:
-            return str(self._client.create_experiment(self.experiment, location))
+            return str(self._client.create_experiment(self.experiment, location and str(location)))
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
@@ -421,10 +269,9 @@ class Run:
 
     def _created(self, experiment_id: str) -> Any:
         """Creates the run and the file that identifies it; returns its info."""
-        tags, started_ms = _run_tags(self._source, self._profile), int(1000 * self._started)
+        started_ms, tags = int(1000 * self._started), _tags(self._source)
         info = self._client.create_run(experiment_id, started_ms, tags, run_name=self.name).info
         if self._unfinished:
-            self._unfinished.parent.mkdir(parents=True, exist_ok=True)
             self._unfinished.write_text(f"{info.run_id}\n", encoding="utf-8")
         return info
 
@@ -438,83 +285,79 @@ class Run:
 
     def params(self, values: Mapping[str, Any]) -> None:
         """Records settings as text; each may be given once."""
-        self._log("params", "Param", [(key, str(value)) for key, value in values.items()])
+        self._log("params", "Param", [(key, visible(str(x), True)) for key, x in values.items()])
 
     def tags(self, values: Mapping[str, Any]) -> None:
         """Records what is not compared between runs: paths, versions, the device."""
-        self._log("tags", "RunTag", [(key, str(value)) for key, value in values.items()])
+        self._log("tags", "RunTag", [(key, visible(str(x), True)) for key, x in values.items()])
 
     def metrics(self, values: Mapping[str, Any], step: int = 0) -> None:
-        """Records the values that are finite numbers."""
-        self._points((name, value, step) for name, value in values.items())
-
-    def curve(self, name: str, values: Sequence[float], first_step: int = 1) -> None:
-        """Records one number for each step, such as the loss of a training."""
-        self._points((name, value, step) for step, value in enumerate(values, first_step))
-
-    def _points(self, points: Iterable[tuple[str, Any, int]]) -> None:
-        now, number = int(time.time() * 1000), numbers.Real
-        finite = (one for one in points if isinstance(one[1], number) and math.isfinite(one[1]))
-        self._log("metrics", "Metric", [(name, float(x), now, step) for name, x, step in finite])
+        """Records the values that are finite numbers; a list has one for each step from this on."""
+        now = int(1000 * time.time())
+        points = [
+            (name, float(value), now, number)
+            for name, one in values.items()
+            for number, value in enumerate(one if isinstance(one, list) else [one], step)
+            if isinstance(value, numbers.Real) and math.isfinite(value)
+        ]
+        self._log("metrics", "Metric", points)
 
     def _log(self, field: str, entity: str, items: Iterable[tuple[Any, ...]]) -> None:
-        texts = [[visible(x, True) if isinstance(x, str) else x for x in item] for item in items]
-
         def write() -> None:
             from mlflow import entities
 
-            values = [getattr(entities, entity)(*item) for item in texts]
+            values = [getattr(entities, entity)(*item) for item in items]
             self._client.log_batch(self._info.run_id, **{field: values})
 
         self._call(f"write the {field}", write)
 
     def last_step(self, name: str) -> int:
-        """Returns the last recorded step of a curve, 0 if there is none."""
+        """Returns the last recorded step of a metric, 0 if there is none."""
 
         def read() -> int:
             history = self._client.get_metric_history(self._info.run_id, name)
             return max((point.step for point in history), default=0)
 
-        return self._result(self._call("read a curve", read)) or 0
+        return self._result(self._call("read a metric", read)) or 0
 
-    def dataset(self, name: str, path: str | os.PathLike[str], digest: str) -> None:
+    def dataset(self, name: str, path: str, digest: str) -> None:
         """Records name, path and digest of a dataset, which is not read."""
-        uri = os.fspath(path) if "://" in os.fspath(path) else str(Path(path).absolute())
+        uri = path if "://" in path else str(Path(path).absolute())
 
         def write() -> None:
             from mlflow.entities import Dataset, DatasetInput, InputTag
 
-            source, profile = json.dumps({"uri": uri}), json.dumps({"digest": digest})
-            # MLflow's table of runs shows the digest, so it is short there
-            shown = truncate(visible(name), 500)
-            dataset = Dataset(shown, digest[:12], "local", source, profile=profile)
+            # MLflow's table of runs shows the digest, so it is short
+            dataset = Dataset(visible(name), digest[:12], "local", json.dumps({"uri": uri}))
             tag = InputTag("mlflow.data.context", "evaluation")
             self._client.log_inputs(self._info.run_id, [DatasetInput(dataset, [tag])])
 
         self._call("write the dataset", write)
 
-    def artifacts(self, paths: Iterable[str | os.PathLike[str]], folder: str | None = None) -> None:
-        """Copies files, and folders with their content, into a folder of the run."""
-        sources = [*map(Path, paths)]
+    def artifacts(self, paths: Iterable[Path]) -> None:
+        """Copies files to the run."""
+        files = [*map(str, paths)]
 
         def copy() -> None:
-            for path in sources:
-                method = self._client.log_artifacts if path.is_dir() else self._client.log_artifact
-                method(self._info.run_id, str(path), folder)
+            for file in files:
+                self._client.log_artifact(self._info.run_id, file)
 
         self._call("copy the artifacts", copy)
 
-    def log_model(
-        self,
-        copy: Callable[[Path], Mapping[str, Path]],
-        profile: str | None = None,
-        extra: str | None = None,
-    ) -> str | None:
+    def table(self, columns: Mapping[str, Sequence[Any]], file: str) -> None:
+        """Records a table, which MLflow shows with the run and beside those of other runs."""
+        values = dict(columns)
+        self._call("write a table", lambda: self._client.log_table(self._info.run_id, values, file))
+
+    def log_model(self, save: Callable[[Path, Any], object]) -> str | None:
         """Logs a model with the run; returns its URI, ``None`` if it is not recorded.
 
         ``mlflow.pyfunc.log_model`` would log to the store of the whole process, which is not
-        changed. ``copy`` makes the models of ``save_model`` in a temporary folder; the others are
-        its arguments.
+        changed.
+
+        Args:
+            save: writes the model, which MLflow has as this entity, into a new folder, beside
+                which it may leave other files.
         """
 
         def write() -> str:
@@ -522,9 +365,9 @@ class Run:
 
             client, info = self._client, self._info
             with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
-                models, folder = copy(Path(temporary)), Path(temporary) / "mlflow"
+                folder = Path(temporary) / "mlflow"
                 logged = client.create_logged_model(info.experiment_id, "nq", info.run_id)
-                save_model(folder, models, profile, extra, logged)
+                save(folder, logged)
                 client.log_model_artifacts(logged.model_id, str(folder))
             client.finalize_logged_model(logged.model_id, LoggedModelStatus.READY)
             client.log_outputs(info.run_id, [LoggedModelOutput(logged.model_id, step=0)])
@@ -534,72 +377,3 @@ class Run:
         if uri:
             log.info("the run has its model: mlflow models serve -m %s --env-manager local", uri)
         return uri
-
-    def table(self, columns: Mapping[str, Sequence[Any]], file: str) -> None:
-        """Records a table, which MLflow shows with the run and beside those of other runs."""
-        values = dict(columns)
-        self._call("write a table", lambda: self._client.log_table(self._info.run_id, values, file))
-
-
-# --- models in MLflow's format ------------------------------------------------------------------
-
-CODE = Path(__file__).parent / "serving" / "mlflow_model.py"
-"""The file that defines the model; MLflow copies it and runs the copy when it loads the model."""
-EXAMPLE = [
-    {
-        "question": "when was it automated",
-        "page": "The lighthouse was first lit in 1874.\n\nIt was automated in 1986.",
-        "top": 3,
-    }
-]
-
-
-def save_model(
-    folder: Path,
-    models: Mapping[str, Path],
-    profile: str | None = None,
-    extra: str | None = None,
-    logged: Any = None,
-) -> None:
-    """Saves a model as ``mlflow.pyfunc.load_model`` loads it, with its code and requirements.
-
-    Args:
-        folder: to make.
-        models: folders of ``model`` and, with a second model, ``second_model``.
-        profile: ``None`` for the default one.
-        extra: extra of the distribution that the profile needs.
-        logged: MLflow's entity of a model that belongs to a run.
-    """
-    import_mlflow()
-    from mlflow import pyfunc
-    from mlflow.models import Model, ModelSignature
-    from mlflow.types.schema import AnyType, ColSpec, DataType, Schema
-
-    # all inputs are optional to MLflow, which would repeat the whole page in its error
-    inputs = [ColSpec(DataType.string, name, False) for name in ("question", "page")]
-    # not a number, since pandas turns a column of integers with a missing one into floats
-    inputs.append(ColSpec(AnyType(), "top", False))
-    fields = (
-        (DataType.string, ("question", "answer", "document", "yes_no_answer")),
-        (DataType.double, ("short_probability", "long_probability")),
-        (DataType.long, ("unread_blocks",)),
-        (DataType.boolean, ("asks_yes_no",)),
-        (AnyType(), ("short_answers", "long_answer", "runners_up", "skipped_documents")),
-    )
-    outputs = [ColSpec(kind, name, name == "question") for kind, names in fields for name in names]
-    about = {}
-    if logged is not None:
-        location, model_id = logged.artifact_location, logged.model_id
-        about = {"artifact_path": location, "run_id": logged.source_run_id}
-        about |= {"model_uuid": model_id, "model_id": model_id}
-    names = (extras.tensorflow_extra(), "mlflow", extra)
-    pyfunc.save_model(
-        folder,
-        python_model=str(CODE),
-        artifacts={name: str(path) for name, path in models.items()},
-        model_config={"profile": profile},
-        signature=ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs)),
-        input_example=EXAMPLE,
-        pip_requirements=[extras.requirement(*filter(None, names))],
-        mlflow_model=Model(**about),
-    )

@@ -17,6 +17,7 @@ import pytest
 from nq.commands import terminal
 from nq.commands.main import console
 from tests import tiny_models
+from tests.chromium import Browser, browser
 from tests.terminal_output import without_progress
 
 # Triton compiles for GPUs; importing it after TensorFlow's XLA has compiled crashes the process,
@@ -98,6 +99,13 @@ def cache_home(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Gives all processes of the pytest run one cache of their own."""
     base = tmp_path_factory.getbasetemp()
     os.environ["XDG_CACHE_HOME"] = str((base.parent if IS_WORKER else base) / "cache")
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A tab of a Chromium that the tests of a file share."""
+    with browser(tmp_path_factory.mktemp("profile")) as running:
+        yield running
 
 
 OncePerRun = Callable[[str, Callable[[Path], None]], Path]

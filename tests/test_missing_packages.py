@@ -37,7 +37,6 @@ def run_without(
         ("onnxruntime", ["ask", "who", "-", "--profile", "onnx"], "[onnx]"),
         ("fastapi", ["serve"], "[serve]"),
         ("tensorflow", ["answer", "--no-track"], "[cpu]"),
-        ("apache_beam", ["answer", "--no-track", "--workers", "2"], "[beam]"),
     ],
 )
 def test_a_command_without_a_package_prints_one_line(

@@ -168,9 +168,8 @@ def plot(rows: Sequence[Row], figure: Any) -> None:
     for row in rows:
         loss, low, high = (100 * row[key] for key in ("loss", "low", "high"))
         if ratio := speed_up(row):
-            point, color = (loss, ratio.median), tracking.color(row["prune"] or row["profile"])
-            ends = [[loss - low], [high - loss]]
-            axes.errorbar(*point, xerr=ends, fmt="o", color=color, lw=0.8)
+            point, ends = (loss, ratio.median), [[loss - low], [high - loss]]
+            axes.errorbar(*point, xerr=ends, fmt="o", lw=0.8)
             style = {"textcoords": "offset points", "fontsize": "xx-small"}
             axes.annotate(name(row), point, xytext=(4, 4), **style)
     axes.axvline(100 * MAX_LOSS, color="grey", ls="--", lw=1, label="gate: 2 % lost")
@@ -204,5 +203,4 @@ STUDY = Study(
     title=name,
     params=("prune", "state", "zeros", "profile", "instances", "precision", "length"),
     metrics=metrics,
-    profile=lambda row: str(row["profile"]),
 )

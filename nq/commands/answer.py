@@ -8,7 +8,7 @@ from dataclasses import replace
 from nq import extras
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
-from nq.config import DECISION_RULES, DecisionConfig
+from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error
 from nq.formats import outputs
 from nq.runs.config import AUTO, Beam, Compute
@@ -78,10 +78,7 @@ def parser() -> terminal.Parser:
     parser.add_argument(
         "--show", type=int, default=SAMPLE_ROWS, metavar="N", help="rows of the table (default: 40)"
     )
-    decision = parser.add_argument_group("decision; default: the settings of the model folder")
-    decision.add_argument("--decision", choices=DECISION_RULES, help="decision rule")
-    arguments.add_settings(decision, DecisionConfig, exclude=("rule",), show_default=False)
-    arguments.add_windows(parser)
+    arguments.add_set(parser, WindowConfig, DecisionConfig)
     arguments.add_tracking(parser, logs_model=True)
     arguments.add_common(parser)
     return parser
@@ -105,10 +102,9 @@ def run(args: argparse.Namespace) -> int:
     if args.strict_gate and args.max_loss is None:
         raise terminal.UsageError("--strict-gate needs --max-loss")
     model = arguments.find_model(args)
-    decision = replace(model.decision, rule=args.decision or model.decision.rule)
     job = Job(
         files=args.data or [bundled_sample()],
-        model=replace(model, decision=arguments.settings(decision, args)),
+        model=replace(model, decision=arguments.settings(model.decision, args)),
         profile=args.profile,
         output=args.output,
         root=args.root,

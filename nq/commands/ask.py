@@ -15,6 +15,7 @@ from pathlib import Path
 
 from nq.answers import Answer, Page
 from nq.commands import arguments, terminal
+from nq.config import WindowConfig
 from nq.formats import documents, inputs
 from nq.formats.csv_rows import SUFFIXES
 from nq.formats.fields import LIMITS
@@ -72,7 +73,7 @@ def parser() -> terminal.Parser:
     arguments.add_profile(parser, reader=True)
     arguments.add_model(parser)
     arguments.add_second_model(parser)
-    arguments.add_windows(parser, whole_pages=True)
+    arguments.add_set(parser, WindowConfig, whole_pages=True)
     arguments.add_common(parser)
     return parser
 
@@ -165,7 +166,7 @@ def _mention_unread(answer: Answer, n_files: int) -> None:
         log.warning("%d of %d documents cannot be read: %s", len(skipped), n_files, text)
     if answer.unread_blocks:
         which = "those that rank lowest for the question" if n_files > 1 else "the last of the page"
-        text = "%d blocks were not read, %s; a higher --max-contexts reads more"
+        text = "%d blocks were not read, %s; --set max_contexts=N reads more"
         log.log(logging.INFO if n_files > 1 else logging.WARNING, text, answer.unread_blocks, which)
 
 

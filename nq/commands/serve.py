@@ -9,6 +9,7 @@ import sys
 
 from nq import extras
 from nq.commands import arguments, terminal
+from nq.config import WindowConfig
 from nq.errors import Error
 from nq.serving.config import ServeConfig
 
@@ -40,7 +41,7 @@ def parser() -> terminal.Parser:
     arguments.add_second_model(parser)
     arguments.add_profile(parser, reader=True)
     arguments.add_settings(parser, ServeConfig)
-    arguments.add_windows(parser, whole_pages=True)
+    arguments.add_set(parser, WindowConfig, whole_pages=True)
     arguments.add_common(parser)
     return parser
 

@@ -16,6 +16,7 @@ import webbrowser
 from nq import child, tracking
 from nq.commands import arguments, terminal
 from nq.errors import Error
+from nq.mlflow_store import connect, database_path, reason, store
 from nq.text import visible, without_password
 
 HOST, PAUSE_S = "127.0.0.1", 0.2
@@ -51,7 +52,7 @@ def parser() -> terminal.Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
-    uri, name = tracking.store(args.tracking_uri, args.experiment)
+    uri, name = store(args.tracking_uri, args.experiment)
     page = _page(uri, name)
     if uri.startswith("http"):
         _show(without_password(uri).rstrip("/") + page, args.open)
@@ -87,11 +88,11 @@ def _page(uri: str, name: str) -> str:
     Raises:
         Error: the store cannot be read, or has no such experiment.
     """
-    path = tracking.database_path(uri)
+    path = database_path(uri)
     try:
         if path and not path.exists():
             raise FileNotFoundError("there is no database")
-        client = tracking.connect(uri)
+        client = connect(uri)
         experiment = client.get_experiment_by_name(name)
         if experiment is None:
             names = ", ".join(sorted(e.name for e in client.search_experiments())) or "none"
@@ -100,7 +101,7 @@ def _page(uri: str, name: str) -> str:
             client.set_experiment_tag(experiment.experiment_id, VIEW_TAG, json.dumps(VIEW_STATE))
     except Exception as error:
         raise Error(
-            f"cannot read the runs in {without_password(uri)}: {tracking.reason(error)}; give the "
+            f"cannot read the runs in {without_password(uri)}: {reason(error)}; give the "
             "store of your runs as --tracking-uri, their experiment as --experiment"
         ) from error
     return f"{tracking.PAGE.format(experiment.experiment_id, '')}&viewStateShareKey={VIEW}"

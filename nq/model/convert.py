@@ -208,7 +208,7 @@ def _write_nq(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> None
 
 
 def _write_mlflow(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> None:
-    from nq.tracking import save_model
+    from nq.mlflow_format import save_model
 
     with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
         model = Path(temporary) / "model"

@@ -183,8 +183,7 @@ def _record(
     tags = {"comparison": tag, "parity.against": BASELINE, tracking.MACHINE: machine()}
     for one in (one for one in rows if not one.error):
         rounds = [run for run in runs if run["profile"] == one.profile and run["round"]]
-        names, period = (one.profile, "nq.compare"), (started, ended)
-        with measured_run(track, *names, tags, period, one.profile) as recorded:
+        with measured_run(track, one.profile, "nq.compare", tags, (started, ended)) as recorded:
             recorded.params({tracking.PROFILE: one.profile, "rounds": len(rounds)})
             recorded.dataset(Path(file).name, input_files.shown(file), input_files.sha256(file))
             for run in rounds:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from nq import storage, tracking
 from nq.config import TrackingConfig
@@ -14,6 +14,7 @@ from nq.evaluation.gate import Parity
 from nq.formats import outputs
 from nq.formats.input_files import shown
 from nq.inference.profile import ENGINE_EXTRAS
+from nq.mlflow_format import save_model
 from nq.model.folder import ModelSettings, copy_model, load_settings, weights_digest
 from nq.model.spec import ModelSpec
 from nq.runs.job import Job
@@ -36,7 +37,6 @@ def measured_run(
     source: str,
     tags: Mapping[str, str],
     period: tuple[float, float],
-    profile: str | None = None,
 ) -> Iterator[tracking.Run]:
     """Records a block as the run of one of several things that were measured together.
 
@@ -46,10 +46,9 @@ def measured_run(
         source: the command that measured.
         tags: of all these runs.
         period: when the command began and ended, in seconds since 1970.
-        profile: gives the run its color.
     """
     store = track.uri, track.experiment
-    with tracking.Run(*store, name, profile=profile, source=source, system_metrics=False) as run:
+    with tracking.Run(*store, name, source=source, system_metrics=False) as run:
         run.open(started=period[0])
         run.ended = period[1]
         run.tags({tracking.SPEED_COMPARABLE: "yes", **tags})
@@ -122,7 +121,12 @@ def log_model(tracked: tracking.Run, job: Job) -> str | None:
     """Logs the models of a job with their settings; returns their URI, ``None`` if it failed."""
     engine = job.optimizations.changes.engine
     extra = engine if engine in ENGINE_EXTRAS else None
-    return tracked.log_model(partial(_copy_models, job.model), str(job.profile), extra)
+
+    def save(folder: Path, logged: Any) -> None:
+        models = _copy_models(job.model, folder.parent)
+        save_model(folder, models, str(job.profile), extra, logged)
+
+    return tracked.log_model(save)
 
 
 def _copy_models(model: ModelSpec, parent: Path) -> dict[str, Path]:

@@ -61,7 +61,6 @@ def run(
             uri=tracking_config.uri,
             experiment=tracking_config.experiment,
             name=f"{job.profile} · {Path(input_files.shown(job.files[0])).name}",
-            profile=str(job.profile),
             enabled=track is not None,
         ) as tracked:
             with checked.open(clock, progress) as answering:

@@ -1,7 +1,7 @@
 """The model that MLflow loads and serves: one row for each question, one answer for each row.
 
-MLflow copies this file into every model that ``nq.tracking.save_model`` saves and runs the copy to
-load the model ("models from code"). No other module imports it.
+MLflow copies this file into every model that ``nq.mlflow_format.save_model`` saves and runs the
+copy to load the model ("models from code"). No other module imports it.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from nq.errors import DamagedError
 from nq.formats.input_files import shown
 from nq.inference.engine import Network
 from nq.memo import Memo
+from nq.mlflow_format import save_model
 from nq.model import checkpoint, joint
 from nq.model.folder import (
     ModelSettings,
@@ -101,8 +103,13 @@ def train_on_files(
         checkpoint.save(job.output, model, shape, tokenizer, saved, card, job.storage)
         train_s, model_uri = time.perf_counter() - started, None
         if settings.log_model:
-            model_uri = run.log_model(lambda to: {"model": copy_model(job.output, to / "model")})
+            model_uri = run.log_model(partial(_save, job.output))
     return TrainingResult(*(job.output, prepared, state.step, loss, train_s, state.best, model_uri))
+
+
+def _save(model: Path, folder: Path, logged: Any) -> None:
+    """Saves a model in MLflow's format, without the state of its training."""
+    save_model(folder, {"model": copy_model(model, folder.with_name("model"))}, logged=logged)
 
 
 def _description(
@@ -194,5 +201,6 @@ class TrainingProgress:
             if name not in self._recorded:
                 self._recorded[name] = self.run.last_step(curve)
             if len(values) > self._recorded[name]:
-                self.run.curve(curve, values[self._recorded[name] :], self._recorded[name] + 1)
+                step = self._recorded[name] + 1
+                self.run.metrics({curve: values[self._recorded[name] :]}, step)
                 self._recorded[name] = len(values)

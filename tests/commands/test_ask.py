@@ -137,7 +137,7 @@ def test_a_folder_is_read_and_what_is_left_out_is_told(
     ]
     (warning,) = (line for line in commands.err.splitlines() if "cannot be read" in line)
     assert warning.startswith("nq: warning: 2 of 6 documents cannot be read: docs/locked.pdf")
-    options = ["--max-contexts", "3", "--top", "0"]
+    options = ["--set", "max_contexts=3", "--top", "0"]
     out = commands.out("ask", "who opened the school", "docs", "page.html", *options)
     assert out.startswith("Jim Dale (")
     assert "found in docs/school.pdf, page 2 (" in out

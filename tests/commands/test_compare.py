@@ -17,10 +17,13 @@ import pytest
 import nq
 from nq import storage, tracking
 from nq.commands.main import console
+from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
 from nq.runs import compare
 from nq.runs.profile_choice import COMPARED, choose_profile, default_choice
 from nq.storage import COMPARISON, own_paths
 from tests import nq_records
+from tests.conftest import Commands
+from tests.folders import write
 from tests.terminal_output import without_progress
 
 pytestmark = pytest.mark.slow
@@ -92,8 +95,8 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
     assert choose_profile(job) == result["take"]
     page = Path(result["page"]).read_text("utf-8")
     assert page.count('<th scope="row">') == 3 and "not installed" in page
-    client = tracking.connect(store)
-    experiment = client.get_experiment_by_name(tracking.DEFAULT_EXPERIMENT)
+    client = connect(store)
+    experiment = client.get_experiment_by_name(DEFAULT_EXPERIMENT)
     recorded = client.search_runs([experiment.experiment_id])
     assert len({run.data.tags["comparison"] for run in recorded}) == 1
     assert {run.info.run_name for run in recorded} == {"baseline", "grappler"}
@@ -146,7 +149,7 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
 
     def answer(profile: str, options: Any) -> dict[str, Any]:
         threshold = "-9" if profile == "baseline" else "9"
-        return real(profile, [*options, "--long-threshold", threshold])
+        return real(profile, [*options, "--set", f"long_threshold={threshold}"])
 
     monkeypatch.setattr(compare, "answer_in_process", answer)
     base, other = compare.compare(
@@ -159,27 +162,10 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
     assert page.count('"question":') == QUESTIONS and "micro F1" not in page
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--output", "mine"], "mine holds other files (a.txt); give an empty or a new folder"),
-        (["--data", "none.jsonl"], "no file matches none.jsonl"),
-        (["--model", "none"], "no model 'none'"),
-        (["--max-seq-length", "12"], "max_seq_length 12"),
-    ],
-)
 def test_what_cannot_be_compared_is_one_line(
-    options: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "a.txt").touch()
-    assert console(["compare", *options]) == 1
-    output = capsys.readouterr()
-    assert not output.out
-    (line,) = without_progress(output.err).splitlines()
-    assert line.startswith("nq: error: ") and message in line
+    write(tmp_path / "mine" / "a.txt")
+    assert "mine holds other files (a.txt)" in commands.error("compare", "--output", "mine")
+    assert "max_seq_length 12" in commands.error("compare", "--set", "max_seq_length=12")

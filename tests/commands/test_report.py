@@ -14,11 +14,12 @@ import pytest
 import nq
 from nq import storage
 from nq.config import DecisionConfig
+from nq.mlflow_store import import_mlflow
 from nq.runs.result import REPORT, Result
-from nq.tracking import import_mlflow
 from tests.child_processes import python
 from tests.conftest import Commands
 from tests.folders import held, tree
+from tests.nq_records import write_lines
 from tests.terminal_output import without_progress
 
 EXAMPLES = 8
@@ -30,14 +31,9 @@ def sample_records() -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def write(path: Path, records: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return path
-
-
 def answer(model: Path, folder: Path, records: list[dict[str, Any]], **job: Any) -> Result:
     """Answers every question, so that there are errors."""
-    data = write(folder / "data.jsonl", records)
+    data = write_lines(folder / "data.jsonl", records)
     decision = DecisionConfig(long_threshold=-1e9, short_threshold=-1e9)
     return nq.run(
         nq.Job([data], nq.find_model(model, decision=decision), output=folder / "run", **job)
@@ -68,10 +64,10 @@ def embedded(page: Path, name: str) -> Any:
 
 @pytest.mark.slow
 def test_the_report_becomes_an_artifact_of_the_mlflow_run(tiny_model: Path, tmp_path: Path) -> None:
-    write(tmp_path / "data.jsonl", sample_records())
+    write_lines(tmp_path / "data.jsonl", sample_records())
     process = python(
         *("-m", "nq.answer", "--data", "data.jsonl", "--model", tiny_model, "--output", "run"),
-        *("--keep-scores", "--json", "--long-threshold=-1e9", "--short-threshold=-1e9"),
+        *("--keep-scores", "--json", "--set=long_threshold=-1e9,short_threshold=-1e9"),
         folder=tmp_path,
     )
     assert process.returncode == 0, process.stderr
@@ -140,16 +136,11 @@ def test_two_runs_are_compared(
     assert "(8 and 2, 2 of them in both)" in commands.error("report", run, "--against", two)
 
 
-@pytest.mark.slow
-def test_moved_data_and_model_can_be_given(
-    tiny_model: Path, tmp_path: Path, commands: Commands
-) -> None:
-    run = answer(tiny_model, tmp_path, sample_records()[:2], formats="nbest").folder
-    new = tmp_path / "new.jsonl"
-    (tmp_path / "data.jsonl").rename(new)
-    shutil.copytree(tiny_model, tmp_path / "model")
-    report = commands.json("report", run, "--data", new, "--model", tmp_path / "model")
-    assert (report["problem"], report["analysis"]["examples"]) == ("", 2)
+def test_moved_data_and_model_can_be_given(run: Path, commands: Commands) -> None:
+    edit_job(run, files=["gone.jsonl"], model="gone")
+    places = ["--data", run.parent / "data.jsonl", "--model", run.parent / "model"]
+    report = commands.json("report", run, *places)
+    assert (report["problem"], report["analysis"]["examples"]) == ("", EXAMPLES)
 
 
 def test_a_run_that_another_command_writes_is_not_written(
@@ -175,7 +166,7 @@ def test_names_that_are_not_utf_8_are_recorded_and_found(tiny_model: Path, tmp_p
     (tmp_path / pages).mkdir()
     (tmp_path / pages / "lake.txt").write_text("The lake is deep.", encoding="utf-8")
     record = {"id": 1, "question": "is it deep", "answer": "deep", "page": "lake.txt"}
-    write(tmp_path / data, [record])
+    write_lines(tmp_path / data, [record])
     done = python(
         *("-m", "nq.answer", "--data", data, "--model", f"./{model}", "--output", output, "--json"),
         *("--pages", pages, "--profile", "baseline"),
@@ -215,7 +206,7 @@ def drop_a_prediction(run: Path) -> None:
 
 
 def change_data(run: Path) -> None:
-    edit_job(run, files=[str(write(run / "other.jsonl", sample_records()[:2]))])
+    edit_job(run, files=[str(write_lines(run / "other.jsonl", sample_records()[:2]))])
 
 
 def change_tokenizer(run: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,8 +18,8 @@ from nq.evaluation import nq_eval
 from nq.evaluation.labels import ExampleId, Label, LabelSpan, read_gold, read_predictions
 from nq.evaluation.nq_eval import Decision
 from nq.formats.fields import same_id
-
-ROOT = Path(__file__).parents[2]
+from tests.child_processes import python
+from tests.conftest import Commands
 
 Gold = dict[ExampleId, list[Label]]
 Predictions = dict[ExampleId, Label]
@@ -306,17 +304,14 @@ IDS = [7, "007", "7_0", " 7", "+7", "\uff17", "-0", 1.5, 7e300, "q\ud800"]
 IDS += [2**64, 2**64 + 1, -(2**63) - 1]
 
 
-def test_ids_are_neither_rounded_nor_joined(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ids_are_neither_rounded_nor_joined(tmp_path: Path, commands: Commands) -> None:
     gold, predictions = tmp_path / "gold.jsonl", tmp_path / "p.json"
     right = label("1-9 2-3 NONE")
     gold.write_bytes(b"\n".join(gold_line(key, [right]) for key in IDS))
     predictions.write_bytes(prediction_bytes(dict.fromkeys(reversed(IDS), right)))
     assert list(read_gold(gold)) == [same_id(key) for key in IDS]
     arguments = [f"--gold_path={gold}", f"--predictions_path={predictions}", "--one_annotator"]
-    assert main(arguments) == 0
-    metrics = json.loads(capsys.readouterr().out)
+    metrics = json.loads(commands.out("eval", *arguments))
     assert (metrics["micro_f1"], metrics["long-answer-n"]) == (1, len(IDS))
 
 
@@ -332,7 +327,7 @@ def test_an_id_and_what_is_written_of_it_are_the_same(key: int | str) -> None:
 
 @pytest.mark.parametrize("field", ["long_answer_score", "short_answers_score"])
 def test_a_null_score_ranks_last(
-    field: str, files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    field: str, files: tuple[str, str], tmp_path: Path, commands: Commands
 ) -> None:
     """The official script, written for Python 2, sorts null behind all numbers."""
     path = tmp_path / "predictions.json"
@@ -343,32 +338,29 @@ def test_a_null_score_ranks_last(
             for record in document["predictions"][::step]:
                 record[field] = value
             path.write_text(json.dumps(document))
-            assert main([*files]) == 0
-            metrics.append(json.loads(capsys.readouterr().out))
+            metrics.append(json.loads(commands.out("eval", *files)))
         first, second = metrics
         assert first == {name: None if x == -1e300 else x for name, x in second.items()}
 
 
 def test_spans_without_bytes_are_counted(
-    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    files: tuple[str, str], tmp_path: Path, commands: Commands
 ) -> None:
     path = tmp_path / "predictions.json"
-    assert main([*files]) == 0
-    assert "lack start_byte" not in capsys.readouterr().err
+    commands.out("eval", *files)
+    assert "lack start_byte" not in commands.err
     document = json.loads(path.read_bytes())
     for record in document["predictions"][:3]:
         del record["long_answer"]["start_byte"], record["long_answer"]["end_byte"]
     del document["predictions"][4]["long_answer"]  # which the official script takes
     path.write_text(json.dumps(document))
-    main([*files])
-    note = "nq eval: note: 3 spans lack start_byte or another field; the official script refuses"
-    assert note in capsys.readouterr().err
+    commands.out("eval", *files)
+    assert "nq eval: note: 3 spans lack start_byte" in commands.err
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "not JSON"),
         ("[" * 100_000, "not JSON"),
         ("[1]", "record must be an object, found an array"),
         ('{"example_id": null, "annotations": []}', "field 'example_id' must be an integer"),
@@ -436,13 +428,8 @@ def files(tmp_path: Path) -> tuple[str, str]:
     return f"--gold_path={tmp_path}/gold*", f"--predictions_path={tmp_path}/predictions.json"
 
 
-def run_command(*args: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "eval.nq_eval", *args]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
-
-
 def test_command_prints_one_json_object(files: tuple[str, str]) -> None:
-    process = run_command(*files)
+    process = python("-m", "eval.nq_eval", *files)
     assert process.returncode == 0
     assert process.stderr.startswith("nq_eval: note: 4 of 14 examples have fewer than 2 annotators")
     assert json.loads(process.stdout) == nq_eval.score(*frozen())
@@ -476,9 +463,8 @@ micro_f1: 63.64%
 """
 
 
-def test_pretty_print(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--pretty_print=T", *files]) == 0
-    assert capsys.readouterr().out.startswith(TABLE)
+def test_pretty_print(files: tuple[str, str], commands: Commands) -> None:
+    assert commands.out("eval", "--pretty_print=T", *files).startswith(TABLE)
 
 
 @pytest.mark.parametrize(
@@ -492,13 +478,9 @@ def test_pretty_print(files: tuple[str, str], capsys: pytest.CaptureFixture[str]
     ],
 )
 def test_official_flags(
-    files: tuple[str, str],
-    flags: list[str],
-    settings: dict[str, Any],
-    capsys: pytest.CaptureFixture[str],
+    files: tuple[str, str], flags: list[str], settings: dict[str, Any], commands: Commands
 ) -> None:
-    assert main([*files, *flags]) == 0
-    metrics = json.loads(capsys.readouterr().out)
+    metrics = json.loads(commands.out("eval", *files, *flags))
     assert metrics == nq_eval.score(*frozen(), **settings)
     assert (metrics == nq_eval.score(*frozen())) == (not settings)
 
@@ -511,14 +493,12 @@ def test_bad_arguments_exit_with_2(args: list[str], capsys: pytest.CaptureFixtur
     assert "usage: nq eval" in capsys.readouterr().err
 
 
-def test_empty_files_score_zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_files_score_zero(tmp_path: Path, commands: Commands) -> None:
     gold, predictions = tmp_path / "gold.jsonl", tmp_path / "p.json"
     gold.write_bytes(b"")
     arguments = [f"--gold_path={gold}", f"--predictions_path={predictions}"]
-    assert main(arguments) == 1
-    assert "p.json" in capsys.readouterr().err
+    commands.out("eval", *arguments, code=1)
+    assert "p.json" in commands.err
     predictions.write_text('{"predictions": []}')
-    assert main([*arguments, "--pretty_print"]) == 0
-    assert "All answers" in capsys.readouterr().out
-    assert main(arguments) == 0
-    assert set(json.loads(capsys.readouterr().out).values()) == {0}
+    assert "All answers" in commands.out("eval", *arguments, "--pretty_print")
+    assert set(json.loads(commands.out("eval", *arguments)).values()) == {0}

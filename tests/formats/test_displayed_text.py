@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +13,7 @@ from markdown_it import MarkdownIt
 from nq.answers import Page
 from nq.formats.html import parse_html
 from nq.formats.markdown import parse_markdown
-from tests.chromium import Browser, browser, needs_chromium
+from tests.chromium import Browser, needs_chromium
 
 pytestmark = [needs_chromium, pytest.mark.browser, pytest.mark.slow]
 
@@ -81,10 +80,9 @@ markdown = st.lists(
 
 
 @pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("profile")) as running:
-        running.size(1280)
-        yield running
+def tab(chromium: Browser) -> Browser:
+    chromium.size(1280)
+    return chromium
 
 
 def displayed(tab: Browser, markup: str) -> list[str]:

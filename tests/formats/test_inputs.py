@@ -16,8 +16,9 @@ from nq.formats import input_files, inputs
 from nq.formats.fields import LIMITS, RecordError
 from nq.formats.tfrecord import frame
 from nq.preprocess.features import features
+from nq.preprocess.local import make_windows
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import DeadLetter
+from nq.records import DeadLetter, Source
 from tests import nq_records
 from tests.formats.hugging_face_rows import row, write
 from tests.formats.reading import decode_line, ids, items, reasons, records
@@ -228,9 +229,11 @@ def test_a_long_line_is_skipped_to_its_end(tmp_path: Path, monkeypatch: pytest.M
 
 def test_windows_have_a_limit(tiny_vocab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
-    page = decode_line(to_line(simplified(words=200))), load_tokenizer(tiny_vocab), config
-    n = len(features(*page))
+    example, tokenizer = decode_line(to_line(simplified(words=200))), load_tokenizer(tiny_vocab)
+    n = len(features(example, tokenizer, config))
     for limit, count in (("windows", n), ("window_pieces", n * config.max_seq_length)):
-        with monkeypatch.context() as patch, pytest.raises(RecordError, match="too large"):
+        with monkeypatch.context() as patch:
             patch.setattr(LIMITS, limit, count - 1)
-            features(*page)
+            letter = make_windows(Source(0, "a", 3), example, tokenizer, config)
+        assert isinstance(letter, DeadLetter) and letter.record == example.question
+        assert letter.reason.startswith("too large: ") and letter.source.line == 3

@@ -153,7 +153,7 @@ def test_a_bad_row_does_not_cost_the_others(tmp_path: Path) -> None:
     }
     found = reasons(write(tmp_path / "a.csv", "\n".join(["question,context", *bad, "who,good\n"])))
     for reason, expected in zip(found, [*bad.values(), ""], strict=True):
-        assert reason.startswith(expected) and bool(reason) == bool(expected)
+        assert expected in reason and bool(reason) == bool(expected)
 
 
 def test_a_quote_that_is_not_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,13 +268,11 @@ def test_a_context_is_a_page_of_paragraphs() -> None:
         ({"answers": "[np.str_('1986')]", "answer_start": f"[np.int64({PLACE})]"}, 1, ["1986"]),
         ({"answers": "[\"Brenn's\", '1986']"}, 2, ["1986"]),
         ({"answer": "1986", "answer_start": f"{PLACE}.0"}, 1, ["1986"]),
-        ({"answer": "1986", "answer_start": float(PLACE)}, 1, ["1986"]),
         ({"answer": placed("1986")}, 1, ["1986"]),  # a single object
         ({"answer": "1986", "is_impossible": "0.0"}, 1, ["1986"]),
         ({"answer": "1986", "is_impossible": "1.0"}, 0, []),
         # an empty text alone is no answer
         ({"answers": {"text": [""], "answer_start": [0]}}, 0, []),
-        ({"answers": [""]}, 0, []),
         ({"answer": {"text": "", "answer_start": -1}}, 0, []),
     ],
 )  # fmt: skip
@@ -315,7 +313,6 @@ def test_yes_and_no_are_no_places() -> None:
         ({"answers": {"text": ["a"], "answer_start": []}}, "lengths: text 1, answer_start 0"),
         ({"answers": ["", "1986"]}, "answers has an empty text beside others"),
         ({"answers": "['1986' 'Dunmore']"}, "is no list or object of JSON or Python"),  # of numpy
-        ({"answers": "[nan, '1986']"}, "is no list or object of JSON or Python"),
         ({"answers": "[" * 200_000 + "]" * 200_000}, "is no list or object of JSON or Python"),
         ({"answers": ["1986"], "answer_start": 3}, "answer_start must be an array, found an int"),
         ({"answer": "1986", "answer_start": "137.5"}, "answer_start must be an integer"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,6 @@ MARKUP = st.lists(
     | st.sampled_from(["&amp;", "&#0;", "&nbsp;", "&#xD800;", "<![CDATA[", "<?x", "<", ">", "&"])
     | st.text(max_size=8)
 ).map("".join)
-WORD = st.text(st.sampled_from("abcé(“.-"), min_size=1, max_size=5)
 
 
 def without_white_space(text: str) -> str:
@@ -73,43 +73,50 @@ def check_balance(page: Page, span: Span) -> None:
 
 @given(MARKUP | st.text())
 def test_any_markup_gives_a_consistent_page(markup: str) -> None:
-    check_page(parse_html(markup))
-
-
-def element(inner: st.SearchStrategy[tuple[str, str]]) -> st.SearchStrategy[tuple[str, str]]:
-    """Returns pairs of well-formed markup and the text that a browser displays for it."""
-    several = st.lists(inner, max_size=3).map(
-        lambda pairs: ("".join(x for x, _ in pairs), "".join(x for _, x in pairs))
-    )
-
-    def wrapped(tag: str, attribute: str = "") -> st.SearchStrategy[tuple[str, str]]:
-        return several.map(lambda x: (f"<{tag}{attribute}>{x[0]}</{tag}>", x[1]))
-
-    def hidden(tag: str, attribute: str = "") -> st.SearchStrategy[tuple[str, str]]:
-        return WORD.map(lambda word: (f"<{tag}{attribute}>{word}</{tag}>", ""))
-
-    return (
-        st.sampled_from(["div", "section", "blockquote", "figcaption", "dd", "x-y"]).flatmap(
-            wrapped
-        )
-        | several.map(lambda x: (f"<ul><li>{x[0]}</li></ul>", x[1]))
-        | several.map(lambda x: (f"<table><tr><td>{x[0]}</td></tr></table>", x[1]))
-        | WORD.map(lambda word: (f"<p>{word}<b>{word}</b><br></p>", word * 2))
-        | WORD.map(lambda word: (f"<h2>{word}</h2><!-- {word} -->", word))
-        | hidden("script")
-        | hidden("nav")
-        | hidden("dialog")
-        | hidden("p", " hidden")
-        | hidden("div", ' style="display: none"')
-    )
-
-
-@given(st.recursive(WORD.map(lambda w: (w, w)), element, max_leaves=12))
-def test_visible_words_are_kept_once_and_in_order(pair: tuple[str, str]) -> None:
-    markup, text = pair
-    page = parse_html(f'<meta name="generator" content="MediaWiki"><body>{markup}</body>')
+    page = parse_html(markup)
     check_page(page)
-    assert without_white_space(visible_text(page)) == without_white_space(text)
+    assert page.example.original
+    for start, end in page.example.original.chars.tolist():
+        assert (start, end) in ((-1, -1), (-2, -2)) or 0 <= start < end <= len(markup)
+
+
+PIECES = st.lists(
+    st.sampled_from(
+        [
+            *("Moon", "AT&amp;T", "&copy;", "caf&eacute;", "&#39;s", "&nbsp;", "1 < 2", "&", "a&b"),
+            *(" ", "\n", "\r\n", "\t", "<br>", "<b>", "</b>", "<a href='x>y'>", "</a>"),
+            *("<p>", "</p>", "<ul><li>", "</ul>", '<i title="a > b">', "</i>", "</ x>"),
+            *("<!-- Moon -->", "<!---->", "<script>Moon<b></script>", "<style>p{}</style>"),
+            *("<title>Moon &amp; Sun</title>", "\U0001f600", "e\u0301", "<p hidden>Moon</p>"),
+        ]
+    ),
+    max_size=30,
+).map("".join)
+
+
+def readable(markup: str) -> str:
+    """Returns the characters that a part of HTML displays, without white space."""
+    without = re.sub(
+        r"<!--.*?-->|<(script|style|title)>.*?</\1>|<p hidden>.*?</p>", "", markup
+    )  # a title is displayed elsewhere, even if it is inside a word
+    without = re.sub(r"""</?[a-z]+(?:\s+[a-z]+=(?:'[^']*'|"[^"]*"))?>|</ x>""", "", without)
+    return re.sub(r"\s", "", unescape(without))
+
+
+@given(PIECES)
+def test_every_word_is_where_the_source_has_it(markup: str) -> None:
+    page = parse_html(markup)
+    assert page.example.original
+    places, end_of_last = page.example.original.chars.tolist(), 0
+    for spelling, is_tag, (start, end) in zip(
+        page.spelling, page.example.is_html, places, strict=True
+    ):
+        if is_tag:
+            assert (start, end) == (-1, -1)
+            continue
+        assert end_of_last <= start < end <= len(markup)
+        assert readable(markup[start:end]) == re.sub(r"\s", "", spelling)
+        end_of_last = end if "&" not in markup[start:end] else start
 
 
 def test_tokens_and_candidates_match_nq() -> None:

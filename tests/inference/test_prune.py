@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from nq.config import DecisionConfig, RankingWeights
 from nq.errors import Error
 from nq.inference import prune
 from nq.inference.prune import LEVELS, PruningScorer, covering_windows, tokens_in_windows
-from nq.model.folder import load_settings
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.decision import decide
 from nq.postprocess.ranking import decision_margin, rank
@@ -32,10 +30,9 @@ from nq.records import (
     Span,
     WindowScores,
 )
-from nq.runs.job import Job
 from nq.runs.run import run
 from tests.inference.table_scorer import Pages, TableScorer, pages
-from tests.jobs import flat_job, predictions
+from tests.jobs import flat_job
 from tests.postprocess import synthetic_pages
 
 
@@ -138,45 +135,6 @@ def test_a_page_with_a_clear_decision_is_not_computed_further() -> None:
     pruned = decide(example, window_scores(columns, numbers), decision).prediction
     whole = decide(example, scores, decision).prediction
     assert (pruned.long, pruned.shorts, pruned.yes_no) == (whole.long, whole.shorts, whole.yes_no)
-
-
-QUESTIONS = 6
-
-
-def make_job(model: Path, folder: Path, **options: Any) -> Job:
-    settings = load_settings(model)
-    weights = RankingWeights(bm25=3.0, max_evidence=2.0)
-    return flat_job(
-        [bundled_sample()],
-        model,
-        "prune",
-        windows=replace(settings.windows, doc_stride=4),
-        decision=replace(settings.decision, weights=weights),
-        output=folder,
-        limit=QUESTIONS,
-        **options,
-    )
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_has_the_same_predictions(tiny_model: Path, tmp_path: Path) -> None:
-    undisturbed = run(make_job(tiny_model, tmp_path / "undisturbed", batch_size=1, workers=2))
-    assert 0 < undisturbed.read_windows < undisturbed.windows
-    job = make_job(tiny_model, tmp_path / "interrupted", batch_size=1)
-    completed: list[int] = []
-
-    def interrupt(windows: int, total: int) -> None:
-        completed.append(windows)
-        if sum(completed) > undisturbed.windows * 2 // 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(job, progress=interrupt)
-    resumed = run(job)
-    assert 0 < resumed.resumed_windows < resumed.windows
-    assert resumed.read_windows < undisturbed.read_windows
-    expected = predictions(undisturbed.folder)
-    assert predictions(resumed.folder) == expected and len(expected) == QUESTIONS
 
 
 def test_a_rule_without_a_decision_margin_is_refused(tiny_model: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from nq.inference.scorer import (
     score_examples,
 )
 from nq.postprocess.ranking import decision_margin, rank
-from nq.records import READ, RESCORED, SCORE_COLUMNS, Example, Windowed, WindowScores
+from nq.records import READ, RESCORED, SCORE_COLUMNS, Windowed, WindowScores
 from tests.inference.table_scorer import Pages, TableScorer, pages, random_scores
 
 Wrap = Callable[[Scorer, Pages], Scorer]
@@ -124,6 +124,7 @@ def test_a_call_has_whole_examples_and_at_least_so_many_batches(
     some: Pages, batch_size: int, part_batches: int
 ) -> None:
     scorer = TableScorer(some.table, batch_size, part_batches)
+    assert list(score_examples(scorer, iter(()))) == []
     list(score_examples(scorer, windows_of(some)))
     assert np.concatenate(scorer.calls).tolist() == some.rows["numbers"][:, 0].tolist()
     ends = {page.stop for page in some.slices}
@@ -133,22 +134,3 @@ def test_a_call_has_whole_examples_and_at_least_so_many_batches(
         last_page = next(page for page in some.slices if page.stop == call[-1] + 1)
         assert len(call) - (last_page.stop - last_page.start) < enough
         assert len(call) >= enough or i == len(scorer.calls) - 1
-
-
-def test_examples_are_read_only_when_they_are_needed() -> None:
-    read: list[int] = []
-    table = random_scores(np.full((6, 14), -1), seed=1)
-    examples = [Example(number, "who", ["w"], [False], ()) for number in range(6)]
-
-    def windows() -> Iterator[Windowed]:
-        for number, example in enumerate(examples):
-            read.append(number)
-            rows = {"numbers": np.array([[number]]), "window_ids": np.array([[0, 1]])}
-            yield Windowed(example, rows)
-
-    scored = score_examples(TableScorer(table, batch_size=2, part_batches=1), windows())
-    assert read == []
-    assert [next(scored).example.example_id for _ in range(2)] == [0, 1] and read == [0, 1]
-    assert next(scored).example.example_id == 2 and read == [0, 1, 2, 3]
-    assert len(list(scored)) == 3
-    assert list(score_examples(TableScorer(table), iter(()))) == []

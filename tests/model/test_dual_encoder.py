@@ -30,9 +30,10 @@ from nq.model.folder import ModelSettings, load_config, load_settings, read_tens
 from nq.preprocess.features import features, prefix
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import AnswerType, Candidate, Example, FloatArray, Span, YesNo
+from nq.records import AnswerType, Example, FloatArray, YesNo
 from tests import tiny_models
 from tests.conftest import Commands
+from tests.preprocess.synthetic_examples import page
 
 BLOCKS = ("the lake is deep", "old old lakes of the moon", "a", "is the lake old and deep " * 4)
 WINDOWS = WindowConfig(max_seq_length=24, doc_stride=9, max_query_length=8)
@@ -49,13 +50,7 @@ OPTIONS = {
 
 def example() -> Example:
     """Returns an example whose page has the blocks ``BLOCKS``."""
-    tokens, candidates = list[str](), list[Candidate]()
-    for block in BLOCKS:
-        start = len(tokens)
-        tokens += ["<P>", *block.split(), "</P>"]
-        candidates.append(Candidate(Span(start, len(tokens)), top_level=True))
-    is_html = tuple(token in ("<P>", "</P>") for token in tokens)
-    return Example(1, "is the lake deep", tuple(tokens), is_html, tuple(candidates))
+    return page(" ".join(f"<P> {block.strip()} </P>" for block in BLOCKS), "is the lake deep")
 
 
 @pytest.fixture(params=list(SHAPES))

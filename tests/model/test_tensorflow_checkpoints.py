@@ -22,16 +22,11 @@ from tests.model.slow_bert import SlowBert
 Arrays = dict[str, FloatArray]
 TENSORS = tiny_models.tensors()
 ROWS = tiny_models.rows((16, 11, 6), 16)
-CONFIG = {
-    "hidden_act": "gelu",
-    "hidden_size": 8,
-    "intermediate_size": 16,
-    "max_position_embeddings": 32,
-    "num_attention_heads": 2,
-    "num_hidden_layers": 2,
-    "type_vocab_size": 2,
-    "vocab_size": len(tiny_models.VOCABULARY),
-}
+FIELDS = (
+    *("hidden_act", "hidden_size", "intermediate_size", "max_position_embeddings"),
+    *("num_attention_heads", "num_hidden_layers", "type_vocab_size", "vocab_size"),
+)
+CONFIG = {name: getattr(tiny_models.SHAPE, name) for name in FIELDS}
 
 
 def original_names() -> Arrays:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from nq.evaluation.labels import prediction_label
 from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats.outputs import encode_prediction
 from nq.records import Annotation, Prediction, Span
+from nq.report.page import script_json
 from nq.report.questions import entries, outcomes, scores
 from tests.report.example_cases import FIRST, SECOND, annotation, page
 from tests.report.example_questions import ANSWERS, question
@@ -48,3 +51,10 @@ def test_the_answer_is_right_where_the_table_of_answers_says_so(
     assert (outcome in ("right", "null")) == judge(example, encoded).correct
     assert scores(label, decisions)[0] in (0.5, 0.25)
     assert outcomes(None) == ["", "", ""]
+
+
+@given(st.text(), st.dictionaries(st.text(), st.text() | st.integers(-(2**53), 2**53)))
+def test_json_in_a_script_is_read_back_and_cannot_end_it(text: str, values: dict[str, str]) -> None:
+    encoded = script_json([text, values])
+    assert json.loads(encoded) == [text, values]
+    assert not re.search("[<>&]", encoded)

@@ -13,15 +13,17 @@ from nq import storage, tracking
 from nq.commands.main import console
 from nq.evaluation.gate import Gate, Parity, question_counts, relative_loss
 from nq.evaluation.labels import read_gold, read_predictions
+from nq.mlflow_store import connect
+from nq.model import joint
 from nq.runs.finished import read_run
 from nq.runs.parity import write_parity
 from nq.runs.record import record_parity
 from nq.runs.result import JOB, METRICS, PREDICTIONS, write_metrics
-from tests import nq_records
+from tests import nq_records, tiny_models
 from tests.conftest import Commands
 
 QUESTIONS = 10
-LONG_ONLY = ("--long-threshold", "-9", "--short-threshold", "9")
+LONG_ONLY = ("--set", "long_threshold=-9,short_threshold=9")
 """The only block of each page is the right one, so that all long answers are right."""
 
 
@@ -71,13 +73,26 @@ def test_a_run_of_another_model_passes_the_gate(
 def test_a_run_that_loses_too_much_fails(
     first: Path, data: Path, tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:
-    nothing = ("--long-threshold", "9", "--short-threshold", "9", "--keep-scores")
+    nothing = ("--set", "long_threshold=9,short_threshold=9", "--keep-scores")
     gate = ("--against", first, "--max-loss", 0.02, "--profile", "baseline", "--json")
     command = arguments(tmp_path, data, tiny_model, *nothing, *gate)
     parity = json.loads(commands.out(*command, code=1))["parity"]
     assert parity["gate"]["verdict"] == "failed" and parity["gate"]["low"] == 1
     assert 0 <= parity["max_drift"] < 1e-4  # the same model and windows
     assert "too much is lost: micro-F1 0.0000 against 0.6667" in commands.err.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_other_logits_are_seen(
+    first: Path, data: Path, tiny_vocab: Path, tmp_path: Path, commands: Commands
+) -> None:
+    """Of a model with other weights, whose windows are the same."""
+    model, shape = joint.build(tiny_models.SHAPE, seed=5), tiny_models.SHAPE
+    tiny_models.save(tmp_path, model, shape, tiny_vocab, max_seq_length=32, doc_stride=8)
+    options = ("--short-threshold", "-9", "--keep-scores", "--against", first)
+    parity = commands.json(*arguments(tmp_path / "run", data, tmp_path, *options))["parity"]
+    assert parity["changed"] == QUESTIONS and parity["changed_share"] == 1
+    assert parity["max_drift"] > parity["mean_drift"] > 0.1
 
 
 @pytest.mark.slow
@@ -88,8 +103,8 @@ def test_few_lost_answers_are_undecided_and_strict_refuses_that(
     scores = [one["long_answer_score"] for one in predictions]
     lowest, second, *_ = sorted(set(scores))
     lost = scores.count(lowest)
-    options = ["--long-threshold", (lowest + second) / 2, "--short-threshold", 9]
-    options += ["--against", first, "--max-loss", 0.2]
+    thresholds = f"long_threshold={(lowest + second) / 2},short_threshold=9"
+    options = ["--set", thresholds, "--against", first, "--max-loss", 0.2]
     command = arguments(tmp_path, data, tiny_model, *options)
     gate = commands.json(*command)["parity"]["gate"]
     gold = read_gold(data)
@@ -181,7 +196,7 @@ def test_mlflow_has_the_gate(first: Path, tmp_path: Path) -> None:
     with tracking.Run(uri, "gates", "one", system_metrics=False) as tracked:
         record_parity(tracked, Parity("baseline", QUESTIONS, 3, None, None, {}, gate), first)
     assert tracked.run_id is not None
-    run = tracking.connect(uri).get_run(tracked.run_id)
+    run = connect(uri).get_run(tracked.run_id)
     losses = {name: run.data.metrics[f"gate/{name}"] for name in ("loss_low", "loss_high")}
     assert losses == {"loss_low": 0.05, "loss_high": 0.15}
     assert run.data.metrics[tracking.CHANGED] == 3

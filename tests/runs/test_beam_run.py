@@ -112,11 +112,9 @@ def test_a_runner_gives_the_files_of_a_run_without_beam(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("limit", [5, 12])
-def test_a_limit(limit: int, data: list[str], tiny_model: Path, tmp_path: Path) -> None:
-    expected = run(job(data, tiny_model, tmp_path / "local", None, limit=limit))
-    found = run(job(data, tiny_model, tmp_path / "beam", limit=limit))
-    assert_equal(found, expected)
+def test_a_limit(data: list[str], tiny_model: Path, tmp_path: Path) -> None:
+    expected = run(job(data, tiny_model, tmp_path / "local", None, limit=12))
+    assert_equal(run(job(data, tiny_model, tmp_path / "beam", limit=12)), expected)
 
 
 @pytest.mark.slow

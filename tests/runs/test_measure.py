@@ -27,7 +27,7 @@ from nq.runs.measure import (
     read_times,
     tree_memory_bytes,
 )
-from nq.runs.result import METRICS
+from nq.runs.result import METRICS, PREDICTIONS
 from nq.runs.run import run
 from tests.runs.test_resume import make_job, run_killed
 
@@ -131,8 +131,15 @@ def check_lost_times(job: Job) -> None:
 
 
 def check_second_run(job: Job) -> None:
-    """Checks a run in a process that has run before, with windows that are prepared."""
+    """Checks a run in a process that has run before, with windows that are prepared.
+
+    Undisturbed, it has the predictions of the run that was killed and resumed.
+    """
+    assert job.output
+    resumed = (job.output / PREDICTIONS).read_bytes()
     again = run(job)
+    assert (job.output / PREDICTIONS).read_bytes() == resumed
     assert again.not_comparable == (WARM,)
     assert again.speed_comparable == f"no: {WARM}"
     assert not again.resumed and again.parts == 1
+    assert again.time["preprocess_s"] == 0 < again.time["predict_s"]

@@ -1,4 +1,4 @@
-"""Tests that a run that was killed continues to the same bytes."""
+"""Tests runs that are killed at their end, and has what kills runs of other tests."""
 
 from __future__ import annotations
 
@@ -51,22 +51,6 @@ def make_job(model: Path, output: Path) -> Job:
 def run_until_killed(model: Path, output: Path) -> None:
     """Answers until SIGKILL; runs in a process of its own."""
     run(make_job(model, output), progress=until_killed())
-
-
-@pytest.mark.slow
-def test_a_run_that_was_killed_continues_to_the_same_predictions(
-    tiny_model: Path, tmp_path: Path
-) -> None:
-    undisturbed = run(make_job(tiny_model, tmp_path / "undisturbed"))
-    run_killed("tests.runs.test_resume", "run_until_killed", tiny_model, tmp_path / "killed")
-    assert not (tmp_path / "killed" / PREDICTIONS).exists()
-    result = run(make_job(tiny_model, tmp_path / "killed"))
-    assert 0 < result.resumed_windows < result.windows == undisturbed.windows
-    expected = (undisturbed.folder / PREDICTIONS).read_bytes()
-    assert (result.folder / PREDICTIONS).read_bytes() == expected
-    assert sorted(path.name for path in result.folder.iterdir()) == sorted(
-        path.name for path in undisturbed.folder.iterdir()
-    )
 
 
 def run_until_marked(model: Path, output: Path) -> None:

@@ -11,8 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
@@ -184,14 +183,6 @@ class RunningServer:
         if self.process.stdout is not None:
             self.process.stdout.close()
         assert "Traceback" not in self.log() and "never retrieved" not in self.log()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Waits until a condition holds."""
-    end = time.monotonic() + END_S
-    while not condition():
-        assert time.monotonic() < end, "the condition has not come true"
-        time.sleep(0.02)
 
 
 def chunk(data: bytes) -> bytes:

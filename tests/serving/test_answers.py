@@ -109,15 +109,6 @@ def test_several_pages_are_answered_as_the_python_api_does(
     }
 
 
-def test_a_format_overrides_what_the_page_looks_like(server: InProcess) -> None:
-    bodies = [
-        ask_body(page="<p>The lake</p> <p>is deep</p>", format=kind)
-        for kind in ("auto", "html", "text")
-    ]
-    auto, html, text = (answer.json() for answer in server.ask_at_once(bodies))
-    assert auto == html != text
-
-
 def test_many_clients_at_once_get_the_answers_of_one(tiny_model: Path, tiny_mpnet: Path) -> None:
     """A cascade scores more windows than it is sent, and chooses them by the page."""
     words, profile = PAGE.split(), Profile.parse("mixed+prune+rescore")

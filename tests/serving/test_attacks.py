@@ -16,8 +16,8 @@ import orjson
 import psutil
 import pytest
 
-from tests.child_processes import children
-from tests.serving.servers import RunningServer, ask_body, until
+from tests.child_processes import children, wait_until
+from tests.serving.servers import RunningServer, ask_body
 
 pytestmark = pytest.mark.slow
 FILES, SILENT = 256, 400
@@ -74,7 +74,7 @@ def test_pages_that_are_slow_to_read_delay_nobody_and_no_end(
 
         def ask() -> list[Future[httpx.Response]]:
             asked = [pool.submit(client.post, "/v1/ask", json=body) for body in slow]
-            until(lambda: server.metric("nq_requests_in_progress") == len(slow))
+            wait_until(lambda: server.metric("nq_requests_in_progress") == len(slow))
             return asked
 
         asked = ask()
@@ -95,7 +95,7 @@ def test_errors_of_accept_are_logged_once(server: RunningServer) -> None:
         process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds() + 5, hard))
         for _ in range(20):
             stack.enter_context(server.stream("/healthz"))
-        until(lambda: message in server.log())
+        wait_until(lambda: message in server.log())
         time.sleep(3)  # the server tries again every second
         process.rlimit(resource.RLIMIT_NOFILE, (FILES, hard))
         assert client.get("/healthz").status_code == 200
@@ -111,15 +111,15 @@ def test_ready_only_while_a_process_answers(server: RunningServer, model: Path) 
 
         assert status() == 200
         server.workers()[0].kill()
-        until(lambda: status() == 503)
+        wait_until(lambda: status() == 503)
         assert "no process of the model runs" in client.get("/readyz").json()["error"]
-        until(lambda: status() == 200)
+        wait_until(lambda: status() == 200)
         process = server.workers()[0]
         process.suspend()
         with pytest.raises(httpx.ReadTimeout):  # a question is asked, which nothing answers
-            until(lambda: client.get("/readyz", timeout=2).status_code != 200)
+            wait_until(lambda: client.get("/readyz", timeout=2).status_code != 200)
         process.resume()
-        until(lambda: status() == 200)
+        wait_until(lambda: status() == 200)
         shutil.rmtree(model)
         answer = client.get("/readyz")
         assert answer.status_code == 503

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,13 @@ import pytest
 import nq
 from nq.commands.main import console
 from nq.formats.documents import page_of
+from nq.mlflow_store import ENVIRONMENT, import_mlflow
 from nq.model.spec import find_model
 from nq.runs.record import _copy_models
-from nq.tracking import ENVIRONMENT, import_mlflow
+from tests.child_processes import wait_until
 from tests.conftest import Commands
 from tests.nq_records import simplified, write_lines
-from tests.serving.servers import ROOT, free_port, until
+from tests.serving.servers import ROOT, free_port
 
 pytestmark = pytest.mark.slow  # importing MLflow takes seconds
 
@@ -123,7 +123,7 @@ def served(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
         return False
 
     try:
-        until(is_alive)
+        wait_until(is_alive)
         yield address
     finally:
         if process.poll() is None:
@@ -164,7 +164,7 @@ def test_a_run_has_the_model_with_its_settings(
     import mlflow
 
     paths = ["--data", data, "--model", tiny_model, "--output", tmp_path / "run"]
-    options = ["--profile", "baseline", "--doc-stride", "5", "--log-model"]
+    options = ["--profile", "baseline", "--set", "doc_stride=5", "--log-model"]
     result = commands.json("answer", *paths, *options)
     assert f"mlflow models serve -m {result['model_uri']} --env-manager local" in commands.err
     model = load(result["model_uri"])
@@ -177,22 +177,6 @@ def test_a_run_has_the_model_with_its_settings(
     with nq.load(tiny_model, profile="baseline", windows=reader.windows) as same:
         page = page_of(ROWS[0]["page"], "it")
         assert model.predict(ROWS[:1]) == [same.ask(ROWS[0]["question"], page, 0).to_dict()]
-
-
-@pytest.mark.usefixtures("store")
-def test_a_model_that_cannot_be_copied_costs_one_warning(
-    data: Path,
-    tiny_model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    commands: Commands,
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
-    paths = ["--data", data, "--model", tiny_model, "--output", tmp_path / "run"]
-    result = commands.json("answer", *paths, "--profile", "baseline", "--log-model")
-    assert result["examples"] == 2
-    (warning,) = [line for line in commands.err.splitlines() if "warning" in line]
-    assert "MLflow: cannot log the model: " in warning and "missing" in warning
 
 
 @pytest.mark.usefixtures("store")

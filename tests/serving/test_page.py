@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from nq.bundle import bundled_model
-from tests.chromium import Browser, browser, needs_chromium
+from tests.chromium import Browser, needs_chromium
 from tests.serving.servers import TOKEN, RunningServer, ask_body
 
 pytestmark = [needs_chromium, pytest.mark.browser, pytest.mark.slow]
@@ -43,12 +43,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 def client(server: RunningServer) -> Iterator[httpx.Client]:
     with server.client() as client:
         yield client
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("profile")) as one:
-        yield one
 
 
 @pytest.fixture

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import orjson
@@ -38,19 +39,12 @@ def server(tiny_model: Path) -> Iterator[InProcess]:
         (b"", "the body is not JSON: EOF"),
         (b'{"question": "who", "page": "\xff\xfe"}', "the body is not JSON: invalid unicode"),
         (b"[" * 100_000, "the body is not JSON: recursion limit"),
-        (b"[]", "the body: Input should be an object"),
         (text(), "question: field required"),
         (text(question="who", page=None), "page: expected either page, a text, or pages, a list"),
-        (
-            text(question="who", page="x", pages=[{"page": "y"}]),
-            "page: expected either page, a text, or",
-        ),
-        (text(question="who", pages=[]), "page: expected either page, a text, or pages, a list"),
+        (text(question="who", page="x", pages=[{"page": "y"}]), "page: expected either page, a"),
         (text(question="who", pages=[{"page": "x"}, {"page": ""}]), "document 2 has no text"),
         (text(question="who", pages=[{"page": "x"}] * 1001), "list should have at most 1000"),
         (text(question="who", pages=[{"page": 3}]), "pages.0.page: input should be a valid string"),
-        (text(question="who", page=3), "page: input should be a valid string"),
-        (text(question="who", page="x", top="3"), "top: input should be a valid integer"),
         (text(question="who", page="x", top=-1), "top: input should be greater than or equal to 0"),
         (text(question="who", page="x", format="pdf"), "format: input should be 'auto', 'text'"),
         (text(question="who", page="x", url="x"), "url: extra inputs are not permitted"),
@@ -161,21 +155,16 @@ def test_without_the_token_only_what_tells_nothing_is_answered(
         assert server.post("/v1/ask", json=ask_body(), headers=BEARER).status_code == 504
 
 
-def test_a_question_that_takes_too_long(tiny_model: Path) -> None:
+async def half() -> AsyncIterator[bytes]:
+    """Sends a part of a question, and nothing more."""
+    yield QUESTION[:20]
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("content", [lambda: QUESTION, half], ids=["all", "half"])
+def test_a_request_that_takes_too_long(content: Callable[[], Any], tiny_model: Path) -> None:
     with InProcess(find_model(tiny_model), timeout=0.2) as server:
-        answer = server.post("/v1/ask", content=QUESTION, headers=JSON)
-        assert answer.status_code == 504
-        assert "no answer within 0.2 s" in answer.json()["error"]
-        assert server.metric("nq_requests_in_progress") == 0
-
-
-def test_a_client_that_stops_sending(tiny_model: Path) -> None:
-    async def half() -> AsyncIterator[bytes]:
-        yield QUESTION[:20]
-        await asyncio.Event().wait()
-
-    with InProcess(find_model(tiny_model), timeout=0.2) as server:
-        answer = server.post("/v1/ask", content=half(), headers=JSON)
+        answer = server.post("/v1/ask", content=content(), headers=JSON)
         assert answer.status_code == 504
         assert "no answer within 0.2 s" in answer.json()["error"]
         assert server.metric("nq_requests_in_progress") == 0

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,8 +21,8 @@ from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures
 from nq.training.loop import TrainingState, WarmupThenDecay, compile_for_training, fit, identity
 from nq.training.windows import TrainingWindows
 from tests import tiny_models
+from tests.runs.test_resume import run_killed
 
-ROOT = Path(__file__).parents[2]
 LENGTH = 16
 SHAPE = dataclasses.replace(tiny_models.SHAPE, num_hidden_layers=1, initializer_range=0.3)
 CONFIG = TrainConfig(
@@ -101,14 +99,7 @@ def train_until_killed(folder: Path) -> None:
 def test_a_killed_training_resumes_to_the_same_weights(
     uninterrupted: tuple[keras.Model, Path], tmp_path: Path
 ) -> None:
-    code = (
-        "import pathlib, sys; from tests.training.test_loop import train_until_killed;"
-        "train_until_killed(pathlib.Path(sys.argv[1]))"
-    )
-    killed = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, capture_output=True, check=False
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    run_killed("tests.training.test_loop", "train_until_killed", tmp_path)
     half_written = tmp_path / f"step-{KILLED_AT}.npz"
     half_written.write_bytes(b"PK\x03\x04")
     model, steps = untrained(), list[int]()
