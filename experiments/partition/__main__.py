@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from experiments import command, study
-from experiments.partition import measure, predict, report, stages, tensor
+from experiments.partition import measure, predict, report, stages
 from experiments.partition.rows import ENCODER, JAX, PERCEPTRON, PLANNER, Row
 from experiments.workloads import SHAPES, Workload
 from nq import processor
@@ -49,7 +49,7 @@ def check(args: argparse.Namespace) -> None:
     for shape in args.shapes:
         stages.even_cuts(SHAPES[shape], args.stages)
         if JAX in args.parts:
-            tensor.check_devices(SHAPES[shape], args.stages)
+            stages.check_devices(SHAPES[shape], args.stages)
     most = max(*args.micro_batches, args.stages)
     if args.batch_size < most:
         raise ValueError(

@@ -17,7 +17,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from experiments.partition.tensor import check_devices
+from experiments.partition.stages import check_devices
 from experiments.units import seconds
 from nq.model import joint
 from nq.model.config import ModelConfig

@@ -70,6 +70,24 @@ def even_cuts(config: ModelConfig, stages: int) -> tuple[int, ...]:
     return tuple(part.start for part in slices(0, layers, stages)[1:])
 
 
+def check_devices(config: ModelConfig, devices: int) -> None:
+    """Checks that heads and units of the layers of a model can be divided evenly."""
+    for what, count in (
+        ("attention heads", config.num_attention_heads),
+        ("units of the intermediate layer", config.intermediate_size),
+    ):
+        if count % devices:
+            raise ValueError(
+                f"{count} {what} cannot be divided among {devices} devices: expected a number of "
+                f"devices that divides {count}"
+            )
+    if config.relative_attention_num_buckets and devices > 1:
+        raise ValueError(
+            "the model has attention biases by distance, which are not divided here: expected a "
+            "model without them, such as a BERT"
+        )
+
+
 def stage_model(model: Any, cuts: Sequence[int], number: int) -> Any:
     """Returns the Keras model of one stage, which shares the weights of the whole model.
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from experiments import units
 from experiments.workloads import Workload, rows
-from nq.model.config import ModelConfig
 
 STEP, LOGITS, ALL_REDUCE = "step", "logits", "all-reduce"
 COUNTS = ("all_reduces", "compiled_all_reduces")
@@ -26,24 +25,6 @@ class Task:
 
     workload: Workload
     devices: int = 1
-
-
-def check_devices(config: ModelConfig, devices: int) -> None:
-    """Checks that heads and units of the layers of a model can be divided evenly."""
-    for what, count in (
-        ("attention heads", config.num_attention_heads),
-        ("units of the intermediate layer", config.intermediate_size),
-    ):
-        if count % devices:
-            raise ValueError(
-                f"{count} {what} cannot be divided among {devices} devices: expected a number of "
-                f"devices that divides {count}"
-            )
-    if config.relative_attention_num_buckets and devices > 1:
-        raise ValueError(
-            "the model has attention biases by distance, which are not divided here: expected a "
-            "model without them, such as a BERT"
-        )
 
 
 def environment(devices: int) -> dict[str, str]:
