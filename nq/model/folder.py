@@ -242,10 +242,13 @@ def read_tensors(folder: str | Path, check_digest: bool = True) -> CheckpointTen
 
 def is_squad_reader(folder: str | Path) -> bool:
     """Returns whether a model has a head for spans and none for types of answers."""
-    config, tensors = load_config(folder), read_tensors(folder, check_digest=False)
+    config = load_config(folder)
+    if config.is_dual_encoder:
+        return False
+    tensors = read_tensors(folder, check_digest=False)
     table = tensors.table(config)
-    filled = [tensors.fill(table[f"{head}_output/kernel"]) for head in ("span", "type")]
-    return not config.is_dual_encoder and filled == [True, False]
+    span, kind = (tensors.fill(table[f"{head}_output/kernel"]) for head in ("span", "type"))
+    return span and not kind
 
 
 def check_model(folder: str | Path, windows: WindowConfig | None = None) -> None:
