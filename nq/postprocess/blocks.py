@@ -46,7 +46,6 @@ class Blocks:
 
     @classmethod
     def of(cls, example: Example) -> Blocks:
-        """Returns the blocks of an example's page."""
         of_token = block_of_token(example)
         candidates = np.unique(of_token[(of_token >= 0) & ~np.array(example.is_html, np.bool_)])
         spans = [example.candidates[i].span for i in candidates.tolist()]
@@ -56,13 +55,12 @@ class Blocks:
         return cls(with_text, candidates, np.column_stack([scores, page_length]))
 
     def only(self, candidates: IntArray) -> Blocks:
-        """Returns the blocks that have one of these candidate indices."""
         kept = np.isin(self.candidates, candidates)
         of_token = np.where(np.isin(self.of_token, candidates), self.of_token, -1)
         return Blocks(of_token, self.candidates[kept], self.features[kept])
 
     def prior(self, weights: RankingWeights) -> FloatArray:
-        """Returns ``[B]`` the part of each block's utility that is known before the model runs."""
+        """Returns the part of each block's utility that is known before the model runs."""
         return self.features @ weights.block_vector()
 
 
@@ -74,9 +72,7 @@ def lower_words(example: Example, span: Span) -> list[str]:
 
 
 def bm25(question: str, blocks: Iterable[Sequence[str]]) -> FloatArray:
-    """Returns the BM25 score of each block of ``terms``; 0 without a common word.
-
-    Of the blocks, which are read once, only the counts of the question's words are kept.
+    """Returns the BM25 score of each block of ``terms``; the blocks are read once.
 
     >>> bm25("Who wrote it?", [["she", "wrote", "it"], ["it", "rains"]]).round(2).tolist()
     [0.81, 0.2]
@@ -106,12 +102,9 @@ def block_of_token(example: Example) -> IntArray:
     for index in range(len(example.candidates) - 1, -1, -1):
         candidate = example.candidates[index]
         if candidate.top_level:
-            span = candidate.span
-            block[span.start : span.end] = -1 if _is_boilerplate(example, span) else index
+            start, end = candidate.span.start, candidate.span.end
+            words = (example.tokens[i] for i in range(start, end) if not example.is_html[i])
+            first = tuple(islice(words, max(map(len, BOILERPLATE))))
+            boilerplate = example.is_wiki and any(first[: len(b)] == b for b in BOILERPLATE)
+            block[start:end] = -1 if boilerplate else index
     return block
-
-
-def _is_boilerplate(example: Example, span: Span) -> bool:
-    words = (i for i in range(span.start, span.end) if not example.is_html[i])
-    first = [example.tokens[i] for i in islice(words, max(map(len, BOILERPLATE)))]
-    return example.is_wiki and any(first[: len(start)] == list(start) for start in BOILERPLATE)

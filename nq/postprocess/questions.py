@@ -10,11 +10,8 @@ YES_NO_VERBS = (
     *("can", "could", "may", "might", "must", "shall", "should", "will", "would"),
     *("ain't", "aren't", "isn't", "wasn't", "weren't", "don't", "doesn't", "didn't", "can't"),
 )
-WORDS = {
-    **{word: word for word in ("who", "when", "where", "what", "which", "how", "why")},
-    "whom": "who",
-    "whose": "who",
-}
+WORDS = {word: word for word in ("who", "when", "where", "what", "which", "how", "why")}
+WORDS |= {"whom": "who", "whose": "who"}
 HOW_MANY, YES_NO_VERB = "how many", "yes/no verb"
 
 

@@ -14,7 +14,7 @@ import orjson
 from nq.formats import inputs
 from nq.inference.profile import Profile
 from nq.model.folder import weights_digest
-from nq.postprocess.decision import RULES, check_cascade_rule, check_rule
+from nq.postprocess.decision import RULES, SECOND_MODEL, check_rule
 from nq.preprocess.request import Request
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.runs.job import Job
@@ -97,5 +97,5 @@ def check_job(job: Job) -> None:
     if job.beam is None:
         inputs.check_inputs(job.files, job.limit, job.pages)
     if job.model.second is not None:
-        check_cascade_rule(rule)
+        check_rule(rule, SECOND_MODEL)
     job.model.check()
