@@ -20,9 +20,8 @@ import orjson
 
 from nq import records
 from nq.formats.fields import RecordError, get, same_id
-from nq.formats.input_files import matching_files
+from nq.formats.input_files import matching_files, unchanged
 from nq.formats.lines import open_bytes
-from nq.storage import file_status
 
 ExampleId = int | str
 Paths = str | Path | Sequence[str | Path]
@@ -168,14 +167,11 @@ def prediction_label(record: Mapping[str, Any]) -> Label:
 @contextlib.contextmanager
 def _open(path: str | Path) -> Iterator[IO[bytes]]:
     """Opens a file, plain or gzip, that must not change while it is read."""
-    before = file_status(path)
     try:
-        with open_bytes(str(path)) as file:
+        with unchanged([path]), open_bytes(str(path)) as file:
             yield file
     except RecordError as error:
         raise ValueError(f"{path}: {error}; copy the file again") from error
-    if file_status(path) != before:
-        raise ValueError(f"{path} changed while it was read: run again when it is complete")
 
 
 def _decode(data: bytes) -> Any:

@@ -16,7 +16,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -37,13 +37,12 @@ FOLDER_PREFIX = "nq-input-"
 COPIES = {"stdin": "standard input", "pipe": "a pipe"}
 """Names of copies, which do not differ between runs, because windows are found again by them."""
 _DESCRIPTOR_PATHS = re.compile(r"/dev/fd/\d+|/proc/self/fd/\d+")
+CHANGED = "{} has changed since it was read first: run the command again when it is complete"
 
 
-@contextlib.contextmanager
-def input_files(patterns: Patterns) -> Iterator[list[str]]:
+def input_files(patterns: Patterns) -> contextlib.AbstractContextManager[list[str]]:
     """Finds input files, with copies of standard input and pipes, which exist inside the block."""
-    with spooled(matching_files(patterns)) as files:
-        yield files
+    return spooled(matching_files(patterns))
 
 
 def find_files(patterns: Patterns) -> list[str]:
@@ -129,14 +128,14 @@ def _digest(path: str | Path, status: tuple[int, ...]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def check_unchanged(digests: Mapping[str, str]) -> None:
-    """Raises ``Error`` unless files still have the SHA-256 that ``digests`` has for each path."""
-    for path, digest in digests.items():
-        if sha256(path) != digest:
-            raise Error(
-                f"{path} has changed since this command began to read it: run the command again "
-                "when the file is complete"
-            )
+@contextlib.contextmanager
+def unchanged(paths: Iterable[str | Path]) -> Iterator[None]:
+    """Raises ``ValueError`` at the end of the block if one of the files has changed in it."""
+    before = {path: file_status(path) for path in paths}
+    yield
+    for path, status in before.items():
+        if file_status(path) != status:
+            raise ValueError(CHANGED.format(path))
 
 
 def is_stream(path: str) -> bool:
