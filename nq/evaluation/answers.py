@@ -26,7 +26,7 @@ class AnswerRow:
     """One answer of the table of answers, in words; empty for no answer.
 
     ``correct`` is ``None`` without gold. If it is false, ``expected`` has the right answers, that
-    of the most annotators first; none if it should have been no answer.
+    of the most annotators first.
     """
 
     question: str
@@ -55,7 +55,7 @@ def answer(
     formats: Sequence[str] = (),
     with_row: bool = False,
 ) -> Answered:
-    """Returns the answer to an example by the decision for it, with its gold."""
+    """Returns the answer to an example by the decision for it, beside its gold."""
     prediction = ranked.prediction
     # the predictions of the originals' rules, which rank nothing, have no bytes
     token_bytes = example.token_bytes if ranked.ranking else None

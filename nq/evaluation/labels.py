@@ -110,9 +110,8 @@ class Label:
 
 def same_answers(mine: Label, theirs: Label) -> bool:
     """Returns whether two predictions are the same answer, whatever their scores are."""
-    return (mine.long, mine.yes_no) == (theirs.long, theirs.yes_no) and set(
-        mine.short_spans
-    ) == set(theirs.short_spans)
+    first, second = ((x.long, x.yes_no, set(x.short_spans)) for x in (mine, theirs))
+    return first == second
 
 
 def _optional(record: Any, name: str, kind: type, default: Any) -> Any:
@@ -134,7 +133,7 @@ def _span(record: Any) -> LabelSpan:
 
 
 def gold_labels(record: Mapping[str, Any]) -> list[Label]:
-    """Returns the labels of an example's annotators, from its ``annotations``."""
+    """Returns the labels of the annotators of a record."""
     annotations = _optional(record, "annotations", list, [])
     if not annotations:
         raise ValueError("no 'annotations': gold must be the annotated examples (train or dev)")
@@ -191,9 +190,7 @@ def _decode(data: bytes) -> Any:
 def read_gold(paths: Paths) -> dict[ExampleId, list[Label]]:
     """Reads the annotators' labels by example id; of equal ids the last counts.
 
-    Raises:
-        ValueError: A line is not an annotated example; the text names file and line.
-        OSError: A file cannot be read, or there is none.
+    A line that is no annotated example is a ``ValueError``, which names file and line.
     """
     gold = {}
     for path in matching_files(paths):
@@ -213,13 +210,11 @@ def read_gold(paths: Paths) -> dict[ExampleId, list[Label]]:
 def read_predictions(path: str | Path) -> dict[ExampleId, Label]:
     """Reads the labels of a ``{"predictions": […]}`` file; of equal ids the last counts.
 
-    Raises:
-        ValueError: The file, or a record in it, has another format; the text names the position.
+    A file or a record in another format is a ``ValueError``, which names the position.
     """
     with _open(path) as file:
         data = file.read()
-    predictions = {}
-    where = str(path)
+    predictions, where = {}, str(path)
     try:
         for i, record in enumerate(get(_decode(data), "predictions", list)):
             where = f"{path}: predictions[{i}]"

@@ -42,7 +42,7 @@ def windows(n_pieces: int, length: int, stride: int) -> list[tuple[int, int]]:
 
 
 def query(question: str, tokenizer: Tokenizer, config: WindowConfig) -> list[int]:
-    """Returns ``[Q]`` and the question's pieces: of more than ``max_query_length`` the last ones."""
+    """Returns ``[Q]`` and the question's pieces; beyond ``max_query_length`` the last ones."""
     pieces = list(chain.from_iterable(tokenizer.encode(question.split(" "))))
     marker = [tokenizer.marker_id("[Q]"), *prefix(config.question_prefix, tokenizer)]
     if config.switches.keep_query_marker:

@@ -229,10 +229,7 @@ def tune_decision(
         predictions[example.example_id] = labels.prediction_label(prediction)
     even = [key for key in gold if fold_of(key) is not None and key in predictions]
     longs, shorts = nq_eval.decisions(  # one annotator is enough
-        {key: gold[key] for key in even},
-        {key: predictions[key] for key in even},
-        long_non_null_threshold=1,
-        short_non_null_threshold=1,
+        {key: gold[key] for key in even}, {key: predictions[key] for key in even}, (1, 1)
     )
     tuned = replace(
         plain,
