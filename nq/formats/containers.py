@@ -43,11 +43,7 @@ def _check_lines(path: str) -> None:
 
 @dataclass(frozen=True)
 class Container:
-    """One way of holding records.
-
-    ``rows`` yields the records with their numbers from 1, and ``check`` raises ``ValueError`` if a
-    file as a whole has no records, is damaged or lacks columns.
-    """
+    """How records are read; ``check`` raises ``ValueError`` for a file that can have none."""
 
     rows: Callable[[str], Iterator[tuple[int, Row]]]
     check: Callable[[str], None] = lambda path: None
@@ -78,8 +74,7 @@ def rows(
 ) -> Iterator[tuple[int, Row]]:
     """Yields the records of a file with their numbers from 1.
 
-    A share ``(i, n)`` is every n-th record, from the i-th on, for n parallel workers. ``limit`` is
-    the number of records of all workers together.
+    A share ``(i, n)`` is every n-th record, from the i-th on, of the first ``limit``.
     """
     container, (worker, workers) = container_of(path), share
     if container is PARQUET:  # which does not decode the other rows
@@ -89,10 +84,9 @@ def rows(
 
 def count(path: str, limit: int | None = None) -> int:
     """Returns how many records, good or bad, ``rows`` yields for a file."""
-    if container_of(path) is not PARQUET:
-        return sum(1 for _ in rows(path, limit=limit))
-    n_rows = parquet.count(path)
-    return n_rows if limit is None else min(n_rows, limit)
+    if container_of(path) is PARQUET:
+        return len(range(parquet.count(path))[:limit])
+    return sum(1 for _ in rows(path, limit=limit))
 
 
 def _head(path: str) -> tuple[bytes, bytes]:

@@ -26,7 +26,7 @@ SEPARATORS = ",;\t|"
 
 
 def is_csv(path: str, head: bytes) -> bool:
-    """Returns whether a text file that begins with ``head`` is CSV: by its first row, or name."""
+    """Returns whether a file is CSV, by its first row or its name."""
     if head.lstrip()[:1] in (b"{", b"[", b"<", b""):
         return False
     names, _ = _header(head.decode("utf-8", "replace").lstrip().splitlines()[0])

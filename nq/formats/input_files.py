@@ -41,7 +41,7 @@ CHANGED = "{} has changed since it was read first: run the command again when it
 
 
 def input_files(patterns: Patterns) -> contextlib.AbstractContextManager[list[str]]:
-    """Finds input files, with copies of standard input and pipes, which exist inside the block."""
+    """Finds input files, with copies of streams as ``spooled`` makes them."""
     return spooled(matching_files(patterns))
 
 
@@ -113,8 +113,7 @@ def _matches(pattern: str) -> list[str]:
 def sha256(path: str | Path) -> str:
     """Returns the SHA-256 of a file's bytes; a file is read again only if it may have changed.
 
-    That is the case if its size, time or place on the disk differ, or if its time is so recent that
-    another change may have the same time.
+    It may if its status differs, or is so recent that another change may have the same time.
     """
     status = file_status(path)
     *_, modified_ns, changed_ns = status
@@ -149,13 +148,12 @@ def is_stream(path: str) -> bool:
 
 @contextlib.contextmanager
 def spooled(paths: Sequence[str]) -> Iterator[list[str]]:
-    """Replaces streams by copies in temporary folders, which are removed with the block."""
+    """Replaces streams by temporary copies, which exist inside the block."""
     with contextlib.ExitStack() as stack:
         yield [_spool(path, stack) if is_stream(path) else path for path in paths]
 
 
 def _spool(path: str, stack: contextlib.ExitStack) -> str:
-    """Copies a stream to a file in a temporary folder, and returns its path."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX)))
     is_stdin = path in STDIN_PATHS
     if not is_stdin:

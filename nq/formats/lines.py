@@ -105,10 +105,7 @@ class _Members(gzip.GzipFile):
 
 
 def parse_line(line: bytes, limits: str = "") -> Record:
-    """Returns the JSON object in a line, or in a whole file.
-
-    ``limits`` is what the names of the limits of its bytes and its JSON values begin with.
-    """
+    """Returns the JSON object in a line or a file, whose limits have names with this beginning."""
     values = sum(map(line.count, (b",", b"{", b"[")))
     LIMITS.check(**{f"{limits}bytes": len(line), f"{limits}values": values})
     try:
@@ -183,5 +180,4 @@ def text_kind(head: bytes) -> Kind | None:
 
 
 def _first_match(kinds: dict[bytes, Kind], head: bytes) -> Kind | None:
-    matches = (kind for start, kind in kinds.items() if re.match(start, head, re.DOTALL))
-    return next(matches, None)
+    return next((kind for start, kind in kinds.items() if re.match(start, head, re.DOTALL)), None)

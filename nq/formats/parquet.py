@@ -49,10 +49,7 @@ def check_parquet(path: str) -> None:
 def rows(
     path: str, share: tuple[int, int] = (0, 1), limit: int | None = None
 ) -> Iterator[tuple[int, Record | RecordError]]:
-    """Yields rows of a file, see ``nq.formats.containers.rows``; the other rows are not decoded.
-
-    A row that cannot be read, alone or with its row group, is yielded as an error.
-    """
+    """Yields rows of a file, as ``nq.formats.containers.rows`` does; others are not decoded."""
     worker, workers = share
     with _open(path) as plain, _open(path, read_dictionary=range(len(plain.schema))) as file:
         columns, total = _columns(path, file), file.metadata.num_rows
@@ -157,10 +154,7 @@ def _open(path: str, **options: Any) -> Iterator[Any]:
 
 
 def _columns(path: str, file: Any) -> list[str]:
-    """Returns the paths of the columns to read; raises ``ValueError`` where one is absent.
-
-    A column of another type gives rows that cannot be decoded.
-    """
+    """Returns the paths of the columns to read; raises ``ValueError`` where one is absent."""
     paths = [file.schema.column(i).path for i in range(len(file.schema))]
     names = {path: _LIST_LEVELS.sub("", path) for path in paths}
     missing = [name for name in REQUIRED if name not in names.values()]
