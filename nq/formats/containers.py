@@ -35,10 +35,8 @@ def _check_lines(path: str) -> None:
             kind = text_kind(head) or (_NO_RECORDS if no_records else None)
     if kind:
         name = f"{kind[0]} in a gzip file" if data.startswith(GZIP_MAGIC) else kind[0]
-        raise ValueError(
-            f"{path} is {name}: {kind[1]}; expected one JSON object a line, plain or gzip, "
-            "parquet, CSV, or a file of SQuAD"
-        )
+        expected = "one JSON object a line, plain or gzip, parquet, CSV, or a file of SQuAD"
+        raise ValueError(f"{path} is {name}: {kind[1]}; expected {expected}")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ import logging
 import os
 import re
 import shutil
-import stat
 import sys
 import tempfile
 import time
@@ -37,6 +36,7 @@ FOLDER_PREFIX = "nq-input-"
 COPIES = {"stdin": "standard input", "pipe": "a pipe"}
 """Names of copies, which do not differ between runs, because windows are found again by them."""
 _DESCRIPTOR_PATHS = re.compile(r"/dev/fd/\d+|/proc/self/fd/\d+")
+EXPECTED = "expected records, one JSON object a line"
 CHANGED = "{} has changed since it was read first: run the command again when it is complete"
 
 
@@ -48,9 +48,8 @@ def input_files(patterns: Patterns) -> contextlib.AbstractContextManager[list[st
 def find_files(patterns: Patterns) -> list[str]:
     """Returns the input files that match ``patterns``, in order, each once."""
     files = matching_files(patterns)
-    for path in files:
-        if is_stream(path):
-            raise ValueError(f"{shown(path)} is no file; save the records to a file")
+    if stream := next(filter(is_stream, files), None):
+        raise ValueError(f"{shown(stream)} is no file; save the records to a file")
     return files
 
 
@@ -139,11 +138,11 @@ def unchanged(paths: Iterable[str | Path]) -> Iterator[None]:
 
 def is_stream(path: str) -> bool:
     """Returns whether a path is ``-``, a pipe, or a descriptor, which other processes lack."""
-    try:
-        regular = not stat.S_ISFIFO(Path(path).stat().st_mode)
-    except (OSError, ValueError):
-        regular = True
-    return path in STDIN_PATHS or bool(_DESCRIPTOR_PATHS.fullmatch(path)) or not regular
+    if path in STDIN_PATHS or _DESCRIPTOR_PATHS.fullmatch(path):
+        return True
+    with contextlib.suppress(OSError, ValueError):
+        return Path(path).is_fifo()
+    return False
 
 
 @contextlib.contextmanager
@@ -159,7 +158,7 @@ def _spool(path: str, stack: contextlib.ExitStack) -> str:
     if not is_stdin:
         log.info("copying %s to a temporary file", path)
     elif sys.stdin is None:
-        raise ValueError("standard input is closed: expected records, one JSON object a line")
+        raise ValueError(f"standard input is closed: {EXPECTED}")
     elif sys.stdin.isatty():
         log.info("reading records from standard input; Ctrl-D ends them")
     copy = folder / ("stdin" if is_stdin else "pipe")
@@ -168,12 +167,10 @@ def _spool(path: str, stack: contextlib.ExitStack) -> str:
             with copy.open("wb") as target:
                 shutil.copyfileobj(source, target)
         except OSError as error:
-            raise Error(
-                f"{shown(path)} cannot be copied to {folder}: {error.strerror}; set TMPDIR to a "
-                "folder with more room, or give a file"
-            ) from error
+            problem = f"{shown(path)} cannot be copied to {folder}: {error.strerror}"
+            raise Error(f"{problem}; set TMPDIR to a folder with more room") from error
     if not copy.stat().st_size:
-        raise ValueError(f"{shown(path)} is empty: expected records, one JSON object a line")
+        raise ValueError(f"{shown(path)} is empty: {EXPECTED}")
     return str(copy)
 
 

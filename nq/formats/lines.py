@@ -37,10 +37,7 @@ Row = Record | bytes | RecordError
 
 
 def rows(path: str) -> Iterator[tuple[int, bytes | RecordError]]:
-    """Yields number and text of each line that is not blank, stripped.
-
-    An error replaces a line that is too long, and the rest of a damaged gzip file.
-    """
+    """Yields number and text of each line that is not blank; an error for what cannot be read."""
     number = 0
     try:
         with open_bytes(path) as file:

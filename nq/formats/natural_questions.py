@@ -27,7 +27,6 @@ from nq.records import BLOCK_TYPES, Annotation, Candidate, Example, IntArray, Sp
 
 TOKENS, TEXT, DOCUMENT = "document_tokens", "document_text", "document"
 CANDIDATES, ANNOTATIONS = "long_answer_candidates", "annotations"
-MAX_SHOWN_CHARS = 40
 _YES_NO = {-1: "NONE", 0: "NO", 1: "YES"}
 
 
@@ -140,9 +139,7 @@ def candidate_index(answer: Any, n_candidates: int, where: str) -> int | None:
     """Returns the index of a long answer's candidate, ``None`` if it is -1 or absent."""
     index: int = get(answer, "candidate_index", int, where=where, default=-1)
     if not -1 <= index < n_candidates:
-        raise RecordError(
-            f"{where}.candidate_index is {index}, but there are {n_candidates} candidates"
-        )
+        raise RecordError(f"{where}.candidate_index is {index} of {n_candidates} candidates")
     return index if index >= 0 else None
 
 
@@ -150,8 +147,7 @@ def yes_no(item: Any, where: str) -> YesNo:
     """Returns the yes/no answer of an annotation, ``YesNo.NONE`` if it is absent."""
     value: str = get(item, "yes_no_answer", str, where=where, default=YesNo.NONE.value)
     if value.upper() not in YesNo.__members__:
-        shown = value[:MAX_SHOWN_CHARS]
-        raise RecordError(f"{where}.yes_no_answer must be YES, NO or NONE, found {shown!r}")
+        raise RecordError(f"{where}.yes_no_answer must be YES, NO or NONE, found {value!r:.40}")
     return YesNo(value.upper())
 
 

@@ -52,10 +52,8 @@ def rows(
     """Yields rows of a file, as ``nq.formats.containers.rows`` does; others are not decoded."""
     worker, workers = share
     with _open(path) as plain, _open(path, read_dictionary=range(len(plain.schema))) as file:
-        columns, total = _columns(path, file), file.metadata.num_rows
-        schema = plain.read_row_groups([], columns=columns).schema
-        last = total if limit is None else min(limit, total)
-        first = 0
+        columns, last = _columns(path, file), len(range(file.metadata.num_rows)[:limit])
+        schema, first = plain.read_row_groups([], columns=columns).schema, 0
         for group in range(file.num_row_groups):
             end = first + file.metadata.row_group(group).num_rows
             numbers = range(first + (worker - first) % workers, min(end, last), workers)
@@ -159,9 +157,7 @@ def _columns(path: str, file: Any) -> list[str]:
     names = {path: _LIST_LEVELS.sub("", path) for path in paths}
     missing = [name for name in REQUIRED if name not in names.values()]
     if missing:
-        raise ValueError(
-            f"{path}: found the columns {listed(file.schema_arrow.names)}, and no column "
-            f"{' or '.join(missing)}; give parquet files of Hugging Face's natural_questions with "
-            "all of its columns, or convert the records to jsonl"
-        )
+        found = f"{path}: found the columns {listed(file.schema_arrow.names)}"
+        expected = "give parquet files of Hugging Face's natural_questions, or convert to jsonl"
+        raise ValueError(f"{found}, and no column {' or '.join(missing)}; {expected}")
     return sorted(path for path, name in names.items() if name in COLUMNS)

@@ -79,7 +79,7 @@ def _is_header(record: Record) -> bool:
 
 
 def _items(record: Any, name: str, where: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields path and value of each item of an array; an error that is no array stays an error."""
+    """Yields path and value of each item of an array; an error stays an error."""
     try:
         if isinstance(record, RecordError):
             raise record
@@ -108,7 +108,7 @@ def _questions(paragraph: Any, title: str, where: str) -> Questions:
 
 
 def _with_places(record: dict[str, Any]) -> Record | RecordError:
-    """Returns a question of MRQA with places of answers as ``nq.formats.text_gold`` reads them."""
+    """Returns a question of MRQA with the places of its answers as in SQuAD."""
     if record.get("detected_answers") is None:
         return record
     placed = []

@@ -28,12 +28,9 @@ def make_windows(
     windows: WindowConfig,
     training: Training | None = None,
 ) -> Features | DeadLetter:
-    """Makes the windows of one record.
+    """Makes the windows of one record; an example with too many becomes a dead letter.
 
-    A dead letter is returned as it is; an example with too many windows becomes one.
-
-    Raises:
-        Error: the example cannot be converted; names its file and line.
+    An ``Error`` names file and line of an example that cannot be converted.
     """
     if isinstance(item, DeadLetter):
         return item
@@ -51,7 +48,7 @@ def make_windows(
 def stored_example(
     source: Source, example: Example, rows: Features, windows: WindowConfig
 ) -> StoredExample:
-    """Returns what is stored of an example and its windows, the ``rows`` of ``make_windows``."""
+    """Returns what is stored of an example and its windows."""
     records = b"".join(map(frame, encode_records(rows, source, windows.switches.id_name)))
     stored, key = b"", (source.file_index, source.line)
     if rows.answer_types is None:

@@ -26,11 +26,7 @@ Pieces = tuple[int, ...]
 
 # The markers of BERT-Joint's vocab-nq.txt, in the order of its rows 104 to 310.
 MARKERS: tuple[str, ...] = (
-    "[Q]",
-    "[YES]",
-    "[NO]",
-    "[NoLongAnswer]",
-    "[NoShortAnswer]",
+    *("[Q]", "[YES]", "[NO]", "[NoLongAnswer]", "[NoShortAnswer]"),
     *(f"[{kind}={n}]" for kind in ("Paragraph", "Table", "List") for n in range(1, 51)),
     *(f"[ContextId={n}]" for n in range(-1, 51)),
 )
@@ -40,13 +36,8 @@ CONTEXT_MARKERS = MARKERS[MARKERS.index("[ContextId=-1]") :]
 """``[ContextId=i] [Type=n]`` introduce a block: the second one is of ``BLOCK_MARKERS``."""
 
 # The special pieces of all kinds of vocabularies; text never becomes one of them.
-SPECIAL = frozenset(
-    (
-        *MARKERS,
-        *("[CLS]", "[SEP]", "[PAD]", "[MASK]"),
-        *("<s>", "</s>", "<pad>", "<mask>", "<cls>", "<sep>"),
-    )
-)
+SPECIAL = frozenset(MARKERS) | {"[CLS]", "[SEP]", "[PAD]", "[MASK]"}
+SPECIAL |= {"<s>", "</s>", "<pad>", "<mask>", "<cls>", "<sep>"}
 
 
 class Tokenizer(ABC):
@@ -83,7 +74,7 @@ class Tokenizer(ABC):
         BERT-Joint renamed the uncased BERT vocabulary's [unused] rows 104 to 310, so that a plain
         vocabulary with those ``unused`` rows gives the same markers. Of a vocabulary that neither
         names the markers nor has enough unused rows, they get the ids after the last piece, and
-        the embedding table needs those rows. ``ids`` has special pieces too.
+        the embedding table needs those rows.
         """
         self.files, self._ids = files, ids
         for piece, i in ids.items():
@@ -108,10 +99,8 @@ class Tokenizer(ABC):
         for piece in spellings:
             if piece in self._ids:
                 return self._ids[piece]
-        path = next(iter(self.files.values()))
-        raise ValueError(
-            f"{path} has none of the pieces {', '.join(spellings)}: train the tokenizer with one"
-        )
+        path, names = next(iter(self.files.values())), ", ".join(spellings)
+        raise ValueError(f"{path} has none of the pieces {names}: train the tokenizer with one")
 
     @abstractmethod
     def _ids_of(self, texts: Sequence[str]) -> list[Pieces]:
@@ -177,7 +166,7 @@ class TextPieces:
 
 
 def _batches(words: Sequence[str], max_characters: int) -> Iterator[Sequence[str]]:
-    """Yields the words in batches, each of at most so many characters or of one word.
+    """Yields the words in batches of at most so many characters, or of one word.
 
     >>> list(_batches(["a", "bcd", "e", "f"], 3))
     [['a'], ['bcd'], ['e', 'f']]
