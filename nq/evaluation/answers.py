@@ -4,8 +4,6 @@ A local run decides its examples itself; with a runner of Beam the workers do, a
 writes the files. Both use the functions here, so that the files are the same.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ bin i of n contains the probabilities in [i/n, (i+1)/n), the last one 1 as well.
 Source: Guo et al. 2017, On Calibration of Modern Neural Networks, section 2.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Scores predictions against the gold answers of any input format, by the official metrics."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -13,8 +13,6 @@ interval); Koehn 2004, Statistical Significance Tests for Machine Translation Ev
 (both systems on the same draws).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

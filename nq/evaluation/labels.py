@@ -6,15 +6,13 @@ omitted; predictions are an official ``{"predictions": [...]}`` file. Both may b
 Source of the rules: google-research-datasets/natural-questions (eval_utils.py).
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import orjson
 
@@ -60,7 +58,7 @@ class LabelSpan:
     def is_null(self) -> bool:
         return self.start_byte < 0 and self.start_token < 0
 
-    def matches(self, other: LabelSpan) -> bool:
+    def matches(self, other: Self) -> bool:
         """Returns whether both are non-null and have the same bytes or the same tokens."""
         same_bytes = self.start_byte >= 0 and self.bytes == other.bytes
         return same_bytes or (self.start_token >= 0 and self.tokens == other.tokens)
@@ -98,7 +96,7 @@ class Label:
     def has_short(self) -> bool:
         return self.yes_no != "none" or bool(self.short_spans)
 
-    def short_equals(self, other: Label) -> bool:
+    def short_equals(self, other: Self) -> bool:
         """Returns whether yes/no is equal or, without it, every span has a match in the other."""
         if self.yes_no != "none":
             return self.yes_no == other.yes_no

@@ -36,8 +36,6 @@ the ``long-`` and ``short-`` keys; its adaption by yorko for ``all-answer-``, wh
 predecessor ran with one annotator enough; Kaggle's "TensorFlow 2.0 Question Answering" rules.
 """
 
-from __future__ import annotations
-
 import enum
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -13,8 +13,6 @@ Source: Rajpurkar et al. 2016, SQuAD, section 6.1, and Rajpurkar et al. 2018, Kn
 Know, for questions without an answer. Scores are in [0, 1], where SQuAD's scorer prints percent.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import string

@@ -4,8 +4,6 @@ The first bytes of a file tell, not its name. A file of none of these kinds is r
 and what is no record becomes a dead letter, so that one bad line never costs the rest of a file.
 """
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Callable, Iterator

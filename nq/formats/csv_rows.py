@@ -4,8 +4,6 @@ The separator is a comma, semicolon, tab or bar, whichever fits the first row. N
 nq knows are read in any case. A file is read row by row; a row may have line ends between quotes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

@@ -1,7 +1,5 @@
 """Pages of text, of HTML, of the bytes of a document, and of records."""
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import re

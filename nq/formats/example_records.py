@@ -4,8 +4,6 @@ A record is JSON that is compressed by zlib: the key of the example, that is, nu
 file and line in it, the number of its windows, which are in another file, and its fields.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from dataclasses import asdict

@@ -5,8 +5,6 @@ boolean is not an integer, and an integer beyond 64 bits arrives as a ``float``.
 always the path of a value in its record; it appears in the text of the error.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields

@@ -8,8 +8,6 @@ around the article (navigation, footers) are dropped; what surrounds an article 
 known by class names, on pages that name MediaWiki as their generator.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re

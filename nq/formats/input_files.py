@@ -3,8 +3,6 @@
 Standard input and pipes are copied to files, which can be read twice and by other processes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import hashlib

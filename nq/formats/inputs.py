@@ -5,8 +5,6 @@ or a ``DeadLetter`` with the reason, so that every record is accounted for and n
 stream.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import logging

@@ -4,8 +4,6 @@ A line is read in memory that does not depend on its length. A file is named as 
 (an archive, a document, UTF-16, a JSON array) only where its first bytes leave no doubt.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

@@ -3,8 +3,6 @@
 The text becomes HTML, as for a browser, with marks that tell where the next character is in it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

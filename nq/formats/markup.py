@@ -9,8 +9,6 @@ order:
     range of AT&T   [3, 11)
 """
 
-from __future__ import annotations
-
 import html
 import re
 from array import array

@@ -13,8 +13,6 @@ end_byte[]}}``, ``question{text}``, ``long_answer_candidates{start_token[], …}
 instead of objects of lists; both are read.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from typing import Any

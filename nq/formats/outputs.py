@@ -30,8 +30,6 @@ have ``start_byte`` and ``end_byte`` where the data have, and ``start_char`` and
 the user's own text was cut into tokens.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ count in their names: ``document.tokens.token`` is the same column in a struct o
 list of structs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Iterator

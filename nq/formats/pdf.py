@@ -1,7 +1,5 @@
 """PDF documents: their text by pypdf, with paragraphs, and a form feed behind each page."""
 
-from __future__ import annotations
-
 import io
 import logging
 import re

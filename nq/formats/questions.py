@@ -10,8 +10,6 @@ of ``nq --pages FOLDER``, named by its path there, or by that without its suffix
 once: no name leads out of it. The gold is optional, see ``nq.formats.text_gold``.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

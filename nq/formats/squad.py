@@ -15,8 +15,6 @@ MRQA is jsonl. The end of a span is its last character:
 Each question is a record of ``nq.formats.questions``; records are numbered by question.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

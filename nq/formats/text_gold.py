@@ -13,8 +13,6 @@ alone. "yes" and "no" without a place, and booleans, are yes/no answers. Empty t
 there is no answer.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import re

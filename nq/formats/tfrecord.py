@@ -22,8 +22,6 @@ Wire format: https://protobuf.dev/programming-guides/encoding/ and
 tensorflow/core/example/{example,feature}.proto.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import struct

@@ -13,8 +13,6 @@ The text is tokenized, and byte offsets become spans of tokens:
 A passage answer is a long answer, a minimal answer a short one.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence

@@ -10,8 +10,6 @@ A spelling ends in a space if the text has white space there, so that joining th
 the text.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache

@@ -12,12 +12,11 @@ other is log(n), by whose weight a block of a long page needs more evidence than
 page.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Self
 
 import numpy as np
 
@@ -45,7 +44,7 @@ class Blocks:
     features: FloatArray
 
     @classmethod
-    def of(cls, example: Example) -> Blocks:
+    def of(cls, example: Example) -> Self:
         of_token = block_of_token(example)
         candidates = np.unique(of_token[(of_token >= 0) & ~np.array(example.is_html, np.bool_)])
         spans = [example.candidates[i].span for i in candidates.tolist()]
@@ -54,10 +53,10 @@ class Blocks:
         page_length = np.full(len(spans), np.log(max(1, len(spans))))
         return cls(with_text, candidates, np.column_stack([scores, page_length]))
 
-    def only(self, candidates: IntArray) -> Blocks:
+    def only(self, candidates: IntArray) -> Self:
         kept = np.isin(self.candidates, candidates)
         of_token = np.where(np.isin(self.of_token, candidates), self.of_token, -1)
-        return Blocks(of_token, self.candidates[kept], self.features[kept])
+        return type(self)(of_token, self.candidates[kept], self.features[kept])
 
     def prior(self, weights: RankingWeights) -> FloatArray:
         """Returns the part of each block's utility that is known before the model runs."""

@@ -21,8 +21,6 @@ Sources: google-research/language ``bert_joint/run_nq.py`` (``compute_prediction
 ``ScoreSummary.__lt__`` of 2020-09-30 for ties) and kisialiou/NQ ``src/utils/utils.py``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -17,8 +17,6 @@ outweigh any single span. Neither does a question that asks for something else b
 such as "how much was he paid", get them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

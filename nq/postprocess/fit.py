@@ -6,8 +6,6 @@ log-probability of the right choices, with an L2 penalty towards the default wei
 the model, so that a few hundred pages are enough.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """What an English question asks for, by its words."""
 
-from __future__ import annotations
-
 import re
 
 OTHER = "other"

@@ -24,8 +24,6 @@ places in the sum: the evidence and the short answers are those of the first mod
 score is the second one's.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator

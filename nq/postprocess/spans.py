@@ -4,11 +4,9 @@ The score of a pair is that of both originals,
 start logit + end logit - (start logit of [CLS] + end logit of [CLS]).
 """
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,9 +27,9 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.score)
 
-    def where(self, keep: Any) -> Pairs:
+    def where(self, keep: Any) -> Self:
         """Returns the pairs that a mask or indices select."""
-        return Pairs(*(getattr(self, name)[keep] for name in self.__slots__))
+        return type(self)(*(getattr(self, name)[keep] for name in self.__slots__))
 
     def span(self, i: int) -> Span:
         return Span(int(self.start_doc[i]), int(self.end_doc[i]) + 1)

@@ -7,8 +7,6 @@ context first, then the top-level blocks with text, 48 contexts in all. Two mark
     [ContextId=-1] [NoLongAnswer] [ContextId=0] [Paragraph=1] The flow …
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -8,8 +8,6 @@ With a tokenizer of RoBERTa or MPNet <s> and </s> are the special pieces, two </
 and page, and all segments are 0.
 """
 
-from __future__ import annotations
-
 import random
 from itertools import chain, pairwise
 

@@ -1,7 +1,5 @@
 """Makes the windows of one example, and in a plain loop without Beam the windows of files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path

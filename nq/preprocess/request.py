@@ -1,7 +1,5 @@
 """A preprocessing request: which files, which tokenizer, which settings."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -13,8 +13,6 @@ What follows preprocessing reads this folder and not the input again. Damage is 
 and digests of the manifest and by the checksums of the records.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

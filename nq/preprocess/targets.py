@@ -9,8 +9,6 @@ Ours differs where several short answers are far apart, because the merged span 
 takes the first short answer of the page, with those that follow it as in a list.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from nq.config import WindowConfig

@@ -5,15 +5,13 @@ word and every word to one document token. Markers such as ``[Q]`` are looked up
 ``marker_id`` only: text that spells ``[SEP]`` stays text.
 """
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from tokenizers import AddedToken, Encoding
@@ -38,6 +36,26 @@ CONTEXT_MARKERS = MARKERS[MARKERS.index("[ContextId=-1]") :]
 # The special pieces of all kinds of vocabularies; text never becomes one of them.
 SPECIAL = frozenset(MARKERS) | {"[CLS]", "[SEP]", "[PAD]", "[MASK]"}
 SPECIAL |= {"<s>", "</s>", "<pad>", "<mask>", "<cls>", "<sep>"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextPieces:
+    """The P pieces of a text: the number of the word of each, and its characters, ``[P, 2]``."""
+
+    ids: Sequence[int]
+    words: IntArray
+    chars: IntArray
+
+    @classmethod
+    def of(cls, encoding: Encoding, text: str) -> Self:
+        """Returns the pieces that the ``tokenizers`` library found; some kinds know no words."""
+        ids, chars = encoding.word_ids, np.array(encoding.offsets, np.int64).reshape(-1, 2)
+        words = np.arange(len(ids)) if None in ids else np.array(ids, np.int64)
+        for row, piece in enumerate(encoding.tokens):
+            if piece.startswith(BYTE_LEVEL_BLANK):  # the blank is none of its characters
+                start, end = chars[row].tolist()
+                chars[row, 0] = end - len(text[start:end].lstrip(" "))
+        return cls(encoding.ids, words, chars)
 
 
 class Tokenizer(ABC):
@@ -143,26 +161,6 @@ class Tokenizer(ABC):
         numbers = np.repeat(np.arange(len(words)), list(map(len, pieces)))
         places = np.array([place for _, place in words], np.int64).reshape(-1, 2)
         return TextPieces(list(chain(*pieces)), numbers, places[numbers])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TextPieces:
-    """The P pieces of a text: the number of the word of each, and its characters, ``[P, 2]``."""
-
-    ids: Sequence[int]
-    words: IntArray
-    chars: IntArray
-
-    @classmethod
-    def of(cls, encoding: Encoding, text: str) -> TextPieces:
-        """Returns the pieces that the ``tokenizers`` library found; some kinds know no words."""
-        ids, chars = encoding.word_ids, np.array(encoding.offsets, np.int64).reshape(-1, 2)
-        words = np.arange(len(ids)) if None in ids else np.array(ids, np.int64)
-        for row, piece in enumerate(encoding.tokens):
-            if piece.startswith(BYTE_LEVEL_BLANK):  # the blank is none of its characters
-                start, end = chars[row].tolist()
-                chars[row, 0] = end - len(text[start:end].lstrip(" "))
-        return cls(encoding.ids, words, chars)
 
 
 def _batches(words: Sequence[str], max_characters: int) -> Iterator[Sequence[str]]:

@@ -5,8 +5,6 @@ parts that find special pieces in text or add them around it are left out: text 
 ``</s>`` stays text. Other tokens that were added to the vocabulary are found.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Loads the tokenizer of a folder by the files in it."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """BERT's WordPiece tokenizer, from a ``vocab.txt`` or a ``tokenizer.json``."""
 
-from __future__ import annotations
-
 import re
 import string
 import unicodedata
