@@ -179,10 +179,11 @@ def find_completed(folder: Path, description: Mapping[str, Any]) -> Prepared | N
         (folder / DEAD_LETTERS).open("rb").close()
         if manifest["request"] != description:
             return None
-        sizes = {name: (folder / name).stat().st_size for name in manifest["shards"]}
-        digests = {name: input_files.sha256(folder / name) for name in manifest["digests"]}
-        if (sizes, digests) != (manifest["shards"], manifest["digests"]):
-            raise DamagedError(f"{folder} has files of another size or SHA-256 than {MANIFEST}")
+        found = {name: (folder / name).stat().st_size for name in manifest["shards"]}
+        found |= {name: input_files.sha256(folder / name) for name in manifest["digests"]}
+        for name, expected in {**manifest["shards"], **manifest["digests"]}.items():
+            if found[name] != expected:
+                raise DamagedError(f"{folder / name} is damaged: {MANIFEST} describes another file")
         shards = tuple(folder / n for n in manifest["shards"] if n.startswith(WINDOWS))
         return Prepared(folder, shards, **manifest["counts"], reused=True)
     except FileNotFoundError as error:
