@@ -14,6 +14,7 @@ from nq.commands.terminal import UsageError
 from nq.config import CascadeDecision, Settings, TrackingConfig, WindowConfig, is_within
 from nq.inference.profile import DEFAULT_PROFILE, Profile, describe, reader_profile
 from nq.mlflow_store import DEFAULT_EXPERIMENT, DEFAULT_URI
+from nq.model.config import STORES
 from nq.runs.config import AUTO
 from nq.text import did_you_mean
 
@@ -188,6 +189,15 @@ def add_workers(parser: argparse.ArgumentParser, note: str = "") -> None:
     """Adds ``--workers``."""
     text = f"processes for preprocessing{note}"
     parser.add_argument("--workers", type=positive, metavar="N", help=text)
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """Adds ``--store``."""
+    text = (
+        "type of the stored weights; int8: matrices and word embeddings in 8 bits, with scales per "
+        f"output and input channel, the rest in float32 (default: {STORES[0]})"
+    )
+    parser.add_argument("--store", choices=STORES, default=STORES[0], help=text)
 
 
 def add_profile(parser: argparse.ArgumentParser, auto: bool = False, reader: bool = False) -> None:

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 from nq.commands import arguments, terminal
-from nq.model.config import StorageConfig
 from nq.model.convert import FORMATS, check_storage, convert, to_dual_encoder
 from nq.text import visible
 
@@ -40,7 +39,7 @@ def parser() -> terminal.Parser:
         help="what to write: this project's folder, one that transformers loads, a SavedModel, "
         "an ONNX file, or a model that mlflow models serve answers with (default: nq)",
     )
-    arguments.add_settings(parser, StorageConfig)
+    arguments.add_store(parser)
     parser.flag(
         "dual-encoder",
         "turn a sentence encoder into a model that ranks blocks: nq answer --model DST "
@@ -58,9 +57,8 @@ def parser() -> terminal.Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Converts the source and prints what was written."""
-    storage = arguments.settings(StorageConfig, args)
     try:
-        check_storage(args.to, storage)
+        check_storage(args.to, args.store)
     except ValueError as error:
         raise terminal.UsageError(str(error)) from error
     if args.dual_encoder and args.to == "hf":
@@ -70,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         option = next(iter(options)).replace("_", "-")
         raise terminal.UsageError(f"--{option} is for --dual-encoder: give both, or neither")
     change = partial(to_dual_encoder, **options) if args.dual_encoder else None
-    model = convert(args.source, args.target, args.to, storage, change)
+    model = convert(args.source, args.target, args.to, args.store, change)
     missing, unexpected = model.report.missing, model.report.unexpected
     model_type, weights = model.config.model_type, len(model.model.weights)
     if args.json:

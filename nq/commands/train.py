@@ -7,12 +7,14 @@ from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.config import WindowConfig
-from nq.model.config import StorageConfig
-from nq.model.registry import model_folder
 from nq.report.skipped import dead_letter_lines, unread_line
 from nq.training.config import DistillationConfig, TrainConfig
 from nq.training.job import EVALUATE_EVERY, MEASURED, STEP, TrainingJob
 
+OPTIONS = (
+    *("init", "output", "limit", "workers", "card", "store", "dev", "evaluate_every"),
+    *("teacher", "teacher_profile"),
+)
 ONLY_WITH_TEACHER = ("teacher_weight", "temperature", "teacher_profile")
 
 
@@ -41,7 +43,7 @@ def parser() -> terminal.Parser:
     arguments.add_limit(parser)
     arguments.add_workers(parser)
     parser.add_argument("--card", type=Path, metavar="FILE", help="model card of the new model")
-    arguments.add_settings(parser, StorageConfig)
+    arguments.add_store(parser)
     arguments.add_settings(parser, WindowConfig)
     arguments.add_settings(parser, TrainConfig)
     held_out = parser.add_argument_group("held-out questions")
@@ -87,25 +89,13 @@ def run(args: argparse.Namespace) -> int:
     options = [name for name in ONLY_WITH_TEACHER if getattr(args, name) is not None]
     if options and args.teacher is None:
         raise terminal.UsageError(f"--{options[0].replace('_', '-')} needs --teacher")
-    windows = arguments.settings(WindowConfig(), args)
-    config = arguments.settings(TrainConfig(), args)
-    distillation = arguments.settings(DistillationConfig(), args)
-    job = TrainingJob(
-        tuple(args.data),
-        model_folder(args.init),
-        args.output,
-        windows,
-        config,
-        limit=args.limit,
-        workers=args.workers,
-        card=args.card,
-        storage=arguments.settings(StorageConfig, args),
-        teacher=None if args.teacher is None else model_folder(args.teacher),
-        distillation=distillation,
-        teacher_profile=args.teacher_profile,
-        dev=tuple(args.dev),
-        evaluate_every=args.evaluate_every or EVALUATE_EVERY,
+    job = TrainingJob.of(
+        args.data,
+        windows=arguments.settings(WindowConfig(), args),
+        config=arguments.settings(TrainConfig(), args),
+        distillation=arguments.settings(DistillationConfig(), args),
         pages=arguments.pages(args),
+        **{name: value for name in OPTIONS if (value := getattr(args, name))},
     )
     result = train(job, track=arguments.tracking_config(args))
     prepared = result.prepared

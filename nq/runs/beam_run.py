@@ -118,9 +118,11 @@ class BeamAnswers:
 
         Answers from the first ``table_rows`` lines of a file have a row of the table of answers.
         """
-        from nq.beam.files import check_unchanged, stage_model
-        from nq.beam.pipelines import answer_questions
+        from nq.beam.files import absolute, check_unchanged, stage_model
+        from nq.beam.pipelines import answering, run_in_order
         from nq.beam.runner import requested_workers
+        from nq.beam.score import Decide
+        from nq.beam.transforms import ReadQuestions
 
         run, plan = self._run, self._run.plan
         job, options = plan.job, list(run.options)
@@ -134,19 +136,14 @@ class BeamAnswers:
         copied = () if run.beam.temp is None else models.values()
         staged = {one: stage_model(one, self._shared) for one in copied}
         self._clock.enter(PIPELINE)
-        finished, elements = answer_questions(
-            job.files,
-            spec.in_folders(models),
-            options,
-            part=self._part,
-            shared=self._shared,
-            progress=self._progress,
-            limit=job.limit,
-            pages=job.pages,
-            formats=job.formats,
-            table_rows=table_rows,
-            staged=staged,
-            workers=workers,
+        if pages := job.pages:
+            names = tuple(map(absolute, pages.files))
+            pages = replace(pages, folder=absolute(pages.folder), files=names)
+        questions = ReadQuestions([*map(absolute, job.files)], job.limit, workers, pages=pages)
+        decide = Decide(spec.model.decision, job.formats, table_rows)
+        steps = answering(spec.in_folders(models), staged, decide)
+        finished, elements = run_in_order(
+            questions, steps, options, self._part, self._shared, self._progress
         )
         check_unchanged(run.statuses)
         plan.requests[0].check_unchanged()
