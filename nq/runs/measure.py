@@ -15,7 +15,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
@@ -60,8 +59,7 @@ def no_report(*event: object) -> None:
 class Totals:
     """What a run has computed: the sum over its chunks, or over the records of Beam's workers.
 
-    Fields that ``Result`` has too are explained there; ``prepare_s`` is the work of the
-    preprocessing.
+    ``Result`` explains its fields; ``prepare_s`` is the work of the preprocessing.
     """
 
     windows: int = 0
@@ -275,15 +273,6 @@ def read_times(memo: Memo) -> Measured | None:
     except (DamagedError, TypeError, KeyError) as error:
         log.warning("%s; the time of the earlier parts of the run is not known", error)
         return None
-
-
-def iso(moment: float) -> str:
-    """Returns a moment as ISO 8601 in UTC.
-
-    >>> iso(0.25)
-    '1970-01-01T00:00:00.250+00:00'
-    """
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
 
 
 def machine() -> str:

@@ -19,8 +19,16 @@ from nq.runs.result import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, REPORT, Resu
 
 log = logging.getLogger(__name__)
 
-QUALITY = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
-TEXT_QUALITY = {"micro_f1": "micro_f1", "exact_match": "squad_exact_match", "squad_f1": "squad_f1"}
+QUALITY = {
+    tracking.MICRO_F1: "micro_f1",
+    "quality/long_f1": "long-answer-f1",
+    "quality/short_f1": "short-answer-f1",
+}
+TEXT_QUALITY = {
+    tracking.MICRO_F1: "micro_f1",
+    "quality/exact_match": "squad_exact_match",
+    "quality/squad_f1": "squad_f1",
+}
 """Of data whose gold answers are text."""
 OPTIONAL_PHASES = ("second_model_s", "rescore_s")
 """Phases that are recorded only if they took any time."""
@@ -78,9 +86,8 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
             **{name: value for name, value in optional_tags.items() if value},
         }
     )
-    first = job.files[0]
     inputs = storage.read_json(result.folder / JOB)["request"]["inputs"]
-    name = shown(first)
+    name = shown(job.files[0])
     tracked.dataset(name=Path(name).name, path=name, digest=inputs[0]["sha256"])
     tracked.metrics(_metrics(result))
     files = (PREDICTIONS, METRICS, JOB, DEAD_LETTERS)
@@ -91,12 +98,11 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
 
 def log_model(tracked: tracking.Run, job: Job) -> str | None:
     """Logs the models of a job with their settings; returns their URI, ``None`` if it failed."""
-    engine = job.optimizations.changes.engine
-    extra = engine if engine in ENGINE_EXTRAS else None
 
     def save(folder: Path, logged: Any) -> None:
-        models = _copy_models(job.model, folder.parent)
-        save_model(folder, models, str(job.profile), extra, logged)
+        engine = job.optimizations.changes.engine
+        extra = engine if engine in ENGINE_EXTRAS else None
+        save_model(folder, _copy_models(job.model, folder.parent), str(job.profile), extra, logged)
 
     return tracked.log_model(save)
 
@@ -138,22 +144,12 @@ def _metrics(result: Result) -> dict[str, float]:
     They are rounded, since MLflow's tables show all digits; those in ``metrics.json`` are not.
     """
     scores, resumed = result.metrics, result.resumed_windows
-    quality = TEXT_QUALITY if TEXT_QUALITY["squad_f1"] in scores else QUALITY
-    shown_phases = {
-        name: seconds
-        for name, seconds in result.time.items()
-        if name != "preprocess_s" and (seconds or name not in OPTIONAL_PHASES)
-    }
-    values = {
-        **{
-            name if name == tracking.MICRO_F1 else f"quality/{name}": scores[key]
-            for name, key in quality.items()
-            if key in scores
-        },
-        **{
-            name if name == tracking.PREDICT_S else f"time/{name}": seconds
-            for name, seconds in shown_phases.items()
-        },
+    quality = TEXT_QUALITY if "squad_f1" in scores else QUALITY
+    values = {name: scores[key] for name, key in quality.items() if key in scores}
+    for name, seconds in result.time.items():
+        if name != "preprocess_s" and (seconds or name not in OPTIONAL_PHASES):
+            values[name if name == tracking.PREDICT_S else f"time/{name}"] = seconds
+    values |= {
         tracking.WINDOWS_PER_S: result.windows_per_s,
         tracking.PEAK_MB: result.peak_memory_bytes / MIB,
         **({"resumed_windows": resumed} if result.resumed else {}),
