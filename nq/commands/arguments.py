@@ -160,12 +160,10 @@ def add_data(parser: argparse.ArgumentParser, required: bool = True, note: str =
     """Adds ``--data``, ``--pages`` and ``--page-column``."""
     text = f"files, globs, folders, or - for standard input{note}"
     parser.add_argument("--data", nargs="+", required=required, metavar="FILE", help=text)
-    parser.add_argument(
-        "--pages", metavar="FOLDER", help="text or HTML files, which questions name as their page"
-    )
-    parser.add_argument(
-        "--page-column", metavar="NAME", help="field that names the page (default: page)"
-    )
+    text = "text or HTML files, which questions name as their page"
+    parser.add_argument("--pages", metavar="FOLDER", help=text)
+    text = "field that names the page (default: page)"
+    parser.add_argument("--page-column", metavar="NAME", help=text)
 
 
 def pages(args: argparse.Namespace) -> PageFolder | None:
@@ -209,27 +207,18 @@ def add_profile(parser: argparse.ArgumentParser, auto: bool = False, reader: boo
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Adds ``--model``."""
-    parser.add_argument(
-        "--model",
-        metavar="MODEL",
-        help="model folder, or name of an installed model; default: small, the bundled model",
-    )
+    text = "model folder, or name of an installed model; default: small, the bundled model"
+    parser.add_argument("--model", metavar="MODEL", help=text)
 
 
 def add_second_model(parser: argparse.ArgumentParser) -> None:
     """Adds ``--second-model`` and ``--read-blocks``."""
-    parser.add_argument(
-        "--second-model",
-        metavar="MODEL",
-        help="folder or name of a better model, which reads the blocks that --model ranks best",
+    text = "folder or name of a better model, which reads the blocks that --model ranks best"
+    parser.add_argument("--second-model", metavar="MODEL", help=text)
+    text = (
+        f"blocks that the second model reads; default: as tuned, else {CascadeDecision.read_blocks}"
     )
-    parser.add_argument(
-        "--read-blocks",
-        type=positive,
-        metavar="K",
-        help="blocks of a page that the second model reads; default: as tuned, else "
-        f"{CascadeDecision.read_blocks}",
-    )
+    parser.add_argument("--read-blocks", type=positive, metavar="K", help=text)
 
 
 def add_set(
@@ -263,13 +252,9 @@ def add_set(
     title = "settings; default: those of the model folder"
     title += ", and all blocks of a page" if whole_pages else ""
     group = parser.add_argument_group(title, "\n".join(lines))
-    group.add_argument(
-        "--set",
-        action=_Set,
-        type=parsed_by(assignments),
-        metavar="NAME=VALUE[,…]",
-        help="change these settings, such as doc_stride=64,max_contexts=201",
-    )
+    kind, metavar = parsed_by(assignments), "NAME=VALUE[,…]"
+    text = "change these settings, such as doc_stride=64,max_contexts=201"
+    group.add_argument("--set", action=_Set, type=kind, metavar=metavar, help=text)
     group.set_defaults(**dict.fromkeys(listed))
 
 

@@ -53,23 +53,14 @@ def parser() -> terminal.Parser:
         ),
         notes=arguments.PROFILES_HELP,
     )
-    parser.add_argument(
-        "words",
-        nargs="*",
-        metavar="QUESTION, FILE",
-        help="the question in quotes, and files, folders or -",
-    )
-    parser.flag(
-        "interactive",
-        "load model and page once and answer the questions of standard input, one per line",
-    )
-    parser.add_argument(
-        "--record",
-        metavar="N|ID",
-        help="of a jsonl file: the page of the record with this number (from 1) or example_id",
-    )
-    top = "runners-up to show (default: 3)"
-    parser.add_argument("--top", type=arguments.count_from_0, default=3, metavar="N", help=top)
+    text = "the question in quotes, and files, folders or -"
+    parser.add_argument("words", nargs="*", metavar="QUESTION, FILE", help=text)
+    text = "load model and page once and answer the questions of standard input, one per line"
+    parser.flag("interactive", text)
+    text = "of a jsonl file: the page of the record with this number (from 1) or example_id"
+    parser.add_argument("--record", metavar="N|ID", help=text)
+    text = "runners-up to show (default: 3)"
+    parser.add_argument("--top", type=arguments.count_from_0, default=3, metavar="N", help=text)
     arguments.add_profile(parser, reader=True)
     arguments.add_model(parser)
     arguments.add_second_model(parser)

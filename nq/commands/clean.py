@@ -10,8 +10,6 @@ from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.text import format_bytes
 
-DEFAULT_ROOT = Path("runs")
-
 
 def parser() -> terminal.Parser:
     """Returns the parser of the command."""
@@ -22,13 +20,8 @@ def parser() -> terminal.Parser:
         "models in the cache. Files of others and what a running process uses are kept.",
         examples=("nq clean --dry-run", "nq clean runs more_runs", "nq clean --runs"),
     )
-    parser.add_argument(
-        "folders",
-        nargs="*",
-        type=Path,
-        metavar="FOLDER",
-        help=f"folders to search, with all below them (default: {DEFAULT_ROOT})",
-    )
+    text = "folders to search, with all below them (default: runs)"
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help=text)
     parser.flag(
         "runs",
         "remove results too: predictions and scores of runs, output of nq preprocess, the "
@@ -43,9 +36,8 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     from nq.runs import cleaning
 
-    roots = args.folders or [root for root in [DEFAULT_ROOT] if root.exists()]
-    caches = not args.folders
-    items = cleaning.clean(roots, args.runs, args.dry_run, caches)
+    roots = args.folders or [root for root in [Path("runs")] if root.exists()]
+    items = cleaning.clean(roots, args.runs, args.dry_run, caches=not args.folders)
     removed_bytes = sum(item.bytes for item in items if not item.kept)
     verb = "would remove" if args.dry_run else "removed"
     result: dict[str, Any] = {"dry_run": args.dry_run, "removed_bytes": removed_bytes}

@@ -29,9 +29,8 @@ def parser() -> terminal.Parser:
             "nq convert all-MiniLM-L6-v2 ranker --dual-encoder",
         ),
     )
-    parser.add_argument(
-        "source", metavar="SRC", help="model folder of any kind, or name of an installed model"
-    )
+    text = "model folder of any kind, or name of an installed model"
+    parser.add_argument("source", metavar="SRC", help=text)
     parser.add_argument("target", type=Path, metavar="DST", help="folder to write; new or empty")
     parser.add_argument(
         "--to",
@@ -47,11 +46,8 @@ def parser() -> terminal.Parser:
         "--second-model MODEL",
     )
     for name in ("question", "block"):
-        parser.add_argument(
-            f"--{name}-prefix",
-            metavar="TEXT",
-            help=f"text that a dual encoder was trained with before each {name}, such as 'query: '",
-        )
+        text = f"text that a dual encoder was trained with before each {name}, such as 'query: '"
+        parser.add_argument(f"--{name}-prefix", metavar="TEXT", help=text)
     arguments.add_common(parser)
     return parser
 

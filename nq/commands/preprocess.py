@@ -34,22 +34,17 @@ def parser() -> terminal.Parser:
     arguments.add_data(parser)
     parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="where to write")
     tokenizer = parser.add_mutually_exclusive_group()
-    tokenizer.add_argument(
-        "--model",
-        metavar="MODEL",
-        help="model folder, or name of an installed model, with the tokenizer (default: small)",
-    )
-    tokenizer.add_argument(
-        "--tokenizer", metavar="PATH", help="vocab.txt or SentencePiece .model, or its folder"
-    )
+    text = "model folder, or name of an installed model, with the tokenizer (default: small)"
+    tokenizer.add_argument("--model", metavar="MODEL", help=text)
+    text = "vocab.txt or SentencePiece .model, or its folder"
+    tokenizer.add_argument("--tokenizer", metavar="PATH", help=text)
     arguments.add_limit(parser)
     arguments.add_workers(parser, " (default: one for small input, all cores for large)")
     parser.flag("strict", "exit with 1 if a record could not be used")
     arguments.add_set(parser, WindowConfig)
     training = parser.add_argument_group("training")
-    training.add_argument(
-        "--training", action="store_true", help="write windows with targets, from the annotations"
-    )
+    text = "write windows with targets, from the annotations"
+    training.add_argument("--training", action="store_true", help=text)
     arguments.add_settings(training, TrainConfig, only=("negatives", "seed"))
     arguments.add_common(parser)
     return parser

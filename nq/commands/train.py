@@ -34,8 +34,7 @@ def parser() -> terminal.Parser:
         "--init",
         required=True,
         metavar="MODEL",
-        help="initial weights: a model folder of this project, Hugging Face's or Google's, or the "
-        "name of an installed model",
+        help="initial weights: a model folder of any kind, or the name of an installed model",
     )
     parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="model folder")
     arguments.add_limit(parser)
@@ -53,12 +52,8 @@ def parser() -> terminal.Parser:
         help="annotated files, globs or folders that the model is measured on during the training; "
         "the weights with the best micro-F1 are kept",
     )
-    held_out.add_argument(
-        "--evaluate-every",
-        type=arguments.positive,
-        metavar="N",
-        help=f"steps between two evaluations (default: {EVALUATE_EVERY})",
-    )
+    text = f"steps between two evaluations (default: {EVALUATE_EVERY})"
+    held_out.add_argument("--evaluate-every", type=arguments.positive, metavar="N", help=text)
     teacher = parser.add_argument_group("teacher")
     teacher.add_argument(
         "--teacher",
@@ -67,12 +62,8 @@ def parser() -> terminal.Parser:
         "into the same pieces",
     )
     arguments.add_settings(teacher, DistillationConfig)
-    teacher.add_argument(
-        "--teacher-profile",
-        type=arguments.profile,
-        metavar="P",
-        help="optimizations of the teacher (default: the fastest without rounding); see below",
-    )
+    text = "optimizations of the teacher (default: the fastest without rounding); see below"
+    teacher.add_argument("--teacher-profile", type=arguments.profile, metavar="P", help=text)
     arguments.add_tracking(parser, logs_model=True)
     arguments.add_common(parser)
     return parser

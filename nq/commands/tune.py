@@ -26,10 +26,8 @@ def parser() -> terminal.Parser:
     arguments.add_second_model(parser)
     arguments.add_profile(parser)
     arguments.add_settings(parser, Compute, exclude=("workers",), show_default=False)
-    parser.flag(
-        "keep-scores",
-        "keep the scores of the windows, so that tuning the same model again takes seconds",
-    )
+    text = "keep the scores of the windows, so that tuning the same model again takes seconds"
+    parser.flag("keep-scores", text)
     arguments.add_common(parser)
     return parser
 

@@ -85,18 +85,6 @@ def ordered(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
     return sorted(rows, key=speed, reverse=True)
 
 
-def processes_line(instances: int | None, threads: int | None) -> str:
-    """Returns the numbers of instances and threads in words; empty without a number of threads.
-
-    >>> processes_line(2, 1), processes_line(None, 4), processes_line(None, None)
-    ('2 instances of 1 thread', '4 threads', '')
-    """
-    if threads is None:
-        return ""
-    of_threads = counted(threads, "thread")
-    return of_threads if instances is None else f"{counted(instances, 'instance')} of {of_threads}"
-
-
 def figure(value: float | None, digits: int | None = None) -> str:
     """Returns a figure with so many digits after the point, or about three in all.
 

@@ -31,15 +31,6 @@ TRAITS: dict[str, tuple[str, ...]] = {
 """Maps each trait to its values in the order of display."""
 
 
-def page_length(n_tokens: int) -> str:
-    """Returns the range of lengths that ``n_tokens`` belongs to.
-
-    >>> [page_length(n) for n in (0, 499, 500, 4999, 10000)]
-    ['under 500', 'under 500', '500 to 999', '2,000 to 4,999', '10,000 and more']
-    """
-    return LENGTH_NAMES[sum(n_tokens >= bound for bound in LENGTHS)]
-
-
 def block_position(
     block: Span, example: Example, all_contexts: Sequence[Context], n_read: int
 ) -> str:
@@ -85,5 +76,5 @@ def traits(
             block_position(block, example, all_contexts, n_read) if block else NONE
         ),
         "question": question_word(example.question),
-        "tokens of the page": page_length(len(example.tokens)),
+        "tokens of the page": LENGTH_NAMES[sum(len(example.tokens) >= n for n in LENGTHS)],
     }
