@@ -124,7 +124,7 @@ async def _figures(
     arrivals = list(repeated(bodies, args.arrivals))
     latencies = await open_loop(server.url, arrivals, LOAD * capacity, args.seed)
     log.info("endurance: %d requests", args.requests)
-    endured = await soak(server, bodies, args.requests, config.max_body_bytes)
+    endured = await soak(server, bodies, args.requests, config.max_body_mb * 10**6)
     return {
         "profile": str(args.profile),
         "server": {name: getattr(config, name) for name in SERVER},

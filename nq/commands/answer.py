@@ -82,9 +82,7 @@ def run(args: argparse.Namespace) -> int:
     from nq.runs.run import run
 
     if args.max_loss is not None and args.against is None:
-        raise terminal.UsageError(
-            "--max-loss needs --against, the run that the loss is relative to"
-        )
+        raise terminal.UsageError("--max-loss needs --against, the other run")
     if args.strict_gate and args.max_loss is None:
         raise terminal.UsageError("--strict-gate needs --max-loss")
     model = arguments.find_model(args)

@@ -43,7 +43,6 @@ def summary(result: Result, dead_letters: Sequence[str] = ()) -> str:
 
 
 def _notes(result: Result) -> list[str]:
-    """Returns a line for each thing that is not so in every run."""
     lines = []
     if result.threads is not None:
         instances = f"{counted(result.instances, 'instance')} of " if result.instances else ""
@@ -86,7 +85,6 @@ def _notes(result: Result) -> list[str]:
 
 
 def _scores(result: Result) -> list[str]:
-    """Returns the scores of a run, and what is not scored."""
     lines = []
     m = result.metrics
     if "squad_f1" in m:

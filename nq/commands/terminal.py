@@ -280,11 +280,7 @@ def print_result(result: Mapping[str, Any], as_json: bool) -> None:
 class ProgressBar:
     """Shows the progress as a bar on stderr; in a pipe as a line every ``REPORT_S`` seconds.
 
-    It is a context manager, and shows the label before anything is counted.
-
-    Args:
-        label: what is done with the units.
-        unit: what is counted, in the plural.
+    It is a context manager, and shows the label before any unit is counted.
     """
 
     def __init__(self, label: str, unit: str) -> None:
@@ -317,7 +313,6 @@ class ProgressBar:
         self._bar.update(new)
 
     def phase(self, text: str) -> None:
-        """Shows the present phase in place of the label."""
         self._shown = text
         self._bar.set_description_str(text, refresh=False)
 

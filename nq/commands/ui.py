@@ -70,10 +70,8 @@ def run(args: argparse.Namespace) -> int:
         try:
             while not _answers(address):
                 if server.poll() is not None:
-                    raise Error(
-                        f"MLflow's server has ended with exit code {server.returncode}: give "
-                        "--verbose to see why"
-                    )
+                    ended = f"MLflow's server has ended with exit code {server.returncode}"
+                    raise Error(f"{ended}: give --verbose to see why")
                 time.sleep(PAUSE_S)
             _show(address + page, args.open)
             server.wait()

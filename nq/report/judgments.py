@@ -20,8 +20,6 @@ from nq.postprocess.spans import Pairs
 from nq.records import Annotation, Context, Example, IntArray, Span, YesNo
 
 KINDS = ("long", "short")
-
-
 MEANING = {
     Outcome.RIGHT: "the gold answer",
     Outcome.WRONG: "another answer than gold",

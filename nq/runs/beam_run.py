@@ -89,7 +89,6 @@ class BeamRun:
                 yield self
 
     def totals(self) -> Totals:
-        """Returns what the workers have computed."""
         return self._totals
 
     def answers(self, table_rows: int, dead_letters: IO[bytes]) -> Iterator[Answered]:
@@ -220,10 +219,7 @@ def _check_free(plan: Plan) -> None:
     """Checks that a folder has no run that this one would overwrite."""
     folder = plan.folder
     if (folder / storage.WORK).is_dir():
-        raise Error(
-            f"{folder} has an unfinished run, which the same command without --runner resumes: "
-            "give another --output"
-        )
+        raise Error(f"{folder} has an unfinished run without --runner: give another --output")
     try:
         found = storage.read_json(folder / JOB)
     except FileNotFoundError:

@@ -20,18 +20,7 @@ from nq import storage
 from nq.errors import DamagedError, Error
 from nq.memo import Memo
 from nq.runs.result import JOB
-from nq.storage import (
-    LOCK,
-    MARK,
-    PROGRESS,
-    RUN,
-    STATE,
-    TEMPORARY,
-    TRAINING,
-    WINDOWS,
-    WORK,
-    Kind,
-)
+from nq.storage import LOCK, MARK, RUN, TRAINING, WINDOWS, WORK, Kind
 
 log = logging.getLogger(__name__)
 
@@ -60,18 +49,11 @@ class Item:
 
 
 def clean(
-    roots: Sequence[Path],
-    remove_results: bool = False,
-    dry_run: bool = False,
-    caches: bool = False,
+    roots: Sequence[Path], remove_results: bool = False, dry_run: bool = False, caches: bool = False
 ) -> list[Item]:
     """Removes what commands left in folders and in all folders below them; returns it by path.
 
-    Args:
-        roots: the folders, which must exist.
-        remove_results: whether results are removed too.
-        dry_run: change nothing.
-        caches: whether the converted models in the user's cache are removed too.
+    The folders must exist; ``caches`` are the converted models in the user's cache.
     """
     items = list(_items(roots))
     graphs = storage.cache_folder() / "graphs"
@@ -130,7 +112,9 @@ def _items_of(folder: Path, kind: Kind, is_named: bool) -> Iterator[Item]:
     what, kept = f"unfinished {kind.name}", "" if storage.kind_of(folder, or_copy=False) else COPIED
     if kind is RUN:
         left = folder / WORK
-        results = [p for p in paths if not TEMPORARY.search(p.name) and left not in (p, p.parent)]
+        results = [
+            p for p in paths if not storage.TEMPORARY.search(p.name) and left not in (p, p.parent)
+        ]
         paths = [path for path in paths if path not in results]
         if (folder / JOB).is_file():
             what = "left by a run that was killed"
@@ -156,7 +140,7 @@ def _is_trained(folder: Path, state: Sequence[Path]) -> bool:
     """Returns whether a training has made all steps and written the model after its last state."""
     model = folder / "model.safetensors"
     with contextlib.suppress(OSError, DamagedError, LookupError):
-        progress = Memo(folder / STATE).values(PROGRESS)
+        progress = Memo(folder / storage.STATE).values(storage.PROGRESS)
         return progress["step"] == progress["total"] and all(  # the clock may have been changed
             path.stat().st_mtime <= model.stat().st_mtime
             for path in state

@@ -57,10 +57,7 @@ class FinishedRun:
             raise Error(f"{model} does not exist: give the new folder of the model with --model")
         tokenizer = load_tokenizer(model, self.job.model.windows.compat)
         if tokenizer_digest(tokenizer) != self.tokenizer_sha256:
-            raise Error(
-                f"the tokenizer in {model} is not the one of the run: give the run's model with "
-                "--model"
-            )
+            raise Error(f"the tokenizer in {model} is not the run's: give its model with --model")
         return tokenizer
 
     def check_data(self) -> None:
@@ -72,10 +69,7 @@ class FinishedRun:
             if not Path(path).is_file():
                 raise Error(f"{path} does not exist: give the new place of the data with --data")
             if input_files.sha256(path) != digest:
-                raise Error(
-                    f"{path} is not the file that the run read, its content differs: give the "
-                    "run's data with --data, or answer the questions again"
-                )
+                raise Error(f"{path} is not the file that the run read: give that one with --data")
 
     def examples(self) -> Iterator[tuple[ExampleKey, Example]]:
         """Yields the examples of the run in order, each with file number and line."""
@@ -94,10 +88,8 @@ class FinishedRun:
                 if example.example_id in seen:
                     continue
                 if example.example_id not in self.predictions:
-                    raise Error(
-                        f"{self.folder / PREDICTIONS} has no example {example.example_id} of "
-                        f"{source.path}, line {source.line}: answer the questions again"
-                    )
+                    missing = f"{source.path}, line {source.line}"
+                    raise Error(f"{self.folder} has no answer to {missing}: answer it again")
                 seen.add(example.example_id)
                 yield source, example
 
@@ -124,19 +116,14 @@ def read_run(
     if not folder.is_dir():
         raise Error(f"{folder} is not a folder: give one that nq answer wrote")
     if not (folder / JOB).is_file() and (folder / storage.WORK).is_dir():
-        raise Error(
-            f"the run in {folder} is not finished: give its nq answer command again to resume"
-        )
+        raise Error(f"the run in {folder} is not finished: resume it by its nq answer command")
     for name in (JOB, METRICS, PREDICTIONS):
         if not (folder / name).is_file():
             raise Error(f"{folder} has no {name}, so it is not a run of nq answer: give one")
     description = storage.read_json(folder / JOB)
     for name, digest in description["files"].items():
         if (folder / name).is_file() and input_files.sha256(folder / name) != digest:
-            raise Error(
-                f"{folder / name} is damaged, its SHA-256 is not that in {JOB}: answer the "
-                "questions again"
-            )
+            raise Error(f"{folder / name} is damaged (SHA-256): answer the questions again")
     job, request = Job.from_dict(description["job"]), description["request"]
     spec = replace(job.model, folder=model or job.model.folder)
     run = FinishedRun(

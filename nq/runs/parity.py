@@ -46,19 +46,12 @@ def check_other(job: Job, digests: Mapping[str, str] | None = None) -> None:
         raise Error(f"{folder} is the run to compare with: give another --output")
     mine = [(digests or {}).get(path) or input_files.sha256(path) for path in job.files]
     if mine != list(other.digests):
-        raise Error(
-            f"{folder} answered other data than {', '.join(map(shown, job.files))}: give the data "
-            "of that run, or compare with a run of these"
-        )
+        files = ", ".join(map(shown, job.files))
+        raise Error(f"{folder} answered other data than {files}: give both the same data")
     limits = [run.limit or math.inf for run in (job, other.job)]
     if limits[0] != limits[1] and min(limits) <= len(other.predictions):
-        theirs, ours = (
-            f"--limit {run.limit}" if run.limit else "no --limit" for run in (other.job, job)
-        )
-        raise Error(
-            f"{folder} answered {len(other.predictions)} questions under {theirs}, this run is "
-            f"under {ours}: give both the same limit"
-        )
+        answered = f"{folder} answered {len(other.predictions)} questions under another --limit"
+        raise Error(f"{answered}: give both runs the same limit")
     if job.max_loss is not None and MICRO_F1 not in other.metrics["metrics"]:
         raise Error(f"{folder} has no micro-F1, since its data have no annotations")
 

@@ -65,11 +65,8 @@ def choose_profile(job: Job) -> str:
     from nq.inference.engines.tensorflow import device
 
     profile = default_choice(device(), prune)
-    log.info(
-        "profile auto: %s, the default for this machine, since %s has no nq compare of this model, "
-        "window length, decision rule and processor",
-        *(profile, job.root),
-    )
+    text = "profile auto: %s, the default for this machine: %s has no nq compare of such a run"
+    log.info(text, profile, job.root)
     return profile
 
 

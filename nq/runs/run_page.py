@@ -44,20 +44,15 @@ def write_report(
     """
     run = read_run(folder, files, model)
     if len(run.predictions) > MAX_QUESTIONS:
-        raise Error(
-            f"{folder} answered {len(run.predictions)} questions: a page shows {MAX_QUESTIONS} at "
-            "most, so answer the first ones with --limit"
-        )
+        answered = f"{folder} answered {len(run.predictions)} questions"
+        raise Error(f"{answered}, a page shows {MAX_QUESTIONS}: answer the first ones with --limit")
     other = read_run(against, check_data=False) if against else None
     output, sources = output or folder / REPORT, list[str | Path]()
     for one in (run, *([other] if other else [])):
         mine, theirs = run.predictions.keys(), one.predictions.keys()
         if mine != theirs:
-            raise Error(
-                f"{run.folder} and {one.folder} answered different questions ({len(mine)} and "
-                f"{len(theirs)}, {len(mine & theirs)} of them in both): give two runs of the same "
-                "data"
-            )
+            folders = f"{run.folder} and {one.folder}"
+            raise Error(f"{folders} answered different questions: give runs of the same data")
         own = (path for path in storage.own_paths(one.folder, storage.RUN) if path.name != REPORT)
         sources += [*one.job.files, *own]
     storage.check_output_file(output, sources, storage.PAGE_MARK)

@@ -40,10 +40,6 @@ class Scoring:
 
     Scores that are not in the store are computed when they are needed for the first time, several
     examples at a time, and only then is progress reported; later ones are read from the store.
-
-    Attributes:
-        scorer: gives the scores of a job's examples.
-        rescored, second_model_windows: of the examples that ``answers`` has yielded.
     """
 
     pipeline = None
@@ -65,7 +61,6 @@ class Scoring:
         self._is_complete = False
 
     def __iter__(self) -> Iterator[tuple[Example, Scores]]:
-        """Yields the examples with their scores, in order."""
         for scored in score_examples(self.scorer, self._examples(), self._on_windows):
             yield scored.example, scored.scores
         self._is_complete = True
@@ -90,7 +85,6 @@ class Scoring:
 
     @property
     def windows_bytes(self) -> int:
-        """Size of the folders of windows."""
         return sum(storage.size(chunk.folder, storage.WINDOWS) for chunk in self.chunks.ready)
 
     def _examples(self) -> Iterator[Windowed]:
@@ -114,7 +108,6 @@ class Scoring:
                 self._on_windows(len(one))
 
     def totals(self) -> Totals:
-        """Returns what was computed so far."""
         chunks, scorer = self.chunks, self.scorer
         return Totals(
             windows=chunks.total("windows"),
@@ -211,7 +204,5 @@ def _open_scorer(job: Job, chunks: Chunks) -> Iterator[Scorer]:
         with InstancePool(spec, job.instances, threads or 1) as pool:
             yield pool
     except InstanceDiedError as error:
-        raise InstanceDiedError(
-            f"{error}: run the same command again to resume, with fewer instances if the memory "
-            "was full"
-        ) from error
+        advice = "run the same command again to resume, with fewer instances if memory was full"
+        raise InstanceDiedError(f"{error}: {advice}") from error

@@ -40,10 +40,7 @@ POLICIES = {
 class AccessMiddleware:
     """Refuses requests to other hosts, without the token or beyond a limit, and counts all of them.
 
-    Args:
-        app: answers the others.
-        answering: has the limits and the metrics, and tells whether questions can be answered.
-        token: which clients must send; ``None`` for no token.
+    The ``app`` answers the others.
     """
 
     def __init__(self, app: ASGIApp, answering: Answering, token: str | None) -> None:

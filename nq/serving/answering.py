@@ -48,9 +48,6 @@ class Answering:
     """Answers requests.
 
     Attributes:
-        config: limits.
-        metrics: of this server.
-        batcher: has the windows scored.
         is_alive: tells whether a process of the model runs; ``None`` until the model is loaded.
         draining: whether the server is about to end.
     """
@@ -69,7 +66,6 @@ class Answering:
             self._idle.put_nowait(process)
 
     def is_ready(self) -> bool:
-        """Returns whether questions are accepted."""
         return self.is_alive is not None and not self.draining
 
     async def problem(self) -> str | None:

@@ -41,11 +41,8 @@ class _Waiting:
 class Batcher:
     """Collects examples and has them scored in batches, in the order in which they came.
 
-    It is used in one event loop.
-
-    Args:
-        batch_size: windows in a batch; an example that has more is a batch of its own.
-        metrics: counts windows.
+    It is used in one event loop. An example with more than ``batch_size`` windows is a batch of its
+    own.
     """
 
     def __init__(self, batch_size: int, metrics: Metrics) -> None:
@@ -80,7 +77,6 @@ class Batcher:
             task.add_done_callback(self._computing.discard)
 
     async def _next_batch(self) -> list[_Waiting]:
-        """Waits for the examples of the next batch."""
         batch, windows = list[_Waiting](), 0
         deadline: float | None = None  # there is none for the first example
         while windows < self._batch_size:
@@ -100,7 +96,6 @@ class Batcher:
         return batch
 
     async def _compute(self, pool: Scorer, batch: Sequence[_Waiting]) -> None:
-        """Has a batch scored and gives each example its scores."""
         part = Part([waiting.windowed for waiting in batch])
         self._metrics.batch_windows.observe(len(part))
         try:

@@ -36,8 +36,3 @@ class ServeConfig(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         ensure(bool(self.host), "host is empty: expected an address, such as 127.0.0.1")
-
-    @property
-    def max_body_bytes(self) -> int:
-        """The largest request in bytes."""
-        return self.max_body_mb * 10**6

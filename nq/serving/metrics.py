@@ -9,7 +9,6 @@ from prometheus_client import (
     Histogram,
     ProcessCollector,
     disable_created_metrics,
-    generate_latest,
 )
 
 GONE = 499
@@ -47,7 +46,3 @@ class Metrics:
             "nq_batch_windows", "Windows of a batch.", registry=registry, buckets=WINDOWS
         )
         ProcessCollector(registry=registry)
-
-    def text(self) -> bytes:
-        """Returns all metrics in the text format of Prometheus."""
-        return generate_latest(self.registry)

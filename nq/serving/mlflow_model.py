@@ -57,10 +57,7 @@ class AnswerModel(PythonModel):
         missing = [name for name in COLUMNS if name not in model_input.columns]
         if missing:
             columns = ", ".join(map(str, model_input.columns)) or "none"
-            raise _invalid(
-                f"no column {' and no column '.join(missing)}: found {columns}; expected question, "
-                "page and optionally top"
-            )
+            raise _invalid(f"no column {' and no column '.join(missing)}: found {columns}")
         rows = model_input.to_dict("records")
         return [self._answer(number, row) for number, row in enumerate(rows, 1)]
 

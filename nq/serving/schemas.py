@@ -17,10 +17,8 @@ MAX_PAGES, MAX_TOP = 1000, 100
 MAX_ERROR_CHARS = 300
 
 
-class NamedPage(BaseModel):
+class NamedPage(BaseModel, extra="forbid", strict=True):
     """One of several pages."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     name: Annotated[str, Field(description="what the answer calls it")] = ""
     page: Annotated[str, Field(description="plain text with blank lines, or HTML")]
@@ -56,13 +54,11 @@ class AskRequest(BaseModel):
     top: Annotated[int, Field(ge=0, le=MAX_TOP, description="number of runners-up")] = 3
 
 
-class TextSpan(BaseModel):
+class TextSpan(BaseModel, extra="forbid"):
     """A part of the page: its text, its tokens, and its characters in the page that was sent.
 
     Blocks count from 1, and so do the pages of a text that form feeds divide.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     text: str
     start_token: int
@@ -80,10 +76,8 @@ class ShortSpan(TextSpan):
     end_in_long: int
 
 
-class RunnerUp(BaseModel):
+class RunnerUp(BaseModel, extra="forbid"):
     """Another block with its best short answer."""
-
-    model_config = ConfigDict(extra="forbid")
 
     answer: str | None
     document: str | None
@@ -92,10 +86,8 @@ class RunnerUp(BaseModel):
     long_probability: float | None
 
 
-class AskAnswer(BaseModel):
+class AskAnswer(BaseModel, extra="forbid"):
     """The answer to a question about a page; the same object as ``nq ask --json`` prints."""
-
-    model_config = ConfigDict(extra="forbid")
 
     question: str
     answer: Annotated[str | None, Field(description="yes, no, or text of the page")]

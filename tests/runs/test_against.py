@@ -147,7 +147,7 @@ def test_runs_that_cannot_be_compared_are_refused_before_anything_is_computed(
     other = nq_records.write_lines(tmp_path / "other.jsonl", [nq_records.simplified(1)])
     cases: list[tuple[Path, Path, tuple[object, ...], str]] = [
         (other, tmp_path / "run", (), "answered other data than"),
-        (data, tmp_path / "run", ("--limit", 3), "10 questions under no --limit"),
+        (data, tmp_path / "run", ("--limit", 3), "10 questions under another --limit"),
         (data, first, (), "is the run to compare with: give another --output"),
     ]
     before = (first / JOB).read_bytes()
