@@ -1,7 +1,5 @@
 """Saves models in MLflow's format."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """MLflow's import and its tracking stores: servers, and databases that are checked or created."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import logging

@@ -11,8 +11,6 @@ or damaged) is logged as one warning, and from then on every call does nothing.
 True
 """
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import importlib.metadata

@@ -1,7 +1,5 @@
 """``nq answer``: answers a file of questions, scores the answers and records the run."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import replace
 

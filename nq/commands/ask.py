@@ -1,7 +1,5 @@
 """``nq ask``: answers questions about a page, or about the pages of several documents."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io

@@ -1,7 +1,5 @@
 """``nq clean``: removes prepared windows, unfinished runs and caches."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``nq convert``: converts a checkpoint of any kind, or exports a model."""
 
-from __future__ import annotations
-
 import argparse
 from functools import partial
 from pathlib import Path

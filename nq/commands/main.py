@@ -1,7 +1,5 @@
 """The console script ``nq``, which runs the command that its first argument names."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import signal

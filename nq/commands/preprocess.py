@@ -1,7 +1,5 @@
 """``nq preprocess``: questions and pages in, TFRecords of windows out."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

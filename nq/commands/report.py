@@ -1,7 +1,5 @@
 """``nq report``: a page with the questions, figures and errors of a finished run."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The summary of a run as text."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 

@@ -6,8 +6,6 @@ traceback.
 Nothing heavy is imported here, so that ``--help`` and usage errors are instant.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import errno

@@ -1,7 +1,5 @@
 """``nq train``: trains a model from a BERT encoder and annotated questions."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

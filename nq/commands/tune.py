@@ -1,7 +1,5 @@
 """``nq tune``: fits the default decision of a model to one half of annotated data."""
 
-from __future__ import annotations
-
 import argparse
 
 from nq.commands import arguments, terminal

@@ -1,7 +1,5 @@
 """``nq ui``: MLflow's pages of the recorded runs, with time and quality of all in sight."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

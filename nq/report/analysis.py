@@ -1,7 +1,5 @@
 """Summarizes cases: outcomes, losses by stage, and the calibration of the scores."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass

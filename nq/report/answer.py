@@ -1,7 +1,5 @@
 """An answer as text for a terminal."""
 
-from __future__ import annotations
-
 import shutil
 import textwrap
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Profiles, or runs, beside each other: their rows, and the table of them."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ Text of the data reaches a page as JSON, in which no character can end a script,
 shows it as text only. The template escapes everything else.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence

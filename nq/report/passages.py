@@ -1,7 +1,5 @@
 """The readable text of spans of a page with the places of answers, and the passages of a page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any

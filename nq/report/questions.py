@@ -12,8 +12,6 @@ Marks of a passage: P, G, O are the long answers of the prediction, of gold and 
 p, g, o are the short ones.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

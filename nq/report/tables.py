@@ -1,7 +1,5 @@
 """The figures of an error analysis in words and numbers, for a page and a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from nq.evaluation.nq_eval import Outcome

@@ -1,7 +1,5 @@
 """Traits of an example: the kind of question, of gold answer and of page, by name."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The prepared folders of a job, one for each chunk of its files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 

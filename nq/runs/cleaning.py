@@ -5,8 +5,6 @@ is alive. What a command was run for (predictions, the output of ``nq preprocess
 an unfinished training stay unless they are asked for; models always stay.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

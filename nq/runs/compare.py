@@ -5,8 +5,6 @@ each further round all profiles run in turn, so that a change of the machine's s
 What is measured is kept at once in ``compare.json``; an equal comparison runs what is missing.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import signal

@@ -1,7 +1,5 @@
 """How a run computes: batches, processes, threads, and the runner of Apache Beam."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

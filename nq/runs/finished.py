@@ -1,7 +1,5 @@
 """Reads the folder of a finished run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property

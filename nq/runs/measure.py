@@ -4,8 +4,6 @@ What is measured is kept beside the scores, once a second and when the run ends 
 so that the run that continues it adds its own time to that of all its parts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
@@ -95,9 +93,9 @@ class Measured:
     parts: int = 1
     reasons: tuple[str, ...] = ()
 
-    def __add__(self, later: Measured) -> Measured:
+    def __add__(self, later: Self) -> Self:
         moved = () if self.machine == later.machine else (MACHINES,)
-        return Measured(
+        return type(self)(
             self.started,
             {name: self.time.get(name, 0.0) + later.time[name] for name in later.time},
             self.warmup_windows + later.warmup_windows,

@@ -6,8 +6,6 @@ pruning leaves some out, and the second model reads what ranks best. Runs that k
 whose windows are not the same, such as those of models with other tokenizers, have no drift.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path

@@ -1,13 +1,11 @@
 """A job with the digests of what it reads, and the checks of a job before anything is computed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import orjson
 
@@ -34,7 +32,7 @@ class Plan:
     folder: Path
 
     @classmethod
-    def of(cls, job: Job, requests: tuple[Request, ...] | None = None) -> Plan:
+    def of(cls, job: Job, requests: tuple[Request, ...] | None = None) -> Self:
         """Returns the plan of a job; reads the input files and the weights for their digests."""
         requests = requests or job.requests()
         rule, decision = RULES[job.model.decision.rule], job.model.decision.to_dict()

@@ -4,8 +4,6 @@
 Without such a comparison ``default_choice`` names a profile by the processor.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import logging

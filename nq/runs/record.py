@@ -1,7 +1,5 @@
 """Records a run in MLflow: the params, metrics, tags and files that a comparison needs."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The result of a run: its files, its counts, times and metrics."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path

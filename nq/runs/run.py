@@ -1,7 +1,5 @@
 """A run: files of questions in; predictions, metrics and an MLflow run out."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Makes the page of a finished run: its questions, figures and errors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

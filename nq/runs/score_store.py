@@ -4,15 +4,13 @@ An interrupted run leaves its parts; an equal run takes the examples in them as 
 ``--keep-scores`` leaves them for error analysis and comparisons, where a damaged part is an error.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -62,7 +60,7 @@ class ScoreStore:
             log.warning(text, damaged[0], len(damaged), len(names))
 
     @classmethod
-    def open(cls, folder: Path, request: Mapping[str, Any]) -> ScoreStore:
+    def open(cls, folder: Path, request: Mapping[str, Any]) -> Self:
         """Returns the store in a folder, which is created; see ``Memo.open``."""
         return cls(Memo.open(folder, request).folder, repair=True)
 

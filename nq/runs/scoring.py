@@ -3,13 +3,11 @@
 Memory does not grow with the input: a few examples are in memory at a time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import IO
+from typing import IO, Self
 
 from nq import storage
 from nq.beam.prepare import check_output, prefetch
@@ -142,7 +140,7 @@ class LocalRun:
     plan: Plan
 
     @classmethod
-    def of(cls, job: Job, copies: contextlib.ExitStack) -> LocalRun:
+    def of(cls, job: Job, copies: contextlib.ExitStack) -> Self:
         """Finds and checks the input files of a job, and chooses its profile.
 
         Standard input and pipes are copied to files, which ``copies`` removes.

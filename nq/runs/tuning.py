@@ -4,8 +4,6 @@ The examples with even ids determine the weights and the thresholds; those with 
 result.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools

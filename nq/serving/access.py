@@ -1,7 +1,5 @@
 """What every request passes: host, token, limits of requests, security headers, metrics."""
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import re

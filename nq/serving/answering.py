@@ -3,8 +3,6 @@
 ``nq ask`` and ``nq answer`` have the same steps and the same JSON.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

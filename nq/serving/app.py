@@ -1,7 +1,5 @@
 """The paths of the server; errors are JSON with one sentence."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable
 from pathlib import Path

@@ -5,8 +5,6 @@ computes. It begins when a process is free and its windows are ``batch_size``, o
 example has waited for ``WAIT_S``. While all processes are busy, what arrives makes larger batches.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

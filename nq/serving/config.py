@@ -1,7 +1,5 @@
 """How ``nq serve`` serves a model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nq.config import Settings, ensure, option

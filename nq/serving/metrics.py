@@ -1,7 +1,5 @@
 """What the server counts, in the text format of Prometheus."""
 
-from __future__ import annotations
-
 from prometheus_client import (
     CollectorRegistry,
     Counter,

@@ -4,8 +4,6 @@ MLflow copies this file into every model that ``nq.mlflow_format.save_model`` sa
 copy to load the model ("models from code"). No other module imports it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 

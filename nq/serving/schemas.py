@@ -1,7 +1,5 @@
 """What a client sends to ``POST /v1/ask`` and what it gets, and errors in one sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """The process of ``nq serve``: its socket, the processes of the model, signals and draining."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno
