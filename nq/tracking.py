@@ -79,8 +79,7 @@ class Run:
     interruption the remaining calls are left out and the end waits for little.
 
     Args:
-        uri: tracking store; by default MLFLOW_TRACKING_URI, then ``sqlite:///mlflow.db``.
-        experiment: by default MLFLOW_EXPERIMENT_NAME, then ``nq``.
+        uri, experiment: where to record; see ``TrackingConfig``.
         enabled: whether to record at all; if not, MLflow is not even imported.
         system_metrics: whether to sample processor, memory and GPU, if psutil is installed.
 
@@ -179,7 +178,6 @@ class Run:
             self._attempt("close the run", self._close)
 
     def _attempt(self, action: str, function: Callable[[], Any]) -> Any:
-        """Returns the result of a function, ``None`` if it fails."""
         self._action = action
         try:
             return function()
@@ -214,7 +212,7 @@ class Run:
             return None
 
     def _open(self) -> str | None:
-        """Creates the run, or continues an unfinished one; returns its id.
+        """Creates the run and the file that identifies it, or continues an unfinished one.
 
         The system is monitored here because ``mlflow.start_run(log_system_metrics=True)`` would
         record only in the store of the whole process, which is not changed.
@@ -223,7 +221,13 @@ class Run:
         if not self.available:
             return None  # the command has ended meanwhile
         experiment_id = self._experiment_id()
-        self._info = self._continued(experiment_id) or self._created(experiment_id)
+        self._info = self._continued(experiment_id)
+        if self._info is None:
+            started_ms, tags = int(1000 * self._started), _tags(self._source)
+            run = self._client.create_run(experiment_id, started_ms, tags, run_name=self.name)
+            self._info = run.info
+            if self._unfinished:
+                self._unfinished.write_text(f"{self._info.run_id}\n", encoding="utf-8")
         with contextlib.suppress(Exception):  # psutil may be missing
             from mlflow.environment_variables import MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING
             from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
@@ -236,7 +240,6 @@ class Run:
         return str(self._info.run_id)
 
     def _experiment_id(self) -> str:
-        """Returns the id of the experiment, which is created if there is none."""
         from mlflow.exceptions import MlflowException
 
         if experiment := self._client.get_experiment_by_name(self.experiment):
@@ -264,14 +267,6 @@ class Run:
                     self._client.delete_tag(run.info.run_id, "error")
                 return run.info
         return None
-
-    def _created(self, experiment_id: str) -> Any:
-        """Creates the run and the file that identifies it; returns its info."""
-        started_ms, tags = int(1000 * self._started), _tags(self._source)
-        info = self._client.create_run(experiment_id, started_ms, tags, run_name=self.name).info
-        if self._unfinished:
-            self._unfinished.write_text(f"{info.run_id}\n", encoding="utf-8")
-        return info
 
     def _close(self) -> None:
         ended_ms = None if self.ended is None else int(1000 * self.ended)
@@ -350,12 +345,9 @@ class Run:
     def log_model(self, save: Callable[[Path, Any], object]) -> str | None:
         """Logs a model with the run; returns its URI, ``None`` if it is not recorded.
 
-        ``mlflow.pyfunc.log_model`` would log to the store of the whole process, which is not
-        changed.
-
-        Args:
-            save: writes the model, which MLflow has as this entity, into a new folder, beside
-                which it may leave other files.
+        ``save`` writes the model, which MLflow has as this entity, into a new folder, beside which
+        it may leave other files. ``mlflow.pyfunc.log_model`` would log to the store of the whole
+        process, which is not changed.
         """
 
         def write() -> str:

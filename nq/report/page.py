@@ -54,10 +54,9 @@ class RunView:
 
 @dataclass(frozen=True)
 class Report:
-    """A written report.
+    """A written report; ``gate``, ``changed`` and ``rows`` compare the run with another.
 
-    Without gold there is no ``analysis`` and no ``gate``, without another run no ``changed``, no
-    ``gate`` and no ``rows``. ``problem`` tells why there is no gate.
+    ``problem`` tells why there is no gate.
     """
 
     page: Path
@@ -118,6 +117,7 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         details.append(detail)
 
     compared = run.other is not None
+    n_changed = changed if compared else None
     analysis = analyse(cases, without_gold, run.stages) if cases else None
     problem, gate = "", None
     if compared and cases:
@@ -151,7 +151,7 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         scripts | {"charts": script_json(charts)},
         run=run,
         analysis=analysis,
-        changed=changed if compared else None,
+        changed=n_changed,
         n_questions=len(rows),
         gate=gate,
         problem=problem,
@@ -165,7 +165,6 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
         file.write(html.encode("utf-8", "replace"))
-    n_changed = changed if compared else None
     return Report(path, len(rows), analysis, n_changed, gate, problem, run.rows)
 
 

@@ -39,13 +39,11 @@ class Result:
         without_gold: examples without annotations.
         truncated_pages: pages with more blocks than ``max_contexts``; ``unread_blocks`` in all.
         peak_memory_bytes: largest resident memory of the process with all its descendants, read
-            once a second, or of the process alone; pages that processes share count in each.
+            once a second; pages that processes share count in each.
         metrics: of the official evaluation; empty without gold.
         time: seconds of each phase in all parts, which add up to ``total_s``; and
             ``preprocess_s``, the work of the preprocessing, which goes on beside other phases.
-            What instances count themselves (``compile_s``, ``warmup_s``, ``rescore_s``,
-            ``second_model_s``) is the mean of the instances, and all that the run does while one of
-            them computes is ``predict_s``.
+            While instances compute, all time but what they count themselves is ``predict_s``.
         run_id: of the MLflow run.
         run_bytes: size of the run's files, without the windows, which other runs may share.
         text_only: examples whose gold is text and not in their page.
@@ -55,11 +53,9 @@ class Result:
         threads: of each of them; ``None`` for those that TensorFlow and engines choose.
         not_comparable: why the speed cannot be compared with that of other runs.
         model_uri: MLflow's URI of the model that the run has, if it was required.
-        beam: runner, name and ids of the job, number of workers among which few files were shared,
-            and metrics of the pipeline, where a runner of Beam answered the questions. ``time`` has
-            then the submission, the pipeline and the merging, ``preprocess_s`` the work of all
-            workers, ``windows_per_s`` is the speed of the whole pipeline, and memory that of this
-            machine.
+        beam: runner, name and ids of the job, number of workers and metrics of the pipeline, where
+            a runner of Beam answered the questions. ``time`` has then other phases,
+            ``windows_per_s`` is the speed of the whole pipeline, memory that of this machine.
     """
 
     folder: Path

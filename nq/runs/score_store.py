@@ -33,7 +33,6 @@ from nq.runs.measure import PREDICT, Clock
 log = logging.getLogger(__name__)
 
 KEYS = ("example_keys", "window_ids")
-PARTS_IN_MEMORY = 8
 
 
 class ScoreStore:
@@ -45,7 +44,7 @@ class ScoreStore:
     def __init__(self, folder: Path, repair: bool = False) -> None:
         self.memo = Memo(folder)
         self._index: dict[ExampleKey, tuple[str, slice]] = {}
-        self._read = lru_cache(maxsize=PARTS_IN_MEMORY)(self.memo.arrays)
+        self._read = lru_cache(maxsize=8)(self.memo.arrays)
         names, damaged = self.memo.names(), list[DamagedError]()
         for name in names:
             try:

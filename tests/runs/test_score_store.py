@@ -85,7 +85,7 @@ def test_what_is_written_is_read_back(examples: list[list[tuple[ExampleKey, int]
                 check(opened, key, n)
             absent = next(key for key in ((9, line) for line in range(50)) if key not in counts)
             assert absent not in opened
-            with pytest.raises(Error, match="input file 9, line 0 is missing"):
+            with pytest.raises(Error, match="lack input file 9, line 0"):
                 opened[absent]
 
 
