@@ -75,11 +75,7 @@ def settings(base: type[S] | S, args: argparse.Namespace) -> S:
 
 
 def window_settings(args: argparse.Namespace, folder: Path | None) -> WindowConfig:
-    """Returns how pages become windows: by ``args``, else as in the model folder's settings.
-
-    Without a model folder, or in one without settings, such as Google's, the compatibility mode
-    decides the length.
-    """
+    """Returns how pages become windows: by ``args``, else as in the model folder's settings."""
     from nq.model.folder import SETTINGS, load_settings
 
     if folder is None or not (folder / SETTINGS).is_file():
@@ -88,10 +84,7 @@ def window_settings(args: argparse.Namespace, folder: Path | None) -> WindowConf
 
 
 def find_model(args: argparse.Namespace, whole_pages: bool = False) -> ModelSpec:
-    """Returns the models that ``args`` name, with the windows that ``args`` give the first one.
-
-    With ``whole_pages`` all blocks are read unless ``args`` limit them.
-    """
+    """Returns the models that ``args`` name, with the windows that ``args`` give the first one."""
     from nq.model import spec
 
     model = spec.find_model(args.model, None, None, args.second_model, args.read_blocks)
@@ -224,10 +217,7 @@ def add_second_model(parser: argparse.ArgumentParser) -> None:
 def add_set(
     parser: argparse.ArgumentParser, *classes: type[Settings], whole_pages: bool = False
 ) -> None:
-    """Adds ``--set`` for the fields of classes that have a help text; ``settings`` reads them.
-
-    Their defaults are the model's, with ``whole_pages`` all blocks of a page.
-    """
+    """Adds ``--set`` for the fields of classes that have a help text; ``settings`` reads them."""
     kinds = {name: kind for cls in classes for name, kind in get_type_hints(cls).items()}
     every = (f for cls in classes for f in fields(cls))  # type: ignore[arg-type]
     listed = {f.name: f.metadata for f in every if f.metadata.get("help")}

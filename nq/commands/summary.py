@@ -106,10 +106,7 @@ def _scores(result: Result) -> list[str]:
 
 
 def _table(result: Result) -> list[str]:
-    """Returns a line per answer with question and correctness, and what was expected if wrong.
-
-    Long texts are cut to the width of the terminal.
-    """
+    """Returns a line per answer with question and correctness, and what was expected if wrong."""
     columns = shutil.get_terminal_size((MAX_WIDTH, 1)).columns
     width = max(MIN_WIDTH, min(columns, MAX_WIDTH)) - MARK_WIDTH
     left = width * QUESTION_WIDTH // (QUESTION_WIDTH + ANSWER_WIDTH)

@@ -79,11 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _page(uri: str, name: str) -> str:
-    """Returns the page of an experiment's runs, which gets its saved view if it has none.
-
-    Raises:
-        Error: the store cannot be read, or has no such experiment.
-    """
+    """Returns the page of an experiment's runs, which gets its saved view if it has none."""
     path = database_path(uri)
     try:
         if path and not path.exists():

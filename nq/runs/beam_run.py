@@ -42,8 +42,7 @@ MODEL_S, LOAD_S = "inference_batch_latency_micro_secs", "load_model_latency_mill
 class BeamRun:
     """A job that a runner of Beam answers, whose input files are found and checked.
 
-    Attributes:
-        pipeline: see ``Result.beam``; known when all answers are.
+    Its ``pipeline`` is ``Result.beam``, known when all answers are.
     """
 
     store, windows_bytes = None, 0

@@ -34,10 +34,7 @@ class Chunks:
         return self.ready[number]
 
     def examples(self, number: int) -> Iterator[Windowed]:
-        """Yields the examples of a chunk with their windows.
-
-        A chunk that is damaged is prepared again once.
-        """
+        """Yields the examples of a chunk; one that is damaged is prepared again once."""
         done, (request, folder) = 0, self._work[number]
         try:
             for item in self[number].read(request):
@@ -50,5 +47,5 @@ class Chunks:
         yield from islice(self[number].read(request), done, None)
 
     def total(self, name: str) -> int:
-        """Returns the sum of a count of ``Prepared`` over the chunks so far."""
+        """Returns the sum of a field of ``Prepared`` over the chunks so far."""
         return sum(getattr(chunk, name) for chunk in self.ready)

@@ -32,10 +32,7 @@ COPIED = "a copy, or moved from another disk: remove it yourself"
 class Item:
     """Paths in a folder that are removed together, or not; the content of a folder before it.
 
-    Args:
-        what: what they are, for the user.
-        is_result: whether they stay unless results are to be removed too.
-        kept: why they are not removed; empty if they are.
+    ``kept`` tells why they are not removed; it is empty if they are.
     """
 
     folder: Path

@@ -70,11 +70,9 @@ def compare(
     """Measures profiles against each other on the same questions, as ``nq compare`` does.
 
     Args:
-        data: files, globs or folders of questions.
         profiles: such as ``["mixed", "mixed+xla"]``; ``"default"``, ``"thesis"`` and ``"all"``
             stand for several, and ``baseline`` is always measured. On whole pages ``"default"`` has
             one with ``prune`` too.
-        model: folder or name of a model.
         rounds: how many count for the speed.
         output: folder of the comparison; one that was interrupted is continued.
         options: of ``nq answer`` for all runs, such as ``["--limit", "60"]``.

@@ -43,11 +43,7 @@ class Converted(Generic[Given, Stored]):
 
 @dataclass(frozen=True)
 class Compute(Settings):
-    """How a run computes: batches, processes and threads.
-
-    Args:
-        chunk_bytes: bytes of input files after which the preprocessing begins a new chunk.
-    """
+    """How a run computes; preprocessing begins a new chunk after ``chunk_bytes`` of files."""
 
     batch_size: int = option(16, "windows in a batch", minimum=1)
     workers: int | None = option(
@@ -80,11 +76,7 @@ class Compute(Settings):
 
 @dataclass(frozen=True)
 class Beam(Settings):
-    """A runner of Apache Beam whose workers answer the questions.
-
-    Args:
-        options: further options of Beam, such as ``"--flink_master=host:8081"``.
-    """
+    """A runner of Apache Beam whose workers answer the questions, and options of Beam."""
 
     runner: str = option(
         dataclasses.MISSING,

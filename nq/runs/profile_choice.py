@@ -69,12 +69,10 @@ def choose_profile(job: Job) -> str:
 
 
 def last_winner(root: Path, key: str) -> tuple[Path, str] | None:
-    """Returns folder and profile of the last complete comparison in ``root`` under a key.
-
-    A file that is damaged or of others is ignored, and so is a profile whose packages are missing.
-    """
+    """Returns folder and profile of the last complete comparison in ``root`` under a key."""
     winners = list[tuple[float, Path, str]]()
     for file in root.glob(f"*/{COMPARED}"):
+        # a file may be damaged or of others
         with contextlib.suppress(OSError, DamagedError, LookupError, ValueError):
             values = storage.read_json(file)
             profile = Profile.parse(values["take"])

@@ -157,10 +157,7 @@ def _metrics(result: Result) -> dict[str, float]:
 
 
 def record_parity(tracked: tracking.Run, parity: Parity, folder: Path) -> None:
-    """Records how the answers of two runs differ.
-
-    The ``metrics.json`` in the folder of the run has the comparison now.
-    """
+    """Records how the answers of two runs differ, and the files that tell it now, too."""
     tracked.tags({"parity.against": parity.against})
     tracked.metrics({tracking.CHANGED: parity.changed, "parity/max_drift": parity.max_drift})
     if parity.gate:

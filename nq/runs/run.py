@@ -68,7 +68,7 @@ def run(
     elif settings:
         job = replace(job, **settings)
     with Clock(on_phase) as clock, contextlib.ExitStack() as stack:
-        checked = LocalRun.of(job, stack) if job.beam is None else BeamRun(job, job.beam)
+        checked = LocalRun(job, stack) if job.beam is None else BeamRun(job, job.beam)
         job, plan, tracking_config = checked.plan.job, checked.plan, track or TrackingConfig()
         with tracking.Run(  # which is opened later, or when there is something to record
             uri=tracking_config.uri,

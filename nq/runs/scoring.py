@@ -6,8 +6,8 @@ Memory does not grow with the input: a few examples are in memory at a time.
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import IO, Self
+from dataclasses import replace
+from typing import IO
 
 from nq import storage
 from nq.beam.prepare import check_output, prefetch
@@ -133,18 +133,13 @@ def duplicate(source: Source, example_id: ExampleId, question: str) -> DeadLette
     return DeadLetter(source, reason, question[: inputs.EXCERPT_CHARS])
 
 
-@dataclass(frozen=True)
 class LocalRun:
-    """A job that this process and its instances answer, whose input files are found and checked."""
+    """A job that this process and its instances answer, whose input files are found and checked.
 
-    plan: Plan
+    Standard input and pipes are copied to files, which ``copies`` removes.
+    """
 
-    @classmethod
-    def of(cls, job: Job, copies: contextlib.ExitStack) -> Self:
-        """Finds and checks the input files of a job, and chooses its profile.
-
-        Standard input and pipes are copied to files, which ``copies`` removes.
-        """
+    def __init__(self, job: Job, copies: contextlib.ExitStack) -> None:
         files = copies.enter_context(input_files.input_files(job.files))
         job = replace(job, files=tuple(files))
         job.check_output()
@@ -153,7 +148,7 @@ class LocalRun:
             check_job(job)
             job = replace(job, profile=choose_profile(job))
         check_job(job)
-        return cls(Plan.of(job))
+        self.plan = Plan.of(job)
 
     @contextlib.contextmanager
     def open(self, clock: Clock, progress: RunProgress) -> Iterator[Scoring]:

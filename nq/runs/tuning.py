@@ -78,10 +78,7 @@ def tune(
         files: annotated files, globs or folders.
         model: a model folder; of two models ``nq.find_model(MODEL, second_model=FOLDER)``, whose
             decision is one of both, in the folder of the second.
-        profile: optimizations.
-        compute: batches, processes and threads.
         keep_scores: whether the scores are kept, so that tuning the same model again takes seconds.
-        progress: receives completed windows.
         pages: the folder of the pages that questions name.
 
     Returns:
@@ -160,9 +157,7 @@ class Tuned:
     long_pages: set[labels.ExampleId]
 
     def figures(self) -> dict[str, Any]:
-        """Returns the figures of the odd half by name, where there are both also of short and of
-        long pages alone.
-        """
+        """Returns the figures of the odd half by name, of short and of long pages alone, too."""
         odd = [key for key in self.gold if fold_of(key) is None and key in self.predictions]
         groups = {"odd": odd}
         long = [key for key in odd if key in self.long_pages]
