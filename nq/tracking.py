@@ -4,11 +4,6 @@ Recording never fails a command and delays it little: a daemon thread works thro
 run in their order, and the command waits for it only for a result and at the end, within one time
 limit. The first failure (MLflow is not installed, a server is down or hangs, a database is locked
 or damaged) is logged as one warning, and from then on every call does nothing.
-
->>> with Run(enabled=False) as run:
-...     run.metrics({"quality/long_f1": 0.5})
->>> run.run_id is None
-True
 """
 
 import contextlib
@@ -134,11 +129,8 @@ class Run:
     def open(self, unfinished: Path | None = None, started: float | None = None) -> None:
         """Begins to open the run; later calls, and those after an error, do nothing.
 
-        Args:
-            unfinished: file that identifies the run until it is finished, so that a later start
-                with the same file continues it.
-            started: when the work began, in seconds since 1970; by default when the block began.
-                A run that is continued keeps its start.
+        The file ``unfinished`` identifies the run until it is finished, so that a later start with
+        the same file continues it. The work ``started`` by default when the block began.
         """
         if self.available and self._thread is None and self.status == "FINISHED":
             self._unfinished, self._started = unfinished, started or self._started

@@ -32,7 +32,6 @@ class ComparisonRow:
         micro_f1: at the thresholds in use; ``None`` without gold.
         changed: how many answers differ from those of the profile or run ``against``.
         error: why the profile could not be measured; empty if it was.
-        name: of a run.
         prepare_s: seconds of waiting for windows, of a run.
     """
 
@@ -53,7 +52,6 @@ class ComparisonRow:
 
     @property
     def label(self) -> str:
-        """The profile, with the name of a run."""
         return f"{self.profile} · {self.name}" if self.name else self.profile
 
 

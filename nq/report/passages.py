@@ -8,10 +8,8 @@ from nq.answers import located
 from nq.formats.documents import record_spelling
 from nq.records import Example, Span, readable_text
 
-MAX_CHARS = 6000
-"""Characters of a block that are shown."""
-AROUND_CHARS = 1500
-"""Characters before the first mark of a block that is too long."""
+MAX_CHARS, AROUND_CHARS = 6000, 1500
+"""Characters of a block that are shown, and before its first mark if it is too long."""
 AROUND_TOKENS = 40
 """Tokens around an answer that is in no block."""
 
@@ -79,9 +77,7 @@ class ShownBlocks:
             blocks = min((abs(number - other) for other in first), default=number)
             return number not in near, blocks, number
 
-        shown: list[tuple[Span, int | None]] = [
-            (self.spans[number - 1], number) for number in first
-        ]
+        shown: list[tuple[Span, int | None]] = [(self.spans[n - 1], n) for n in first]
         for number in sorted({*range(1, len(self.spans) + 1)} - first, key=distance):
             block = self.spans[number - 1]
             more_chars -= min(MAX_CHARS, sum(map(len, tokens[block.start : block.end])))

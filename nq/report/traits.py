@@ -32,10 +32,8 @@ TRAITS: dict[str, tuple[str, ...]] = {
 def block_position(
     block: Span, example: Example, all_contexts: Sequence[Context], n_read: int
 ) -> str:
-    """Returns the position of a block on its page, of whose contexts the first are read.
-
-    The first context is the null context.
-    """
+    """Returns the position of a block on its page, of whose contexts the first are read."""
+    # the first context is the null context
     spans = [example.candidates[context.candidate].span for context in all_contexts[1:]]
     if block not in spans:
         return NO_BLOCK
@@ -46,11 +44,7 @@ def block_position(
 
 
 def traits(
-    example: Example,
-    has_long: bool,
-    has_short: bool,
-    all_contexts: Sequence[Context],
-    n_read: int,
+    example: Example, has_long: bool, has_short: bool, all_contexts: Sequence[Context], n_read: int
 ) -> dict[str, str]:
     """Returns the traits of an annotated example, by the names in ``TRAITS``.
 

@@ -36,10 +36,7 @@ POLICIES = {
 
 
 class AccessMiddleware:
-    """Refuses requests to other hosts, without the token or beyond a limit, and counts all of them.
-
-    The ``app`` answers the others.
-    """
+    """Refuses requests to other hosts, without the token or beyond a limit, and counts all."""
 
     def __init__(self, app: ASGIApp, answering: Answering, token: str | None) -> None:
         config, self._metrics = answering.config, answering.metrics

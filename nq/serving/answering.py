@@ -101,12 +101,7 @@ class Answering:
         return 500, "internal error, which the log of the server describes"
 
     async def ask(self, body: bytes) -> bytes:
-        """Returns the answer to a request of ``/v1/ask`` as JSON.
-
-        Raises:
-            ValueError: the request is wrong, or its page too large; the text says why.
-            ScoringError: the windows are not scored.
-        """
+        """Returns the answer to a request of ``/v1/ask`` as JSON; ``explain`` tells its errors."""
 
         def prepare() -> tuple[Page, Windowed]:
             page = select_page(question, pages, lambda page: page, model.windows)

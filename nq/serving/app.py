@@ -138,11 +138,7 @@ async def _read_body(request: Request, limit: int) -> bytes:
 
 
 async def _unless_gone(request: Request, work: Awaitable[bytes]) -> bytes:
-    """Returns the result of ``work``, which is cancelled when the client goes.
-
-    Raises:
-        ClientDisconnect: the client has gone.
-    """
+    """Returns the result of ``work``, or cancels it and raises when the client goes."""
 
     async def until_gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":

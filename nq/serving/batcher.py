@@ -52,12 +52,9 @@ class Batcher:
         metrics.queue_length.set_function(lambda: self._queue.qsize() + (self._next is not None))
 
     async def score(self, windowed: Windowed) -> Scored:
-        """Returns an example with the scores of its windows.
+        """Returns an example with its scores, or raises ``ScoringError``.
 
         If the caller is cancelled while all processes are busy, the example is left out.
-
-        Raises:
-            ScoringError: the batch of the example is not scored.
         """
         loop = asyncio.get_running_loop()
         waiting = _Waiting(windowed, loop.create_future(), loop.time())

@@ -42,16 +42,8 @@ class AnswerModel(PythonModel):
     ) -> list[dict[str, Any]]:
         """Returns the answer to each row, with the fields of ``nq ask --json``.
 
-        Args:
-            context: unused.
-            model_input: columns ``question`` and ``page``, which is text or HTML, and optionally
-                ``top``, the number of runners-up.
-            params: unused.
-
-        Raises:
-            MlflowException: a column is missing, or a value is not as expected.
+        Its columns are ``question``, ``page`` (text or HTML) and optionally ``top``.
         """
-        del context, params
         missing = [name for name in COLUMNS if name not in model_input.columns]
         if missing:
             columns = ", ".join(map(str, model_input.columns)) or "none"
@@ -60,7 +52,7 @@ class AnswerModel(PythonModel):
         return [self._answer(number, row) for number, row in enumerate(rows, 1)]
 
     def _answer(self, number: int, row: Mapping[Any, Any]) -> dict[str, Any]:
-        """Returns the answer to one row, whose number begins with 1."""
+        """Returns the answer to one row."""
         from nq.formats.documents import page_of
 
         for name in COLUMNS:
