@@ -25,12 +25,9 @@ from nq.text import one_line, visible
 log = logging.getLogger(__name__)
 
 STDIN = "-"
-COLOUR = ("\033[1;32m", "\033[0m")
-"""Bold and green."""
-READ_S = 60.0
-"""Seconds of the processor for a document: some thousand pages of PDF."""
-MAX_SKIPPED = 3
-"""Documents whose reason for being skipped is logged."""
+COLOUR = ("\033[1;32m", "\033[0m")  # bold and green
+READ_S = 60.0  # of the processor for a document: some thousand pages of PDF
+MAX_SKIPPED = 3  # documents whose reason for being skipped is logged
 PROMPT, HINT = "question: ", "type a question; Ctrl-D ends"
 
 

@@ -20,11 +20,8 @@ def parser() -> terminal.Parser:
     )
     text = "folders to search, with all below them (default: runs)"
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help=text)
-    parser.flag(
-        "runs",
-        "remove results too: predictions and scores of runs, output of nq preprocess, the "
-        "state of unfinished trainings; models are never removed",
-    )
+    text = "remove results too: of runs and nq preprocess, state of unfinished trainings; no models"
+    parser.flag("runs", text)
     parser.flag("dry-run", "only list what would be removed, with sizes")
     arguments.add_common(parser)
     return parser

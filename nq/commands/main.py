@@ -21,7 +21,6 @@ COMMANDS = {
     "clean": "remove prepared windows, unfinished runs and caches",
     "eval": "score predictions against gold, as the official nq_eval",
 }
-"""Each command with its help; ``module_of`` has its module."""
 
 
 def module_of(command: str) -> str:

@@ -33,13 +33,7 @@ from nq.report.page import comparison_page
 from nq.report.questions import Question, entries, outcomes
 from nq.runs.finished import read_run
 from nq.runs.measure import OnPhase, machine, no_report
-from nq.runs.profile_choice import (
-    CANDIDATES,
-    COMPARED,
-    comparison_key,
-    default_choice,
-    may_prune,
-)
+from nq.runs.profile_choice import CANDIDATES, COMPARED, comparison_key, default_choice, may_prune
 from nq.runs.result import PREDICTIONS
 from nq.runs.scoring import RunProgress
 from nq.text import counted
@@ -50,7 +44,6 @@ DEVICE = "GPU" if Path("/dev/nvidiactl").exists() else "CPU"
 ALL = tuple(map(str, profiles(THESIS)))
 DEFAULT = ("xla", "grappler", "mixed", "mixed+xla", "mixed+xla+grappler", default_choice(DEVICE))
 SETS = {"default": DEFAULT, "thesis": ALL, "all": (*ALL, *CANDIDATES[DEVICE])}
-"""Names of several profiles."""
 
 Answers = Mapping[str, Mapping[ExampleId, Label]]  # by profile
 

@@ -28,8 +28,7 @@ from nq.runs.measure import machine
 
 log = logging.getLogger(__name__)
 
-COMPARED = "compare.json"
-"""The file of a comparison in its folder."""
+COMPARED = "compare.json"  # in the folder of a comparison
 FIRST_RECORDS, PAGE_WINDOWS = 10, 20
 """A job is one of whole pages if its first records have so many windows on average."""
 CANDIDATES = {
