@@ -269,7 +269,7 @@ def compare(args: argparse.Namespace) -> int:
         check_job(job)
         with (
             terminal.ProgressBar("predict", "windows") as bar,
-            open_scoring(Plan.of(job), Clock(), bar) as scoring,
+            open_scoring(Plan(job), Clock(), bar) as scoring,
         ):
             result = measure(read_pages(job, scoring, args.half), args.margins)
     if args.json:

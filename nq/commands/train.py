@@ -62,18 +62,21 @@ def run(args: argparse.Namespace) -> int:
     options = [name for name in ONLY_WITH_TEACHER if getattr(args, name) is not None]
     if options and args.teacher is None:
         raise terminal.UsageError(f"--{options[0].replace('_', '-')} needs --teacher")
+    windows = arguments.settings(WindowConfig, args)
+    config = arguments.settings(TrainConfig, args)
+    distillation = arguments.settings(DistillationConfig, args)
     job = TrainingJob(
         tuple(args.data),
         model_folder(args.init),
         args.output,
-        arguments.settings(WindowConfig, args),
-        arguments.settings(TrainConfig, args),
+        windows,
+        config,
         limit=args.limit,
         workers=args.workers,
         card=args.card,
         storage=arguments.settings(StorageConfig, args),
         teacher=None if args.teacher is None else model_folder(args.teacher),
-        distillation=arguments.settings(DistillationConfig, args),
+        distillation=distillation,
         teacher_profile=args.teacher_profile,
         dev=tuple(args.dev),
         evaluate_every=args.evaluate_every or EVALUATE_EVERY,

@@ -64,7 +64,7 @@ class BeamRun:
         check_other(job, digests)
         if not self._statuses:
             inputs.mention_unnamed_pages(found, job.pages)
-        self.plan = Plan.of(job, (job.request(digests),))
+        self.plan = Plan(job, (job.request(digests),))
         self._totals, self.pipeline = Totals(), dict[str, Any]()
 
     @contextlib.contextmanager

@@ -31,7 +31,7 @@ from nq.records import ExampleId
 from nq.report.comparison import ComparisonRow, advice, cells, ordered, row
 from nq.report.page import comparison_page
 from nq.report.questions import Question, entries, outcomes
-from nq.runs.finished import read_run
+from nq.runs.finished import FinishedRun
 from nq.runs.measure import OnPhase, machine, no_report
 from nq.runs.profile_choice import CANDIDATES, COMPARED, comparison_key, default_choice, may_prune
 from nq.runs.result import PREDICTIONS
@@ -228,7 +228,7 @@ def _measured(folder: Path, number: int, profile: str, options: Sequence[str]) -
         (folder / ANSWERS).mkdir(exist_ok=True)
         with storage.atomic_write(folder / ANSWERS / f"{profile}.json") as file:
             file.write((folder / name / PREDICTIONS).read_bytes())
-    model = read_run(folder / name, check_data=False).job.model
+    model = FinishedRun(folder / name, check=False).job.model
     own, around_s = row(result, name=name), result["wall_s"] - result["time"]["total_s"]
     prune = may_prune(result["windows"], result["examples"], model.decision.rule)
     return asdict(own) | {
@@ -260,7 +260,7 @@ def _row(name: str, runs: Sequence[Mapping[str, Any]], answers: Answers) -> Comp
 def _changes(folder: Path, files: list[str], answers: Answers) -> list[dict[str, Any]]:
     """Returns the first questions with several answers, from the folder of a run on the files."""
     changes = list[dict[str, Any]]()
-    for source, example in read_run(folder, files, check_data=False).sources():
+    for source, example in FinishedRun(folder, files, check=False).sources():
         labels = {name: predictions[example.example_id] for name, predictions in answers.items()}
         if all(same_answers(label, labels[BASELINE]) for label in labels.values()):
             continue

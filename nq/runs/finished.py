@@ -1,7 +1,7 @@
 """Reads the folder of a finished run."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,21 +25,43 @@ from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS
 from nq.runs.score_store import ScoreStore
 
 
-@dataclass(frozen=True)
 class FinishedRun:
-    """A run that has ended; the files of its data and its model may be gone.
+    """A run that has ended, whose data ``files`` and ``model`` may have been moved.
 
-    ``digests`` are the SHA-256 of its data files, ``written`` those of the files that it wrote by
-    name. The predictions have the order of the examples.
+    With ``check`` the data must be there unchanged; the model may always be gone. ``digests`` are
+    the SHA-256 of the data files, ``written`` those of the files that the run wrote, by name. The
+    predictions have the order of the examples.
+
+    Raises:
+        Error: there is no finished run in the folder, or its data have changed.
+        ValueError: its predictions are damaged.
     """
 
-    folder: Path
-    job: Job
-    digests: tuple[str, ...]
-    written: dict[str, str]
-    tokenizer_sha256: str
-    predictions: dict[ExampleId, labels.Label]
-    metrics: dict[str, Any]
+    def __init__(
+        self, folder: Path, files: Sequence[str] = (), model: Path | None = None, check: bool = True
+    ) -> None:
+        if not folder.is_dir():
+            raise Error(f"{folder} is not a folder: give one that nq answer wrote")
+        if not (folder / JOB).is_file() and (folder / storage.WORK).is_dir():
+            raise Error(f"the run in {folder} is not finished: resume it by its nq answer command")
+        for name in (JOB, METRICS, PREDICTIONS):
+            if not (folder / name).is_file():
+                raise Error(f"{folder} has no {name}, so it is not a run of nq answer: give one")
+        description = storage.read_json(folder / JOB)
+        for name, digest in description["files"].items():
+            if (folder / name).is_file() and input_files.sha256(folder / name) != digest:
+                raise Error(f"{folder / name} is damaged (SHA-256): answer the questions again")
+        job, request = Job.from_dict(description["job"]), description["request"]
+        spec = replace(job.model, folder=model or job.model.folder)
+        self.folder = folder
+        self.job = replace(job, files=tuple(files or job.files), model=spec)
+        self.digests = tuple(source["sha256"] for source in request["inputs"])
+        self.written: dict[str, str] = description["files"]
+        self.predictions = labels.read_predictions(folder / PREDICTIONS)
+        self.metrics: dict[str, Any] = orjson.loads((folder / METRICS).read_bytes())
+        self._tokenizer_sha256 = request["tokenizer"]
+        if check:
+            self.check_data()
 
     @cached_property
     def scores(self) -> ScoreStore | None:
@@ -54,7 +76,7 @@ class FinishedRun:
         if not model.is_dir():
             raise Error(f"{model} does not exist: give the new folder of the model with --model")
         tokenizer = load_tokenizer(model, self.job.model.windows.compat)
-        if tokenizer_digest(tokenizer) != self.tokenizer_sha256:
+        if tokenizer_digest(tokenizer) != self._tokenizer_sha256:
             raise Error(f"the tokenizer in {model} is not the run's: give its model with --model")
         return tokenizer
 
@@ -97,42 +119,3 @@ class FinishedRun:
         if path.name in self.written and path.is_file():
             with path.open("rb") as file:
                 yield from map(orjson.loads, file)
-
-
-def read_run(
-    folder: Path,
-    files: list[str] | None = None,
-    model: Path | None = None,
-    *,
-    check_data: bool = True,
-) -> FinishedRun:
-    """Reads the folder of a finished run, whose data ``files`` and ``model`` may have been moved.
-
-    With ``check_data`` the data must be there unchanged; the model may always be gone. It is an
-    ``Error`` if there is no finished run, and a ``ValueError`` if its predictions are damaged.
-    """
-    if not folder.is_dir():
-        raise Error(f"{folder} is not a folder: give one that nq answer wrote")
-    if not (folder / JOB).is_file() and (folder / storage.WORK).is_dir():
-        raise Error(f"the run in {folder} is not finished: resume it by its nq answer command")
-    for name in (JOB, METRICS, PREDICTIONS):
-        if not (folder / name).is_file():
-            raise Error(f"{folder} has no {name}, so it is not a run of nq answer: give one")
-    description = storage.read_json(folder / JOB)
-    for name, digest in description["files"].items():
-        if (folder / name).is_file() and input_files.sha256(folder / name) != digest:
-            raise Error(f"{folder / name} is damaged (SHA-256): answer the questions again")
-    job, request = Job.from_dict(description["job"]), description["request"]
-    spec = replace(job.model, folder=model or job.model.folder)
-    run = FinishedRun(
-        folder,
-        job=replace(job, files=tuple(files or job.files), model=spec),
-        digests=tuple(source["sha256"] for source in request["inputs"]),
-        written=description["files"],
-        tokenizer_sha256=request["tokenizer"],
-        predictions=labels.read_predictions(folder / PREDICTIONS),
-        metrics=orjson.loads((folder / METRICS).read_bytes()),
-    )
-    if check_data:
-        run.check_data()
-    return run

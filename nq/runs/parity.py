@@ -22,7 +22,7 @@ from nq.evaluation.nq_eval import Gold
 from nq.formats import input_files
 from nq.formats.input_files import shown
 from nq.records import SECOND_WINDOW, ExampleKey, FloatArray, IntArray
-from nq.runs.finished import read_run
+from nq.runs.finished import FinishedRun
 from nq.runs.job import Job
 from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS, write_metrics
 from nq.runs.score_store import ScoreStore
@@ -34,7 +34,7 @@ def check_other(job: Job, digests: Mapping[str, str] | None = None) -> None:
     """Checks, before anything is computed, that a job can be compared with the run in a folder."""
     if job.against is None:
         return
-    other = read_run(job.against, check_data=False)
+    other = FinishedRun(job.against, check=False)
     folder = other.folder
     if job.output is not None and job.output.resolve() == folder.resolve():
         raise Error(f"{folder} is the run to compare with: give another --output")

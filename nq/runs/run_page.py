@@ -20,7 +20,7 @@ from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments
 from nq.report.page import MAX_QUESTIONS, Report, RunView, write_page
 from nq.report.questions import Question
 from nq.report.traits import traits
-from nq.runs.finished import FinishedRun, read_run
+from nq.runs.finished import FinishedRun
 from nq.runs.measure import no_report
 from nq.runs.result import REPORT
 from nq.runs.scoring import RunProgress
@@ -34,17 +34,17 @@ def write_report(
     model: Path | None = None,
     progress: RunProgress = no_report,
 ) -> Report:
-    """Writes the page of a finished run, by default in its folder; the errors are of ``read_run``.
+    """Writes the page of a finished run, by default in its folder; raises as ``FinishedRun``.
 
     Data and model must be there, at their old places or as ``files`` and ``model``. ``against`` is
     the folder of another run of the same questions, and ``progress`` receives the numbers of
     questions that have just been completed, and of all.
     """
-    run = read_run(folder, files, model)
+    run = FinishedRun(folder, files or (), model)
     if len(run.predictions) > MAX_QUESTIONS:
         answered = f"{folder} answered {len(run.predictions)} questions"
         raise Error(f"{answered}, a page shows {MAX_QUESTIONS}: answer the first ones with --limit")
-    other = read_run(against, check_data=False) if against else None
+    other = FinishedRun(against, check=False) if against else None
     output, sources = output or folder / REPORT, list[str | Path]()
     for one in (run, *([other] if other else [])):
         mine, theirs = run.predictions.keys(), one.predictions.keys()

@@ -148,7 +148,7 @@ class LocalRun:
             check_job(job)
             job = replace(job, profile=choose_profile(job))
         check_job(job)
-        self.plan = Plan.of(job)
+        self.plan = Plan(job)
 
     @contextlib.contextmanager
     def open(self, clock: Clock, progress: RunProgress) -> Iterator[Scoring]:

@@ -108,7 +108,7 @@ def tune(
         storage.check_output_file(folder / SETTINGS, job.files)
         stack.enter_context(storage.hold_marked(folder))
         check_job(job)
-        scoring = stack.enter_context(open_scoring(Plan.of(job), Clock(), progress))
+        scoring = stack.enter_context(open_scoring(Plan(job), Clock(), progress))
         tuned = tune_decision(scoring, start, ", ".join(paths))
         settings = load_settings(folder)
         if isinstance(tuned.decision, CascadeDecision):

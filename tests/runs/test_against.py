@@ -15,7 +15,7 @@ from nq.evaluation.gate import Gate, Parity, question_counts, relative_loss
 from nq.evaluation.labels import read_gold, read_predictions
 from nq.mlflow_store import connect
 from nq.model import joint
-from nq.runs.finished import read_run
+from nq.runs.finished import FinishedRun
 from nq.runs.parity import write_parity
 from nq.runs.record import record_parity
 from nq.runs.result import JOB, METRICS, PREDICTIONS, write_metrics
@@ -64,7 +64,7 @@ def test_a_run_of_another_model_passes_the_gate(
     assert (parity["gate"]["loss"], parity["gate"]["high"]) == (0, 0)
     metrics = read(tmp_path / "run" / METRICS)
     assert metrics["parity"] == parity
-    read_run(tmp_path / "run")
+    FinishedRun(tmp_path / "run")
     assert "metrics.json" in read(tmp_path / "run" / JOB)["files"]
     assert not (tmp_path / "run" / "scores").exists()
 
@@ -183,10 +183,10 @@ def test_a_comparison_that_cannot_be_written_leaves_the_run_whole(
             patch.setattr(storage, "write_json", stopped(storage.write_json))
             patch.setattr("nq.runs.parity.write_metrics", stopped(write_metrics))
             write_parity(first, parity, [data])
-        assert ("parity" in read_run(first).metrics) == (stop == 2)
+        assert ("parity" in FinishedRun(first).metrics) == (stop == 2)
     write_parity(first, parity, [data])
     write_parity(first, parity, [data])
-    assert read_run(first).metrics["parity"] == parity.to_dict()
+    assert FinishedRun(first).metrics["parity"] == parity.to_dict()
 
 
 @pytest.mark.slow

@@ -141,7 +141,7 @@ def test_everything_of_the_second_model_identifies_a_run(
     tiny_model: Path, tiny_mpnet: Path, tmp_path: Path
 ) -> None:
     def scores(job: Job, **settings: Any) -> str:
-        return str(Plan.of(replace(job, model=replace(job.model, **settings))).scores)
+        return str(Plan(replace(job, model=replace(job.model, **settings))).scores)
 
     job = make_job(tiny_model, tiny_mpnet, tmp_path)
     decision, second = job.model.cascade, job.model.second
