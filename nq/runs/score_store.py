@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -38,11 +38,11 @@ KEYS = ("example_keys", "window_ids")
 class ScoreStore:
     """The scores of examples in the parts of a memo, by file number and line.
 
-    With ``repair`` damaged parts are removed, so that their examples are missing.
+    With a request (see ``Memo.open``) the folder is created, and damaged parts are removed.
     """
 
-    def __init__(self, folder: Path, repair: bool = False) -> None:
-        self.memo = Memo(folder)
+    def __init__(self, folder: Path, request: Mapping[str, Any] | None = None) -> None:
+        self.memo = Memo(folder) if request is None else Memo.open(folder, request)
         self._index: dict[ExampleKey, tuple[str, slice]] = {}
         self._read = lru_cache(maxsize=8)(self.memo.arrays)
         names, damaged = self.memo.names(), list[DamagedError]()
@@ -50,18 +50,13 @@ class ScoreStore:
             try:
                 self._add(name, self.memo.arrays(name))
             except DamagedError as error:
-                if not repair:
+                if request is None:
                     raise DamagedError(f"{error}; run with --keep-scores again") from error
                 damaged.append(error)
                 self.memo.remove(name)
         if damaged:
             text = "%s; damaged parts of the scores: %d of %d, which are computed again"
             log.warning(text, damaged[0], len(damaged), len(names))
-
-    @classmethod
-    def open(cls, folder: Path, request: Mapping[str, Any]) -> Self:
-        """Returns the store in a folder, which is created; see ``Memo.open``."""
-        return cls(Memo.open(folder, request).folder, repair=True)
 
     def write(self, rows: Rows, columns: Columns) -> None:
         """Writes the scores of some whole examples, the rows of their windows, as one part.

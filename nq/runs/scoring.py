@@ -178,7 +178,7 @@ def open_scoring(plan: Plan, clock: Clock, progress: RunProgress = no_report) ->
     ):
         chunks = Chunks(prepared, work, job.compute.workers, clock)
         with _open_scorer(job, chunks) as scorer:
-            store = ScoreStore.open(plan.folder / storage.WORK, plan.scores)
+            store = ScoreStore(plan.folder / storage.WORK, plan.scores)
             yield Scoring(job, chunks, scorer, store, clock, progress)
 
 
