@@ -19,6 +19,7 @@ from experiments import machine
 from experiments.intervals import ROUNDS
 from nq import extras, storage, tracking
 from nq.commands import arguments, terminal
+from nq.config import TrackingConfig
 from nq.errors import Error
 from nq.storage import atomic_write
 
@@ -152,16 +153,11 @@ def finish(study: Study, args: argparse.Namespace, results: Results, started: fl
 
 def record(study: Study, args: argparse.Namespace, rows: Sequence[Row], started: float) -> None:
     """Records one MLflow run for each row, all with the same tag and the time of the study."""
-    ended = time.time()
+    track, ended = TrackingConfig(args.tracking_uri, args.experiment), time.time()
     tag = f"{study.name} {time.strftime('%Y-%m-%d %H:%M:%S')}"
     for row in rows:
-        with tracking.Run(
-            uri=args.tracking_uri,
-            experiment=args.experiment,
-            name=f"{study.title(row)} · {study.name}",
-            source=f"experiments.{study.name}",
-            system_metrics=False,
-        ) as run:
+        name, source = f"{study.title(row)} · {study.name}", f"experiments.{study.name}"
+        with tracking.Run(track, name, source, system_metrics=False) as run:
             run.open(started=started)
             run.ended = ended
             run.tags({"study": tag, tracking.SPEED_COMPARABLE: "yes"})

@@ -25,6 +25,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Self
 
+from nq.config import TrackingConfig
 from nq.mlflow_store import DEFAULT_EXPERIMENT, DEFAULT_URI, connect, database_path, reason, store
 from nq.text import visible, without_password
 
@@ -74,8 +75,7 @@ class Run:
     interruption the remaining calls are left out and the end waits for little.
 
     Args:
-        uri, experiment: where to record; see ``TrackingConfig``.
-        enabled: whether to record at all; if not, MLflow is not even imported.
+        config: where to record; with ``None`` nothing is recorded and MLflow is not imported.
         system_metrics: whether to sample processor, memory and GPU, if psutil is installed.
 
     Attributes:
@@ -85,16 +85,14 @@ class Run:
 
     def __init__(
         self,
-        uri: str | None = None,
-        experiment: str | None = None,
+        config: TrackingConfig | None,
         name: str | None = None,
-        *,
-        enabled: bool = True,
         source: str = "nq.answer",
         system_metrics: bool = True,
     ) -> None:
+        uri, experiment = (config.uri, config.experiment) if config else (None, None)
         self.uri, self.experiment = store(uri, experiment)
-        self.name, self.available, self.status = name and visible(name), enabled, "FINISHED"
+        self.name, self.available, self.status = name and visible(name), bool(config), "FINISHED"
         self.ended: float | None = None
         self._source, self._system_metrics, self._started = source, system_metrics, time.time()
         self._unfinished: Path | None = None

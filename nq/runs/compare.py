@@ -171,11 +171,7 @@ def _record(
     about = {tracking.MACHINE: machine(), tracking.SPEED_COMPARABLE: "yes"}
     for one in (one for one in rows if not one.error):
         rounds = [run for run in runs if run["profile"] == one.profile and run["round"]]
-        with tracking.Run(
-            *(track.uri, track.experiment, one.profile),
-            source="nq.compare",
-            system_metrics=False,
-        ) as recorded:
+        with tracking.Run(track, one.profile, "nq.compare", system_metrics=False) as recorded:
             recorded.open(started=started)
             recorded.ended = ended
             recorded.params({tracking.PROFILE: one.profile, "rounds": len(rounds)})

@@ -69,13 +69,10 @@ def run(
         job = replace(job, **settings)
     with Clock(on_phase) as clock, contextlib.ExitStack() as stack:
         checked = LocalRun(job, stack) if job.beam is None else BeamRun(job, job.beam)
-        job, plan, tracking_config = checked.plan.job, checked.plan, track or TrackingConfig()
-        with tracking.Run(  # which is opened later, or when there is something to record
-            uri=tracking_config.uri,
-            experiment=tracking_config.experiment,
-            name=f"{job.profile} · {Path(input_files.shown(job.files[0])).name}",
-            enabled=track is not None,
-        ) as tracked:
+        job, plan = checked.plan.job, checked.plan
+        name = f"{job.profile} · {Path(input_files.shown(job.files[0])).name}"
+        # it is opened later, or when there is something to record
+        with tracking.Run(track, name) as tracked:
             with checked.open(clock, progress) as answering:
                 # only now, so that importing MLflow does not delay the loading of the model
                 tracked.open(plan.mlflow_file, clock.started)

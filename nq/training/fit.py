@@ -52,7 +52,7 @@ def train_on_files(
     The caller holds the output folder and has imported TensorFlow. ``begun`` is the time at which
     the training began.
     """
-    windows, config, settings = job.windows, job.config, track or TrackingConfig()
+    windows, config = job.windows, job.config
     tokenizer = load_tokenizer(job.init, windows.compat)
     shape = checkpoint.with_room_for(load_joint_config(job.init), tokenizer)
     tensors = read_tensors(job.init)
@@ -71,13 +71,7 @@ def train_on_files(
     log.info("%d examples, %d windows; not in the checkpoint: %s", *counts, missing)
     params, content = _description(job, teacher)
     content |= identity(model, data, config)
-    with tracking.Run(
-        uri=settings.uri,
-        experiment=settings.experiment,
-        name=f"train {job.output.name}",
-        source="nq.train",
-        enabled=track is not None,
-    ) as run:
+    with tracking.Run(track, f"train {job.output.name}", "nq.train") as run:
         inputs_of_run = repr(sorted((params | content).items())).encode()
         digest = hashlib.sha256(inputs_of_run).hexdigest()
         run.open(work / f"{digest[:12]}.mlflow_run", begun)
@@ -102,7 +96,7 @@ def train_on_files(
         saved = ModelSettings(windows, removed_parts=load_settings(job.init).removed_parts)
         checkpoint.save(job.output, model, shape, tokenizer, saved, card, job.storage)
         train_s, model_uri = time.perf_counter() - started, None
-        if settings.log_model:
+        if track and track.log_model:
             model_uri = run.log_model(partial(_save, job.output))
     return TrainingResult(*(job.output, prepared, state.step, loss, train_s, state.best, model_uri))
 
