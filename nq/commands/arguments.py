@@ -6,6 +6,7 @@ import argparse
 import contextlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
@@ -103,9 +104,7 @@ def positive(text: str, minimum: int = 1) -> int:
     return value
 
 
-def count_from_0(text: str) -> int:
-    """An argument type: an integer from 0 on."""
-    return positive(text, minimum=0)
+count_from_0 = partial(positive, minimum=0)
 
 
 def number_in(interval: str) -> Callable[[str], float]:

@@ -23,11 +23,6 @@ COMMANDS = {
 }
 
 
-def module_of(command: str) -> str:
-    """Returns the name of the module with the command's ``parser`` and ``run``."""
-    return f"nq.commands.{command}"
-
-
 def main(argv: list[str] | None = None) -> int:
     """Runs ``console`` as the only task of a process, which a later Ctrl-C ends at once."""
     code = console(argv)
@@ -58,7 +53,7 @@ def console(argv: list[str] | None = None) -> int:
             return 0
         name, *rest = arguments
         if name in COMMANDS:
-            module = importlib.import_module(module_of(name))
+            module = importlib.import_module(f"nq.commands.{name}")
             if name == "eval":  # the official evaluation reads its arguments and reports errors
                 return int(module.main(rest))
             return terminal.run(module.run, module.parser(), rest)

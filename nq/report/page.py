@@ -125,12 +125,8 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
             gate = relative_loss(*counts, max_loss=run.max_loss)
         except ValueError as error:
             problem = str(error)
-    data = {
-        "traits": {name: list(values) for name, values in traits.items()},
-        "compared": compared,
-        "scored": analysis is not None,
-        "outcomes": COUNTS,
-    }
+    data = {"compared": compared, "scored": analysis is not None, "outcomes": COUNTS}
+    data["traits"] = {name: list(values) for name, values in traits.items()}
     scripts = {
         "data": script_json(data),
         "rows": "[" + ",\n".join(rows) + "]",
@@ -164,7 +160,7 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
-        file.write(html.encode("utf-8", "replace"))
+        file.write(html)
     return Report(path, len(rows), analysis, n_changed, gate, problem, run.rows)
 
 
@@ -194,11 +190,10 @@ def comparison_page(
     json = {"rows": script_json(values), "changes": script_json(changes)}
     comparison = *cells(rows), [row.error for row in rows]
     view = {"title": title, "sentences": sentences, "comparison": comparison}
-    html = _render("compare.html", [*CHART_CODE, "compare.js"], json, **view)
-    return html.encode("utf-8", "replace")
+    return _render("compare.html", [*CHART_CODE, "compare.js"], json, **view)
 
 
-def _render(template: str, code: Sequence[str], scripts: Mapping[str, str], **view: Any) -> str:
+def _render(template: str, code: Sequence[str], scripts: Mapping[str, str], **view: Any) -> bytes:
     """Returns a page with files of code and escaped JSON, whose policy lets no other script run."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -210,7 +205,7 @@ def _render(template: str, code: Sequence[str], scripts: Mapping[str, str], **vi
     *codes, style = (loader.get_source(environment, name)[0] for name in (*code, "report.css"))
     digests = (base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in codes)
     sources = " ".join(f"'sha256-{digest}'" for digest in digests)
-    return environment.get_template(template).render(
+    html = environment.get_template(template).render(
         **view,
         policy=f"default-src 'none'; script-src {sources}; "
         "style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'",
@@ -218,3 +213,4 @@ def _render(template: str, code: Sequence[str], scripts: Mapping[str, str], **vi
         style=Markup(style),
         scripts={name: Markup(json) for name, json in scripts.items()},
     )
+    return html.encode("utf-8", "replace")

@@ -46,23 +46,14 @@ class Compute(Settings):
     """How a run computes; preprocessing begins a new chunk after ``chunk_bytes`` of files."""
 
     batch_size: int = option(16, "windows in a batch", minimum=1)
-    workers: int | None = option(
-        None,
-        "processes for preprocessing; with a runner of Beam: workers among which few files are "
-        "divided",
-        minimum=1,
-    )
+    workers: int | None = option(None, "processes for preprocessing, or workers of Beam", minimum=1)
     instances: int | str | None = option(
         None,
-        "processes that share the windows, each on cores of its own; auto: as many as there are "
-        "cores for; default: this process alone",
+        "processes that share the windows, on cores of their own; default: this one",
         minimum=1,
     )
     threads: int | None = option(
-        None,
-        "threads of each instance, or of this process without instances; default: those for which "
-        "there are cores; with auto instances: 1",
-        minimum=1,
+        None, "threads of each instance, or of this process; default: one for each core", minimum=1
     )
     chunk_bytes: int = option(64 << 20, minimum=1)
 
@@ -86,7 +77,6 @@ class Beam(Settings):
     options: Converted[Iterable[str], tuple[str, ...]] = Converted(tuple, ())
     temp: str | None = option(
         None,
-        "folder that every worker sees, a path or s3://…, gs://…, hdfs://…: they write to it, and "
-        "copy the model from it; what a killed run left there, the next one with its --output "
-        "removes; default: they write to the folder of the run, and read the model under its path",
+        "folder that every worker sees, a path or s3://…, gs://…, hdfs://…, for files and the "
+        "model; default: they write to the folder of the run, and read the model under its path",
     )
