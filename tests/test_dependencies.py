@@ -155,7 +155,7 @@ def test_help_needs_no_heavy_library() -> None:
     """Imports nq, then the commands, and makes every parser, in one fresh process."""
     steps = ["import nq", "import nq.commands.main", "import nq.reader, nq.runs.run"]
     steps += [
-        f"import {f'nq.commands.{command}'} as module; module.parser().format_help()"
+        f"import nq.commands.{command} as module; module.parser().format_help()"
         for command in COMMANDS
     ]
     code = (
