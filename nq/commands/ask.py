@@ -35,7 +35,6 @@ def parser() -> terminal.Parser:
     """Returns the parser of the command."""
     parser = terminal.Parser(
         prog="nq ask",
-        intermixed=True,
         usage="nq ask QUESTION [FILE…] [options]\n       nq ask --interactive FILE… [options]",
         description="Answers a question from a document: a file of text, HTML, Markdown, PDF or "
         "Word (docx), a jsonl file of NQ records, or - (the default) for standard input. Of "

@@ -73,7 +73,6 @@ class Parser(argparse.ArgumentParser):
     Args:
         notes: text below the options.
         resumable: whether the same command continues after an interruption.
-        intermixed: whether options may stand between positional arguments.
         pass_on: keep options that the parser does not know as ``args.unknown``.
     """
 
@@ -84,7 +83,6 @@ class Parser(argparse.ArgumentParser):
         examples: Sequence[str] = (),
         notes: str = "",
         resumable: bool = False,
-        intermixed: bool = False,
         pass_on: bool = False,
         **options: Any,
     ) -> None:
@@ -96,14 +94,12 @@ class Parser(argparse.ArgumentParser):
             formatter_class=HelpFormatter,
             **options,
         )
-        self.examples, self.resumable = tuple(examples), resumable
-        self.intermixed, self.pass_on = intermixed, pass_on
+        self.examples, self.resumable, self.pass_on = tuple(examples), resumable, pass_on
         self.add_argument("--version", action="version", version=__version__)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parses arguments, which must all be known if they are not passed on."""
-        parse = self.parse_known_intermixed_args if self.intermixed else self.parse_known_args
-        values, unknown = parse(args, namespace)
+        values, unknown = self.parse_known_intermixed_args(args, namespace)
         if self.pass_on:
             values.unknown = unknown
         elif unknown:

@@ -24,8 +24,9 @@ class Chunks:
         self._prepared, self._work, self._workers = prepared, work, workers
         self._clock = clock
 
-    def __len__(self) -> int:
-        return len(self._work)
+    def __iter__(self) -> Iterator[Windowed]:
+        for number in range(len(self._work)):
+            yield from self.examples(number)
 
     def __getitem__(self, number: int) -> Prepared:
         while len(self.ready) <= number:

@@ -101,17 +101,15 @@ class FinishedRun:
         for request in self.job.requests():
             own, shared = (windows_folder(f, request) for f in (self.folder, self.folder.parent))
             work.append((request, shared if shared.is_dir() else own))
-        chunks = Chunks((prepare(*one) for one in work), work, None, Clock())
-        for number in range(len(work)):
-            for one in chunks.examples(number):
-                source, example = one.source, one.example
-                if example.example_id in seen:
-                    continue
-                if example.example_id not in self.predictions:
-                    missing = f"{source.path}, line {source.line}"
-                    raise Error(f"{self.folder} has no answer to {missing}: answer it again")
-                seen.add(example.example_id)
-                yield source, example
+        for one in Chunks((prepare(*one) for one in work), work, None, Clock()):
+            source, example = one.source, one.example
+            if example.example_id in seen:
+                continue
+            if example.example_id not in self.predictions:
+                missing = f"{source.path}, line {source.line}"
+                raise Error(f"{self.folder} has no answer to {missing}: answer it again")
+            seen.add(example.example_id)
+            yield source, example
 
     def n_best_lines(self) -> Iterator[dict[str, Any]]:
         """Yields the lines of ``nbest.jsonl``; none if the run did not write such a file."""

@@ -88,22 +88,20 @@ class Scoring:
     def _examples(self) -> Iterator[Windowed]:
         """Yields each example that is the first of its id with its windows."""
         self._duplicates.clear()
-        seen = set[ExampleId]()
-        for number in range(len(self.chunks)):
-            examples = self.chunks.examples(number)
-            while True:
-                with self._clock(READ):
-                    one = next(examples, None)
-                if one is None:
-                    break
-                example = one.example
-                if example.example_id not in seen:
-                    seen.add(example.example_id)
-                    yield one
-                    continue
-                letter = duplicate(one.source, example.example_id, example.question)
-                self._duplicates.append(letter)
-                self._on_windows(len(one))
+        seen, examples = set[ExampleId](), iter(self.chunks)
+        while True:
+            with self._clock(READ):
+                one = next(examples, None)
+            if one is None:
+                break
+            example = one.example
+            if example.example_id not in seen:
+                seen.add(example.example_id)
+                yield one
+                continue
+            letter = duplicate(one.source, example.example_id, example.question)
+            self._duplicates.append(letter)
+            self._on_windows(len(one))
 
     def totals(self) -> Totals:
         chunks, scorer = self.chunks, self.scorer
