@@ -112,14 +112,14 @@ def _question_and_files(args: argparse.Namespace) -> tuple[str | None, list[str]
     words: list[str] = args.words
     question = None if args.interactive else one_line(words[0]) if words else ""
     paths = words if args.interactive else words[1:] or [STDIN]
-    problem = ""
+    problem, exists = "", os.path.exists  # not Path.exists, which raises for a long question
     if args.interactive and (not words or STDIN in words):
         problem = "--interactive reads questions from standard input, so give it pages in files"
     elif not words:
         problem = "expected a question in quotes and a page, found 0 arguments"
     elif question == "":
         problem = "the question is empty"
-    elif question and _exists(words[0]) and not any(map(_exists, paths)):
+    elif question and exists(words[0]) and not any(map(exists, paths)):
         problem = f"{question} is a file: give the question first, in quotes"
     elif STDIN in paths and len(paths) > 1:
         problem = "standard input is one page: give it alone, or only files"
@@ -129,12 +129,6 @@ def _question_and_files(args: argparse.Namespace) -> tuple[str | None, list[str]
         raise terminal.UsageError(problem)
     files = [[path] if path == STDIN else _files_of(Path(path)) for path in paths]
     return question, list(dict.fromkeys(itertools.chain.from_iterable(files)))
-
-
-def _exists(path: str) -> bool:
-    with contextlib.suppress(OSError):  # a question may be too long for a name
-        return Path(path).exists()
-    return False
 
 
 def _files_of(path: Path) -> Sequence[str]:
