@@ -1,5 +1,7 @@
 """What the server counts, in the text format of Prometheus."""
 
+from functools import partial
+
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -21,26 +23,15 @@ class Metrics:
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call] # nobody uses them
         self.registry = registry = CollectorRegistry()
-        self.requests = Counter(
-            "nq_requests", "Answered requests.", ["endpoint", "status"], registry=registry
-        )
-        self.seconds = Histogram(
-            "nq_request_seconds",
-            "Seconds of a request.",
-            ["endpoint"],
-            registry=registry,
-            buckets=SECONDS,
-        )
-        self.in_progress = Gauge(
-            "nq_requests_in_progress",
-            "Requests that are read, wait or are computed.",
-            registry=registry,
-        )
-        self.queue_length = Gauge(
-            "nq_queue_length", "Questions whose windows wait for a batch.", registry=registry
-        )
-        self.windows = Counter("nq_windows", "Windows of computed batches.", registry=registry)
-        self.batch_windows = Histogram(
-            "nq_batch_windows", "Windows of a batch.", registry=registry, buckets=WINDOWS
-        )
+        counter = partial(Counter, registry=registry)
+        gauge = partial(Gauge, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        self.requests = counter("nq_requests", "Answered requests.", ["endpoint", "status"])
+        of, text = ["endpoint"], "Seconds of a request."
+        self.seconds = histogram("nq_request_seconds", text, of, buckets=SECONDS)
+        text = "Requests that are read, wait or are computed."
+        self.in_progress = gauge("nq_requests_in_progress", text)
+        self.queue_length = gauge("nq_queue_length", "Questions whose windows wait for a batch.")
+        self.windows = counter("nq_windows", "Windows of computed batches.")
+        self.batch_windows = histogram("nq_batch_windows", "Windows of a batch.", buckets=WINDOWS)
         ProcessCollector(registry=registry)
