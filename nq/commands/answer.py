@@ -11,6 +11,8 @@ from nq.errors import Error
 from nq.formats import outputs
 from nq.runs.config import AUTO, Beam, Compute
 
+OF_JOB = ("profile", "output", "root", "limit", "keep_scores", "formats", "against", "max_loss")
+
 
 def parser() -> terminal.Parser:
     """Returns the parser of the command."""
@@ -85,19 +87,12 @@ def run(args: argparse.Namespace) -> int:
         raise terminal.UsageError("--strict-gate needs --max-loss")
     model = arguments.find_model(args)
     job = Job(
-        files=args.data or [bundled_sample()],
-        model=replace(model, decision=arguments.settings(model.decision, args)),
-        profile=args.profile,
-        output=args.output,
-        root=args.root,
-        limit=args.limit,
-        keep_scores=args.keep_scores,
-        formats=args.formats,
-        against=args.against,
-        max_loss=args.max_loss,
+        args.data or [bundled_sample()],
+        replace(model, decision=arguments.settings(model.decision, args)),
         pages=arguments.pages(args),
         compute=compute,
         beam=beam,
+        **{name: getattr(args, name) for name in OF_JOB},
     )
     labels = ("answer", "examples") if beam else ("predict", "windows")
     with terminal.ProgressBar(*labels) as bar:

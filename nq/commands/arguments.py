@@ -33,14 +33,12 @@ def add_settings(
     parser: argparse._ActionsContainer,
     cls: type[Settings],
     only: Collection[str] | None = None,
-    exclude: Collection[str] = (),
     show_default: bool = True,
 ) -> None:
     """Adds an option for each field of ``cls`` with a help text; ``settings`` reads them."""
     hints = get_type_hints(cls)
     for f in fields(cls):  # type: ignore[arg-type]
-        is_listed = f.name not in exclude and (only is None or f.name in only)
-        if not is_listed or not f.metadata.get("help"):
+        if not f.metadata.get("help") or (only is not None and f.name not in only):
             continue
         kinds = {*(get_args(hints[f.name]) or [hints[f.name]])} - {type(None)}
         shown = f.metadata.get("shown_default", f.default)

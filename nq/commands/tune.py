@@ -23,7 +23,8 @@ def parser() -> terminal.Parser:
     parser.add_argument("--model", required=True, metavar="DIR", help="model folder")
     arguments.add_second_model(parser)
     arguments.add_profile(parser)
-    arguments.add_settings(parser, Compute, exclude=("workers",), show_default=False)
+    of_scoring = ("batch_size", "instances", "threads")
+    arguments.add_settings(parser, Compute, of_scoring, show_default=False)
     text = "keep the scores of the windows, so that tuning the same model again takes seconds"
     parser.flag("keep-scores", text)
     arguments.add_common(parser)
@@ -36,15 +37,8 @@ def run(args: argparse.Namespace) -> int:
 
     model = arguments.find_model(args)
     tuning.own_model(model, args.model, args.second_model or args.model)
+    compute, pages = arguments.settings(Compute, args), arguments.pages(args)
     with terminal.ProgressBar("predict", "windows") as bar:
-        figures = tuning.tune(
-            args.data,
-            model,
-            args.profile,
-            arguments.settings(Compute, args),
-            args.keep_scores,
-            bar,
-            arguments.pages(args),
-        )
+        figures = tuning.tune(args.data, model, args.profile, compute, args.keep_scores, bar, pages)
     terminal.print_result(figures, args.json)
     return 0

@@ -31,8 +31,9 @@ MORE_CHARS, MAX_MORE_CHARS = 16 << 20, 8000
 CHART_CODE = ("vendor/vega.js", "vendor/vega-interpreter.js", "charts.js")
 MAX_POINTS = 160
 """Points of a curve, evenly spaced, the first and the last among them."""
-FUNCTIONS: dict[str, Any] = {"number": number, "loss": loss, "notes": notes, "phases": phases}
-FUNCTIONS |= {"seconds": format_seconds, "size": format_bytes}
+NAMES: dict[str, Any] = {"number": number, "loss": loss, "notes": notes, "phases": phases}
+NAMES |= {"seconds": format_seconds, "size": format_bytes}
+NAMES |= {"kinds": KINDS, "counts": COUNTS, "meanings": MEANING}
 
 
 @dataclass(frozen=True)
@@ -153,10 +154,7 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         problem=problem,
         comparison=(*cells(run.rows), [""] * len(run.rows)) if run.rows else None,
         curves=curves,
-        kinds=KINDS,
-        counts=COUNTS,
-        meanings=MEANING,
-        **FUNCTIONS,
+        **NAMES,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:

@@ -142,7 +142,7 @@ class BeamRun:
 
 def _merge(
     files: Sequence[str],
-    elements: Iterable[Decided | DeadLetter],
+    items: Iterable[Decided | DeadLetter],
     totals: Totals,
     dead_letters: IO[bytes],
 ) -> Iterator[Answered]:
@@ -157,7 +157,7 @@ def _merge(
         totals.dead_letters += 1
 
     seen, duplicates = set[ExampleId](), list[DeadLetter]()
-    for element in elements:
+    for element in items:
         path = shown(files[element.source.file_index])
         item = replace(element, source=replace(element.source, path=path))
         if isinstance(item, DeadLetter):

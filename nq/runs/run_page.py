@@ -67,9 +67,7 @@ def write_report(
     view = RunView(
         description=_description(run, other),
         metrics=run.metrics,
-        stages=[
-            stage for stage in STAGES if run.scores is not None or stage is not Stage.POSITIONS
-        ],
+        stages=[s for s in STAGES if run.scores is not None or s is not Stage.POSITIONS],
         thresholds=thresholds if decision.rule == "default" else {},
         other=other.metrics if other else None,
         rows=rows,

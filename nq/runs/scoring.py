@@ -43,16 +43,9 @@ class Scoring:
     pipeline = None
 
     def __init__(
-        self,
-        job: Job,
-        chunks: Chunks,
-        scorer: Scorer,
-        store: ScoreStore,
-        clock: Clock,
-        progress: RunProgress = no_report,
+        self, job: Job, chunks: Chunks, scorer: StoringScorer, clock: Clock, progress: RunProgress
     ) -> None:
-        self.job, self.chunks, self.store = job, chunks, store
-        self.scorer = StoringScorer(scorer, store, clock)
+        self.job, self.chunks, self.scorer, self.store = job, chunks, scorer, scorer.store
         self.rescored = self.second_model_windows = 0
         self._duplicates: list[DeadLetter] = []
         self._clock, self._progress, self._lock = clock, progress, threading.Lock()
@@ -177,7 +170,7 @@ def open_scoring(plan: Plan, clock: Clock, progress: RunProgress = no_report) ->
         chunks = Chunks(prepared, work, job.compute.workers, clock)
         with _open_scorer(job, chunks) as scorer:
             store = ScoreStore(plan.folder / storage.WORK, plan.scores)
-            yield Scoring(job, chunks, scorer, store, clock, progress)
+            yield Scoring(job, chunks, StoringScorer(scorer, store, clock), clock, progress)
 
 
 @contextlib.contextmanager

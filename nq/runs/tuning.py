@@ -225,12 +225,8 @@ def tune_decision(
         long_non_null_threshold=1,
         short_non_null_threshold=1,
     )
-    tuned = replace(
-        plain,
-        weights=weights,
-        long_threshold=best_threshold(longs),
-        short_threshold=best_threshold(shorts),
-    )
+    long, short = best_threshold(longs), best_threshold(shorts)
+    tuned = replace(plain, weights=weights, long_threshold=long, short_threshold=short)
     return Tuned(tuned, gold, predictions, auc, long_pages)
 
 
