@@ -53,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
     tokenizer = model_folder(Path(args.tokenizer) if args.tokenizer else args.model)
     model = None if args.tokenizer else tokenizer
     windows = arguments.window_settings(args, model)
-    sampling = arguments.settings(TrainConfig, args)
+    config = arguments.settings(TrainConfig, args)
+    sampling = (config.negatives, config.seed) if args.training else None
     if args.unknown:
         arguments.beam_options(args.unknown)
     from nq.beam import prepare
@@ -61,14 +62,8 @@ def run(args: argparse.Namespace) -> int:
 
     pages = arguments.pages(args)
     with input_files.input_files(args.data) as files:
-        request = prepare.Request(
-            tuple(files),
-            str(tokenizer),
-            windows,
-            args.limit,
-            (sampling.negatives, sampling.seed) if args.training else None,
-            pages=pages,
-        )
+        paths, folder = tuple(files), str(tokenizer)
+        request = prepare.Request(paths, folder, windows, args.limit, sampling, pages=pages)
         inputs.check_inputs(files, args.limit, pages)
         prepared = prepare.prepare(request, args.output, args.workers, args.unknown)
     if args.json:

@@ -36,7 +36,7 @@ def make_app(answering: Answering, has_token: bool) -> FastAPI:
         description="Answers questions from the page that is sent with them.",
     )
     protected: list[Any] = [Depends(HTTPBearer(auto_error=False))] if has_token else []
-    config = answering.config
+    config, content = answering.config, {JSON: {"schema": AskRequest.model_json_schema()}}
 
     @app.post(
         ASK,
@@ -44,12 +44,7 @@ def make_app(answering: Answering, has_token: bool) -> FastAPI:
         summary="Answers a question about a page",
         response_model=AskAnswer,
         responses=_problems(413, 415, 422, 500, 503, 504),
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": {JSON: {"schema": AskRequest.model_json_schema()}},
-            }
-        },
+        openapi_extra={"requestBody": {"required": True, "content": content}},
         dependencies=protected,
     )
     async def ask(request: Request) -> Response:

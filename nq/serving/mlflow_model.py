@@ -35,10 +35,7 @@ class AnswerModel(PythonModel):
         self.reader: Reader = load(context.artifacts["model"], second_model=second, **options)
 
     def predict(
-        self,
-        context: PythonModelContext,
-        model_input: pd.DataFrame,
-        params: dict[str, Any] | None = None,
+        self, context: PythonModelContext, model_input: pd.DataFrame
     ) -> list[dict[str, Any]]:
         """Returns the answer to each row, with the fields of ``nq ask --json``.
 
