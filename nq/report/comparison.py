@@ -72,13 +72,8 @@ def row(result: Mapping[str, Any], **fields: Any) -> ComparisonRow:
 
 
 def ordered(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
-    """Returns the rows, the fastest first; those without a speed come last."""
-
-    def speed(row: ComparisonRow) -> float:
-        value = row.windows_per_s
-        return -math.inf if value is None or math.isnan(value) else value
-
-    return sorted(rows, key=speed, reverse=True)
+    """Returns the rows, the fastest first; those without a speed, or with NaN, come last."""
+    return sorted(rows, key=lambda row: max(0.0, row.windows_per_s or 0.0), reverse=True)
 
 
 def figure(value: float | None, digits: int | None = None) -> str:

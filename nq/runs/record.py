@@ -107,19 +107,15 @@ def log_model(tracked: tracking.Run, job: Job) -> str | None:
 
 def _copy_models(model: ModelSpec, parent: Path) -> dict[str, Path]:
     """Copies models into new folders, which get their settings; returns them by name."""
-    folders = {"model": parent / "model"}
-    second, cascade = model.second, model.cascade
-    if second is None or cascade is None:
-        copy_model(model.folder, folders["model"], ModelSettings(model.windows, model.decision))
-        return folders
-    folders["second_model"] = parent / "second_model"
-    own = ModelSettings(model.windows, load_settings(model.folder).decision)
-    copy_model(model.folder, folders["model"], own)
-    cascades = {weights_digest(model.folder): cascade}
-    decision = load_settings(second.folder).decision
-    settings = ModelSettings(second.windows, decision, cascades)
-    copy_model(second.folder, folders["second_model"], settings)
-    return folders
+    copies = {"model": (model.folder, ModelSettings(model.windows, model.decision))}
+    if (second := model.second) and (cascade := model.cascade):
+        own, others = (load_settings(one.folder).decision for one in (model, second))
+        cascades = {weights_digest(model.folder): cascade}
+        copies["model"] = model.folder, ModelSettings(model.windows, own)
+        copies["second_model"] = second.folder, ModelSettings(second.windows, others, cascades)
+    for name, (folder, settings) in copies.items():
+        copy_model(folder, parent / name, settings)
+    return {name: parent / name for name in copies}
 
 
 def _record_report(tracked: tracking.Run, job: Job, result: Result) -> None:
