@@ -24,13 +24,11 @@ from nq.report.traits import TRAITS
 from nq.storage import atomic_write
 from nq.text import format_bytes
 
-MAX_QUESTIONS = 50_000
-"""Browsers open pages of some 100 MB."""
+MAX_QUESTIONS = 50_000  # browsers open pages of some 100 MB
 MORE_CHARS, MAX_MORE_CHARS = 16 << 20, 8000
 """Characters that are shown besides the blocks with answers: of all pages, and of a question's."""
 CHART_CODE = ("vendor/vega.js", "vendor/vega-interpreter.js", "charts.js")
-MAX_POINTS = 160
-"""Points of a curve, evenly spaced, the first and the last among them."""
+MAX_POINTS = 160  # of a curve, evenly spaced, the first and the last among them
 NAMES: dict[str, Any] = {"number": number, "loss": loss, "notes": notes, "phases": phases}
 NAMES |= {"seconds": format_seconds, "size": format_bytes}
 NAMES |= {"kinds": KINDS, "counts": COUNTS, "meanings": MEANING}

@@ -10,13 +10,11 @@ from nq.records import Example, Span, readable_text
 
 MAX_CHARS, AROUND_CHARS = 6000, 1500
 """Characters of a block that are shown, and before its first mark if it is too long."""
-AROUND_TOKENS = 40
-"""Tokens around an answer that is in no block."""
+AROUND_TOKENS = 40  # around an answer that is in no block
 
 Segment = str | list[str]
 """A piece of text; with marks, the text and the letters of its marks."""
-Marks = Mapping[str, Sequence[Span]]
-"""The spans of each mark, which is a letter."""
+Marks = Mapping[str, Sequence[Span]]  # by mark, a letter
 
 
 def span_text(example: Example, span: Span, max_chars: int) -> str:

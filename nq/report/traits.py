@@ -16,7 +16,6 @@ LENGTH_NAMES = (
 )
 UNREAD, NO_BLOCK = "beyond the last read", "in no block"
 POSITIONS = {1: "1st", 5: "2nd to 5th", 10: "6th to 10th", 1 << 30: "11th and later"}
-"""Names of the positions up to the n-th block."""
 SEVERAL, ONE, YES_OR_NO, LONG_ONLY = "several spans", "one span", "yes or no", "long only"
 
 TRAITS: dict[str, tuple[str, ...]] = {

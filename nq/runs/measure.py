@@ -45,8 +45,7 @@ WARM = "TensorFlow was loaded before"
 LOST, MACHINES = "times of earlier parts are lost", "parts on several machines"
 PROC, KIB = Path("/proc"), 1 << 10
 
-OnPhase = Callable[[str], None]
-"""Receives the description of a phase when it begins."""
+OnPhase = Callable[[str], None]  # receives the description of a phase when it begins
 
 
 def no_report(*event: object) -> None:

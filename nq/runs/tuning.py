@@ -44,20 +44,17 @@ from nq.text import counted
 log = logging.getLogger(__name__)
 
 DIGITS = 4
-SLACK = 0.005
-"""Thresholds whose F1 is within this of the best are equally good."""
+SLACK = 0.005  # thresholds whose F1 is within this of the best are equally good
 GAP = 0.002
 """Width of the gap between scores that a threshold needs, so that rounding does not matter."""
 FOLDS = 5
-LONG_PAGE = 40
-"""Blocks of a long page at least."""
+LONG_PAGE = 40  # blocks at least
 YES_NO_AUC = 0.6
 """Area under the ROC curve from which on yes and no count as told apart; 0.5 is chance."""
 
 Gold = dict[labels.ExampleId, list[labels.Label]]
 Predictions = dict[labels.ExampleId, labels.Label]
-ChoiceSets = tuple[ChoiceSet | None, ChoiceSet | None]
-"""The choice sets of an example's blocks and of its options."""
+ChoiceSets = tuple[ChoiceSet | None, ChoiceSet | None]  # of blocks, and of options
 
 
 def tune(
