@@ -154,8 +154,6 @@ class Run:
             options += ["--experiment", self.experiment]
         return run_id and shlex.join(["nq", "ui", *options])
 
-    # --- the thread and its calls
-
     def _work(self) -> None:
         """Works through the calls, and ends the run, also after a failure.
 
@@ -263,8 +261,6 @@ class Run:
         self._client.set_terminated(self._info.run_id, self.status, ended_ms)
         if self._monitor:
             self._monitor.finish()
-
-    # --- what is recorded
 
     def params(self, values: Mapping[str, Any]) -> None:
         """Records settings as text; each may be given once."""

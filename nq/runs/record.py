@@ -17,16 +17,8 @@ from nq.runs.result import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, REPORT, Resu
 
 log = logging.getLogger(__name__)
 
-QUALITY = {
-    tracking.MICRO_F1: "micro_f1",
-    "quality/long_f1": "long-answer-f1",
-    "quality/short_f1": "short-answer-f1",
-}
-TEXT_QUALITY = {
-    tracking.MICRO_F1: "micro_f1",
-    "quality/exact_match": "squad_exact_match",
-    "quality/squad_f1": "squad_f1",
-}
+QUALITY = {"quality/long_f1": "long-answer-f1", "quality/short_f1": "short-answer-f1"}
+TEXT_QUALITY = {"quality/exact_match": "squad_exact_match", "quality/squad_f1": "squad_f1"}
 """Of data whose gold answers are text."""
 OPTIONAL_PHASES = ("second_model_s", "rescore_s")
 """Phases that are recorded only if they took any time."""
@@ -138,8 +130,8 @@ def _metrics(result: Result) -> dict[str, float]:
     They are rounded, since MLflow's tables show all digits; those in ``metrics.json`` are not.
     """
     scores, resumed = result.metrics, result.resumed_windows
-    quality = TEXT_QUALITY if "squad_f1" in scores else QUALITY
-    values = {name: scores[key] for name, key in quality.items() if key in scores}
+    names = {tracking.MICRO_F1: "micro_f1"} | (TEXT_QUALITY if "squad_f1" in scores else QUALITY)
+    values = {name: scores[key] for name, key in names.items() if key in scores}
     for name, seconds in result.time.items():
         if name != "preprocess_s" and (seconds or name not in OPTIONAL_PHASES):
             values[name if name == tracking.PREDICT_S else f"time/{name}"] = seconds

@@ -47,8 +47,7 @@ def write_report(
     other = FinishedRun(against, check=False) if against else None
     output, sources = output or folder / REPORT, list[str | Path]()
     for one in (run, *([other] if other else [])):
-        mine, theirs = run.predictions.keys(), one.predictions.keys()
-        if mine != theirs:
+        if one.predictions.keys() != run.predictions.keys():
             folders = f"{run.folder} and {one.folder}"
             raise Error(f"{folders} answered different questions: give runs of the same data")
         own = (path for path in storage.own_paths(one.folder, storage.RUN) if path.name != REPORT)
