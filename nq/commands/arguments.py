@@ -75,11 +75,10 @@ def settings(base: type[S] | S, args: argparse.Namespace) -> S:
 
 def window_settings(args: argparse.Namespace, folder: Path | None) -> WindowConfig:
     """Returns how pages become windows: by ``args``, else as in the model folder's settings."""
-    from nq.model.folder import SETTINGS, load_settings
+    from nq.model.folder import ModelSettings, load_settings
 
-    if folder is None or not (folder / SETTINGS).is_file():
-        return settings(WindowConfig, args)
-    return settings(load_settings(folder).windows, args)
+    stored = load_settings(folder) if folder else ModelSettings()
+    return settings(WindowConfig if stored == ModelSettings() else stored.windows, args)
 
 
 def find_model(args: argparse.Namespace, whole_pages: bool = False) -> ModelSpec:
