@@ -4,8 +4,6 @@ Gold in NQ's own formats is read as the official evaluation reads it; other gold
 reads it, with exact match and F1 where it is text.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
