@@ -22,7 +22,7 @@ from typing import Any
 from nq.beam.runner import CompressionTypes, FileSystem, FileSystems, parse_options
 from nq.errors import DamagedError, Error
 from nq.formats import input_files, inputs
-from nq.formats.input_files import SHARD_SUFFIXES, is_uri, sha256
+from nq.formats.input_files import CHANGED, SHARD_SUFFIXES, is_uri, sha256
 from nq.formats.questions import PageFolder
 from nq.model.folder import copy_model
 from nq.records import DeadLetter, Example, Source
@@ -156,7 +156,7 @@ def check_unchanged(statuses: Mapping[str, Any]) -> None:
     """Checks that files have not changed since ``status`` returned these values."""
     for path, before in statuses.items():
         if status(path) != before:
-            raise Error(f"{path} has changed since this command began: run it again")
+            raise Error(CHANGED.format(path))
 
 
 def absolute(path: str) -> str:

@@ -1,7 +1,5 @@
 """``nq convert``: converts a checkpoint of any kind, or exports a model."""
 
-from __future__ import annotations
-
 import argparse
 from functools import partial
 from pathlib import Path
@@ -28,29 +26,17 @@ def parser() -> terminal.Parser:
             "nq convert all-MiniLM-L6-v2 ranker --dual-encoder",
         ),
     )
-    parser.add_argument(
-        "source", metavar="SRC", help="model folder of any kind, or name of an installed model"
-    )
+    text = "model folder of any kind, or name of an installed model"
+    parser.add_argument("source", metavar="SRC", help=text)
     parser.add_argument("target", type=Path, metavar="DST", help="folder to write; new or empty")
-    parser.add_argument(
-        "--to",
-        choices=FORMATS,
-        default="nq",
-        help="what to write: this project's folder, one that transformers loads, a SavedModel, "
-        "an ONNX file, or a model that mlflow models serve answers with (default: nq)",
-    )
+    text = "write a folder for nq, transformers, TensorFlow Serving, ONNX or MLflow (default: nq)"
+    parser.add_argument("--to", choices=FORMATS, default="nq", help=text)
     arguments.add_store(parser)
-    parser.flag(
-        "dual-encoder",
-        "turn a sentence encoder into a model that ranks blocks: nq answer --model DST "
-        "--second-model MODEL",
-    )
+    text = "turn a sentence encoder into a --model that ranks blocks for a --second-model"
+    parser.flag("dual-encoder", text)
     for name in ("question", "block"):
-        parser.add_argument(
-            f"--{name}-prefix",
-            metavar="TEXT",
-            help=f"text that a dual encoder was trained with before each {name}, such as 'query: '",
-        )
+        text = f"text that a dual encoder was trained with before each {name}, such as 'query: '"
+        parser.add_argument(f"--{name}-prefix", metavar="TEXT", help=text)
     arguments.add_common(parser)
     return parser
 

@@ -1,7 +1,5 @@
 """``nq train``: trains a model from a BERT encoder and annotated questions."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -32,13 +30,8 @@ def parser() -> terminal.Parser:
         resumable=True,
     )
     arguments.add_data(parser)
-    parser.add_argument(
-        "--init",
-        required=True,
-        metavar="MODEL",
-        help="initial weights: a model folder of this project, Hugging Face's or Google's, or the "
-        "name of an installed model",
-    )
+    text = "initial weights: a model folder of any kind, or the name of an installed model"
+    parser.add_argument("--init", required=True, metavar="MODEL", help=text)
     parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="model folder")
     arguments.add_limit(parser)
     arguments.add_workers(parser)
@@ -47,34 +40,16 @@ def parser() -> terminal.Parser:
     arguments.add_settings(parser, WindowConfig)
     arguments.add_settings(parser, TrainConfig)
     held_out = parser.add_argument_group("held-out questions")
-    held_out.add_argument(
-        "--dev",
-        nargs="+",
-        default=(),
-        metavar="FILE",
-        help="annotated files, globs or folders that the model is measured on during the training; "
-        "the weights with the best micro-F1 are kept",
-    )
-    held_out.add_argument(
-        "--evaluate-every",
-        type=arguments.positive,
-        metavar="N",
-        help=f"steps between two evaluations (default: {EVALUATE_EVERY})",
-    )
+    text = "annotated files, globs or folders; the weights with the best micro-F1 on them are kept"
+    held_out.add_argument("--dev", nargs="+", default=(), metavar="FILE", help=text)
+    text = f"steps between two evaluations (default: {EVALUATE_EVERY})"
+    held_out.add_argument("--evaluate-every", type=arguments.positive, metavar="N", help=text)
     teacher = parser.add_argument_group("teacher")
-    teacher.add_argument(
-        "--teacher",
-        metavar="MODEL",
-        help="folder or name of a model whose probabilities are trained on too; it must cut text "
-        "into the same pieces",
-    )
+    text = "model whose probabilities are trained on too; it must cut text into the same pieces"
+    teacher.add_argument("--teacher", metavar="MODEL", help=text)
     arguments.add_settings(teacher, DistillationConfig)
-    teacher.add_argument(
-        "--teacher-profile",
-        type=arguments.profile,
-        metavar="P",
-        help="optimizations of the teacher (default: the fastest without rounding); see below",
-    )
+    text = "optimizations of the teacher (default: the fastest without rounding); see below"
+    teacher.add_argument("--teacher-profile", type=arguments.profile, metavar="P", help=text)
     arguments.add_tracking(parser, logs_model=True)
     arguments.add_common(parser)
     return parser

@@ -51,7 +51,7 @@ def train_on_files(
 
     The caller holds the output folder and has imported TensorFlow.
     """
-    windows, config, settings = job.windows, job.config, track or TrackingConfig()
+    windows, config = job.windows, job.config
     tokenizer = load_tokenizer(job.init, windows.compat)
     shape = checkpoint.with_room_for(load_joint_config(job.init), tokenizer)
     tensors = read_tensors(job.init)
@@ -70,13 +70,7 @@ def train_on_files(
     )
     params, content = _description(job, teacher)
     content |= identity(model, data, config)
-    with tracking.Run(
-        uri=settings.uri,
-        experiment=settings.experiment,
-        name=f"train {job.output.name}",
-        source="nq.train",
-        enabled=track is not None,
-    ) as run:
+    with tracking.Run(track, f"train {job.output.name}", "nq.train") as run:
         digest = hashlib.sha256(repr(sorted((params | content).items())).encode()).hexdigest()
         run.open(work / f"{digest[:12]}.mlflow_run", begun)
         run.params(params)
@@ -100,7 +94,7 @@ def train_on_files(
         saved = ModelSettings(windows, removed_parts=load_settings(job.init).removed_parts)
         checkpoint.save(job.output, model, shape, tokenizer, saved, card, job.store)
         train_s, model_uri = time.perf_counter() - started, None
-        if settings.log_model:
+        if track and track.log_model:
             model_uri = run.log_model(partial(_save, job.output))
     return TrainingResult(*(job.output, prepared, state.step, loss, train_s, state.best, model_uri))
 
