@@ -20,8 +20,9 @@ from keras import ops
 
 from experiments.partition.limits import check_devices
 from nq.model import joint
+from nq.model.attention import SelfAttention
 from nq.model.config import ModelConfig
-from nq.model.encoder import Layers, SelfAttention
+from nq.model.encoder import Layers
 from nq.records import FloatArray
 
 AXIS = "model"

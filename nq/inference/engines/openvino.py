@@ -26,7 +26,7 @@ CAPABILITIES = "OPTIMIZATION_CAPABILITIES"
 HINTS = {"float32": "f32", "bfloat16": "bf16"}
 RUNTIME = {"float32": {"f32"}, "bfloat16": {"bf16"}, "int8": {"i8", "u8"}}
 PRODUCTS = ("FullyConnected", "MatMul")
-NOT_IN_8_BITS = r".*/(layer_\d+_output|span_output|pooler|type_output)(_\d+)?/MatMul"
+NOT_IN_8_BITS = r".*/(layer_\d+_output|span_output|span_transform|pooler|type_output)(_\d+)?/MatMul"
 MODEL = "model.xml"
 OUTPUTS = ("start_logits", "end_logits", "type_logits")
 
