@@ -80,7 +80,9 @@ def make(folder: Path, name: str, seed: int = 0) -> dict[str, np.ndarray[Any, An
     return {**inputs, **logits(model, inputs, model_type)}
 
 
-def random_model(folder: Path, model_type: str, shape: dict[str, Any], seed: int) -> Any:
+def random_model(
+    folder: Path, model_type: str, shape: dict[str, Any], seed: int, deviation: float = 0.4
+) -> Any:
     """Writes a model folder; returns its model of ``transformers``."""
     import torch
     from transformers import AutoConfig, AutoModelForQuestionAnswering
@@ -89,7 +91,8 @@ def random_model(folder: Path, model_type: str, shape: dict[str, Any], seed: int
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for value in model.parameters():
-            value.copy_(0.4 * torch.randn(value.shape, generator=draw) + (value == 1).float())
+            noise = deviation * torch.randn(value.shape, generator=draw)
+            value.copy_(noise + (value == 1).float())
     model.eval()
     model.save_pretrained(folder)
     return model
