@@ -20,6 +20,7 @@ NAMES = (
     "vocab.txt",
     "vocab-nq.txt",
     "spiece.model",
+    "spm.model",
     "sentencepiece.bpe.model",
     "sentencepiece.model",
     "tokenizer.json",
@@ -103,7 +104,7 @@ def _load(path: Path, compat: str) -> Tokenizer:
         settings = dict(SPIECE_DEFAULTS.get(family, {}))
         settings |= {name: value for name, value in config.items() if value is not None}
         lowercase, keep_accents = (_flag(settings, n) for n in ("do_lower_case", "keep_accents"))
-        return SentencePieceTokenizer(path, lowercase, keep_accents)
+        return SentencePieceTokenizer(path, lowercase, keep_accents, family)
     from nq.preprocess.tokenizers.huggingface import LibraryTokenizer
 
     if path.suffix == ".model" and not description:
