@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -106,6 +107,23 @@ def test_operations_are_the_sum_of_all_matrix_products() -> None:
     attention = length * width * length + length * length * width
     assert layer_flop(config, length) == 2 * (length * linear + attention)
     assert window_gflop(config, length) == pytest.approx(12e-9 * layer_flop(config, length))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [tiny_models.DEBERTA, tiny_models.MODERNBERT])
+def test_training_changes_all_weights_and_lowers_the_loss(shape: ModelConfig) -> None:
+    model = joint.build(shape, dropout=0.1, seed=1)
+    rows = tiny_models.rows((16, 11, 6, 16), 16)
+    targets = {name: np.arange(4) + 2 for name in ("start_logits", "end_logits")} | {
+        "type_logits": np.arange(4)
+    }
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer=keras.optimizers.Adam(0.02), loss=dict.fromkeys(targets, loss))
+    before = [weight.numpy() for weight in model.weights]
+    first, *_, last = model.fit(rows, targets, 4, epochs=30, verbose=0).history["loss"]
+    assert last < 0.5 * first
+    for weight, value in zip(model.trainable_weights, before, strict=True):
+        assert not np.array_equal(weight.numpy(), value), weight.path
 
 
 @pytest.mark.extended
