@@ -248,10 +248,12 @@ def _sights(config: ModelConfig, layer: Layers, ids: Any, biases: list[Any]) -> 
     if not config.global_rope_theta:
         return [(biases, ())] * 2
     near = layer(LocalBias, "local_bias", config.local_attention // 2)(ids)
+    for bias in biases:
+        near = ops.minimum(near, bias)  # a sum of both would overflow in bfloat16
     size = config.positions, config.head_width
     rotation = layer(Rotation, "rotation", *size, config.global_rope_theta)(ids)
     local = layer(Rotation, "local_rotation", *size, config.local_rope_theta)(ids)
-    return [(biases, rotation), ([*biases, near], local)]
+    return [(biases, rotation), ([near], local)]
 
 
 def _projected(config: ModelConfig, relative: Any, dense: Any, places: Any) -> dict[str, Any]:
