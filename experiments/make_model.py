@@ -17,12 +17,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from experiments import command
 from experiments.long_pages import long_pages
 from experiments.recipes import RECIPES, Pair, Recipe, Stage
 from experiments.training_data import read_records, write_records
-from nq.commands import arguments, terminal
 from nq.commands.main import console
-from nq.model.config import StorageConfig
 from nq.model.convert import convert, to_dual_encoder
 from nq.model.folder import copy_model, load_settings, save_settings
 from nq.model.registry import model_folder
@@ -38,26 +37,13 @@ MODELS = Kind(
 )
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.make_model",
-        description="Makes the models small and ranker. Run the same command again to resume after "
-        "an interruption.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     parser.add_argument(
         "--data", type=Path, required=True, metavar="DIR", help="folder with train/ and dev/"
     )
-    parser.add_argument(
-        "--models",
-        nargs="+",
-        choices=tuple(RECIPES),
-        default=list(RECIPES),
-        help="models to make (default: all)",
-    )
-    parser.add_argument("--output", type=Path, default=Path("runs/model"), metavar="DIR")
-    arguments.add_common(parser)
-    return parser
+    command.add_list(parser, "models", RECIPES, RECIPES)
+    command.add_option(parser, "output", Path("runs/model"), "folder of the models")
 
 
 def make(args: argparse.Namespace) -> int:
@@ -94,12 +80,12 @@ def _train(recipe: Recipe, folder: Path, files: Sequence[Path]) -> int:
         init, model = model, folder / stage.name
         if stage.start:
             init = folder / f"{stage.name}-start"
-            mean([folder / name for name in stage.start], init, StorageConfig("float32"))
+            mean([folder / name for name in stage.start], init, "float32")
         paths = ["--data", str(data), "--init", str(init), "--output", str(model)]
         if code := console(["train", *paths, *recipe.options.split(), *stage.options.split()]):
             return code
     models = [folder / name for name in recipe.result] or [model]
-    mean(models, folder / "model", StorageConfig(recipe.store))
+    mean(models, folder / "model", recipe.store)
     return 0
 
 
@@ -113,7 +99,7 @@ def _pair_up(recipe: Recipe, pair: Pair, folder: Path, dev: Sequence[str]) -> in
         question, block = recipe.prefixes
         change = partial(to_dual_encoder, question_prefix=question, block_prefix=block)
         start = recipe.start(folder / "start")
-        convert(start, model, storage=StorageConfig(recipe.store), change=change)
+        convert(start, model, storage=recipe.store, change=change)
     save_settings(model, replace(load_settings(model), second_model=None))
     other = folder.parent / pair.name / "model"
     if not other.is_dir():
@@ -131,13 +117,10 @@ def _tune(
     return console(["tune", "--data", *dev, "--model", str(model), *options, "--profile", PROFILE])
 
 
-def mean(models: Sequence[Path], output: Path, storage: StorageConfig) -> None:
+def mean(models: Sequence[Path], output: Path, storage: str) -> None:
     """Makes a model folder with the mean of the weights of some folders of one shape.
 
-    Args:
-        models: at least one; the first gives vocabulary and settings.
-        output: the new folder.
-        storage: how its weights are stored.
+    The first one gives vocabulary and settings.
     """
     import_tensorflow()
     import numpy as np
@@ -167,9 +150,7 @@ def write_data(files: Sequence[Path], stage: Stage, output: Path) -> None:
     write_records(output, stage.records(list(read_records(files))))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(make, parser(), argv)
+main = command.main(make, options)
 
 
 if __name__ == "__main__":

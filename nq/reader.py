@@ -34,9 +34,9 @@ from nq.inference.scorer import (
     concatenate,
     no_progress,
 )
-from nq.model.folder import has_type_head
+from nq.model.folder import is_squad_reader
 from nq.model.spec import ModelSpec, find_model, mention_decision
-from nq.postprocess.decision import RankedPrediction, check_cascade_rule, check_rule
+from nq.postprocess.decision import SECOND_MODEL, RankedPrediction, check_rule
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -83,7 +83,7 @@ class Reader:
         self._tokenizer: Tokenizer = load_tokenizer(model.folder, self.windows.compat)
         self._scorer = _SharedScorer(load_scorer(spec))
         self._spec, self._predictor = spec, cast(Any, None)
-        self._has_types = model.second is not None or has_type_head(model.folder)
+        self._has_types = model.second is not None or not is_squad_reader(model.folder)
 
     @property
     def model(self) -> Any:
@@ -318,7 +318,7 @@ def make_answer(
 ) -> Answer:
     """Returns a prediction in words, with at most ``top`` alternatives.
 
-    There are none by a decision rule without probabilities.
+    By a decision rule without probabilities there are none, and the answer has a score.
     """
     prediction, n_best = ranked.prediction, ranked.alternatives(top + 1) or ()
     given = next(
@@ -346,6 +346,7 @@ def make_answer(
         given.short_probability if given else None,
         *(alternatives, left_out.unread_blocks, left_out.skipped),
         asks_yes_no=given is not None and given.asks_yes_no,
+        score=None if ranked.ranking else prediction.short_score,
     )
 
 
@@ -418,7 +419,7 @@ def checked_scorer(model: ModelSpec, profile: Profile, batch_size: int) -> Score
     """
     check_rule(model.decision.rule, profile.needs_margin)
     if model.second is not None:
-        check_cascade_rule(model.decision.rule)
+        check_rule(model.decision.rule, SECOND_MODEL)
     profile.require()
     model.check()
     spec = ScorerSpec(model, profile, batch_size, adaptive=True)

@@ -7,10 +7,11 @@ those of the 2020 port. Pickles are never loaded.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ TOKENIZER_FILES = (*TOKENIZERS, "merges.txt", "tokenizer_config.json", "added_to
 OTHERS = (CONFIG, TF_CONFIG, SETTINGS, CARD, *TOKENIZER_FILES)
 """Files that a model folder may have besides its weights."""
 SHARD = re.compile(r"[^/\\\x00-\x1f]{1,200}\.safetensors")
+SQUAD, SQUAD_LENGTH, SQUAD_OVERLAP = "squad", 384, 128
+"""The rule and the features of readers of SQuAD; the pieces of their windows, and those that two of
+them share, in the scripts of transformers."""
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 CONVERT_PICKLE = (
     "convert it where you trust it and have transformers: python -c 'import sys; from "
@@ -49,8 +53,7 @@ class ModelSettings:
             the first model's weights.
         second_model: the model that reads the blocks that this one ranks best, where this one is
             given alone; text with a slash is a folder, other text a name.
-        removed_parts: which heads, units and layers were removed from the model, one object for
-            each time.
+        removed_parts: which heads, units and layers were removed, one object for each time.
         weights: the SHA-256 of the weight files by their names; empty where nq did not write them.
     """
 
@@ -68,10 +71,7 @@ def load_config(folder: str | Path) -> ModelConfig:
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
         if tf_checkpoint.find_prefix(Path(folder)):
-            raise FileNotFoundError(
-                f"no {TF_CONFIG} in {folder} beside the TensorFlow checkpoint: put there the one "
-                "that the checkpoint came with"
-            )
+            raise FileNotFoundError(f"no {TF_CONFIG} in {folder} beside the TensorFlow checkpoint")
         raise FileNotFoundError(
             f"no model in {folder}: expected {CONFIG}, model.safetensors and vocab.txt or "
             f"spiece.model (or {TF_CONFIG}, a TensorFlow checkpoint and its vocabulary)"
@@ -89,17 +89,21 @@ def load_joint_config(folder: str | Path) -> ModelConfig:
     """Returns the encoder's shape, as ``load_config`` does, of a model that gives answers."""
     config = load_config(folder)
     if config.is_dual_encoder:
-        raise ValueError(
-            f"{folder} is a dual encoder, which ranks blocks and has no heads for answers: nq "
-            "answer takes it as --model or --second-model, with another model"
-        )
+        raise ValueError(f"{folder} is a dual encoder, which only ranks: choose another model")
     return config
 
 
 def load_settings(folder: str | Path) -> ModelSettings:
-    """Returns the settings in ``nq.json``, the defaults if there is no such file."""
+    """Returns the settings in ``nq.json``.
+
+    Without such a file they are the defaults, and those of ``squad_settings`` for a reader that was
+    not trained with nq.
+    """
     path = Path(folder) / SETTINGS
     if not path.is_file():
+        with contextlib.suppress(OSError, ValueError):  # the check of the model reports it
+            if weight_files(folder)[0].suffix != ".index" and is_squad_reader(folder):
+                return squad_settings(load_config(folder))
         return ModelSettings()
     values = read_json_object(path)
     cascades, parts = values.get("cascades", {}), values.get("removed_parts", [])
@@ -123,12 +127,22 @@ def load_settings(folder: str | Path) -> ModelSettings:
         raise ValueError(f"{path}: {error}") from error
 
 
+def squad_settings(config: ModelConfig) -> ModelSettings:
+    """Returns the settings of a reader of SQuAD: plain windows, the best span or the null span."""
+    length = min(SQUAD_LENGTH, config.positions)
+    windows = WindowConfig(
+        max_seq_length=length,
+        doc_stride=max(1, length - SQUAD_OVERLAP),
+        max_query_length=min(WindowConfig.max_query_length, length // 4),
+        compat=SQUAD,
+    )
+    return ModelSettings(windows, DecisionConfig(rule=SQUAD))
+
+
 def save_settings(folder: str | Path, settings: ModelSettings) -> None:
     """Writes settings into a model folder's ``nq.json``."""
-    cascades = {digest: decision.to_dict() for digest, decision in settings.cascades.items()}
-    values = {**vars(settings), "cascades": cascades}
-    values |= {name: getattr(settings, name).to_dict() for name in ("windows", "decision")}
-    dump_json(Path(folder) / SETTINGS, {name: value for name, value in values.items() if value})
+    values = {name: value for name, value in asdict(settings).items() if value}
+    dump_json(Path(folder) / SETTINGS, values)
 
 
 def weight_files(folder: str | Path) -> list[Path]:
@@ -142,18 +156,12 @@ def weight_files(folder: str | Path) -> list[Path]:
     if prefix:
         data = sorted(path.glob(f"{prefix.name}.data-*"))
         if not data:
-            raise FileNotFoundError(
-                f"{prefix}.index is there but no {prefix.name}.data-…: a TensorFlow checkpoint "
-                "is both; copy the missing file"
-            )
+            raise FileNotFoundError(f"{prefix}.index is there but no {prefix.name}.data-…: copy it")
         return [Path(f"{prefix}.index"), *data]
     for name in PICKLES:
         if (path / name).is_file():
             raise ValueError(f"{path / name} is a pickle, which is never loaded: {CONVERT_PICKLE}")
-    raise FileNotFoundError(
-        f"no {WEIGHTS} in {folder}: weights are read from safetensors only, or from a "
-        "TensorFlow checkpoint (NAME.index and NAME.data-…)"
-    )
+    raise FileNotFoundError(f"no {WEIGHTS} in {folder}, nor a TensorFlow checkpoint")
 
 
 def _shards(index: Path) -> list[Path]:
@@ -170,10 +178,8 @@ def _shards(index: Path) -> list[Path]:
             )
     missing = [shard for shard in shards if not (index.parent / shard).is_file()]
     if missing:
-        raise FileNotFoundError(
-            f"{index} names {len(shards)} files, of which {len(missing)} are missing: "
-            f"{', '.join(missing[:3])}; copy or download them"
-        )
+        what = f"{index} names {len(shards)} files, of which {len(missing)} are missing"
+        raise FileNotFoundError(f"{what}: {', '.join(missing[:3])}")
     return [index.parent / shard for shard in shards]
 
 
@@ -217,17 +223,21 @@ def read_tensors(folder: str | Path, check_digest: bool = True) -> CheckpointTen
     return safetensors_file.read(files, layout)
 
 
-def has_type_head(folder: str | Path) -> bool:
-    """Returns whether a model tells types of answers, which a Hugging Face model does not."""
-    config, tensors = load_config(folder), read_tensors(folder, check_digest=False)
-    return config.is_dual_encoder or tensors.fill(tensors.table(config)["type_output/kernel"])
+def is_squad_reader(folder: str | Path) -> bool:
+    """Returns whether a model has a head for spans and none for types of answers."""
+    config = load_config(folder)
+    if config.is_dual_encoder:
+        return False
+    tensors = read_tensors(folder, check_digest=False)
+    table = tensors.table(config)
+    span, kind = (tensors.fill(table[f"{head}_output/kernel"]) for head in ("span", "type"))
+    return span and not kind
 
 
 def check_model(folder: str | Path, windows: WindowConfig | None = None) -> None:
     """Checks a folder's config, the digests of its weights and, of safetensors, the headers.
 
     It takes 1 ms for a MB, no TensorFlow. Nothing is made yet whose size the config determines.
-    ``windows`` must not be longer than the model's positions.
     """
     config = load_config(folder)
     if weight_files(folder)[0].suffix == ".safetensors":

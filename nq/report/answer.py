@@ -1,7 +1,5 @@
 """An answer as text for a terminal."""
 
-from __future__ import annotations
-
 import shutil
 import textwrap
 from collections.abc import Sequence
@@ -18,8 +16,7 @@ INDENT = "  "
 def render(answer: Answer, marks: Sequence[str] = MARKS, cite: bool = False) -> str:
     """Returns the answer, the block that contains it, and the alternatives, as text.
 
-    Of a long block only the lines around the answer are shown. ``marks`` are put before and after
-    the short answer in its block. With ``cite`` the documents are named.
+    ``marks`` are put around the short answer in its block. With ``cite`` the documents are named.
     """
     probable = answer.long_probability is not None
     parts = ["no answer"]
@@ -27,7 +24,8 @@ def render(answer: Answer, marks: Sequence[str] = MARKS, cite: bool = False) -> 
         with_probability = probable and answer.text
         probability = f" ({_percent(answer.short_probability)})" if with_probability else ""
         other = READ_PASSAGE if answer.asks_yes_no else "no short answer"
-        parts = [visible(answer.text or other) + probability]
+        score = "" if answer.score is None else f" (score {answer.score:.1f})"
+        parts = [visible(answer.text or other) + probability + score]
     if answer.long_span:
         probability = f" ({_percent(answer.long_probability)})" if probable else ""
         where = f"found in{_source(answer, cite)}{probability}:"

@@ -5,8 +5,6 @@ each further round all profiles run in turn, so that a change of the machine's s
 What is measured is kept at once in ``compare.json``; an equal comparison runs what is missing.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import signal
@@ -33,15 +31,10 @@ from nq.records import ExampleId
 from nq.report.comparison import ComparisonRow, advice, cells, ordered, row
 from nq.report.page import comparison_page
 from nq.report.questions import Question, entries, outcomes
-from nq.runs.finished import read_run
+from nq.runs.finished import FinishedRun
 from nq.runs.measure import OnPhase, machine, no_report
-from nq.runs.profile_choice import (
-    CANDIDATES,
-    COMPARED,
-    comparison_key,
-    default_choice,
-    may_prune,
-)
+from nq.runs.profile_choice import CANDIDATES, COMPARED, comparison_key, default_choice, may_prune
+from nq.runs.record import measured_run
 from nq.runs.result import PREDICTIONS
 from nq.runs.scoring import RunProgress
 from nq.text import counted
@@ -52,7 +45,6 @@ DEVICE = "GPU" if Path("/dev/nvidiactl").exists() else "CPU"
 ALL = tuple(map(str, profiles(THESIS)))
 DEFAULT = ("xla", "grappler", "mixed", "mixed+xla", "mixed+xla+grappler", default_choice(DEVICE))
 SETS = {"default": DEFAULT, "thesis": ALL, "all": (*ALL, *CANDIDATES[DEVICE])}
-"""Names of several profiles."""
 
 Answers = Mapping[str, Mapping[ExampleId, Label]]  # by profile
 
@@ -72,11 +64,9 @@ def compare(
     """Measures profiles against each other on the same questions, as ``nq compare`` does.
 
     Args:
-        data: files, globs or folders of questions.
         profiles: such as ``["mixed", "mixed+xla"]``; ``"default"``, ``"thesis"`` and ``"all"``
             stand for several, and ``baseline`` is always measured. On whole pages ``"default"`` has
             one with ``prune`` too.
-        model: folder or name of a model.
         rounds: how many count for the speed.
         output: folder of the comparison; one that was interrupted is continued.
         options: of ``nq answer`` for all runs, such as ``["--limit", "60"]``.
@@ -179,18 +169,11 @@ def _record(
     """
     (take, reason), ended = advice(rows), time.time()
     tag = f"{folder} {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(started))}"
-    about = {tracking.MACHINE: machine(), tracking.SPEED_COMPARABLE: "yes"}
+    tags = {"comparison": tag, "parity.against": BASELINE, tracking.MACHINE: machine()}
     for one in (one for one in rows if not one.error):
         rounds = [run for run in runs if run["profile"] == one.profile and run["round"]]
-        with tracking.Run(
-            *(track.uri, track.experiment, one.profile),
-            source="nq.compare",
-            system_metrics=False,
-        ) as recorded:
-            recorded.open(started=started)
-            recorded.ended = ended
+        with measured_run(track, one.profile, "nq.compare", tags, (started, ended)) as recorded:
             recorded.params({tracking.PROFILE: one.profile, "rounds": len(rounds)})
-            recorded.tags({"comparison": tag, "parity.against": BASELINE, **about})
             recorded.dataset(Path(file).name, input_files.shown(file), input_files.sha256(file))
             for run in rounds:
                 speed = {tracking.WINDOWS_PER_S: run["windows_per_s"]}
@@ -239,7 +222,7 @@ def _measured(folder: Path, number: int, profile: str, options: Sequence[str]) -
         (folder / ANSWERS).mkdir(exist_ok=True)
         with storage.atomic_write(folder / ANSWERS / f"{profile}.json") as file:
             file.write((folder / name / PREDICTIONS).read_bytes())
-    model = read_run(folder / name, check_data=False).job.model
+    model = FinishedRun(folder / name, check=False).job.model
     own, around_s = row(result, name=name), result["wall_s"] - result["time"]["total_s"]
     prune = may_prune(result["windows"], result["examples"], model.decision.rule)
     return asdict(own) | {
@@ -271,7 +254,7 @@ def _row(name: str, runs: Sequence[Mapping[str, Any]], answers: Answers) -> Comp
 def _changes(folder: Path, files: list[str], answers: Answers) -> list[dict[str, Any]]:
     """Returns the first questions with several answers, from the folder of a run on the files."""
     changes = list[dict[str, Any]]()
-    for source, example in read_run(folder, files, check_data=False).sources():
+    for source, example in FinishedRun(folder, files, check=False).sources():
         labels = {name: predictions[example.example_id] for name, predictions in answers.items()}
         if all(same_answers(label, labels[BASELINE]) for label in labels.values()):
             continue
