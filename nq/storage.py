@@ -227,7 +227,7 @@ TRAINING = Kind(
     name="training",
     what="a training of nq train",
     files=r"(?:config|nq|tokenizer|tokenizer_config|vocab)\.json|model\.safetensors|README\.md"
-    r"|vocab(?:-nq)?\.txt|merges\.txt|(?:spiece|sentencepiece(?:\.bpe)?)\.model"
+    r"|vocab(?:-nq)?\.txt|merges\.txt|(?:spiece|spm|sentencepiece(?:\.bpe)?)\.model"
     r"|unfinished/[0-9a-f]{12}\.mlflow_run|unfinished/(?:state|teacher)/.+",
     folders="unfinished(?:/(?:state|teacher)(?:/.+)?)?",
 )

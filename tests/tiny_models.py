@@ -12,6 +12,7 @@ import numpy as np
 
 from nq.config import WindowConfig
 from nq.model.config import ModelConfig
+from nq.model.families import decode_config
 from nq.model.names import BERT
 from nq.model.tensors import CheckpointTensors
 from nq.preprocess.tokenizers.base import MARKERS
@@ -53,6 +54,30 @@ MPNET = dataclasses.replace(
     type_vocab_size=0,
     position_offset=2,
     relative_attention_num_buckets=32,
+    initializer_range=0.4,
+)
+DEBERTA = dataclasses.replace(
+    SHAPE,
+    model_type="deberta-v2",
+    type_vocab_size=0,
+    position_biased_input=False,
+    relative_attention=True,
+    pos_att_type="c2p|p2c",
+    position_buckets=8,
+    share_att_key=True,
+    norm_rel_ebd="layer_norm",
+    initializer_range=0.4,
+)
+MODERNBERT = dataclasses.replace(
+    decode_config({"model_type": "modernbert"}),
+    vocab_size=len(VOCABULARY),
+    hidden_size=8,
+    num_hidden_layers=4,
+    num_attention_heads=2,
+    intermediate_size=16,
+    max_position_embeddings=32,
+    local_attention=6,
+    layer_norm_eps=1e-2,  # so that rounding matters as little as among more columns
     initializer_range=0.4,
 )
 CLS, SEP = VOCABULARY.index("[CLS]"), VOCABULARY.index("[SEP]")
@@ -104,9 +129,11 @@ def tensors(shape: ModelConfig = SHAPE, seed: int = 0) -> dict[str, FloatArray]:
 
 
 def model(dtype: str = "float32", shape: ModelConfig = SHAPE, **options: Any) -> Any:
-    """Returns a tiny BERT-Joint with the weights of ``tensors``."""
+    """Returns a tiny BERT-Joint with the weights of ``tensors``, of another family with others."""
     from nq.model import checkpoint, joint
 
+    if shape.model_type != "bert":
+        return joint.build(shape, dtype, seed=5, **options)
     built = joint.build(shape, dtype, **options)
     report = checkpoint.fill(built, stored(tensors(shape)), shape)
     assert report == checkpoint.LoadReport()

@@ -107,6 +107,10 @@ def pruned_shape(config: ModelConfig, counts: Mapping[str, int]) -> ModelConfig:
             f"{config.num_hidden_layers} layers share {config.num_hidden_groups} sets of weights "
             f"({config.model_type}): only a model whose layers have weights of their own is pruned"
         )
+    if config.relative_attention or config.is_gated:
+        raise ValueError(
+            f"the layers of {config.model_type} are not those of BERT: only these are pruned"
+        )
     before = {name: getattr(config, key) for name, key in COUNTS.items()}
     for name, count in counts.items():
         if count > before[name]:

@@ -20,8 +20,9 @@ from keras import ops
 from experiments.partition.stages import check_devices
 from experiments.units import seconds
 from nq.model import joint
+from nq.model.attention import SelfAttention
 from nq.model.config import ModelConfig
-from nq.model.encoder import Layers, SelfAttention
+from nq.model.encoder import Layers
 from nq.records import FloatArray
 
 AXIS = "model"

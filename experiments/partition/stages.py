@@ -81,10 +81,11 @@ def check_devices(config: ModelConfig, devices: int) -> None:
                 f"{count} {what} cannot be divided among {devices} devices: expected a number of "
                 f"devices that divides {count}"
             )
-    if config.relative_attention_num_buckets and devices > 1:
+    by_distance = config.relative_attention_num_buckets or config.relative_attention
+    if (by_distance or config.is_gated) and devices > 1:
         raise ValueError(
-            "the model has attention biases by distance, which are not divided here: expected a "
-            "model without them, such as a BERT"
+            f"the layers of {config.model_type} have attention by distance or gates, which are not "
+            "divided here: expected a model without them, such as a BERT"
         )
 
 

@@ -10,10 +10,15 @@ def layer_flop(config: ModelConfig, length: int) -> int:
 
     A layer multiplies L pieces by four matrices h x a and two h x i, and twice L x a by a x L:
     2 L (4 h a + 2 h i) + 4 L^2 a for h (hidden), i (intermediate) and a (all attention heads
-    together). Tables, norms, activations and heads, below 1 %, are ignored.
+    together). A gated network has three matrices h x i. Disentangled attention multiplies L x a by
+    a x 2 span for each of its terms; the projections of relative positions are constants. Tables,
+    norms, activations and heads, below 1 %, are ignored.
     """
-    hidden, inner, width = config.hidden_size, config.intermediate_size, config.attention_width
-    return 2 * length * (4 * hidden * width + 2 * hidden * inner) + 4 * length**2 * width
+    hidden, width = config.hidden_size, config.attention_width
+    inner = config.intermediate_columns + config.intermediate_size
+    relative = 2 * config.relative_span * len(config.relative_terms)
+    products = 4 * hidden * width + hidden * inner + relative * width
+    return 2 * length * products + 4 * length**2 * width
 
 
 def window_gflop(config: ModelConfig, length: int) -> float:

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 TYPE_HEAD = ("type_output/kernel", "type_output/bias")
 ROWS = 4096  # that are written at once
-PADDING_ROWS = 64  # embedding tables are often padded to a multiple of it
+PADDING_ROWS, PADDING_SHARE = 64, 100  # tables are often padded to a multiple, or by up to 1 %
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def with_room_for(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
     pieces, rows = tokenizer.pieces, config.vocab_size
     files = ", ".join(sorted(tokenizer.files))
     other = ""
-    if pieces > rows or tokenizer.vocab_size <= rows - PADDING_ROWS:
+    if pieces > rows or tokenizer.vocab_size <= rows - max(PADDING_ROWS, rows // PADDING_SHARE):
         other = f"{files} has {pieces} pieces, {CONFIG} says vocab_size {rows}"
     elif config.is_dual_encoder:
         for name, value in dual_encoder_ids(tokenizer).items():

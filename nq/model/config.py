@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from nq.config import Settings, ensure, option
 
 STORES = ("float32", "float16", "int8")
+MAX_POSITIONS = 1 << 16  # of models without a table of positions, which has as many rows
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,23 @@ class ModelConfig(Settings):
         position_offset: row of the position table that the first piece has (RoBERTa: 2).
         relative_attention_num_buckets: rows of the table of attention biases by the distance of
             two pieces, which all layers share (MPNet: 32); 0 for no such table.
+        position_biased_input: whether a table of positions is added to the embeddings.
+        relative_attention, pos_att_type: whether attention is disentangled (DeBERTa), and which
+            products with embeddings of relative positions are added to its scores.
+        position_buckets: the largest relative position where distances share logarithmic buckets;
+            0 or less for distances themselves.
+        max_relative_positions: the largest distance; 0 or less for ``max_position_embeddings``.
+        share_att_key: whether relative positions have the projections of the pieces.
+        norm_rel_ebd: whether the embeddings of relative positions are normalized.
+        global_rope_theta, local_rope_theta: bases of the rotation by position (ModernBERT) of
+            global and of local attention; 0 for none.
+        local_attention: pieces that a query of local attention sees, half on each side.
+        global_attn_every_n_layers: of so many layers the first one has global attention.
+        is_gated: whether half of the feed-forward network multiplies the other one.
+        is_pre_norm: whether norms come before attention and feed-forward network, not behind the
+            residual. The first attention has none then, and one follows the last layer.
+        has_biases: whether linear layers and norms have a bias.
+        has_span_transform: whether a linear layer, gelu and a norm precede the span head.
         head_size: columns of query, key and value for each head where heads were removed; 0 for
             ``hidden_size / num_attention_heads``, the only size that ``transformers`` knows.
         separator_id, unknown_id: ids of [SEP] and [UNK] for a dual encoder, else 0.
@@ -58,6 +76,21 @@ class ModelConfig(Settings):
     num_hidden_groups: int = option(0, minimum=0)
     position_offset: int = option(0, minimum=0)
     relative_attention_num_buckets: int = option(0, minimum=0)
+    position_biased_input: bool = True
+    relative_attention: bool = False
+    pos_att_type: str = option("", choices=("", "c2p", "p2c", "c2p|p2c"))
+    position_buckets: int = -1
+    max_relative_positions: int = -1
+    share_att_key: bool = False
+    norm_rel_ebd: str = option("none", choices=("none", "layer_norm"))
+    global_rope_theta: float = option(0.0, within="[0, inf)")
+    local_rope_theta: float = option(0.0, within="[0, inf)")
+    local_attention: int = option(0, minimum=0)
+    global_attn_every_n_layers: int = option(1, minimum=1)
+    is_gated: bool = False
+    is_pre_norm: bool = False
+    has_biases: bool = True
+    has_span_transform: bool = False
     head_size: int = option(0, minimum=0)
     separator_id: int = 0
     unknown_id: int = 0
@@ -84,6 +117,10 @@ class ModelConfig(Settings):
         groups, layers = self.num_hidden_groups, self.num_hidden_layers
         ensure(groups <= layers, f"num_hidden_groups {groups} is more than the {layers} layers")
         rows, offset = self.max_position_embeddings, self.position_offset
+        ensure(
+            self.position_biased_input or rows <= MAX_POSITIONS,
+            f"max_position_embeddings is {rows}: expected at most {MAX_POSITIONS} without a table",
+        )
         ensure(rows > offset, f"max_position_embeddings {rows} leaves no position behind {offset}")
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,6 +144,11 @@ class ModelConfig(Settings):
         return self.num_attention_heads * self.head_width
 
     @property
+    def intermediate_columns(self) -> int:
+        """Columns of the first product of a feed-forward network."""
+        return self.intermediate_size * (2 if self.is_gated else 1)
+
+    @property
     def table_width(self) -> int:
         """Columns of the embedding tables."""
         return self.embedding_size or self.hidden_size
@@ -115,6 +157,30 @@ class ModelConfig(Settings):
     def positions(self) -> int:
         """Pieces that a window may have."""
         return self.max_position_embeddings - self.position_offset
+
+    @property
+    def relative_terms(self) -> tuple[str, ...]:
+        """The products with relative positions: ``c2p`` (content to position), ``p2c``, or both."""
+        return tuple(filter(None, self.pos_att_type.split("|")))
+
+    @property
+    def relative_span(self) -> int:
+        """The largest relative position of disentangled attention; 0 for other attention."""
+        if not (self.relative_attention and self.pos_att_type):
+            return 0
+        if self.position_buckets > 0:
+            return self.position_buckets
+        return self.farthest
+
+    @property
+    def farthest(self) -> int:
+        """The distance of two pieces beyond which disentangled attention knows no difference."""
+        most = self.max_relative_positions
+        return most if most > 0 else self.max_position_embeddings
+
+    def is_local(self, layer: int) -> bool:
+        """Returns whether a layer has local attention."""
+        return layer % self.global_attn_every_n_layers > 0
 
     @property
     def layer_sets(self) -> int:

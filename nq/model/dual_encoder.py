@@ -26,8 +26,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from nq.model.attention import same_text
 from nq.model.config import ModelConfig
-from nq.model.encoder import same_text
 from nq.records import AnswerType
 
 ABSENT = -10000.0

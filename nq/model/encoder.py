@@ -1,6 +1,7 @@
 """The encoder of BERT and of related families as a Keras functional graph, for any Keras backend.
 
-Devlin et al. 2019, https://arxiv.org/abs/1810.04805; layers are post-norm.
+Devlin et al. 2019, https://arxiv.org/abs/1810.04805; layers are post-norm, those of ModernBERT
+pre-norm.
 
 Activations are two-dimensional, ``[B * L, hidden]`` for B windows of L pieces, from the embeddings
 to the heads: compilers then fuse every matrix product with its bias, its activation and the
@@ -10,20 +11,24 @@ are one product. There is no global state: each layer gets its dtype policy as a
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import keras
-import ml_dtypes
-import numpy as np
 from keras import ops
 
+from nq.model.attention import (
+    LocalBias,
+    MaskBias,
+    RelativeBias,
+    RelativeEmbeddings,
+    RelativePlaces,
+    Rotation,
+    SelfAttention,
+    TextBias,
+    TextPositions,
+)
 from nq.model.config import ModelConfig
-from nq.records import IntArray
-
-FARTHEST = 128  # pieces, beyond which all distances share a bucket, in T5 and MPNet
 
 
 def _gelu(x: Any) -> Any:
@@ -50,7 +55,7 @@ class Embeddings(keras.layers.Layer):
         config = self.config
         tables = {
             "word": config.vocab_size,
-            "position": config.max_position_embeddings,
+            "position": config.max_position_embeddings if config.position_biased_input else 0,
             "segment": config.type_vocab_size,
         }
         for name, rows in tables.items():
@@ -70,11 +75,12 @@ class Embeddings(keras.layers.Layer):
             x = x + ops.cast(ops.take(self.segment, segment_ids, axis=0), self.compute_dtype)
         elif self.config.type_vocab_size:
             x = x + ops.cast(self.segment[0], self.compute_dtype)
-        if positions is None:
-            position = self.position[first : first + length]
-        else:
-            position = ops.take(self.position, first + positions, axis=0)
-        x = x + ops.cast(position, self.compute_dtype)
+        if self.config.position_biased_input:
+            if positions is None:
+                position = self.position[first : first + length]
+            else:
+                position = ops.take(self.position, first + positions, axis=0)
+            x = x + ops.cast(position, self.compute_dtype)
         return ops.reshape(x, (-1, self.config.table_width))
 
     def compute_output_shape(
@@ -86,156 +92,44 @@ class Embeddings(keras.layers.Layer):
 class LayerNorm(keras.layers.Layer):
     """Computes (x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis, in float32.
 
+    ``has_bias`` says whether there is a beta.
+
     OpenVINO recognizes this form, with the axis in a tuple, as one operation. It does not recognize
     the form of Keras, x * scale + (beta - mean * scale), which TensorFlow moreover rewrites to a
     kernel with another epsilon if gamma and beta are constants.
     """
 
-    def __init__(self, epsilon: float, **kwargs: Any) -> None:
+    def __init__(self, epsilon: float, has_bias: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.epsilon = epsilon
+        self.epsilon, self.has_bias = epsilon, has_bias
 
     def build(self, shape: Any) -> None:
         options = {"shape": (shape[-1],), "dtype": "float32", "autocast": False}
         self.gamma = self.add_weight(initializer="ones", name="gamma", **options)
-        self.beta = self.add_weight(initializer="zeros", name="beta", **options)
+        if self.has_bias:
+            self.beta = self.add_weight(initializer="zeros", name="beta", **options)
 
     def call(self, x: Any) -> Any:
         x = ops.cast(x, "float32")
         centred = x - ops.mean(x, axis=(-1,), keepdims=True)
         variance = ops.mean(ops.square(centred), axis=(-1,), keepdims=True)
-        normal = centred / ops.sqrt(variance + self.epsilon)
-        return ops.cast(normal * self.gamma + self.beta, self.compute_dtype)
+        scaled = centred / ops.sqrt(variance + self.epsilon) * self.gamma
+        return ops.cast(scaled + self.beta if self.has_bias else scaled, self.compute_dtype)
 
 
-class MaskBias(keras.layers.Layer):
-    """Turns a mask, 1 for pieces and 0 for padding, into an attention bias ``[B, 1, 1, L]``.
+class GatedUnits(keras.layers.Layer):
+    """Multiplies the activated first half of the columns with the second half.
 
-    The bias is 0 for pieces and half the type's minimum for padding. A constant such as -1e9 would
-    overflow to -inf in float16 and turn rows of padding into NaN.
+    Shazeer 2020, https://arxiv.org/abs/2002.05202.
     """
 
-    def call(self, input_mask: Any) -> Any:
-        return self.bias(input_mask)[:, None, None, :]
-
-    def bias(self, mask: Any) -> Any:
-        """Returns the bias in the shape of the mask."""
-        minimum = float(ml_dtypes.finfo(self.compute_dtype).min) / 2
-        return (1 - ops.cast(mask, self.compute_dtype)) * minimum
-
-
-class TextBias(MaskBias):
-    """Turns text numbers ``[B, L]`` into a bias ``[B, 1, L, L]`` that masks all other texts."""
-
-    def call(self, numbers: Any) -> Any:
-        return self.bias(same_text(numbers))[:, None]
-
-
-class TextPositions(keras.layers.Layer):
-    """Counts the position of each piece within its text, from text numbers int ``[B, L]``.
-
-    A window has ``length`` pieces at most. The sums are integers, because an engine that computes
-    in bfloat16 would round others.
-    """
-
-    def __init__(self, length: int, **kwargs: Any) -> None:
+    def __init__(self, activation: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.before = np.tri(length, k=-1, dtype=np.int32)
+        self.activation = activation
 
-    def call(self, numbers: Any) -> Any:
-        length = ops.shape(numbers)[1]
-        before = ops.convert_to_tensor(self.before)[:length, :length]
-        return ops.sum(ops.cast(same_text(numbers), "int32") * before, axis=-1)
-
-
-def same_text(numbers: Any) -> Any:
-    """Returns bool ``[B, L, L]``: which pieces are of one text, by their numbers ``[B, L]``."""
-    return numbers[:, :, None] == numbers[:, None, :]
-
-
-class RelativeBias(keras.layers.Layer):
-    """Computes an attention bias for each head from the distance between two pieces.
-
-    Only the length of ``ids``, ``[B, L]``, is used. The result is ``[1, heads, L, L]``, with rows
-    for queries and columns for keys.
-    """
-
-    def __init__(self, config: ModelConfig, initializer: Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        buckets = config.relative_attention_num_buckets
-        self.table_shape, self.initializer = (buckets, config.num_attention_heads), initializer
-        self.buckets = relative_buckets(config.positions, buckets)
-
-    def build(self, shape: Any) -> None:
-        self.table = self.add_weight(
-            shape=self.table_shape,
-            initializer=self.initializer,
-            name="bias_table",
-            autocast=False,  # the gradient is a sum over all pairs of pieces, in float32
-        )
-
-    def call(self, ids: Any) -> Any:
-        length = ops.shape(ids)[1]
-        buckets = ops.convert_to_tensor(self.buckets)[:length, :length]
-        bias = ops.take(ops.transpose(self.table), buckets, axis=1)
-        return ops.cast(bias, self.compute_dtype)[None]
-
-
-def relative_buckets(length: int, buckets: int) -> IntArray:
-    """Returns the bucket of each pair of query and key position, int32 ``[length, length]``.
-
-    One half of the buckets is for keys at or before the query, the other for keys after it. In each
-    half, half of the buckets are single distances; the others grow with the distance, up to
-    ``FARTHEST``. Raffel et al. 2020, https://arxiv.org/abs/1910.10683, bidirectional.
-
-    >>> relative_buckets(4, 8)
-    array([[0, 5, 6, 6],
-           [1, 0, 5, 6],
-           [2, 1, 0, 5],
-           [2, 2, 1, 0]], dtype=int32)
-    """
-    pos, half = np.arange(length), buckets // 2
-    single = half // 2
-    distance = np.abs(pos[None] - pos[:, None])
-    growth = np.log(np.maximum(distance, single) / single) / math.log(FARTHEST / single)
-    steps = np.floor((half - single) * growth + 1e-9)  # exact powers must not be rounded down
-    large = np.minimum(single + steps, half - 1)
-    bucket = np.where(distance < single, distance, large)
-    after = np.where(pos[None] > pos[:, None], half, 0)
-    return np.asarray(bucket + after, np.int32)
-
-
-class SelfAttention(keras.layers.Layer):
-    """Computes multi-head attention within each window, before the output projection.
-
-    ``qkv``, query, key and value side by side, is ``[B * L, 3 * heads * size]``, the result
-    ``[B * L, heads * size]``. Only the length of ``ids``, ``[B, L]``, is used. The biases are added
-    to the scores, each broadcast to ``[B, heads, L, L]``.
-    """
-
-    def __init__(self, heads: int, dropout: float, seed: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.heads = heads
-        self.dropout = keras.layers.Dropout(dropout, seed=seed) if dropout else None
-
-    def call(self, qkv: Any, ids: Any, biases: Sequence[Any] = (), training: bool = False) -> Any:
-        length, width = ops.shape(ids)[1], qkv.shape[-1] // 3
-        size = width // self.heads
-        query, key, value = (  # the gradient of a slice, unlike a split's, pads with zeros
-            ops.reshape(x, (-1, length, self.heads, size)) for x in ops.split(qkv, 3, axis=-1)
-        )
-        query = ops.transpose(query * size**-0.5, (0, 2, 1, 3))
-        scores = ops.matmul(query, ops.transpose(key, (0, 2, 3, 1)))
-        for bias in biases:
-            scores = scores + bias
-        weights = ops.softmax(scores, axis=-1)
-        if self.dropout:
-            weights = self.dropout(weights, training=training)
-        mixed = ops.matmul(weights, ops.transpose(value, (0, 2, 1, 3)))
-        return ops.reshape(ops.transpose(mixed, (0, 2, 1, 3)), (-1, width))
-
-    def compute_output_shape(self, qkv_shape: Any, ids_shape: Any, biases_shape: Any = None) -> Any:
-        return None, qkv_shape[-1] // 3
+    def call(self, x: Any) -> Any:
+        units, gate = ops.split(x, 2, axis=-1)
+        return self.activation(units) * gate
 
 
 @dataclass(frozen=True)
@@ -284,7 +178,10 @@ def encoder(
     """
 
     def norm(name: str, x: Any) -> Any:
-        return layer(LayerNorm, name, config.layer_norm_eps)(x)
+        return layer(LayerNorm, name, config.layer_norm_eps, config.has_biases)(x)
+
+    def dense(units: int, name: str, activation: Any = None) -> Any:
+        return layer.dense(units, name, use_bias=config.has_biases, activation=activation)
 
     def drop(x: Any, offset: int) -> Any:
         if not dropout:
@@ -297,7 +194,8 @@ def encoder(
     ids, places = inputs["input_ids"], [inputs["segment_ids"]]
     if texts is not None:
         biases = [layer(TextBias, "text_bias")(texts)]
-        places.append(layer(TextPositions, "text_positions", config.positions)(texts))
+        if config.position_biased_input:
+            places.append(layer(TextPositions, "text_positions", config.positions)(texts))
     else:
         biases = [] if full else [layer(MaskBias, "mask_bias")(inputs["input_mask"])]
     if config.relative_attention_num_buckets:
@@ -306,22 +204,64 @@ def encoder(
     x = drop(norm("embeddings_norm", x), 1)
     if config.embedding_size:
         x = layer.dense(config.hidden_size, "embeddings_projection")(x)
-    heads, activation = config.num_attention_heads, ACTIVATIONS[config.hidden_act]
+    sights = _sights(config, layer, ids, biases)
+    relative = None
+    if config.relative_span:
+        relative = layer(RelativeEmbeddings, "relative_embeddings", config, layer.initializer)(ids)
+        normal = config.norm_rel_ebd == "layer_norm"
+        relative = drop(norm("relative_norm", relative) if normal else relative, 2)
+        places = layer(RelativePlaces, "relative_places", config)(ids)
+    heads, function = config.num_attention_heads, ACTIVATIONS[config.hidden_act]
+    activation = None if config.is_gated else function
+    pre, post = config.is_pre_norm, not config.is_pre_norm
     for i in range(config.num_hidden_layers):
         number = config.layer_set(i)
         name = f"layer_{number}"
-        qkv = layer.dense(3 * config.attention_width, f"{name}_qkv")(x)
+        seen, rotation = sights[config.is_local(i)]
+        qkv = dense(3 * config.attention_width, f"{name}_qkv")
         attention = layer(
-            SelfAttention, f"{name}_attention", heads, dropout, seed + 10 * number + 5
+            *(SelfAttention, f"{name}_attention", heads, dropout, seed + 10 * number + 5),
+            terms=len(config.relative_terms),
         )
-        attended = layer.dense(config.hidden_size, f"{name}_attention_output")(
-            attention(qkv, ids, biases)
+        projected = {}
+        if relative is not None:
+            own = dense(len(config.relative_terms) * config.attention_width, f"{name}_relative")
+            projected = _projected(config, relative, qkv if config.share_att_key else own, places)
+        given = norm(f"{name}_attention_norm", x) if pre and i else x
+        attended = dense(config.hidden_size, f"{name}_attention_output")(
+            attention(qkv(given), ids, seen, rotation, projected)
         )
         x = add(f"{name}_attention_add", x, drop(attended, 10 * i + 6))
-        x = norm(f"{name}_attention_norm", x)
-        inner = layer.dense(
-            config.intermediate_size, f"{name}_intermediate", activation=activation
-        )(x)
-        hidden = layer.dense(config.hidden_size, f"{name}_output")(inner)
-        x = norm(f"{name}_output_norm", add(f"{name}_output_add", x, drop(hidden, 10 * i + 7)))
-    return x
+        x = norm(f"{name}_attention_norm", x) if post else x
+        given = norm(f"{name}_output_norm", x) if pre else x
+        inner = dense(config.intermediate_columns, f"{name}_intermediate", activation)(given)
+        if config.is_gated:
+            inner = layer(GatedUnits, f"{name}_gated", function)(inner)
+        hidden = dense(config.hidden_size, f"{name}_output")(inner)
+        x = add(f"{name}_output_add", x, drop(hidden, 10 * i + 7))
+        x = norm(f"{name}_output_norm", x) if post else x
+    return norm("final_norm", x) if pre else x
+
+
+def _sights(config: ModelConfig, layer: Layers, ids: Any, biases: list[Any]) -> list[Any]:
+    """Returns the biases and the rotation of global attention, and those of local attention."""
+    if not config.global_rope_theta:
+        return [(biases, ())] * 2
+    near = layer(LocalBias, "local_bias", config.local_attention // 2)(ids)
+    for bias in biases:
+        near = ops.minimum(near, bias)  # a sum of both would overflow in bfloat16
+    size = config.positions, config.head_width
+    rotation = layer(Rotation, "rotation", *size, config.global_rope_theta)(ids)
+    local = layer(Rotation, "local_rotation", *size, config.local_rope_theta)(ids)
+    return [(biases, rotation), ([near], local)]
+
+
+def _projected(config: ModelConfig, relative: Any, dense: Any, places: Any) -> dict[str, Any]:
+    """Returns relative positions for ``SelfAttention``: keys for ``c2p``, queries for ``p2c``.
+
+    ``dense`` projects them, to query, key and value as the pieces, or to one part for each term.
+    """
+    of_term = dict(zip(("c2p", "p2c"), places, strict=True))
+    parts = ("p2c", "c2p", "") if config.share_att_key else config.relative_terms
+    tables = dict(zip(parts, ops.split(dense(relative), len(parts), axis=-1), strict=True))
+    return {term: (tables[term], of_term[term]) for term in config.relative_terms}

@@ -6,7 +6,7 @@ A family is one entry of ``FAMILIES``, keyed by the ``model_type`` of Hugging Fa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -16,20 +16,49 @@ from nq.model.config import ModelConfig
 from nq.model.names import Layout
 
 ACTIVATIONS = {"gelu_python": "gelu", "gelu_fast": "gelu_new", "gelu_pytorch_tanh": "gelu_new"}
-# The fields of ModelConfig that a BERT config.json does not have.
-BEYOND_BERT = (
-    "model_type",
-    "embedding_size",
-    "num_hidden_groups",
-    "position_offset",
-    "relative_attention_num_buckets",
-    *ModelConfig.BEYOND_TRANSFORMERS,
-)
-BERT_KEYS = {f.name: f.name for f in fields(ModelConfig) if f.name not in BEYOND_BERT}
+FIELDS = [f.name for f in fields(ModelConfig)]
+BERT_KEYS = {name: name for name in FIELDS[: FIELDS.index("model_type")]}
 OWN_KEYS = {name: name for name in ModelConfig.BEYOND_TRANSFORMERS}
 """Maps fields of smaller models and dual encoders to their keys, which ``transformers`` ignores."""
 MAX_SHARED_LAYERS = 128  # of other layers, the weights tell how many there are
 ABSOLUTE = {"position_embedding_type": "absolute"}
+ROPE_THETA = {"global_rope_theta": 160_000.0, "local_rope_theta": 10_000.0}
+EVERY, FULL, SLIDING = "global_attn_every_n_layers", "full_attention", "sliding_attention"
+Values = Mapping[str, Any]
+
+
+def _plain_deberta(values: Values) -> Values:
+    """Returns the values of a DeBERTa with a text in place of a list, as older files have it."""
+    terms = values.get("pos_att_type") or ""
+    terms = terms.split("|") if isinstance(terms, str) else _checked(values, "pos_att_type", list)
+    return {**values, "pos_att_type": "|".join(sorted(str(term).strip() for term in terms))}
+
+
+def _plain_modernbert(values: Values) -> Values:
+    """Returns the values of a ModernBERT by the keys that ``transformers`` had before version 5."""
+    plain, ropes = {**ROPE_THETA, **values}, _checked(values, "rope_parameters", dict)
+    scaled = values.get("rope_scaling")
+    for kind, key in ((FULL, "global_rope_theta"), (SLIDING, "local_rope_theta")):
+        rope = _checked(ropes, kind, dict)
+        plain[key] = rope.get("rope_theta", plain[key])
+        scaled = scaled or rope.get("rope_type", "default") != "default"
+    if scaled:
+        raise ValueError("scaled rotary positions are not supported; expected rope_type 'default'")
+    if kinds := _checked(values, "layer_types", list):
+        plain[EVERY] = every = [*kinds[1:], FULL].index(FULL) + 1
+        if kinds != [SLIDING if i % every else FULL for i in range(len(kinds))]:
+            raise ValueError(
+                f"layer_types {kinds!r:.80} are not supported; expected a {FULL} first, and again "
+                f"after always as many of {SLIDING}"
+            )
+    return plain
+
+
+def _checked(values: Values, key: str, kind: type) -> Any:
+    value = values.get(key)
+    expected = "an object" if kind is dict else "a list"
+    check_argument(value is None or isinstance(value, kind), key, value, expected)
+    return value or kind()
 
 
 @dataclass(frozen=True)
@@ -47,6 +76,8 @@ class Family:
         positions_after_padding: whether the first piece has position ``pad_token_id + 1``, not 0.
         projects_equal_width: whether embeddings are projected even if they are as wide as the
             hidden layers.
+        plain: returns the values of a ``config.json`` by the keys above.
+        written: values that ``encode_config`` adds.
     """
 
     architecture: str
@@ -56,6 +87,8 @@ class Family:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     positions_after_padding: bool = False
     projects_equal_width: bool = True
+    plain: Callable[[Values], Values] = dict
+    written: Values = field(default_factory=dict)
 
 
 FAMILIES: dict[str, Family] = {
@@ -70,6 +103,7 @@ FAMILIES: dict[str, Family] = {
     "xlm-roberta": Family(
         "XLMRoberta", names.ROBERTA, fixed=ABSOLUTE, positions_after_padding=True
     ),
+    "camembert": Family("Camembert", names.ROBERTA, fixed=ABSOLUTE, positions_after_padding=True),
     "distilbert": Family(
         "DistilBert",
         names.DISTILBERT,
@@ -141,6 +175,65 @@ FAMILIES: dict[str, Family] = {
         },
         fixed={"relative_attention_num_buckets": 32},  # transformers computes 32 in any case
     ),
+    "deberta-v2": Family(
+        "DebertaV2",
+        names.DEBERTA,
+        keys=BERT_KEYS
+        | {
+            name: name
+            for name in (
+                "position_biased_input",
+                "relative_attention",
+                "pos_att_type",
+                "position_buckets",
+                "max_relative_positions",
+                "share_att_key",
+                "norm_rel_ebd",
+            )
+        },
+        defaults={
+            "vocab_size": 128100,
+            "hidden_size": 1536,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 24,
+            "intermediate_size": 6144,
+            "type_vocab_size": 0,
+            "layer_norm_eps": 1e-7,
+        },
+        fixed={"conv_kernel_size": 0},
+        plain=_plain_deberta,
+    ),
+    "modernbert": Family(
+        "ModernBert",
+        names.MODERNBERT,
+        keys={
+            **{name: key for name, key in BERT_KEYS.items() if name != "type_vocab_size"},
+            "hidden_act": "hidden_activation",
+            "layer_norm_eps": "norm_eps",
+            **{name: name for name in (*ROPE_THETA, "local_attention", EVERY)},
+        },
+        defaults={
+            "vocab_size": 50368,
+            "num_hidden_layers": 22,
+            "intermediate_size": 1152,
+            "max_position_embeddings": 8192,
+            "type_vocab_size": 0,
+            "layer_norm_eps": 1e-5,
+            "position_biased_input": False,
+            "local_attention": 128,
+            EVERY: 3,
+            "is_gated": True,
+            "is_pre_norm": True,
+            "has_biases": False,
+            "has_span_transform": True,
+        },
+        fixed={
+            **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), False),
+            "classifier_activation": "gelu",
+        },
+        plain=_plain_modernbert,
+        written=dict.fromkeys(f"{name}_token_id" for name in ("pad", "bos", "eos", "cls", "sep")),
+    ),
 }
 
 
@@ -155,6 +248,7 @@ def decode_config(values: Mapping[str, Any]) -> ModelConfig:
     for key, supported in family.fixed.items():
         if values.get(key, supported) != supported:
             raise ValueError(f"{key} {values[key]!r:.80} is not supported; expected {supported!r}")
+    values = family.plain(values)
     shape: dict[str, Any] = {"model_type": model_type, **family.defaults}
     for name, key in {**family.keys, **OWN_KEYS}.items():
         if key in values:
@@ -192,6 +286,7 @@ def encode_config(config: ModelConfig) -> dict[str, Any]:
         "architectures": [family.architecture + head],
         **{key: shape[name] for name, key in family.keys.items()},
         **{key: shape[name] for name, key in OWN_KEYS.items() if name in shape},
+        **family.written,
     }
     if family.positions_after_padding:
         values |= {"pad_token_id": config.position_offset - 1, "bos_token_id": 0, "eos_token_id": 2}

@@ -16,7 +16,7 @@ from nq.config import WindowConfig
 from nq.model import checkpoint
 from nq.model.config import ModelConfig
 from nq.model.dual_encoder import KnownMarkers, LongOnly, Similarity, TextNumbers
-from nq.model.encoder import Layers, encoder
+from nq.model.encoder import ACTIVATIONS, LayerNorm, Layers, encoder
 from nq.model.folder import load_config, read_tensors
 from nq.records import AnswerType
 
@@ -125,7 +125,13 @@ def connect_layers(
         outputs["type_logits"] = layer(LongOnly, "type_logits", dtype="float32")(ids)
         return keras.Model(inputs, outputs, name="dual_encoder")
     x = encoder(config, inputs, layer, dropout, seed, full)
-    spans = layer.dense(2, "span_output", dtype="float32")(x)
+    read = x
+    if config.has_span_transform:
+        read = layer.dense(
+            config.hidden_size, "span_transform", activation=ACTIVATIONS["gelu"], use_bias=False
+        )(x)
+        read = layer(LayerNorm, "span_transform_norm", config.layer_norm_eps, False)(read)
+    spans = layer.dense(2, "span_output", dtype="float32")(read)
     spans = layer(Unflatten, "span_logits", dtype="float32")(spans, ids)
     start = layer(Column, "start_logits", 0, -1, dtype="float32")(spans)
     end = layer(Column, "end_logits", 1, -1, dtype="float32")(spans)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nq.model.config import ModelConfig
 from nq.records import AnswerType
 
 ANSWER_HEADS = ("span_output", "type_output")
-HEADS = ("pooler", *ANSWER_HEADS)
+HEADS = ("pooler", "span_transform", *ANSWER_HEADS)
 """Modules that a checkpoint may lack."""
 WORD_EMBEDDINGS = "embeddings/word_embeddings"
 MISSING_ROWS = 1024
@@ -66,7 +66,9 @@ class Layout:
         """
         name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
         name = name.replace("LayerNorm.beta", "LayerNorm.bias")
-        if re.match(r"(embeddings|encoder|transformer|pooler|embeddings_project)\.", name):
+        if re.match(
+            r"(embeddings|encoder|transformer|layers|final_norm|pooler|embeddings_project)\.", name
+        ):
             name = f"{self.prefix}.{name}"
         return name
 
@@ -76,11 +78,12 @@ def _layout(
     layer: str = "encoder.layer.{i}",
     pooler: str = "pooler.dense",
     projection: str = "",
+    others: Mapping[str, str] | None = None,
     **parts: str,
 ) -> Layout:
     """Returns the names of a family in ``transformers``, ``parts`` of whose layers are not BERT's.
 
-    ``projection`` is empty for a family without one.
+    ``projection`` is empty for a family without one; ``others`` replaces whole names.
     """
     of_layer = {
         "query": "attention.self.query",
@@ -91,6 +94,8 @@ def _layout(
         "intermediate": "intermediate.dense",
         "output": "output.dense",
         "output_norm": "output.LayerNorm",
+        "position_query": "attention.self.pos_query_proj",
+        "position_key": "attention.self.pos_key_proj",
     }
     modules = {
         "word": "embeddings.word_embeddings",
@@ -101,9 +106,12 @@ def _layout(
         **{part: f"{layer}.{name}" for part, name in (of_layer | parts).items()},
         "pooler": pooler,
         "relative_bias": "encoder.relative_attention_bias",
+        "relative": "encoder.rel_embeddings",
+        "relative_norm": "encoder.LayerNorm",
     }
     names = {module: f"{prefix}.{name}" for module, name in modules.items()}
-    return Layout(names | {"span": "qa_outputs", "types": "type_outputs"}, prefix=prefix)
+    names |= {"span": "qa_outputs", "types": "type_outputs", **(others or {})}
+    return Layout(names, prefix=prefix)
 
 
 BERT = _layout("bert")
@@ -143,6 +151,32 @@ MPNET = _layout(
     value="attention.attn.v",
     attention_output="attention.attn.o",
     attention_norm="attention.LayerNorm",
+)
+DEBERTA = _layout(
+    "deberta",
+    query="attention.self.query_proj",
+    key="attention.self.key_proj",
+    value="attention.self.value_proj",
+)
+MODERNBERT = _layout(
+    "model",
+    layer="layers.{i}",
+    query="attn.Wqkv",
+    key="attn.Wqkv",
+    value="attn.Wqkv",
+    attention_output="attn.Wo",
+    attention_norm="attn_norm",
+    intermediate="mlp.Wi",
+    output="mlp.Wo",
+    output_norm="mlp_norm",
+    others={
+        "word": "model.embeddings.tok_embeddings",
+        "embeddings_norm": "model.embeddings.norm",
+        "final_norm": "model.final_norm",
+        "span_transform": "head.dense",
+        "span_transform_norm": "head.norm",
+        "span": "classifier",
+    },
 )
 _TENSORFLOW: dict[str, Any] = {
     "linear": ("/kernel", "/bias"),
@@ -191,7 +225,8 @@ class Weight:
 
     Args:
         shape: of a kernel ``[in, out]``.
-        tensors: names of the tensors that fill it, side by side along the last axis.
+        tensors: names of the tensors that fill it, side by side along the last axis; query, key
+            and value may be one.
         transposed: whether the tensors are stored as ``[out, in]``.
     """
 
@@ -200,30 +235,45 @@ class Weight:
     transposed: bool = False
 
 
+@dataclass(frozen=True)
+class _Table:
+    """Collects the weights of a model by path, with the names of a layout."""
+
+    config: ModelConfig
+    layout: Layout
+    weights: dict[str, Weight] = field(default_factory=dict)
+
+    def add(
+        self, path: str, shape: Shape, suffix: str, *modules: str, transposed: bool = False
+    ) -> None:
+        layer = "".join(filter(str.isdigit, path))
+        tensors = (self.layout.names[module].format(i=layer) + suffix for module in modules)
+        self.weights[path] = Weight(shape, tuple(dict.fromkeys(tensors)), transposed)
+
+    def linear(self, path: str, rows: int, columns: int, *modules: str) -> None:
+        is_head = path in ANSWER_HEADS
+        kernel, bias = self.layout.head if is_head else self.layout.linear
+        transposed = self.layout.transposed or is_head
+        self.add(f"{path}/kernel", (rows, columns), kernel, *modules, transposed=transposed)
+        if self.config.has_biases or is_head or path == "pooler":
+            self.add(f"{path}/bias", (columns,), bias, *modules)
+
+    def norm(self, path: str, columns: int, module: str) -> None:
+        parts = ("gamma", "beta") if self.config.has_biases else ("gamma",)
+        for part, suffix in zip(parts, self.layout.norm, strict=False):
+            self.add(f"{path}/{part}", (columns,), suffix, module)
+
+
 def weight_table(config: ModelConfig, layout: Layout = BERT) -> dict[str, Weight]:
     """Returns each weight of a model by its path, such as ``layer_0_qkv/kernel``."""
     hidden, width, inner = config.hidden_size, config.table_width, config.intermediate_size
-    weights: dict[str, Weight] = {}
-
-    def add(path: str, shape: Shape, suffix: str, *modules: str, transposed: bool = False) -> None:
-        layer = "".join(filter(str.isdigit, path))
-        tensors = tuple(layout.names[module].format(i=layer) + suffix for module in modules)
-        weights[path] = Weight(shape, tensors, transposed)
-
-    def linear(path: str, rows: int, columns: int, *modules: str) -> None:
-        is_head = path in ANSWER_HEADS
-        kernel, bias = layout.head if is_head else layout.linear
-        transposed = layout.transposed or is_head
-        add(f"{path}/kernel", (rows, columns), kernel, *modules, transposed=transposed)
-        add(f"{path}/bias", (columns,), bias, *modules)
-
-    def norm(path: str, columns: int, module: str) -> None:
-        for part, suffix in zip(("gamma", "beta"), layout.norm, strict=True):
-            add(f"{path}/{part}", (columns,), suffix, module)
-
+    table = _Table(config, layout)
+    add, linear, norm = table.add, table.linear, table.norm
     positions, segments = config.max_position_embeddings, config.type_vocab_size
+    terms = config.relative_terms if config.relative_span else ()
     add(WORD_EMBEDDINGS, (config.vocab_size, width), layout.table, "word")
-    add("embeddings/position_embeddings", (positions, width), layout.table, "position")
+    if config.position_biased_input:
+        add("embeddings/position_embeddings", (positions, width), layout.table, "position")
     if segments:
         add("embeddings/segment_embeddings", (segments, width), layout.table, "segment")
     norm("embeddings_norm", width, "embeddings_norm")
@@ -232,16 +282,30 @@ def weight_table(config: ModelConfig, layout: Layout = BERT) -> dict[str, Weight
     if config.relative_attention_num_buckets:
         shape = config.relative_attention_num_buckets, config.num_attention_heads
         add("relative_bias/bias_table", shape, layout.table, "relative_bias")
+    if terms:
+        shape = 2 * config.relative_span, hidden
+        add("relative_embeddings/table", shape, layout.table, "relative")
+        if config.norm_rel_ebd != "none":
+            norm("relative_norm", hidden, "relative_norm")
     for i in range(config.layer_sets):
         attention = config.attention_width
         linear(f"layer_{i}_qkv", hidden, 3 * attention, "query", "key", "value")
         linear(f"layer_{i}_attention_output", attention, hidden, "attention_output")
-        norm(f"layer_{i}_attention_norm", hidden, "attention_norm")
-        linear(f"layer_{i}_intermediate", hidden, inner, "intermediate")
+        if terms and not config.share_att_key:
+            modules = [{"c2p": "position_key", "p2c": "position_query"}[term] for term in terms]
+            linear(f"layer_{i}_relative", hidden, len(terms) * attention, *modules)
+        if i or not config.is_pre_norm:
+            norm(f"layer_{i}_attention_norm", hidden, "attention_norm")
+        linear(f"layer_{i}_intermediate", hidden, config.intermediate_columns, "intermediate")
         linear(f"layer_{i}_output", inner, hidden, "output")
         norm(f"layer_{i}_output_norm", hidden, "output_norm")
+    if config.is_pre_norm:
+        norm("final_norm", hidden, "final_norm")
     if not config.is_dual_encoder:
+        if config.has_span_transform:
+            linear("span_transform", hidden, hidden, "span_transform")
+            norm("span_transform_norm", hidden, "span_transform_norm")
         linear("pooler", hidden, hidden, "pooler")
         linear("span_output", hidden, 2, "span")
         linear("type_output", hidden, len(AnswerType), "types")
-    return weights
+    return table.weights

@@ -32,7 +32,7 @@ from tests.model.test_tensorflow_checkpoints import (
 
 ROBERTA, BERT = ["<s>", "<pad>", "</s>", "<unk>"], ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 ROWS = tiny_models.rows((16, 11, 6), 16)
-MPNET_BATCHES = [make.windows(1), make.windows(2, 14, (14, 9, 5)), make.windows(3, 3, (2,))]
+BATCHES = [make.windows(1), make.windows(2, 14, (14, 9, 5)), make.windows(3, 3, (2,))]
 
 
 @pytest.fixture
@@ -43,14 +43,14 @@ def tf1(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture(params=["bert", "roberta", "mpnet"])
+@pytest.fixture(params=["bert", "roberta", "mpnet", "deberta-v3", "modernbert"])
 def hugging_face(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A folder as ``transformers`` saves it: config, weights, tokenizer.json."""
     folder = Path(shutil.copytree(GOLDEN / request.param, tmp_path / request.param))
-    like_roberta = request.param == "roberta"
+    has_bytes = request.param in ("roberta", "modernbert")
     special = {"roberta": ROBERTA, "mpnet": [*ROBERTA, *BERT]}.get(request.param, BERT)
     pieces = [*special, *(chr(ord("a") + i) for i in range(26)), *"0123456789"][:40]
-    if like_roberta:
+    if has_bytes:
         tokenizer = Library(models.BPE({p: i for i, p in enumerate(pieces)}, []))
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
     else:
@@ -120,14 +120,14 @@ def test_hugging_faces_folder_is_converted_and_converted_back(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["tf1", "mpnet"])
+@pytest.mark.parametrize("family", ["tf1", "mpnet", "deberta-v3", "deberta-v2-own", "modernbert"])
 def test_exports_give_the_same_logits_for_any_batch_and_length(
     family: str, tf1: Path, tmp_path: Path
 ) -> None:
     import onnxruntime
 
     source = tf1 if family == "tf1" else GOLDEN / family
-    batches = [ROWS, tiny_models.rows((9,), 12)] if family == "tf1" else MPNET_BATCHES
+    batches = [ROWS, tiny_models.rows((9,), 12)] if family == "tf1" else BATCHES
     assert run(source, tmp_path / "saved", "--to", "savedmodel") == 0
     assert run(source, tmp_path / "onnx", "--to", "onnx") == 0
     serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]

@@ -136,6 +136,7 @@ def test_what_stays_of_a_layer_is_at_least_as_important_as_what_leaves_it(seed: 
             dataclasses.replace(WIDE, model_type="albert", num_hidden_groups=1),
             r"3 layers share 1 sets of weights \(albert\)",
         ),
+        ("heads=2", dataclasses.replace(WIDE, is_gated=True), "the layers of bert are not those"),
         ("", WIDE, "'' is not a count: expected heads=9,ffn=1152,layers=5"),
         ("heads=9 ffn=64", WIDE, "heads is '9 ffn=64': expected a whole number"),
         ("heads=9,heads=6", WIDE, "heads is given twice"),

@@ -40,11 +40,15 @@ WINDOWS = WindowConfig(max_seq_length=24, doc_stride=9, max_query_length=8)
 SHAPES = {
     "bert": dataclasses.replace(tiny_models.SHAPE, initializer_range=0.4),
     "mpnet": tiny_models.MPNET,
+    "deberta": tiny_models.DEBERTA,
+    "modernbert": tiny_models.MODERNBERT,
 }
 PREFIXED = {"question_prefix": "is ", "block_prefix": "the old "}
 OPTIONS = {
     "bert": ("--question-prefix", "is ", "--block-prefix", "the old "),
     "mpnet": (),
+    "deberta": (),
+    "modernbert": (),
 }
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from nq.model import joint
+from nq.model.attention import relative_buckets
 from nq.model.config import ModelConfig
-from nq.model.encoder import relative_buckets
 from nq.records import FloatArray
 from tests import tiny_models
 from tests.model.slow_bert import SlowBert, relative_bucket

@@ -67,7 +67,9 @@ def test_the_error_is_at_most_half_a_step(value: FloatArray) -> None:
     assert (np.abs(decoded - value) <= 0.5001 * rows * columns).all()
 
 
-@pytest.mark.parametrize("family", ["albert-groups", "bert", "distilbert", "mpnet"])
+@pytest.mark.parametrize(
+    "family", ["albert-groups", "bert", "deberta-v2-own", "distilbert", "modernbert", "mpnet"]
+)
 def test_every_family_is_stored_in_8_bits(family: str, tmp_path: Path) -> None:
     first = joint.load_model(GOLDEN / family)
     report = first.report

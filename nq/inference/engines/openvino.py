@@ -26,7 +26,7 @@ CAPABILITIES = "OPTIMIZATION_CAPABILITIES"
 HINTS = {"float32": "f32", "bfloat16": "bf16"}
 RUNTIME = {"float32": {"f32"}, "bfloat16": {"bf16"}, "int8": {"i8", "u8"}}
 PRODUCTS = ("FullyConnected", "MatMul")
-NOT_IN_8_BITS = r".*/(layer_\d+_output|span_output|pooler|type_output)(_\d+)?/MatMul"
+NOT_IN_8_BITS = r".*/(layer_\d+_output|span_output|span_transform|pooler|type_output)(_\d+)?/MatMul"
 MODEL = "model.xml"
 OUTPUTS = ("start_logits", "end_logits", "type_logits")
 
@@ -86,6 +86,8 @@ class Engine:
 
     def _compiled(self, model: Any) -> Step:
         names = [node.any_name for node in model.inputs]
+        if self.precision == "bfloat16":
+            round_gathered_products(model)
         hints = {"INFERENCE_PRECISION_HINT": self._hint, "PERFORMANCE_HINT": "LATENCY"}
         threads: dict[str, Any] = {}
         if (n := self.computation.threads) is not None:  # which stay on the cores of the process
@@ -201,3 +203,24 @@ def split_products(model: Any) -> Any:
                 target.replace_source_output(product.output(0))
     model.validate_nodes_and_infer_types()
     return model
+
+
+def round_gathered_products(model: Any) -> None:
+    """Lets products with relative positions (``SelfAttention``) be in bfloat16, in place.
+
+    One factor is a constant, which OpenVINO keeps in float32, and with it the product.
+    """
+    from openvino import opset13 as op
+
+    for gather in [node for node in model.get_ordered_ops() if node.get_type_name() == "Gather"]:
+        reshape = gather.input_value(0).get_node()
+        product = reshape.input_value(0).get_node() if reshape.inputs() else reshape
+        if (reshape.get_type_name(), product.get_type_name()) != ("Reshape", "MatMul"):
+            continue
+        factors = [op.convert(value, "bf16") for value in product.input_values()]
+        users = gather.output(0).get_target_inputs()
+        rounded = op.matmul(*factors, **product.get_attributes())
+        reshape.input(0).replace_source_output(rounded.output(0))
+        for user in users:
+            user.replace_source_output(op.convert(gather, "f32").output(0))
+    model.validate_nodes_and_infer_types()

@@ -29,7 +29,8 @@ WORD_BEFORE = "a"
 """A word before each one, whose pieces are left out: families differ in the blank between them."""
 MAX_EXPANSION, EXPANSIONS = 64, {"ByteLevel": 4.0, "BertNormalizer": 3.0}
 """Characters for one of a text, of all steps and of single ones; XLM-RoBERTa's map has up to 18."""
-PATTERN, KNOWN_PATTERN = re.compile(r'"Regex": ("(?:[^"\\]|\\.)*")'), " {2,}"
+PATTERN = re.compile(r'"Regex": ("(?:[^"\\]|\\.)*")')
+KNOWN_PATTERNS = {" {2,}", r"\s{2,}|[\n\r\t]"}  # the second one is DeBERTa's
 
 
 class LibraryTokenizer(Tokenizer):
@@ -48,10 +49,10 @@ class LibraryTokenizer(Tokenizer):
             values = read_json_object(path)
             template = values.get("post_processor")
             text = json.dumps({**values, "added_tokens": [], **dict.fromkeys(UNUSED)})
-            if unknown := {*map(json.loads, PATTERN.findall(text))} - {KNOWN_PATTERN}:
+            if unknown := {*map(json.loads, PATTERN.findall(text))} - KNOWN_PATTERNS:
                 raise ValueError(
                     f"{path} has the regular expression {min(unknown)!r:.80}, which may take for "
-                    f"ever: expected {KNOWN_PATTERN!r} or none; choose another model"
+                    f"ever: expected one of a known family or none; choose another model"
                 )
             longer = _expansion(values.get("normalizer")) * _expansion(values.get("pre_tokenizer"))
             if longer > MAX_EXPANSION:
@@ -101,7 +102,7 @@ def _expansion(step: Any) -> float:
         case {"normalizers": parts} | {"pretokenizers": parts}:
             return math.prod(map(_expansion, parts))
         case {"type": "Replace", "content": content, "pattern": pattern}:
-            replaced = pattern.get("String", "  ")  # or KNOWN_PATTERN
+            replaced = pattern.get("String", "  ")  # or one of KNOWN_PATTERNS
             return max(1.0, len(normalize("NFKD", content)) / max(1, len(replaced)))
         case {"type": "Prepend", "prepend": text}:
             return 1.0 + len(normalize("NFKD", text))

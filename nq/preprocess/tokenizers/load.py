@@ -15,7 +15,7 @@ from nq.preprocess.tokenizers.base import SPECIAL, Tokenizer
 SAMPLE = ("The", "café", "in", "東京", "\U0001f600", "", "".join(map(chr, range(33, 0x3000))))
 """Words that every tokenizer can encode; a damaged one fails at some character only."""
 NAMES = (
-    *("vocab.txt", "vocab-nq.txt", "spiece.model", "sentencepiece.bpe.model"),
+    *("vocab.txt", "vocab-nq.txt", "spiece.model", "spm.model", "sentencepiece.bpe.model"),
     *("sentencepiece.model", "tokenizer.json", "vocab.json"),
 )
 SPIECE_DEFAULTS = {
@@ -96,7 +96,7 @@ def _load(path: Path, compat: str) -> Tokenizer:
         settings = dict(SPIECE_DEFAULTS.get(family, {}))
         settings |= {name: value for name, value in config.items() if value is not None}
         lowercase, keep_accents = (_flag(settings, n) for n in ("do_lower_case", "keep_accents"))
-        return SentencePieceTokenizer(path, lowercase, keep_accents)
+        return SentencePieceTokenizer(path, lowercase, keep_accents, family)
     from nq.preprocess.tokenizers.huggingface import LibraryTokenizer
 
     if path.suffix == ".model" and not description:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+WITHOUT_SEGMENTS = ("roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "modernbert")
 LENGTH, N_PIECES, FIRST_OF_PAGE = 12, (12, 7), 4
 COMMON = {"vocab_size": 40, "max_position_embeddings": 16}
 BERT = {
@@ -22,7 +23,18 @@ BERT = {
     "intermediate_size": 12,
 }
 PADDED = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1}
+SPECIAL = {f"{name}_token_id": 1 for name in ("pad", "bos", "eos", "cls", "sep")}
 FACTORISED = {**BERT, "embedding_size": 4}
+DEBERTA = {**BERT, "relative_attention": True, "layer_norm_eps": 1e-7}
+V3 = {
+    **DEBERTA,
+    "type_vocab_size": 0,
+    "position_biased_input": False,
+    "pos_att_type": ["p2c", "c2p"],
+    "position_buckets": 4,
+    "share_att_key": True,
+    "norm_rel_ebd": "layer_norm",
+}
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("bert", BERT),
     "bert-tanh": ("bert", {**BERT, "hidden_act": "gelu_new", "layer_norm_eps": 1e-5}),
@@ -37,6 +49,25 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "electra": ("electra", FACTORISED),
     "electra-wide": ("electra", {**FACTORISED, "embedding_size": 8}),
     "mpnet": ("mpnet", {**BERT, "layer_norm_eps": 1e-5}),
+    "camembert": ("camembert", {**BERT, **PADDED, "layer_norm_eps": 1e-5}),
+    "deberta-v3": ("deberta-v2", V3),
+    "deberta-v2": (
+        "deberta-v2",
+        {**DEBERTA, "pos_att_type": ["c2p"], "type_vocab_size": 2, "max_relative_positions": 6},
+    ),
+    "deberta-v2-own": (
+        "deberta-v2",
+        {**V3, "share_att_key": False, "norm_rel_ebd": "none", "type_vocab_size": 2},
+    ),
+    "deberta-v2-p2c": ("deberta-v2", {**V3, "share_att_key": False, "pos_att_type": ["p2c"]}),
+    "modernbert": (
+        "modernbert",
+        {**BERT, **SPECIAL, "num_hidden_layers": 4, "local_attention": 4, "norm_eps": 1e-5},
+    ),
+    "modernbert-global": (
+        "modernbert",
+        {**BERT, **SPECIAL, "layer_types": ["full_attention"] * 2, "norm_eps": 1e-3},
+    ),
     "rembert": ("rembert", {**BERT, "input_embedding_size": 4, "output_embedding_size": 6}),
 }
 
@@ -49,7 +80,9 @@ def make(folder: Path, name: str, seed: int = 0) -> dict[str, np.ndarray[Any, An
     return {**inputs, **logits(model, inputs, model_type)}
 
 
-def random_model(folder: Path, model_type: str, shape: dict[str, Any], seed: int) -> Any:
+def random_model(
+    folder: Path, model_type: str, shape: dict[str, Any], seed: int, deviation: float = 0.4
+) -> Any:
     """Writes a model folder; returns its model of ``transformers``."""
     import torch
     from transformers import AutoConfig, AutoModelForQuestionAnswering
@@ -58,7 +91,8 @@ def random_model(folder: Path, model_type: str, shape: dict[str, Any], seed: int
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for value in model.parameters():
-            value.copy_(0.4 * torch.randn(value.shape, generator=draw) + (value == 1).float())
+            noise = deviation * torch.randn(value.shape, generator=draw)
+            value.copy_(noise + (value == 1).float())
     model.eval()
     model.save_pretrained(folder)
     return model
@@ -88,7 +122,7 @@ def logits(
         "input_ids": torch.from_numpy(inputs["input_ids"]).long(),
         "attention_mask": torch.from_numpy(inputs["input_mask"]).long(),
     }
-    if model_type not in ("roberta", "xlm-roberta", "distilbert", "mpnet"):
+    if model_type not in WITHOUT_SEGMENTS:
         given["token_type_ids"] = torch.from_numpy(inputs["segment_ids"]).long()
     with torch.no_grad():
         outputs = model(**given)

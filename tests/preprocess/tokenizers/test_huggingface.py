@@ -145,7 +145,7 @@ def test_no_text_becomes_a_special_piece(tokenizers: list[Tokenizer], parts: lis
 
 
 @pytest.mark.parametrize("step", ["normalizer", "pre_tokenizer"])
-@pytest.mark.parametrize("pattern", [" {2,}", "(a+)+$", '"\\\\'])
+@pytest.mark.parametrize("pattern", [" {2,}", r"\s{2,}|[\n\r\t]", "(a+)+$", '"\\\\'])
 def test_only_a_known_regular_expression_is_taken(tmp_path: Path, step: str, pattern: str) -> None:
     library, regex = unigram(), Regex(pattern)
     if step == "normalizer":
@@ -153,7 +153,7 @@ def test_only_a_known_regular_expression_is_taken(tmp_path: Path, step: str, pat
     else:
         library.pre_tokenizer = pre_tokenizers.Split(regex, "isolated")
     library.save(str(tmp_path / "tokenizer.json"))
-    if pattern == " {2,}":
+    if "{2,}" in pattern:
         assert load_tokenizer(tmp_path).encode(["lake"])
         return
     with pytest.raises(ValueError, match="has the regular expression"):
@@ -175,7 +175,14 @@ def test_windows_have_the_layout_of_the_family(folders: dict[str, Path], kind: s
     assert windows.segment_ids.any() == is_bert
 
 
-def test_xlm_robertas_ids_are_one_behind_the_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("family", "shift", "special"),
+    [("xlm-roberta", 1, (0, 1, 2, 3)), ("camembert", 4, (5, 1, 6, 3))],
+)
+def test_ids_of_xlm_roberta_and_camembert_are_behind_the_files(
+    family: str, shift: int, special: tuple[int, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
     SentencePieceTrainer.train(
         sentence_iterator=iter(TEXT), model_prefix=str(tmp_path / "sentencepiece.bpe"),
         vocab_size=120, hard_vocab_limit=False, minloglevel=2,
@@ -183,13 +190,43 @@ def test_xlm_robertas_ids_are_one_behind_the_files(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(tmp_path)
     raw = SentencePieceProcessor(model_file=str(tmp_path / "sentencepiece.bpe.model"))
     size = raw.get_piece_size()
-    assert (tokenizer.cls_id, tokenizer.pad_id, tokenizer.sep_id, tokenizer.unk_id) == (0, 1, 2, 3)
-    assert (tokenizer.pieces, tokenizer.piece_id("<mask>")) == (size + 2, size + 1)
+    assert (tokenizer.cls_id, tokenizer.pad_id, tokenizer.sep_id, tokenizer.unk_id) == special
+    assert tokenizer.piece_id("<mask>") == tokenizer.pieces - 1 == size + shift
     assert (tokenizer.separators, tokenizer.segments) == (2, False)
     for page in (text.replace("...", ".") for text in TEXT[:3]):  # dots are a tie
-        assert joined(tokenizer, page) == [3 if i == 0 else i + 1 for i in raw.encode(page)]
+        assert joined(tokenizer, page) == [3 if i == 0 else i + shift for i in raw.encode(page)]
     (pieces,) = tokenizer.encode(["a</s><s><mask>\u2047"])
-    assert {0, 1, 2, size + 1}.isdisjoint(pieces)
+    assert {*special[:3], 0, 2, 4 * (shift == 4), size + shift}.isdisjoint(pieces)
+
+
+@pytest.mark.extended
+@pytest.mark.filterwarnings("ignore")
+def test_both_tokenizers_of_deberta(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT), model_prefix=str(tmp_path / "spm"), vocab_size=120,
+        hard_vocab_limit=False, minloglevel=2, pad_id=0, bos_id=1, eos_id=2, unk_id=3,
+        pad_piece="[PAD]", bos_piece="[CLS]", eos_piece="[SEP]", unk_piece="[UNK]",
+    )  # fmt: skip
+    for name, values in (
+        ("config.json", {"model_type": "deberta-v2"}),
+        ("tokenizer_config.json", {"do_lower_case": False, "vocab_type": "spm"}),
+    ):
+        (tmp_path / name).write_text(json.dumps(values))
+    raw = SentencePieceProcessor(model_file=str(tmp_path / "spm.model"))
+    vocab = [(raw.id_to_piece(i), raw.get_score(i)) for i in range(raw.get_piece_size())]
+    theirs = transformers.DebertaV2Tokenizer(vocab, unk_id=3)
+    theirs.save_pretrained(tmp_path / "whole")
+    tokenizers = load_tokenizer(tmp_path), load_tokenizer(tmp_path / "whole" / "tokenizer.json")
+    for tokenizer in tokenizers:
+        ids = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id, tokenizer.unk_id
+        assert ids == (1, 2, 0, 3)
+        assert tokenizer.piece_id("[MASK]") == tokenizer.pieces - 1 == raw.get_piece_size()
+        assert (tokenizer.separators, tokenizer.segments) == (1, True)
+        for page in (TEXT[0], TEXT[1].replace("\u2014", "-"), "``a'' [CLS] b [MASK]"):
+            assert {1, 2, raw.get_piece_size()}.isdisjoint(joined(tokenizer, page))
+            if "[" not in page:
+                assert joined(tokenizer, page) == theirs.encode(page, add_special_tokens=False)
 
 
 @pytest.mark.parametrize(
