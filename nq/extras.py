@@ -11,6 +11,7 @@ EXTRAS = {
     "beam": ("apache_beam",),
     "mlflow": ("mlflow",),
     "openvino": ("openvino", "nncf"),
+    "hub": ("huggingface_hub",),
     "docx": ("mammoth",),
     "pdf": ("pypdf",),
     "onnx": ("onnx", "onnxruntime", "tf2onnx"),

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from nq.bundle import bundled_model
 from nq.errors import Error
+from nq.model import hub
 from nq.text import did_you_mean, truncate
 
 log = logging.getLogger(__name__)
@@ -30,9 +31,10 @@ def model_folder(model: str | Path | None = None) -> Path:
     """Returns the folder of a model.
 
     Args:
-        model: a folder, or the name of a model; by default the bundled model. A ``Path``, and text
-            with a slash in it, is always a folder. So is a name that a folder with a model has.
-            No file in a folder may be a link to a place outside it.
+        model: a folder, or the name of a model; by default the bundled model. A ``Path`` is always
+            a folder, and so is a name that a folder has. ``org/name`` and ``org/name@revision``
+            are models of the Hugging Face hub. No file in a folder may be a link to a place
+            outside it.
 
     Raises:
         FileNotFoundError: there is neither a folder nor a model of this name.
@@ -41,6 +43,8 @@ def model_folder(model: str | Path | None = None) -> Path:
     if model is None:
         return bundled_model()
     folder = Path(model)
+    if isinstance(model, str) and hub.is_name(model) and not os.path.exists(folder):  # noqa: PTH110
+        folder = hub.fetch(model)
     if isinstance(model, Path) or os.sep in model:
         return _without_links(folder)
     if not _has_model(folder):
