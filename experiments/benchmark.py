@@ -6,7 +6,7 @@
   110 of the 2020 port's Python code on the same pages;
 - prediction: reading, scoring and storing windows on disk, compared with scoring the same windows
   in memory; medians of alternating rounds;
-- postprocessing: its time, with the reading of the input, relative to that prediction;
+- postprocessing: its time, with the reading of the examples, relative to that prediction;
 - memory: peak resident memory of whole runs over the pages once and ten times, with a model of two
   narrow layers, whose own memory is small.
 """
@@ -24,8 +24,8 @@ from typing import Any
 
 import orjson
 
+from nq.beam.prepare import Prepared, prepare
 from nq.commands import arguments, terminal
-from nq.config import Compute
 from nq.formats import lines
 from nq.formats.input_files import find_files
 from nq.inference.profile import DEFAULT_PROFILE
@@ -37,11 +37,10 @@ from nq.postprocess.decision import decide
 from nq.preprocess.local import write_windows
 from nq.preprocess.request import Request
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import Columns, Example, ExampleKey
-from nq.runs.compare import answer
+from nq.records import Windowed
+from nq.runs.compare import answer_in_process
+from nq.runs.config import Compute
 from nq.runs.score_store import ScoreStore, StoringScorer
-from nq.runs.scoring import CALIBRATION_WINDOWS, read_request
-from nq.runs.window_reader import WindowReader
 
 PREDECESSOR_WINDOWS_PER_CPU_S = 110
 ROUNDS = 3
@@ -95,39 +94,34 @@ def prediction(args: argparse.Namespace, request: Request, folder: Path) -> dict
     Args:
         args: of the command.
         request: of the windows.
-        folder: with the windows in ``windows``; scores are written to ``scores``.
+        folder: windows are written to ``prepared``, scores to ``scores``.
     """
     from nq.inference.load import ScorerSpec, load_predictor
     from nq.model.spec import find_model
 
     model = find_model(Path(request.tokenizer))
-    shards = sorted((folder / "windows").glob("*.tfrecord"))
-    with WindowReader(shards, model.windows.max_seq_length) as reader:
-        calibration = {model.folder: reader.some_rows(args.windows, CALIBRATION_WINDOWS)}
-        spec = ScorerSpec(
-            model,
-            args.profile,
-            arguments.settings(Compute, args).batch_size,
-            calibration=calibration,
-        )
-        predictor = load_predictor(spec)
-        in_memory = dict(_first_examples(request, reader, args.windows))
-        n_windows = sum(len(rows["window_ids"]) for _, rows in in_memory.values())
-        rounds = []
-        for number in range(1 + ROUNDS):
-            store = ScoreStore.open(folder / "scores", {"round": number})
-            on_disk = ((example, reader.rows(key)) for key, (example, _) in in_memory.items())
-            disk_s = _seconds(StoringScorer(predictor, store).score(on_disk))
-            memory_s = _seconds(score_examples(predictor, iter(in_memory.values())))
-            rounds.append((disk_s, memory_s))
+    batch_size = arguments.settings(Compute, args).batch_size
+    prepared = prepare(request, folder / "prepared")
+    spec = ScorerSpec(model, args.profile, batch_size)
+    spec = spec.calibrated(lambda: (one.example for one in prepared.read(request)))
+    predictor = load_predictor(spec)
+    in_memory = list(_first_examples(prepared, request, args.windows))
+    n_windows = sum(map(len, in_memory))
+    rounds = []
+    for number in range(1 + ROUNDS):
+        store = ScoreStore.open(folder / "scores", {"round": number})
+        on_disk = _first_examples(prepared, request, args.windows)
+        disk_s = _seconds(score_examples(StoringScorer(predictor, store), on_disk))
+        memory_s = _seconds(score_examples(predictor, in_memory))
+        rounds.append((disk_s, memory_s))
     # The first round compiles.
     disk_s, memory_s = map(statistics.median, zip(*rounds[1:], strict=True))
     started = time.perf_counter()
-    for source, example in read_request(request):
-        key = source.file_index, source.line
+    for one in prepared.read(request):
+        key = one.source.file_index, one.source.line
         if key not in store:
             break
-        decide(example, store[key], model.decision)
+        decide(one.example, store[key], model.decision)
     postprocessing_s = time.perf_counter() - started
     return {
         "prediction, windows per second": n_windows / disk_s,
@@ -144,17 +138,13 @@ def _seconds(scored: Iterator[object]) -> float:
     return time.perf_counter() - started
 
 
-def _first_examples(
-    request: Request, reader: WindowReader, count: int
-) -> Iterator[tuple[ExampleKey, tuple[Example, Columns]]]:
-    """Yields the first examples with the rows of their windows, about ``count`` windows in all."""
-    for source, example in read_request(request):
+def _first_examples(prepared: Prepared, request: Request, count: int) -> Iterator[Windowed]:
+    """Yields the first examples with their windows, about ``count`` windows in all."""
+    for one in prepared.read(request):
         if count <= 0:
             return
-        key = source.file_index, source.line
-        rows = reader.rows(key)
-        count -= len(rows["window_ids"])
-        yield key, (example, rows)
+        count -= len(one)
+        yield one
 
 
 def memory(files: Sequence[str], model: Path, folder: Path) -> dict[str, Any]:
@@ -165,7 +155,7 @@ def memory(files: Sequence[str], model: Path, folder: Path) -> dict[str, Any]:
         data = folder / f"{times}.jsonl"
         data.write_bytes(b"".join(_repeated(files, times)))
         paths = ["--data", str(data), "--model", str(tiny), "--output", str(folder / f"{times}")]
-        result = answer(DEFAULT_PROFILE, [*paths, "--no-track", "--json"])
+        result = answer_in_process(DEFAULT_PROFILE, [*paths, "--no-track", "--json"])
         megabytes = result["peak_memory_bytes"] / 2**20
         peaks[f"peak memory at {result['examples']} pages, MB"] = megabytes
     once, ten_times = peaks.values()

@@ -114,7 +114,7 @@ def cosines(model: str, questions: Sequence[str], blocks: Sequence[str]) -> Floa
         raise Error(f"{folder} is no dual encoder: give one, as nq convert --dual-encoder makes it")
     windows = load_settings(folder).windows
     tokenizer = load_tokenizer(folder, windows.compat)
-    loaded = joint.load(folder, config=with_room_for(config, tokenizer)).model
+    loaded = joint.load_model(folder, config=with_room_for(config, tokenizer)).model
     _, outputs, numbers = loaded.get_layer("similarity").input
     encoder = keras.Model(loaded.inputs, [outputs, numbers])
 

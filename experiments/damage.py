@@ -95,7 +95,7 @@ def _interrupt(folder: Path) -> None:
         for path in scores.parent.iterdir():
             if path.is_file() and path.name != MARK:
                 path.unlink()
-        scores.rename(scores.with_name("results"))
+        scores.rename(scores.with_name("unfinished"))
 
 
 def _interrupt_training(folder: Path) -> None:
@@ -109,7 +109,7 @@ SCENARIOS = {
     "finished": Scenario(
         ANSWER, (f"{RUNS}/windows-*/*", f"{RUNS}/*/*.*", f"{RUNS}/*/scores/*"), _nothing
     ),
-    "interrupted": Scenario(ANSWER, (f"{RUNS}/*/results/*",), _interrupt),
+    "interrupted": Scenario(ANSWER, (f"{RUNS}/*/unfinished/*",), _interrupt),
     "training": Scenario(
         TRAIN, (f"{TRAINED}/training/*", f"{TRAINED}/training/windows/*"), _interrupt_training
     ),
@@ -300,7 +300,7 @@ def parser() -> argparse.ArgumentParser:
         "--limit", type=arguments.positive, default=3, metavar="N", help="questions"
     )
     parser.add_argument("--flips", type=arguments.positive, default=1, metavar="N", help="per file")
-    parser.add_argument("--seed", type=arguments.count, default=0, metavar="N")
+    parser.add_argument("--seed", type=arguments.count_from_0, default=0, metavar="N")
     parser.add_argument("--here", action="store_true", help="all runs in one process, faster")
     arguments.add_common(parser)
     return parser

@@ -6,7 +6,7 @@ a page
 
 - a quarter are lists and tables: those that BM25 ranks highest for the question, and random ones,
 - up to half of the others are random paragraphs of records about the same article,
-- the rest are the paragraphs that BM25 ranks highest.
+- the rest are the paragraphs that BM25 ranks highest, or only the first of them and random ones.
 
 They are put before and behind the page in random order. A block that contains a short answer of the
 question is left out.
@@ -32,7 +32,12 @@ NO_ARTICLE = "Wikipedia"
 
 
 def lengthened(
-    records: Sequence[Record], others: Sequence[Record], fewest: int, most: int, seed: int
+    records: Sequence[Record],
+    others: Sequence[Record],
+    fewest: int,
+    most: int,
+    seed: int,
+    ranked: int | None = None,
 ) -> Iterator[Record]:
     """Yields each record with ``fewest`` to ``most`` blocks of other records.
 
@@ -41,6 +46,7 @@ def lengthened(
         others: the records whose blocks are added.
         fewest, most: the limits of the number of added blocks, which is drawn evenly.
         seed: of all draws, which depend on the record's id besides.
+        ranked: paragraphs that BM25 chooses at most, as many lists and tables; ``None`` for all.
     """
     articles: dict[str, list[str]] = defaultdict(list)
     texts: dict[str, None] = {}
@@ -56,11 +62,15 @@ def lengthened(
         count = draw.randint(fewest, most)
         question, own, answers = record["question_text"], paragraphs(record), short_answers(record)
         neighbours = articles.get(record["document_title"], [])
-        sources = (  # each with its part of the blocks
-            (structured.best(question, count), count // 8),
-            (_sample(draw, structured.texts, count), count // 4),
-            (_sample(draw, neighbours, count), count // 4 + (count - count // 4) // 2),
-            (plain.best(question, 3 * count), count),
+        first, rest = ranked or 0, plain.best(question, 3 * count)
+        if ranked is not None:
+            rest = _sample(draw, plain.texts, count)
+        sources = (  # each until there are so many blocks
+            (plain.best(question, 3 * first), first),
+            (structured.best(question, count), first + min(count // 8, first or count)),
+            (_sample(draw, structured.texts, count), first + count // 4),
+            (_sample(draw, neighbours, count), first + count // 4 + (count - count // 4) // 2),
+            (rest, count),
         )
         added: dict[str, None] = {}
         for candidates, total in sources:

@@ -274,7 +274,7 @@ def write_tensorflow_checkpoint(folder: Path) -> None:
     from tensorflow import raw_ops
 
     config, tensors = load_config(folder), read_tensors(folder)
-    theirs, ours = names.table(config, names.TF1), names.table(config)
+    theirs, ours = names.weight_table(config, names.TF1), names.weight_table(config)
     arrays = {
         name: tensors[own].T if theirs[path].transposed != weight.transposed else tensors[own]
         for path, weight in ours.items()
@@ -390,7 +390,7 @@ def parser() -> argparse.ArgumentParser:
         description="Runs the commands on damaged and hostile model folders.",
     )
     parser.add_argument("--folders", type=arguments.positive, default=100, metavar="N")
-    parser.add_argument("--seed", type=arguments.count, default=0, metavar="N")
+    parser.add_argument("--seed", type=arguments.count_from_0, default=0, metavar="N")
     parser.add_argument("--kinds", nargs="+", choices=MUTATIONS, metavar="KIND")
     parser.add_argument("--commands", nargs="+", metavar="COMMAND", help="default: all in turn")
     parser.add_argument("--limit-s", type=float, default=20.0, metavar="S")

@@ -42,7 +42,8 @@ from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.formats import outputs
 from nq.interruption import MESSAGE
-from nq.runs.result import DEAD_LETTERS, JOB, PREDICTIONS, UNFINISHED_SCORES
+from nq.runs.result import DEAD_LETTERS, JOB, PREDICTIONS
+from nq.storage import WORK
 
 PROFILES = (
     "baseline",
@@ -92,7 +93,7 @@ class Job:
     def parts(self) -> list[int]:
         """Returns the number of windows in each part of the store."""
         sizes = []
-        for path in sorted((self.output / UNFINISHED_SCORES).glob("*.npz")):
+        for path in sorted((self.output / WORK).glob("*.npz")):
             with contextlib.suppress(FileNotFoundError), np.load(path) as arrays:
                 sizes.append(len(arrays["window_ids"]))
         return sizes
@@ -221,7 +222,7 @@ def phase(output: Path) -> str:
         return "finished"
     if PREDICTIONS in files:
         return "end"
-    if UNFINISHED_SCORES in files:
+    if WORK in files:
         return "predict"
     if "COMPLETED" in files:
         return "load"
@@ -404,15 +405,15 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m experiments.kills",
         description="Kills and interrupts runs at every phase, and checks what they leave.",
     )
-    parser.add_argument("--kills", type=arguments.count, default=40, metavar="N")
-    parser.add_argument("--interrupts", type=arguments.count, default=60, metavar="N")
+    parser.add_argument("--kills", type=arguments.count_from_0, default=40, metavar="N")
+    parser.add_argument("--interrupts", type=arguments.count_from_0, default=60, metavar="N")
     parser.add_argument(
-        "--load", type=arguments.count, default=0, metavar="N", help="busy processes beside"
+        "--load", type=arguments.count_from_0, default=0, metavar="N", help="busy processes beside"
     )
     parser.add_argument("--profiles", nargs="+", default=list(PROFILES), metavar="P")
     parser.add_argument("--chain", type=arguments.positive, default=5, metavar="N")
     arguments.add_limit(parser, "answer")
-    parser.add_argument("--seed", type=arguments.count, default=0, metavar="N")
+    parser.add_argument("--seed", type=arguments.count_from_0, default=0, metavar="N")
     arguments.add_common(parser)
     parser.set_defaults(limit=16)
     return parser

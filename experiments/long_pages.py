@@ -4,8 +4,9 @@
 
 A third of the questions is taken. Each page gets 30 to 134 blocks of other pages
 (``experiments.distractors``), so that it has 40 to 150, and half of the questions have no answer on
-their page. ``nq tune`` takes such a file beside
-dev: the ids are others, in the same half and fold as those of the short pages.
+their page. A few blocks are those that BM25 ranks highest among all pages: more of them would make
+the page harder than a real one, and some would answer the question. ``nq tune`` takes such a file
+beside dev: the ids are others, in the same half and fold as those of the short pages.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from experiments.recipes import ALL_WIKI, SEED
 from experiments.training_data import Record, read_records, write_records
 from nq.commands import arguments, terminal
 
-FEWEST, MOST = 30, 134
+FEWEST, MOST, RANKED = 30, 134, 6
 ANSWERED = 0.5
 EVERY = 3
 """One of so many questions is taken: a long page has eight times the windows of a short one."""
@@ -49,10 +50,10 @@ def long_pages(dev: Sequence[Record], training: Sequence[Record]) -> Iterator[Re
     ]
     count = min(len(answered), round(ANSWERED * len(dev)))
     kept = {r["example_id"] for r in random.Random(SEED).sample(answered, count)}
-    short = [r if r["example_id"] in kept else without_gold(r) for r in dev]
     others = [r for r in training if r["source"] in ALL_WIKI]
-    for record in lengthened(short[::EVERY], [*dev, *others], FEWEST, MOST, SEED):
-        yield {**record, "example_id": record["example_id"] + ID_SHIFT}
+    for record in lengthened(dev[::EVERY], [*dev, *others], FEWEST, MOST, SEED, RANKED):
+        page = record if record["example_id"] in kept else without_gold(record)
+        yield {**page, "example_id": record["example_id"] + ID_SHIFT}
 
 
 def make(args: argparse.Namespace) -> int:

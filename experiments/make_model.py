@@ -22,7 +22,7 @@ from experiments.recipes import RECIPES, Pair, Recipe, Stage
 from experiments.training_data import read_records, write_records
 from nq.commands import arguments, terminal
 from nq.commands.main import console
-from nq.config import StorageConfig
+from nq.model.config import StorageConfig
 from nq.model.convert import convert, to_dual_encoder
 from nq.model.folder import copy_model, load_settings, save_settings
 from nq.model.registry import model_folder
@@ -149,7 +149,7 @@ def mean(models: Sequence[Path], output: Path, storage: StorageConfig) -> None:
     first, *others = models
     tokenizer = load_tokenizer(first)
     shape = checkpoint.with_room_for(load_config(first), tokenizer)
-    model = joint.load(first, config=shape).model
+    model = joint.load_model(first, config=shape).model
     sums = [np.asarray(weight.numpy(), np.float64) for weight in model.weights]
     for other in others:
         checkpoint.fill(model, read_tensors(other), shape)

@@ -22,7 +22,7 @@ from typing import Any
 
 from experiments.halves import add_half, in_half
 from nq.commands import arguments, terminal
-from nq.config import Compute, DecisionConfig, WindowConfig
+from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error
 from nq.evaluation.evaluate import Evaluation, judge
 from nq.formats.input_files import find_files
@@ -42,6 +42,7 @@ from nq.records import (
     Prediction,
     WindowScores,
 )
+from nq.runs.config import Compute
 from nq.runs.job import Job
 from nq.runs.measure import Clock
 from nq.runs.plan import Plan, check_job

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from experiments.table_sources import read_result
 from nq.errors import Error
-from nq.report.comparison import Row
+from nq.report.comparison import ComparisonRow
 from nq.report.page import comparison_page
 
 ROOT = Path(__file__).parents[1]
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if browser is None:
         raise Error("the picture needs Chromium: install chromium or google-chrome")
     data = read_result(RESULT, ROOT)
-    rows = [Row(**row) for row in data["result"]["rows"]]
+    rows = [ComparisonRow(**row) for row in data["result"]["rows"]]
     scope = f"60 questions about excerpts; {data['machine']}."
     page = comparison_page(rows, f"{len(rows)} profiles", (data["result"]["reason"], scope), [])
     with tempfile.TemporaryDirectory() as folder:

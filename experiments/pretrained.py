@@ -21,11 +21,11 @@ from zipfile import ZipFile
 import numpy as np
 
 from nq.bundle import bundled_model
-from nq.config import ModelConfig
 from nq.errors import Error
 from nq.formats.input_files import sha256
-from nq.json_files import write_json
+from nq.json_files import dump_json
 from nq.model import safetensors_file
+from nq.model.config import ModelConfig
 from nq.model.families import encode_config
 from nq.model.folder import CONFIG
 from nq.records import FloatArray
@@ -58,7 +58,7 @@ def sentence_encoder(name: str, folder: Path) -> Path:
             onnx_file = Path(files.extract(f"{name}.onnx", temporary))
         safetensors_file.write(folder, dict(read_onnx(onnx_file)))
     shutil.copyfile(bundled_model() / "vocab.txt", folder / "vocab.txt")
-    write_json(folder / CONFIG, encode_config(SHAPE))
+    dump_json(folder / CONFIG, encode_config(SHAPE))
     return folder
 
 

@@ -194,7 +194,7 @@ SMALL = Recipe(
 RANKER = Recipe(
     partial(sentence_encoder, "e5-small-v2"),
     "int8",
-    pair=Pair("small", read_blocks=8),
+    pair=Pair("small", read_blocks=4),
     prefixes=("query: ", "passage: "),
 )
 RECIPES = {"small": SMALL, "ranker": RANKER}

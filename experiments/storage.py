@@ -20,12 +20,12 @@ import numpy as np
 
 from experiments.text_tables import markdown
 from nq.commands import arguments, terminal
-from nq.config import STORES, StorageConfig
 from nq.errors import Error
 from nq.formats import input_files, inputs
-from nq.inference.scorer import concatenate, feature_rows
+from nq.inference.scorer import concatenate
 from nq.model import checkpoint
-from nq.model.folder import check, load_config, load_settings, read_tensors, weight_files
+from nq.model.config import STORES, StorageConfig
+from nq.model.folder import check_model, load_config, load_settings, read_tensors, weight_files
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.preprocess.features import features
@@ -63,7 +63,7 @@ def windows_of(files: Sequence[str], model: Path, count: int) -> Columns:
     """
     tokenizer, settings = load_tokenizer(model), load_settings(model)
     examples = itertools.islice(inputs.read_examples(files), count)
-    rows = [feature_rows(features(example, tokenizer, settings.windows)) for example in examples]
+    rows = [features(example, tokenizer, settings.windows).rows for example in examples]
     if not rows:
         raise Error("the data have no questions: give other files")
     return concatenate([{name: row[name][:1] for name in INPUTS} for row in rows])
@@ -81,7 +81,7 @@ def compare(model: Path, rows: Columns, folder: Path) -> list[dict[str, Any]]:
 
     tokenizer = load_tokenizer(model)
     config = checkpoint.with_room_for(load_config(model), tokenizer)
-    network = joint.load(model, config=config).model
+    network = joint.load_model(model, config=config).model
     weights = [weight.numpy() for weight in network.weights]
     expected = network.predict(rows, batch_size=8, verbose=0)
     figures = []
@@ -116,7 +116,7 @@ def drift(logits: Columns, expected: Columns, rows: Columns) -> dict[str, float]
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     model = model_folder(args.model)
-    check(model)
+    check_model(model)
     with input_files.input_files(args.data) as files:
         rows = windows_of(files, model, args.windows)
     import_tensorflow()

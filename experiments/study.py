@@ -36,7 +36,6 @@ class Study:
         title: of a row's MLflow run.
         params: of a row's MLflow run.
         metrics: of a row's MLflow run.
-        profile: of a row, where it is one of nq.
     """
 
     name: str
@@ -45,7 +44,6 @@ class Study:
     title: Callable[[Row], str]
     params: Callable[[Row], Mapping[str, Any]]
     metrics: Callable[[Row], Mapping[str, float | None]]
-    profile: Callable[[Row], str | None] = lambda row: None
 
     @property
     def kind(self) -> storage.Kind:
@@ -161,12 +159,11 @@ def record(study: Study, args: argparse.Namespace, rows: Sequence[Row], started:
             uri=args.tracking_uri,
             experiment=args.experiment,
             name=f"{study.title(row)} · {study.name}",
-            profile=study.profile(row),
             source=f"experiments.{study.name}",
             system_metrics=False,
         ) as run:
             run.open(started=started)
-            run.end_at(ended)
+            run.ended = ended
             run.tags({"study": tag, tracking.SPEED_COMPARABLE: "yes"})
             run.params({"rounds": args.rounds, **study.params(row)})
             run.metrics(study.metrics(row))

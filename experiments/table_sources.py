@@ -105,7 +105,7 @@ def api(root: Path) -> str:
 
 def serve(root: Path) -> str:
     """Returns the table of the options of ``nq serve`` that are its own."""
-    from nq.config import ServeConfig
+    from nq.serving.config import ServeConfig
 
     options = dataclasses.fields(ServeConfig)
     rows = (
@@ -137,9 +137,9 @@ def results(root: Path) -> str:
 
 def compare(result: ResultFile) -> str:
     """Returns the table of ``nq compare --json``, with the sentence that names a profile."""
-    from nq.report.comparison import Row, cells
+    from nq.report.comparison import ComparisonRow, cells
 
-    heads, rows = cells([Row(**row) for row in result["rows"]])
+    heads, rows = cells([ComparisonRow(**row) for row in result["rows"]])
     named = ((f"`{name}`", *figures) for name, *figures in rows)
     return f"{markdown([head.replace('- ', '') for head in heads], *named)}\n{result['reason']}\n"
 

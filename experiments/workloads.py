@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from experiments.planning import models
 from nq import extras
-from nq.config import ModelConfig
-from nq.planning import models
+from nq.model.config import ModelConfig
 
 SHAPES = {
     "tiny": ModelConfig(
@@ -127,42 +127,55 @@ def full_windows(vocab_size: int, count: int, length: int, seed: int = 0) -> dic
     }
 
 
-def _network(workload: Workload, seed: int, policy: str = "float32") -> Any:
+def _network(config: ModelConfig, seed: int, policy: str = "float32") -> Any:
     from nq.model.runtime import import_tensorflow
 
     import_tensorflow()
     from nq.inference.engine import Network
     from nq.model import joint
 
-    return Network(workload.config, joint.build(workload.config, dtype=policy, seed=seed))
+    return Network(config, joint.build(config, dtype=policy, seed=seed))
 
 
 def _graph(workload: Workload, seed: int) -> Callable[[], Step]:
     """The traced graph with Grappler's rewrites, as the default profile runs it."""
+    profile = "mixed+grappler" if "bfloat16" in workload.engine else "grappler"
+    step = graph_step(workload.config, profile, rows(workload), seed)
+    return lambda: step
+
+
+def graph_step(config: ModelConfig, name: str, batch: dict[str, Any], seed: int = 0) -> Step:
+    """Returns a step that computes a batch in the traced graph of a profile of TensorFlow.
+
+    Args:
+        config: shape of the encoder.
+        name: of the profile, without engines of other libraries.
+        batch: rows of windows.
+        seed: of the weights.
+    """
     from nq.inference.profile import Profile
 
-    profile = Profile.parse("mixed+grappler" if "bfloat16" in workload.engine else "grappler")
-    network = _network(workload, seed, profile.policy("CPU"))
+    profile = Profile.parse(name)
+    network = _network(config, seed, profile.policy("CPU"))
     from nq.inference.batches import Shape
     from nq.inference.engine import Computation
     from nq.inference.engines.tensorflow import Engine, grappler_options
     from nq.inference.reduction import TopK
 
-    batch = rows(workload)
     with grappler_options(profile.changes.grappler):
         computation = Computation(network, profile, TopK(K, text_only=False))
-        compiled = Engine(computation).compiled(Shape(workload.batch, workload.length))
+        compiled = Engine(computation).compiled(Shape(*batch["input_ids"].shape))
         compiled(batch)  # Grappler rewrites the graph at its first call, under these options
 
     def step() -> None:
         compiled(batch)
 
-    return lambda: step
+    return step
 
 
 def _eager(workload: Workload, seed: int) -> Callable[[], Step]:
     """The layers one after the other, each operation from Python, as PyTorch's default is."""
-    model, inputs = _network(workload, seed).model, rows(workload)
+    model, inputs = _network(workload.config, seed).model, rows(workload)
     del inputs["token_map"]
 
     def step() -> None:
@@ -173,7 +186,7 @@ def _eager(workload: Workload, seed: int) -> Callable[[], Step]:
 
 
 def _openvino(workload: Workload, seed: int) -> Callable[[], Step]:
-    network = _network(workload, seed)
+    network = _network(workload.config, seed)
     import openvino
 
     from nq.inference.engines.openvino import converted, split_products
@@ -202,7 +215,7 @@ def _onnx(workload: Workload, seed: int) -> Callable[[], Step]:
     import tempfile
     from pathlib import Path
 
-    network = _network(workload, seed)
+    network = _network(workload.config, seed)
     import onnxruntime
 
     from nq.model.convert import ONNX, export

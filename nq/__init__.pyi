@@ -1,5 +1,6 @@
+from .answers import Answer, Page
 from .bundle import bundled_sample
-from .config import Compute, DecisionConfig, WindowConfig
+from .config import DecisionConfig, WindowConfig
 from .errors import Error
 from .evaluation.evaluate import evaluate
 from .formats.documents import page_from_html, page_from_text
@@ -8,8 +9,9 @@ from .inference.profile import Profile
 from .model.convert import convert
 from .model.spec import find_model
 from .reader import Reader, load, pipeline
-from .records import Answer, Example, Page
+from .records import Example
 from .runs.compare import compare
+from .runs.config import Compute
 from .runs.job import Job
 from .runs.run import run
 from .runs.tuning import tune

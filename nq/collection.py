@@ -19,15 +19,16 @@ from typing import TypeVar
 
 import numpy as np
 
+from nq.answers import Page, Selection
 from nq.config import ALL_CONTEXTS, WindowConfig
 from nq.errors import Error
 from nq.postprocess.blocks import Blocks, bm25, lower_words
-from nq.records import Candidate, Example, FloatArray, IntArray, Page, Selection, Span
+from nq.records import Candidate, Example, FloatArray, IntArray, Span
 
 T = TypeVar("T")
 
 
-def select(
+def select_page(
     question: str,
     sources: Sequence[T],
     read: Callable[[T], Page],

@@ -28,7 +28,7 @@ def read_json_object(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
     return values
 
 
-def write_json(path: Path, value: Any) -> None:
+def dump_json(path: Path, value: Any) -> None:
     """Writes a value as indented JSON."""
     with atomic_write(path) as file:
         file.write((json.dumps(value, indent=2) + "\n").encode())

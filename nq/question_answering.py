@@ -1,7 +1,7 @@
 """The inputs and outputs of the question-answering pipeline that transformers 4 had.
 
 A model that was trained with nq reads the context as a page, with markers around its blocks, and
-decides by its probabilities. A Hugging Face reader, which has no head for types, gets
+decides by its probabilities. A Hugging Face model, which has no head for types, gets
 the windows and the decision of that pipeline: ``[CLS] question [SEP] context [SEP]``, and as the
 score of a span the product of two softmaxes, of starts and of ends, over [CLS] and the context in a
 window. The scores of spans with the same text are added; the score of an empty answer is the lowest
@@ -11,19 +11,18 @@ product at [CLS] of all windows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import softmax
 
-from nq.config import DecisionConfig
 from nq.errors import check_argument
 from nq.formats.documents import page_from_text
-from nq.postprocess.ranking import rank
+from nq.postprocess.ranking import Ranking
 from nq.preprocess.features import windows
 from nq.preprocess.tokenizers.base import TextPieces, Tokenizer
-from nq.records import Columns, Example, FloatArray, IntArray, Scores
+from nq.records import Columns, Example, FloatArray, IntArray
 
 MAX_ANSWER_LEN = 15
 MAX_SEQ_LEN, DOC_STRIDE = 384, 128
@@ -70,27 +69,22 @@ def examples_of(pairs: Iterable[tuple[str, str]]) -> list[Example]:
 
 
 def span_answers(
-    scored: Iterable[tuple[Example, Scores]],
-    decision: DecisionConfig,
-    top_k: int,
-    handle_impossible_answer: bool,
-    max_answer_len: int,
+    rankings: Iterable[Ranking], top_k: int, handle_impossible_answer: bool
 ) -> Iterator[list[SpanAnswer]]:
     """Yields the ``top_k`` most probable short answers to each example, best first.
 
     The score of an empty answer, if it is possible, is the probability that the best one is wrong,
     but at least that of the best one if this is below the threshold of the decision, else at most.
     """
-    config = replace(decision, max_answer_length=max_answer_len)
-    for example, scores in scored:
-        answers: list[SpanAnswer] = []
-        for span, score in rank(example, scores, config).short_spans(top_k):
+    for ranking in rankings:
+        example, answers = ranking.example, list[SpanAnswer]()
+        for span, score in ranking.short_spans(top_k):
             place = example.original and example.original.place(span)
             if place:
                 answers.append(_answer(score, *place, example.text(span)))
         best = answers[0]["score"] if answers else 0.0
         if handle_impossible_answer:
-            is_first = best < config.short_threshold
+            is_first = best < ranking.config.short_threshold
             empty = _answer((max if is_first else min)(best, 1 - best))
             answers.insert(0 if is_first else len(answers), empty)
         yield sorted(answers, key=lambda one: -one["score"])[:top_k] or [_answer(0.0)]
@@ -102,7 +96,7 @@ def _answer(score: float, start: int = 0, end: int = 0, answer: str = "") -> Spa
 
 @dataclass(frozen=True, eq=False)
 class ContextWindows:
-    """The windows of a question and its context, as a Hugging Face reader knows them.
+    """The windows of a question and its context, as a Hugging Face model knows them.
 
     Args:
         rows: the inputs of the model, each ``[W, L]``; ``token_map`` has the context's pieces.
@@ -121,10 +115,10 @@ class ContextWindows:
         cls, question: str, context: str, tokenizer: Tokenizer, length: int, overlap: int
     ) -> ContextWindows:
         """Returns windows of ``length`` pieces, of which ``overlap`` are in the next one too."""
-        asked, pieces = tokenizer.encode_text(question), tokenizer.encode_text(context)
-        head = [tokenizer.cls_id, *asked.ids, *[tokenizer.sep_id] * tokenizer.separators]
+        query, pieces = tokenizer.encode_text(question), tokenizer.encode_text(context)
+        head = [tokenizer.cls_id, *query.ids, *[tokenizer.sep_id] * tokenizer.separators]
         room = length - len(head) - 1
-        expected = f"less than {room}, the pieces that a question of {len(asked.ids)} leaves room"
+        expected = f"less than {room}, the pieces that a question of {len(query.ids)} leaves room"
         check_argument(0 <= overlap < room, "doc_stride", overlap, f"{expected} for")
         ranges = windows(len(pieces.ids), room, room - overlap) or [(0, 0)]
         ids = np.full((len(ranges), length), tokenizer.pad_id, np.int32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self, cast, overload
@@ -12,21 +13,31 @@ from typing import Any, Self, cast, overload
 import numpy as np
 import orjson
 
+from nq.answers import Answer, Page, Selection
 from nq.bundle import bundled_sample
-from nq.collection import select
+from nq.collection import select_page
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error, check_argument, is_count
 from nq.formats.documents import page_of
 from nq.formats.inputs import read_page
 from nq.formats.natural_questions import decode_simplified
+from nq.inference.chain import answers, windowed
 from nq.inference.load import ScorerSpec, load_predictor, load_scorer
 from nq.inference.profile import Profile, reader_profile
-from nq.inference.scorer import PART_BATCHES, Scorer, concatenate, feature_rows, score_examples
+from nq.inference.scorer import (
+    PART_BATCHES,
+    Progress,
+    Rows,
+    Scored,
+    Scorer,
+    ScorerWrapper,
+    concatenate,
+    no_progress,
+)
 from nq.model.folder import has_type_head
 from nq.model.spec import ModelSpec, find_model, mention_decision
-from nq.postprocess.decision import RankedPrediction, check_cascade_rule, check_rule, decide
+from nq.postprocess.decision import RankedPrediction, check_cascade_rule, check_rule
 from nq.preprocess.contexts import unread_blocks
-from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.question_answering import (
@@ -39,18 +50,7 @@ from nq.question_answering import (
     pairs_of,
     span_answers,
 )
-from nq.records import (
-    Alternative,
-    Answer,
-    Columns,
-    Example,
-    FloatArray,
-    Page,
-    Prediction,
-    Scores,
-    Selection,
-    YesNo,
-)
+from nq.records import Columns, Example, FloatArray, Prediction, Windowed, YesNo
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +67,9 @@ SLOW_WINDOWS = 200
 class Reader:
     """A model, loaded once, that answers questions; ``nq.load`` makes one.
 
-    A reader may be used from several threads: calls are answered one after the other, because a
-    lock guards the model (which uses all cores itself). It is a context manager, and may also be
-    closed by ``close``.
+    A reader may be used from several threads: their windows are computed one part after the other,
+    because a lock guards the model (which uses all cores itself). It is a context manager, and may
+    also be closed by ``close``.
 
     Attributes:
         profile: the optimizations.
@@ -80,9 +80,8 @@ class Reader:
     def __init__(self, spec: ScorerSpec) -> None:
         model, self.profile = spec.model, spec.profile
         self.windows, self.decision = model.windows, model.decision
-        self._lock = threading.RLock()
         self._tokenizer: Tokenizer = load_tokenizer(model.folder, self.windows.compat)
-        self._scorer: Scorer | None = load_scorer(spec)
+        self._scorer = _SharedScorer(load_scorer(spec))
         self._spec, self._predictor = spec, cast(Any, None)
         self._has_types = model.second is not None or has_type_head(model.folder)
 
@@ -91,7 +90,7 @@ class Reader:
         """The Keras model: ``input_ids``, ``input_mask``, ``segment_ids`` (int32 ``[B, L]``) to
         ``start_logits``, ``end_logits`` (``[B, L]``) and ``type_logits`` (``[B, 5]``).
         """
-        return self._open_scorer().network.model
+        return self._scorer.open().network.model
 
     @overload
     def ask(self, question: str, page: Sources, top: int = 3) -> Answer: ...
@@ -137,13 +136,10 @@ class Reader:
             n_pieces = sum(map(len, self._tokenizer.encode(text.split())))
             if n_pieces > read:
                 log.warning("the question has %d pieces; the last %d are read", n_pieces, read)
-        decisions = self._decisions([page.with_question(text) for text, page in pairs])
+        decided = self._answers([page.with_question(text) for text, page in pairs])
         answers = [
-            make_answer(
-                *(text, page, decision.prediction, decision.alternatives(top + 1) or ()),
-                *(top, self.windows),
-            )
-            for (text, page), decision in zip(pairs, decisions, strict=True)
+            make_answer(text, page, ranked, top, self.windows)
+            for (text, page), (_, ranked) in zip(pairs, decided, strict=True)
         ]
         return answers if isinstance(question, list) else answers[0]
 
@@ -170,7 +166,7 @@ class Reader:
             handle_impossible_answer: whether an answer may be empty; otherwise the best short
                 answer is given even if the reader's decision is "no answer".
             max_answer_len: pieces of a short answer at most.
-            max_seq_len, doc_stride, align_to_words: of a Hugging Face reader alone: pieces in a
+            max_seq_len, doc_stride, align_to_words: of a Hugging Face model alone: pieces in a
                 window (by default 384 at most), pieces that two windows share (half of that, at
                 most 128), and whether answers are whole words.
             batch_size: without effect; windows in a batch are a setting of ``nq.load``.
@@ -198,7 +194,10 @@ class Reader:
             for name, value in given.items():
                 expected = "none, since windows of this model are settings of nq.load(windows=…)"
                 check_argument(False, name, value, expected)
-            answers = span_answers(self._scores(examples_of(pairs)), self.decision, *options)
+            decision = replace(self.decision, rule="default", max_answer_length=max_answer_len)
+            decided = self._answers(examples_of(pairs), decision)
+            rankings = (ranked.ranking for _, ranked in decided if ranked.ranking)
+            answers = span_answers(rankings, top_k, handle_impossible_answer)
         else:
             context_windows = self._context_windows(pairs, max_seq_len, doc_stride)
             answers = (
@@ -219,15 +218,15 @@ class Reader:
         Raises:
             ValueError: there are no examples to iterate over, or an element is not an example.
         """
-        self._open_scorer()
+        self._scorer.open()
         several = isinstance(examples, Iterable) and not isinstance(examples, str | bytes)
         check_argument(several, "examples", examples, "examples, as from nq.read_examples(FILE)")
-        return (decision.prediction for decision in self._decisions(examples))
+        return (ranked.prediction for _, ranked in self._answers(examples))
 
     def close(self) -> None:
         """Frees the model; later calls of other methods raise ``nq.Error``."""
-        with self._lock:
-            self._scorer = self._predictor = None
+        self._scorer.close()
+        self._predictor = None
 
     def __enter__(self) -> Self:
         return self
@@ -235,36 +234,30 @@ class Reader:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _open_scorer(self) -> Any:
-        if self._scorer is None:
-            raise Error("the reader is closed: make another one with nq.load()")
-        return self._scorer
-
     def _page_for(self, question: str, source: Any) -> Page:
         """Returns a page; of several documents one with the best blocks for a question."""
         if not isinstance(source, list):
             return _page(source)
         check_argument(bool(source), "page", source, "a list with at least one page")
-        return select(question, source, _page, self.windows)
+        return select_page(question, source, _page, self.windows)
 
-    def _decisions(self, examples: Iterable[Example]) -> Iterator[RankedPrediction]:
-        for example, scores in self._scores(examples):
-            yield decide(example, scores, self.decision)
+    def _answers(
+        self, examples: Iterable[Example], decision: DecisionConfig | None = None
+    ) -> Iterator[tuple[Scored, RankedPrediction]]:
+        return answers(self._scorer, map(self._windowed, examples), decision or self.decision)
 
-    def _scores(self, examples: Iterable[Example]) -> Iterator[tuple[Example, Scores]]:
-        scored = score_examples(self._open_scorer(), self._windows(examples))
-        while True:
-            with self._lock:
-                self._open_scorer()
-                item = next(scored, None)
-            if item is None:
-                return
-            yield item
+    def _windowed(self, example: Example) -> Windowed:
+        expected = "an nq.Example"
+        check_argument(isinstance(example, Example), "an element of examples", example, expected)
+        one = windowed(example, self._tokenizer, self.windows)
+        if len(one) > SLOW_WINDOWS:
+            log.info("a long page: %d windows", len(one))
+        return one
 
     def _context_windows(
         self, pairs: Iterable[tuple[str, str]], length: int | None, overlap: int | None
     ) -> Iterator[ContextWindows]:
-        """Yields the windows of questions and contexts for a Hugging Face reader."""
+        """Yields the windows of questions and contexts for a Hugging Face model."""
         longest = self.windows.max_seq_length
         length = min(longest, MAX_SEQ_LEN) if length is None else length
         check_argument(length <= longest, "max_seq_len", length, f"at most {longest}")
@@ -282,8 +275,8 @@ class Reader:
         longest, spec = self.windows.max_seq_length, self._spec
         while group := list(islice(windows, PART_BATCHES * spec.batch_size)):
             rows = concatenate([one.rows for one in group])
-            with self._lock:
-                network = self._open_scorer().network
+            with self._scorer.lock:
+                network = self._scorer.open().network
                 if self._predictor is None:
                     self._predictor = load_predictor(spec, AllLogits(longest), network)
                 self._predictor.shape = Shape(spec.batch_size, rows["input_ids"].shape[1])
@@ -293,30 +286,41 @@ class Reader:
                 own = slice(end - len(one.ranges), end)
                 yield one, logits["start_logits"][own], logits["end_logits"][own]
 
-    def _windows(self, examples: Iterable[Example]) -> Iterator[tuple[Example, Columns]]:
-        for example in examples:
-            check_argument(
-                isinstance(example, Example), "an element of examples", example, "an nq.Example"
-            )
-            windows = features(example, self._tokenizer, self.windows)
-            if len(windows) > SLOW_WINDOWS:
-                log.info("a long page: %d windows", len(windows))
-            yield example, feature_rows(windows)
+
+class _SharedScorer(ScorerWrapper):
+    """A scorer for several threads, which may be closed."""
+
+    def __init__(self, inner: Scorer) -> None:
+        super().__init__(inner)
+        self.lock, self._open = threading.RLock(), True
+
+    def scores(
+        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+    ) -> Columns:
+        """See ``Scorer.scores``; the columns of one thread after the other."""
+        with self.lock:
+            return self.open().scores(rows, examples, progress)
+
+    def open(self) -> Scorer:
+        """Returns the scorer; ``nq.Error`` once it is closed."""
+        if not self._open:
+            raise Error("the reader is closed: make another one with nq.load()")
+        return self.inner
+
+    def close(self) -> None:
+        """Frees the scorer."""
+        with self.lock:
+            self._open, self.inner, self.network = False, cast(Any, None), None
 
 
 def make_answer(
-    question: str,
-    page: Page,
-    prediction: Prediction,
-    n_best: Sequence[Alternative],
-    top: int,
-    windows: WindowConfig,
+    question: str, page: Page, ranked: RankedPrediction, top: int, windows: WindowConfig
 ) -> Answer:
     """Returns a prediction in words, with at most ``top`` alternatives.
 
-    The n-best list has the most probable blocks and answers, best first, that of the prediction
-    included; it is empty for a decision rule without probabilities.
+    There are none by a decision rule without probabilities.
     """
+    prediction, n_best = ranked.prediction, ranked.alternatives(top + 1) or ()
     given = next(
         (
             other
@@ -417,14 +421,10 @@ def checked_scorer(model: ModelSpec, profile: Profile, batch_size: int) -> Score
         check_cascade_rule(model.decision.rule)
     profile.require()
     model.check()
-    calibration = {}
-    if profile.changes.int8:
-        calibration = {one.folder: _sample_windows(one) for one in model.models}
-    return ScorerSpec(model, profile, batch_size, calibration=calibration, adaptive=True)
+    spec = ScorerSpec(model, profile, batch_size, adaptive=True)
+    return spec.calibrated(_sample_examples)
 
 
-def _sample_windows(model: ModelSpec) -> Columns:
-    tokenizer = load_tokenizer(model.folder, model.windows.compat)
+def _sample_examples() -> Iterator[Example]:
     records = map(orjson.loads, bundled_sample().read_bytes().splitlines())
-    sample = [features(decode_simplified(one), tokenizer, model.windows) for one in records]
-    return concatenate([feature_rows(windows) for windows in sample])
+    return map(decode_simplified, records)

@@ -7,7 +7,8 @@ the SHA-256 of all names and CRC-32 as their comment.
 A command writes to a folder that is new, is empty, or carries the mark of its kind: the file
 ``MARK``, which names the kind and the inode of the folder, so that a copied mark is known as one.
 In its own folder a command overwrites and removes only the files that the kind names, so that files
-of the user survive there. While it writes, it holds ``LOCK``.
+of the user survive there, but not in its folders of unfinished work and of scores, which are wholly
+the program's. While it writes, it holds ``LOCK``.
 """
 
 from __future__ import annotations
@@ -37,12 +38,14 @@ if TYPE_CHECKING:
 
 TEMPORARY = re.compile(r"\.[0-9a-f]{12}\.tmp\Z")
 """Matches what ends the name of a file while ``atomic_write`` writes it."""
+WORK = "unfinished"
+"""The folder in an output folder that has all of an unfinished run or training."""
+STATE, PROGRESS = f"{WORK}/state", "progress.json"
+"""The memo of a training in its output folder, and its values that tell the completed steps."""
 MARK, LOCK, UNFINISHED = ".nq-folder.json", ".nq-folder.lock", ".unfinished-"
 PAGE_MARK = b'<meta name="generator" content="nq">'
 """Is in the first 4 KiB of every HTML page that a command writes."""
 SHA256 = "sha256"
-GRAPH = "graph"
-"""Folder of a converted model in an unfinished job."""
 LOCK_ATTEMPTS = 1000
 MAX_NAMES_SHOWN = 3
 FULL = {os.strerror(number): number for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)}
@@ -181,9 +184,9 @@ def cache_folder() -> Path:
 
 # --- kinds of folders ---------------------------------------------------------------------------
 
-_SHARD = r"windows(?:-\d+)?-\d{5}-of-\d{5}\.tfrecord"
-_PREPARED = rf"COMPLETED|manifest\.json|skipped\.jsonl|examples\.npy|{_SHARD}"
-_SCORES = r"(?:request|times)\.json|part-\d{6,}-\d{9,}\.npz"
+_SHARD = r"(?:windows|examples)(?:-\d+)?-\d{5}-of-\d{5}\.tfrecord"
+_PREPARED = rf"COMPLETED|manifest\.json|skipped\.jsonl|{_SHARD}"
+_ALL = rf"(?!{re.escape(MARK)}|{re.escape(LOCK)}).+"
 
 
 @dataclass(frozen=True)
@@ -202,8 +205,8 @@ class Kind:
     def is_file(self, name: str) -> bool:
         """Returns whether a command writes a file of this name, relative to the folder.
 
-        >>> RUN.is_file("scores/part-000000-000000001.npz"), RUN.is_file("scores/mine.npz")
-        (True, False)
+        >>> RUN.is_file("metrics.json"), RUN.is_file("mine.json"), RUN.is_file("scores/mine.npz")
+        (True, False, True)
         """
         return bool(re.fullmatch(self.files, TEMPORARY.sub("", name)))
 
@@ -216,9 +219,8 @@ RUN = Kind(
     name="run",
     what="a run of nq answer",
     files=r"(?:predictions|metrics|job|squad)\.json|skipped\.jsonl|kaggle\.csv|nbest\.jsonl"
-    rf"|errors\.html|report\.html|[0-9a-f]{{12}}\.mlflow_run"
-    rf"|(?:results|scores)/(?:{_SCORES})",
-    folders="results|scores",
+    r"|errors\.html|report\.html|[0-9a-f]{12}\.mlflow_run|(?:unfinished|scores)/.+",
+    folders="(?:unfinished|scores)(?:/.+)?",
 )
 WINDOWS = Kind(name="windows", what="prepared windows", files=_PREPARED)
 TRAINING = Kind(
@@ -226,26 +228,11 @@ TRAINING = Kind(
     what="a training of nq train",
     files=r"(?:config|nq|tokenizer|tokenizer_config|vocab)\.json|model\.safetensors|README\.md"
     r"|vocab(?:-nq)?\.txt|merges\.txt|(?:spiece|sentencepiece(?:\.bpe)?)\.model"
-    r"|training/(?:training_state\.json|best_weights\.npz|\d+-training_state\.npz|[0-9a-f]{12}\.mlflow_run)"
-    r"|training/teacher/(?:request\.json|part-\d{6,}\.npz)",
-    folders="training|training/teacher",
+    r"|unfinished/[0-9a-f]{12}\.mlflow_run|unfinished/(?:state|teacher)/.+",
+    folders="unfinished(?:/(?:state|teacher)(?:/.+)?)?",
 )
-CONVERSION = Kind(
-    name="conversion",
-    what="an unfinished conversion",
-    files=r"model/(?:artifacts/model/)?(?:[\w-]+\.(?:json|yaml|safetensors|pb|onnx)|README\.md|MLmodel"
-    r"|mlflow_model\.py|(?:vocab|vocab-nq|merges|requirements)\.txt|[\w.]+\.model)"
-    r"|model/variables/(?:\w+/)?(?:variables|part)[\w.-]+",
-    folders=r"model(?:/(?:assets|variables(?:/\w+)?|artifacts(?:/model)?))?",
-)
-PART = Kind(
-    name="job",
-    what="files of an unfinished job",
-    files=rf"{_PREPARED}|windows(?:-\d+)?-\d{{5}}|model-[0-9a-f]{{64}}\.tar"
-    rf"|workers\.log|progress/[0-9a-f]{{32}}|{GRAPH}/[\w.-]+"
-    r"|(?:beam-temp-[\w-]+/[\w-]+\.)?(?:results|dead_letters)(?:-\d{5}-of-\d{5})?",
-    folders=rf"progress|beam-temp-[\w-]+|{GRAPH}",
-)
+CONVERSION = Kind("conversion", "an unfinished conversion", _ALL, _ALL)
+PART = Kind("job", "files of an unfinished job", _ALL, _ALL)
 _COMPARED = r"compare\.(?:json|html)|answers/[a-z0-9+]+\.json"
 COMPARISON = Kind("comparison", "a comparison of nq compare", _COMPARED, folders="answers")
 KINDS = {kind.name: kind for kind in (RUN, WINDOWS, TRAINING, CONVERSION, PART)}
@@ -263,12 +250,13 @@ def kind_of(folder: Path, or_copy: bool = True) -> str:
 def own_paths(folder: Path, kind: Kind, within: str = "") -> Iterator[Path]:
     """Yields the paths in a folder that commands write; what is in a folder comes before it.
 
-    The folder need not exist. Only the part ``within`` it is read, a path with a slash at its end.
+    The folder need not exist. Links are not followed. Only the part ``within`` it is read, a path
+    with a slash at its end.
     """
     with contextlib.suppress(FileNotFoundError):
         for path in sorted((folder / within).iterdir()):
             relative = f"{within}{path.name}"
-            if kind.is_folder(relative) and path.is_dir() and not (within and path.is_symlink()):
+            if kind.is_folder(relative) and path.is_dir() and not path.is_symlink():
                 yield from own_paths(folder, kind, f"{relative}/")
                 yield path
             elif kind.is_file(relative) or kind.is_folder(relative):
@@ -292,7 +280,7 @@ def remove(paths: Iterable[Path]) -> None:
 # --- before and while a command writes to a folder ----------------------------------------------
 
 
-def check(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> None:
+def check_folder(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> None:
     """Checks that a command may write to a folder, and changes nothing.
 
     The folder need not exist. It may not hold files of others, nor a link or a folder in the place
@@ -388,7 +376,7 @@ def hold(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> Iterato
     The folder is created, and removed again if the block leaves nothing in it. It is an error if
     another command writes to it.
     """
-    check(folder, kind, inputs)
+    check_folder(folder, kind, inputs)
     is_new = not folder.exists()
     with exclusive_lock(folder / LOCK), naming(folder):
         try:

@@ -1,10 +1,42 @@
-"""The processes that a test has started, found by what runs in them."""
+"""Processes that a test starts: Python in a folder, children by what runs in them, waiting."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
 
 import psutil
+
+ROOT = Path(__file__).parents[1]
+PATIENCE_S = 60.0
+
+
+def python(
+    *arguments: object, folder: Path = ROOT, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs Python in a folder, where this project can be imported, and no MLflow is set up."""
+    others = {name: x for name, x in os.environ.items() if not name.startswith("MLFLOW")}
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=folder,
+        env={**others, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Waits until a condition holds."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, "the condition has not come true"
+        time.sleep(0.02)
 
 
 def children(word: str) -> list[psutil.Process]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import itertools
 import json
@@ -119,17 +118,6 @@ class Browser:
             "new Promise(done => { const look = () => "
             f"({condition}) ? done() : setTimeout(look, 10); look(); }})"
         )
-
-    def press(self, key: str) -> None:
-        """Presses a key."""
-        text = {"text": key} if len(key) == 1 else {}
-        self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
-        self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
-
-    def screenshot(self, path: Path) -> None:
-        """Writes what the window shows as a PNG file."""
-        data = self.call("Page.captureScreenshot", format="png")["data"]
-        path.write_bytes(base64.b64decode(data))
 
 
 @contextlib.contextmanager

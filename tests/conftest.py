@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 
 from nq.commands import terminal
+from nq.commands.main import console
 from tests import tiny_models
+from tests.chromium import Browser, browser
+from tests.terminal_output import without_progress
 
 # Triton compiles for GPUs; importing it after TensorFlow's XLA has compiled crashes the process,
 # since both bring an LLVM of their own. Without it torch works as well on a CPU.
@@ -34,6 +39,41 @@ hypothesis.settings.load_profile("nq")
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
     """Names bytes by their argument: compressed files hold the time at which they were made."""
     return argname if isinstance(val, bytes) else None
+
+
+class Commands:
+    """Runs commands of ``nq`` in this process.
+
+    Attributes:
+        err: what the last command wrote to stderr.
+    """
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.err, self._capsys = "", capsys
+
+    def out(self, *arguments: object, code: int = 0) -> str:
+        """Returns what a command prints; it must end with an exit code."""
+        self._capsys.readouterr()
+        actual = console(list(map(str, arguments)))
+        out, self.err = self._capsys.readouterr()
+        assert actual == code, self.err
+        return out
+
+    def json(self, *arguments: object) -> Any:
+        """Returns the JSON value that a command prints."""
+        return json.loads(self.out(*arguments, "--json"))
+
+    def error(self, *arguments: object, code: int = 1) -> str:
+        """Returns the only line of a command that fails."""
+        assert self.out(*arguments, code=code) == ""
+        (line,) = without_progress(self.err).splitlines()
+        assert line.startswith(("nq: error: ", f"nq {arguments[0]}: error: "))
+        return line
+
+
+@pytest.fixture
+def commands(capsys: pytest.CaptureFixture[str]) -> Commands:
+    return Commands(capsys)
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +99,13 @@ def cache_home(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Gives all processes of the pytest run one cache of their own."""
     base = tmp_path_factory.getbasetemp()
     os.environ["XDG_CACHE_HOME"] = str((base.parent if IS_WORKER else base) / "cache")
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A tab of a Chromium that the tests of a file share."""
+    with browser(tmp_path_factory.mktemp("profile")) as running:
+        yield running
 
 
 OncePerRun = Callable[[str, Callable[[Path], None]], Path]

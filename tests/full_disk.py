@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def small_files(max_bytes: int) -> Iterator[None]:
-    """Lets this process write files of so many bytes at most while the block runs."""
+    """Lets this process, and new ones of it, write files of so many bytes at most."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, hard))
     try:

@@ -1,15 +1,22 @@
-"""A job from flat settings, as tests that vary one of them need it."""
+"""A job from flat settings, as tests that vary one of them need it, and what a run predicts."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from nq.config import Compute
 from nq.model.spec import find_model
+from nq.runs.config import Compute
 from nq.runs.job import Job
+from nq.runs.result import PREDICTIONS
+
+
+def predictions(folder: Path) -> list[Any]:
+    """Returns the predictions of a run, as they are written."""
+    return list(json.loads((folder / PREDICTIONS).read_bytes())["predictions"])
 
 
 def flat_job(files: Iterable[str | Path], model: Path, profile: str, **settings: Any) -> Job:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -50,24 +48,3 @@ def test_only_one_function_starts_python() -> None:
     texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / "nq").rglob("*.py")}
     starting = {path.name for path, text in texts.items() if "sys.executable" in text}
     assert starting == {"child.py"}
-
-
-@pytest.mark.slow
-def test_a_comparison_runs_no_file_of_the_working_folder(
-    working_folder: Path, tiny_model: Path
-) -> None:
-    (working_folder / "q.jsonl").write_text(
-        '{"id": 1, "question": "when was it lit", "context": "It was lit in 1874."}\n'
-    )
-    options = ["--data", "q.jsonl", "--model", str(tiny_model), "--profiles", "grappler"]
-    options += ["--rounds", "1", "--output", "run", "--no-track"]
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "nq", "compare", *options],
-        cwd=working_folder,
-        env={**os.environ, "PYTHONPATH": child.ROOT},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert ran(working_folder) == []

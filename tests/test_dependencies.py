@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -13,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from nq.commands.main import COMMANDS, module_of
+from tests.child_processes import python
 
 ROOT = Path(__file__).parent.parent
 ALLOWED: dict[str, set[str]] = {
     "eval": {"commands"},
-    "beam": {"evaluation", "formats", "inference", "model", "preprocess"},
+    "beam": {"evaluation", "formats", "inference", "model", "postprocess", "preprocess"},
     "evaluation": {"formats", "postprocess"},
     "formats": set(),
     "inference": {"model", "postprocess", "preprocess"},
     "model": {"formats", "preprocess"},
-    "planning": {"inference", "model"},
     "postprocess": set(),
     "preprocess": {"formats"},
     "report": {"evaluation", "formats", "postprocess"},
@@ -35,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
         *("beam", "evaluation", "formats", "inference", "model", "postprocess", "preprocess"),
     },
     "commands": {
-        *("beam", "evaluation", "formats", "inference", "model", "planning"),
+        *("beam", "evaluation", "formats", "inference", "model"),
         *("report", "runs", "serving", "training"),
     },
 }
@@ -44,7 +42,7 @@ HEAVY = {
     "tensorflow": ("nq",),
     "keras": ("nq",),
     "apache_beam": ("nq.beam",),
-    "mlflow": ("nq.tracking", "nq.serving"),
+    "mlflow": ("nq.tracking", "nq.mlflow_store", "nq.mlflow_format", "nq.serving"),
     "fastapi": ("nq.serving",),
     "fastapi_offline": ("nq.serving",),
     "prometheus_client": ("nq.serving",),
@@ -168,9 +166,7 @@ def test_help_needs_no_heavy_library() -> None:
         "if name in sys.modules]\n"
         "    print(json.dumps([step, loaded]))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = python("-c", code)
     assert done.returncode == 0, done.stderr
     results = [json.loads(line) for line in done.stdout.splitlines()]
     assert results == [[step, []] for step in steps]

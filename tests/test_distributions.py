@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
 import tomllib
 import zipfile
@@ -16,25 +15,18 @@ import pytest
 
 import nq
 from nq.model.registry import DISTRIBUTIONS
+from tests.child_processes import ROOT, python
 
-ROOT = Path(__file__).parents[1]
-PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+PIP = ["-m", "pip", "--disable-pip-version-check", "-q"]
 LOCAL = ["--no-deps", "--no-build-isolation"]
 LIMIT = 3
 EXAMPLE = re.compile(r"<!-- test: .*? -->\n```toml\n(.*?)^```", re.DOTALL | re.MULTILINE)
 BUILD = "from setuptools.build_meta import *; build_sdist('dist'); build_wheel('dist')"
 
 
-def run(*command: object, folder: Path, site: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Runs a command in a folder; ``site`` is a folder of installed packages."""
-    return subprocess.run(
-        list(map(str, command)),
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{site}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def run(*arguments: object, folder: Path, site: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Runs Python in a folder; ``site`` is a folder of installed packages."""
+    return python(*arguments, folder=folder, PYTHONPATH=f"{ROOT}{os.pathsep}{site}")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +48,7 @@ def installed(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def test_an_installed_model_answers_like_its_folder(
     installed: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
-    command = (sys.executable, "-m", "nq", "answer", "--limit", LIMIT, "--no-track", "--json")
+    command = ("-m", "nq", "answer", "--limit", LIMIT, "--no-track", "--json")
     done = run(*command, "--model", "lakes", "--output", "by-name", folder=tmp_path, site=installed)
     assert done.returncode == 0, done.stderr
     nq.run(nq.Job([nq.bundled_sample()], tiny_model, limit=LIMIT, output=tmp_path / "by-folder"))
@@ -71,7 +63,8 @@ def test_an_installed_model_answers_like_its_folder(
 
 @pytest.mark.slow
 def test_the_distribution_of_nq_has_no_other_models(tmp_path: Path) -> None:
-    listed = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", folder=ROOT)
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
         pytest.skip("the files are not in a git repository")
     for name in filter(None, listed.stdout.split("\0")):
@@ -79,7 +72,7 @@ def test_the_distribution_of_nq_has_no_other_models(tmp_path: Path) -> None:
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, tmp_path / name)
     (tmp_path / "dist").mkdir()
-    done = run(sys.executable, "-c", BUILD, folder=tmp_path, site=tmp_path)
+    done = run("-c", BUILD, folder=tmp_path, site=tmp_path)
     assert done.returncode == 0, done.stderr
     (wheel,), (sdist,) = (list((tmp_path / "dist").glob(name)) for name in ("*.whl", "*.tar.gz"))
     with zipfile.ZipFile(wheel) as archive, tarfile.open(sdist) as source:

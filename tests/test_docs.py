@@ -8,12 +8,9 @@ import importlib
 import importlib.util
 import io
 import json
-import os
 import pkgutil
 import re
 import shlex
-import subprocess
-import sys
 from configparser import ConfigParser
 from functools import cache
 from pathlib import Path
@@ -24,6 +21,7 @@ import nq
 from nq.commands import main as console
 from nq.formats import inputs, outputs, questions
 from nq.inference.profile import OPTIMIZATIONS
+from tests.child_processes import python
 
 ROOT = Path(__file__).parents[1]
 PAGES = {
@@ -32,6 +30,7 @@ PAGES = {
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
         ROOT / "experiments" / "README.md",
+        ROOT / "experiments" / "planning" / "README.md",
         ROOT / "nq" / "bundled" / "README.md",
         *sorted((ROOT / "models").glob("*/*/README.md")),
         *sorted((ROOT / "docs").glob("*.md")),
@@ -205,14 +204,7 @@ def run_example(page: str, folder: Path) -> str:
     match = re.search(r"<!-- test: .* -->\n```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     assert match
     (folder / "example.py").write_text(match[1], encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "example.py"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python("example.py", folder=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -24,16 +24,17 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture
 def process() -> Iterator[PageProcess]:
+    before = children("answer_calls")
     with contextlib.closing(PageProcess(0.5)) as process:
         yield process
-    assert not children("answer_calls")
+    assert children("answer_calls") == before
 
 
 def test_pages_and_errors_are_those_of_this_process(process: PageProcess, tmp_path: Path) -> None:
     text = "<p>It <b>rains</b>.</p>\n<ul><li>one<li>two</ul>"
     for name in ("a.html", "a.md", "a.txt"):
         assert process.read(name, page_of, text, name) == page_of(text, name)
-    with pytest.raises(ValueError, match=r"^a\.html has no text: found 0 tags and no words"):
+    with pytest.raises(ValueError, match=r"^a\.html has no text"):
         process.read("a.html", page_of, "", "a.html")
     with pytest.raises(FileNotFoundError) as error:
         process.read("b.txt", inputs.read_page, str(tmp_path / "b.txt"))
@@ -44,16 +45,18 @@ def test_pages_and_errors_are_those_of_this_process(process: PageProcess, tmp_pa
 def test_what_takes_too_long_or_too_much_ends_and_the_next_page_is_read(
     process: PageProcess,
 ) -> None:
-    for function, argument in ((sum, range(1 << 60)), (bytes, 2 << 30), (math.factorial, 1 << 30)):
-        with pytest.raises(ValueError, match=r"^a page takes more than 0\.5 s or 1 GB of memory"):
+    calls: list[tuple[Callable[..., object], object]] = [
+        *((sum, range(1 << 60)), (bytes, 2 << 30)),
+        *((math.factorial, 1 << 30), (time.sleep, 600)),
+    ]
+    for function, argument in calls:
+        with pytest.raises(ValueError, match=r"^a page takes more than 0\.5 s or 1 GB"):
             process.read("a page", function, argument)
         assert process.read("a page", page_of, "It rains.", "a page").example.tokens[1] == "It"
 
 
 @pytest.mark.slow
-def test_what_waits_ends_too_and_a_dead_process_is_replaced(process: PageProcess) -> None:
-    with pytest.raises(ValueError, match="a page takes more than"):
-        process.read("a page", time.sleep, 600)
+def test_a_dead_process_is_replaced(process: PageProcess) -> None:
     assert process.read("a page", page_of, "It rains.", "a page")
     (child,) = children("answer_calls")
     child.kill()

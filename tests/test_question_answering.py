@@ -1,4 +1,4 @@
-"""A Hugging Face reader, called as the pipeline of transformers 4, gives the same answers."""
+"""A Hugging Face model, called as the pipeline of transformers 4, gives the same answers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 import nq
-from experiments.peers.pipeline import CALLS, LIVE, answers, differences, write_reader
-from nq import question_answering
+from experiments.peers.pipeline import CALLS, LIVE, answers, differences, write_model
 from nq.formats.documents import page_from_text
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.question_answering import ContextWindows, pairs_of
+from nq.question_answering import ContextWindows, pairs_of, span_answers
 from nq.records import Span
 
 GOLDEN = Path(__file__).parent / "golden" / "pipeline.json"
@@ -25,7 +24,7 @@ GOLDEN = Path(__file__).parent / "golden" / "pipeline.json"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_reader(tmp_path_factory.mktemp("reader") / "reader")
+    return write_model(tmp_path_factory.mktemp("theirs") / "theirs")
 
 
 @pytest.mark.slow
@@ -36,9 +35,9 @@ def test_all_calls_give_the_answers_of_transformers_4(
     expected = json.loads(GOLDEN.read_text(encoding="utf-8"))["answers"]
     with nq.pipeline("question-answering", folder) as pipeline:
         actual = answers(pipeline)
-        with pytest.raises(ValueError, match=r"max_seq_len is 513: expected at most 512"):
+        with pytest.raises(ValueError, match="max_seq_len is 513"):
             pipeline(**LIVE, max_seq_len=513)
-        with pytest.raises(ValueError, match="doc_stride is 90: expected less than"):
+        with pytest.raises(ValueError, match="doc_stride is 90"):
             pipeline(**LIVE, max_seq_len=100, doc_stride=90)
     assert caplog.text.count("no head for types") == 1  # the model is loaded once
     assert actual.keys() == expected.keys()
@@ -48,25 +47,6 @@ def test_all_calls_give_the_answers_of_transformers_4(
 
 
 ONE, TWO = {"question": "who", "context": "Ada"}, {"question": "when", "context": "In 1874"}
-
-
-@pytest.mark.parametrize(
-    ("question", "context", "pairs"),
-    [
-        ("who", "Ada", [("who", "Ada")]),
-        (ONE, None, [("who", "Ada")]),
-        ([ONE, TWO], None, [("who", "Ada"), ("when", "In 1874")]),
-        ({"question": ["who", "when"], "context": ["Ada", "In 1874"]}, None,
-         [("who", "Ada"), ("when", "In 1874")]),
-        ({"question": ["who", "when"], "context": "Ada"}, None, [("who", "Ada"), ("when", "Ada")]),
-        ({"question": ["who"], "context": ["Ada"]}, None, [("who", "Ada")]),
-    ],
-)  # fmt: skip
-def test_each_question_has_its_context(
-    question: Any, context: Any, pairs: list[tuple[str, str]]
-) -> None:
-    several = len(pairs) > 1 or (isinstance(question, dict) and question["question"] != "who")
-    assert pairs_of(question, context) == (pairs, several)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +70,10 @@ def test_no_argument_is_dropped(question: Any, context: Any) -> None:
 class Ranked:
     """A ranking whose short answers have the words of a page, and these probabilities."""
 
-    def __init__(self, probabilities: list[float]) -> None:
+    def __init__(self, probabilities: list[float], config: nq.DecisionConfig) -> None:
+        self.example = page_from_text("a b c d e f").with_question("which")
         self.spans = [(Span(i + 1, i + 2), p) for i, p in enumerate(probabilities)]
+        self.config = config
 
     def short_spans(self, limit: int) -> list[tuple[Span, float]]:
         return self.spans[:limit]
@@ -105,14 +87,8 @@ class Ranked:
 def test_scores_never_rise_and_the_first_answer_is_that_of_the_decision(
     probabilities: list[float], threshold: float, top_k: int
 ) -> None:
-    example = page_from_text("a b c d e f").with_question("which")
-    decision = nq.DecisionConfig(short_threshold=threshold)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(question_answering, "rank", lambda *_: Ranked(probabilities))
-        one, several = (
-            next(question_answering.span_answers([(example, None)], decision, k, True, 15))  # type: ignore[list-item]
-            for k in (1, top_k)
-        )
+    ranked = Ranked(probabilities, nq.DecisionConfig(short_threshold=threshold))
+    one, several = (next(span_answers([ranked], k, True)) for k in (1, top_k))  # type: ignore[list-item]
     scores = [answer["score"] for answer in several]
     assert scores == sorted(scores, reverse=True)
     assert one == several[:1]

@@ -129,13 +129,6 @@ def test_answers_about_several_documents_name_theirs(reader: nq.Reader, tmp_path
         reader.ask("is the lake deep", [])
 
 
-def test_a_question_that_is_too_long_is_cut_and_mentioned(
-    reader: nq.Reader, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert reader.ask("the lake " * 5000, "the lake is deep").answered is not None
-    assert "the question has 10000 pieces; the last 7 are read" in caplog.text
-
-
 CONTEXTS = ["  the lake,\tis deep.\n\nold   lakes", "is the lake old?"]
 
 

@@ -13,10 +13,10 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,7 +25,8 @@ import numpy as np
 import pytest
 
 from nq import tracking
-from nq.tracking import ENVIRONMENT, Run, absolute, color, import_mlflow
+from nq.mlflow_store import ENVIRONMENT, connect
+from nq.tracking import Run
 from tests.conftest import OncePerRun
 
 pytestmark = pytest.mark.slow  # importing MLflow takes ten seconds
@@ -92,9 +93,7 @@ def store(first_runs: Path, tmp_path: Path) -> str:
 
 def stored(run: Run) -> Any:
     """Returns the run as MLflow has recorded it."""
-    from mlflow import MlflowClient
-
-    return MlflowClient(absolute(run.uri)).get_run(run.run_id)
+    return connect(run.uri).get_run(run.run_id)
 
 
 def statuses(store: str) -> list[str]:
@@ -119,8 +118,8 @@ def use(run: Run, folder: Path) -> None:
     run.params({"profile": "mixed+xla"})
     run.tags({"device": "cpu"})
     run.metrics({"quality/long_f1": 0.5})
-    run.dataset("dev", folder / "dev.jsonl", "sha256:12")
-    run.artifacts([folder / "answers.json"], folder="predictions")
+    run.dataset("dev", "dev.jsonl", "sha256:12")
+    run.artifacts([folder / "answers.json"])
 
 
 # --- what is recorded ---------------------------------------------------------------------------
@@ -131,11 +130,12 @@ def test_a_run_is_recorded(store: str, tmp_path: Path) -> None:
 
     os.environ["MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL"] = "0.1"
     uri = mlflow.get_tracking_uri()
-    with Run(name="mixed+xla dev", profile="mixed+xla") as run:
+    with Run(name="mixed+xla dev") as run:
         use(run, tmp_path)
         run.params({f"p{i}": i for i in range(250)} | {"long": "x" * 7000, "threshold": None})
         run.metrics({"time/predict_s": np.float32(3), "nan": math.nan, "inf": math.inf, "s": "x"})
         run.metrics({f"m{i}": i for i in range(1200)})
+        assert run.last_step("m1199") == 0  # all is recorded now
         time.sleep(0.5)
         # the settings of the process are kept
         assert (mlflow.active_run(), mlflow.get_tracking_uri()) == (None, uri)
@@ -151,85 +151,42 @@ def test_a_run_is_recorded(store: str, tmp_path: Path) -> None:
         **{f"m{i}": float(i) for i in range(1200)},
     }
     assert "system/cpu_utilization_percentage" in recorded.data.metrics
-    assert (tags["device"], tags["mlflow.runColor"]) == ("cpu", color("mixed+xla"))
+    assert (tags["device"], tags["mlflow.source.name"]) == ("cpu", "nq.answer")
     assert {"host", "version.python", "version.mlflow", "mlflow.user"} <= set(tags)
     (dataset,) = [entry.dataset for entry in recorded.inputs.dataset_inputs]
     assert (dataset.name, dataset.digest) == ("dev", "sha256:12")
     # all files are beside the database
     assert {p.name for p in tmp_path.iterdir()} == {"answers.json", "mlflow.db", "mlruns"}
-    folder = tmp_path / "mlruns" / "nq" / str(run.run_id) / "artifacts" / "predictions"
+    folder = tmp_path / "mlruns" / "nq" / str(run.run_id) / "artifacts"
     assert (folder / "answers.json").read_text() == "{}"
-    command, page = (link or "" for link in run.links())
-    assert command.startswith("nq ui (then open http://127.0.0.1:5000/#/") and page == "nq ui"
-    assert f"/#/experiments/{recorded.info.experiment_id}/runs/{run.run_id}?" in command
+    assert run.how_to_open == "nq ui"
 
 
 def test_the_environment_names_store_and_experiment(store: str, tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").rename(tmp_path / "other.db")
     os.environ["MLFLOW_TRACKING_URI"] = "sqlite:///other.db"
-    os.environ["MLFLOW_EXPERIMENT_NAME"] = "a study/of mine"
+    os.environ["MLFLOW_EXPERIMENT_NAME"] = "../a study"
     with Run(system_metrics=False) as first, Run(system_metrics=False) as second:
-        (tmp_path / "shards" / "deep").mkdir(parents=True)
-        (tmp_path / "shards" / "deep" / "0.bin").write_bytes(b"\0\1")
-        second.artifacts(["shards"], "out")
+        assert (
+            second.how_to_open
+            == "nq ui --tracking-uri sqlite:///other.db --experiment '../a study'"
+        )
     assert stored(first).info.experiment_id == stored(second).info.experiment_id
     assert not (tmp_path / "mlflow.db").exists()
     artifacts = Path(stored(second).info.artifact_uri)
-    assert artifacts == tmp_path / "mlruns" / "a study_of mine" / str(second.run_id) / "artifacts"
-    assert (artifacts / "out" / "deep" / "0.bin").read_bytes() == b"\0\1"
-
-
-@pytest.mark.usefixtures("store")
-@pytest.mark.parametrize(("name", "folder"), [("..", "_."), (".", "_"), ("../x", "_._x")])
-def test_no_name_of_an_experiment_leaves_the_folder_of_the_runs(
-    name: str, folder: str, tmp_path: Path
-) -> None:
-    os.environ["MLFLOW_EXPERIMENT_NAME"] = name
-    with Run(system_metrics=False) as run:
-        run.metrics({"a": 1})
-    artifacts = Path(stored(run).info.artifact_uri)
-    assert artifacts == tmp_path / "mlruns" / folder / str(run.run_id) / "artifacts"
-
-
-def test_text_that_is_not_unicode_is_recorded_with_escapes(store: str, tmp_path: Path) -> None:
-    odd = os.fsdecode(b"caf\xe9")
-    with Run(store, name=odd, system_metrics=False) as run:
-        run.params({"model": Path(odd)})
-        run.tags({"output": Path(odd), "two": "lines\nof text"})
-        run.dataset(odd, tmp_path / odd, "12")
-    recorded = stored(run)
-    assert (recorded.info.status, recorded.info.run_name) == ("FINISHED", "caf\\udce9")
-    assert recorded.data.params["model"] == recorded.data.tags["output"] == "caf\\udce9"
-    assert recorded.data.tags["two"] == "lines\nof text"
-    assert recorded.inputs.dataset_inputs[0].dataset.name == "caf\\udce9"
-
-
-def test_a_store_whose_path_mlflow_cannot_keep_is_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with Run(f"sqlite:///{tmp_path / os.fsdecode(b'caf' + bytes([233]))}/mlflow.db") as run:
-        run.metrics({"a": 1})
-    assert run.run_id is None
-    assert r"MLflow cannot store the path" in the_warning(caplog)
-    assert list(tmp_path.iterdir()) == []
+    assert artifacts == tmp_path / "mlruns" / "___a_study" / str(second.run_id) / "artifacts"
 
 
 def test_a_curve_keeps_its_steps(store: str) -> None:
     from mlflow import MlflowClient
 
     with Run(store, system_metrics=False) as run:
-        run.curve("train/loss", [0.5, math.nan, 0.25], 3)
-        run.curve("train/loss", [1.0, 0.75])
+        run.metrics({"train/loss": [0.5, math.nan, 0.25]}, 3)
+        run.metrics({"train/loss": [1.0, 0.75]}, 1)
         assert (run.last_step("train/loss"), run.last_step("none")) == (5, 0)
     points = MlflowClient(store).get_metric_history(run.run_id, "train/loss")
     expected = [(1, 1.0), (2, 0.75), (3, 0.5), (5, 0.25)]
     assert sorted((point.step, point.value) for point in points) == expected
-
-
-def test_profiles_have_different_colors() -> None:
-    parts = ("grappler", "mixed", "xla")
-    names = ["+".join(some) for n in (1, 2, 3) for some in combinations(parts, n)]
-    assert len({color(name) for name in ["baseline", *names]}) == 8
 
 
 # --- beginning and end --------------------------------------------------------------------------
@@ -259,7 +216,7 @@ def test_exception_ends_the_run_and_is_not_suppressed(
     with pytest.raises(type(error)) as raised, Run(store, system_metrics=False) as run:
         run.open(started=1e9)
         run.metrics({"a": 1})
-        run.end_at(1e9 + 90)
+        run.ended = 1e9 + 90
         run_id = run.run_id
         raise error
     assert raised.value is error
@@ -275,7 +232,7 @@ def test_a_command_that_cannot_start_leaves_no_run(error: type[BaseException], s
     before = Path("mlflow.db").read_bytes()
     with pytest.raises(error), Run(store) as run:
         raise error
-    assert (run.run_id, run.links()) == (None, (None, None))
+    assert (run.run_id, run.how_to_open) == (None, None)
     assert Path("mlflow.db").read_bytes() == before
 
 
@@ -285,13 +242,14 @@ from pathlib import Path
 from nq import tracking
 with tracking.Run(sys.argv[1], system_metrics=False) as run:
     run.open(Path(sys.argv[2]))
-    run.curve("loss", [3.0, 2.0])
+    run.metrics({"loss": [3.0, 2.0]}, 1)
+    run.last_step("loss")
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 def test_a_run_that_was_killed_or_failed_is_continued(store: str, tmp_path: Path) -> None:
-    file = tmp_path / "training" / "run"
+    file = tmp_path / "run"
     command = [sys.executable, "-c", KILLED, store, str(file)]
     killed = subprocess.run(command, env=environment(), capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
@@ -316,9 +274,9 @@ def test_a_new_run_is_created_if_the_unfinished_one_was_deleted(store: str, tmp_
     file = tmp_path / "run"
     with contextlib.suppress(KeyboardInterrupt), Run(store) as first:
         first.open(file)
-        first.metrics({"a": 1})
+        run_id = first.run_id
         raise KeyboardInterrupt
-    run_id = file.read_text().strip()
+    assert file.read_text() == f"{run_id}\n"
     MlflowClient(store).delete_run(run_id)
     with Run(store) as second:
         second.open(file)
@@ -363,11 +321,10 @@ def locked_database() -> Iterator[str]:
 @pytest.mark.parametrize(
     ("failing_store", "reason"),
     [
-        (silent_server, "no answer within 2.0 s"),
+        (silent_server, "timed out"),
         (no_database, "not a database"),
         (another_program, "is the database of another program, with users"),
         (locked_database, "locked"),
-        (lambda: iter(["carrier-pigeon://loft"]), "unsupported URI"),
     ],
 )
 @pytest.mark.usefixtures("store")
@@ -377,29 +334,56 @@ def test_store_that_fails_costs_one_warning(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import_mlflow()
-    monkeypatch.setattr(tracking, "CALL_S", 2.0)
+    os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = "1"
     with contextlib.contextmanager(failing_store)() as uri, Run(uri) as run:
         use(run, tmp_path)
-    assert (run.run_id, run.links()) == (None, (None, None))
+    assert (run.run_id, run.how_to_open) == (None, None)
     warning = the_warning(caplog)
     assert reason in warning and "--no-track" in warning
     assert "secret" not in warning
     assert capfd.readouterr() == ("", "")
 
 
-def test_commands_work_without_mlflow(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_a_call_that_does_not_end_costs_the_time_limit(
+    store: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "mlflow", None)
-    with Run() as run:
-        use(run, tmp_path)
-        assert run.last_step("loss") == 0
-    assert run.run_id is None
-    assert "MLflow is not installed: run pip install 'nq-pipeline[mlflow]'" in the_warning(caplog)
-    assert {path.name for path in tmp_path.iterdir()} == {"answers.json"}
+    ends = threading.Event()
+    with Run(store, system_metrics=False) as run:
+        run_id = run.run_id
+        monkeypatch.setattr(tracking, "LIMIT_S", 1.0)
+        begin = time.monotonic()
+        run._call("write a file", ends.wait)
+        run.metrics({"a": 1})
+        assert run.last_step("a") == 0
+        assert not run.available
+    assert time.monotonic() - begin < QUICK_S
+    assert "cannot write a file: no answer within 1.0 s" in the_warning(caplog)
+    ends.set()
+    assert ended(run) == ("FINISHED", {}, run_id)
+
+
+def test_an_interruption_does_not_wait_for_the_remaining_calls(
+    store: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ends = threading.Event()
+    with contextlib.suppress(KeyboardInterrupt), Run(store, system_metrics=False) as run:
+        run_id, begin = run.run_id, time.monotonic()
+        run._call("write a file", ends.wait)
+        run.metrics({"a": 1})
+        raise KeyboardInterrupt
+    assert time.monotonic() - begin < QUICK_S
+    ends.set()
+    assert ended(run) == ("KILLED", {}, run_id)
+    assert not caplog.records
+
+
+def ended(run: Run) -> tuple[str, dict[str, float], str]:
+    """Returns status, metrics and id of a run whose thread can end only now."""
+    assert run._thread
+    run._thread.join(QUICK_S)
+    recorded = connect(run.uri).get_run(run._info.run_id)
+    return recorded.info.status, recorded.data.metrics, recorded.info.run_id
 
 
 # --- a real server, which hangs and finally dies ------------------------------------------------
@@ -443,9 +427,10 @@ class Server:
 HANGING = """
 import os, signal, sys, time
 from nq import tracking
-tracking.CALL_S = 1.0
 with tracking.Run(sys.argv[1]) as run:
     run.params({"profile": "xla"})
+    run.last_step("loss")
+    tracking.LIMIT_S = 1.0
     os.killpg(int(sys.argv[2]), signal.SIGSTOP)
     begin = time.time()
     run.metrics({"a": 1})
@@ -459,9 +444,6 @@ def test_a_server_records_a_run_hangs_and_dies(
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    import_mlflow()
-    from mlflow import MlflowClient
-
     shutil.copyfile(first_runs / "mlflow.db", tmp_path / "server.db")
     server = Server(tmp_path)
     try:
@@ -470,10 +452,10 @@ def test_a_server_records_a_run_hangs_and_dies(
             use(run, tmp_path)
         assert stored(run).info.status == "FINISHED"
         assert stored(run).data.params == {"profile": "mixed+xla"}
-        client = MlflowClient(server.uri)
-        path = client.download_artifacts(run.run_id, "predictions/answers.json", str(tmp_path))
+        client = connect(server.uri)
+        path = client.download_artifacts(run.run_id, "answers.json", str(tmp_path))
         assert Path(path).read_text() == "{}"
-        assert str(run.links()[0]).startswith(f"{server.uri}/#/experiments/")
+        assert str(run.how_to_open).startswith(f"{server.uri}/#/experiments/")
         assert capfd.readouterr().out == ""
         # MLflow's asynchronous logging would wait for a minute at the exit of the process
         command = [sys.executable, "-c", HANGING, server.uri, str(server.process.pid)]
@@ -486,6 +468,7 @@ def test_a_server_records_a_run_hangs_and_dies(
         server.send(signal.SIGCONT)
         with Run(server.uri) as run:
             run.params({"profile": "xla"})
+            assert run.last_step("loss") == 0
             server.send(signal.SIGKILL)
             use(run, tmp_path)
         assert "cannot write the params: [Errno 111] Connection refused" in the_warning(caplog)

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from nq.config import ModelConfig, WindowConfig
-from nq.formats.tfrecord import encode_records
+from nq.config import WindowConfig
+from nq.model.config import ModelConfig
 from nq.model.names import BERT
 from nq.model.tensors import CheckpointTensors
 from nq.preprocess.tokenizers.base import MARKERS
-from nq.records import Features, FloatArray, IntArray, Source
+from nq.records import Features, FloatArray, IntArray
 
 WORDS = ("the", "lake", "is", "deep", "old", "##s")
 LETTERS = string.ascii_lowercase + string.digits
@@ -36,7 +36,9 @@ SHAPE = ModelConfig(
 )
 RELATIVE = dataclasses.replace(SHAPE, relative_attention_num_buckets=8)
 """With attention biases by distance; most distances share a bucket with others."""
-PRUNED = dataclasses.replace(RELATIVE, num_attention_heads=3, head_size=2, intermediate_size=64)
+FEWER_HEADS = dataclasses.replace(
+    RELATIVE, num_attention_heads=3, head_size=2, intermediate_size=64
+)
 """With fewer columns in all heads together than in the hidden layers."""
 MPNET_VOCABULARY = (
     *("<s>", "<pad>", "</s>", "[UNK]", "[PAD]", "[CLS]", "[SEP]"),
@@ -155,14 +157,3 @@ def features(
     return Features(
         example_id, **inputs, token_map=doc, windows=np.arange(n_windows), n_windows=n_windows
     )
-
-
-def write_shard(path: Path, examples: Sequence[tuple[Source, Features]]) -> Path:
-    """Writes the windows of ``examples``, in order, to a file of TFRecords."""
-    import tensorflow as tf
-
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for source, windows in examples:
-            for record in encode_records(windows, source):
-                writer.write(record)
-    return path

@@ -66,8 +66,9 @@ def parser() -> argparse.ArgumentParser:
         "--prune",
         nargs="*",
         metavar="SPEC",
-        help="what is pruned, each as nq convert --prune has it; default: three quarters and half "
-        "of the FFN and of the heads, one and two layers less, and three mixtures",
+        help="what pruned models keep, each as experiments.compression.pruning has it; default: "
+        "three quarters and half of the FFN and of the heads, one and two layers less, and three "
+        "mixtures",
     )
     parser.add_argument(
         "--states",

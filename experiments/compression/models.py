@@ -19,20 +19,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from experiments.compression import pruning
+from experiments.compression.structure import parse_counts
 from nq.bundle import bundled_model
 from nq.commands.main import console
-from nq.config import Compute, DecisionConfig, ModelConfig
+from nq.config import DecisionConfig
 from nq.errors import Error
-from nq.evaluation.evaluate import gold_labels
+from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import Label, prediction_label
 from nq.evaluation.nq_eval import Gold
 from nq.formats.outputs import encode_prediction
+from nq.model.config import ModelConfig
 from nq.model.folder import copy_model, load_config, load_settings, save_settings
 from nq.model.spec import find_model
 from nq.postprocess.decision import decide
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Example, ExampleId, Scores
 from nq.runs import tuning
+from nq.runs.config import Compute
 from nq.runs.finished import FinishedRun, read_run
 from nq.runs.job import Job
 from nq.runs.plan import Plan
@@ -116,7 +120,7 @@ def zero(source: Path, target: Path, share: float) -> None:
 
     tokenizer = load_tokenizer(source)
     config = checkpoint.with_room_for(load_config(source), tokenizer)
-    model = joint.load(source, config=config).model
+    model = joint.load_model(source, config=config).model
     for variable in model.weights:
         if variable.path.startswith("layer_") and variable.path.endswith("kernel"):
             values, count = np.array(variable.numpy()), int(share * variable.numpy().size)
@@ -151,7 +155,7 @@ class Models:
         """Returns a model folder, which is made if it is not there.
 
         Args:
-            prune: as ``nq convert --prune`` has it; empty for the whole model.
+            prune: the counts that are kept, as text; empty for the whole model.
             state: one of ``STATES``; empty for the whole model.
             zeros: share of the weights to set to zero.
         """
@@ -163,9 +167,8 @@ class Models:
         make = {RAW: self._prune, TUNED: self._copy, RECOVERED: self._recover}[state]
         return self._made(f"{prune}-{state}", lambda path: make(prune, path))
 
-    def _prune(self, prune: str, path: Path) -> None:
-        argv = [str(self.source), str(path), "--prune", prune, "--data", *self.data]
-        in_new_process(run_command, "convert", argv)
+    def _prune(self, counts: str, path: Path) -> None:
+        in_new_process(pruning.prune, self.source, path, parse_counts(counts), self.data)
 
     def _copy(self, prune: str, path: Path) -> None:
         copy_model(self.of(prune, RAW), path)
@@ -226,7 +229,7 @@ class Answers:
         for example, scores in self:
             if example.annotations and tuning.fold_of(example.example_id) is None:
                 prediction = decide(example, scores, decision).prediction
-                gold[example.example_id] = gold_labels(example)
+                gold[example.example_id] = example_labels(example)
                 predictions[example.example_id] = prediction_label(encode_prediction(prediction))
         return gold, predictions
 
@@ -275,7 +278,7 @@ def run_once(job: Job) -> Path:
 
 
 def prunings(heads: int, inner: int, layers: int) -> list[str]:
-    """Returns what is pruned by default, as ``nq convert --prune`` has it.
+    """Returns what is pruned by default, each as ``parse_counts`` has it.
 
     Args:
         heads, inner, layers: of the whole model: heads, FFN units, layers.

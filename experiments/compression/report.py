@@ -184,8 +184,7 @@ def plot(rows: Sequence[Row], path: Path) -> None:
         if ratio is None:
             continue
         ends = [[100 * (loss.loss - loss.low)], [100 * (loss.high - loss.loss)]]
-        color = tracking.color(row["prune"] or row["profile"])
-        axes.errorbar(100 * loss.loss, ratio.median, xerr=ends, fmt="o", color=color, lw=0.8)
+        axes.errorbar(100 * loss.loss, ratio.median, xerr=ends, fmt="o", lw=0.8)
         axes.annotate(
             name(row),
             (100 * loss.loss, ratio.median),
@@ -225,5 +224,4 @@ STUDY = Study(
     title=name,
     params=lambda row: {**{key: row[key] for key in PARAMS}, "gate": gate(row).verdict},
     metrics=metrics,
-    profile=lambda row: str(row["profile"]),
 )

@@ -20,7 +20,7 @@ class Variant:
     Args:
         profile: its optimizations.
         instances: processes that share the windows.
-        prune: what is pruned, as ``nq convert --prune`` has it; empty for the whole model.
+        prune: the counts that are kept, as text; empty for the whole model.
         state: of a pruned model, one of ``STATES``.
         zeros: share of the weights that are set to zero.
         references: profiles of the baseline that are measured in the same rounds.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.partition.group import slices
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 
 
 def even_cuts(config: ModelConfig, stages: int) -> tuple[int, ...]:

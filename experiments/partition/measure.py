@@ -38,6 +38,8 @@ from experiments.partition.rows import (
     timed,
 )
 from experiments.partition.stages import Alone, Run
+from experiments.planning import costs as planning
+from experiments.planning import here
 from experiments.workloads import Workload
 
 BOUNCES, WARM_STEPS, STEPS, ALONE = 200, 3, 50, 5
@@ -131,7 +133,8 @@ def encoder_rows(
     """
     cuts, inputs = even_cuts(workload.config, count), workloads.rows(workload)
     cell = _cell(ENCODER, workload, count)
-    here = planner.measured(workload, cores[:count])
+    plan = planning.Workload(workload.config, workload.batch, workload.length)
+    machine = here.measure(plan, cores[:count])
     with contextlib.ExitStack() as stack:
 
         def start(cuts: tuple[int, ...], places: Sequence[Sequence[int]]) -> Group:
@@ -154,7 +157,7 @@ def encoder_rows(
             some.ask(Run(1))
             drift = None if some is one else stages.drift(some.arrays, one.arrays)
             row = cell.row(way, cores=some.loaded, drift=drift)
-            row["planned_s"] = planner.planned_s(workload, here, way, 1, ())
+            row["planned_s"] = planner.planned_s(plan, machine, way, 1, ())
             pairs.append((row, asked(some, Run(1))))
         (share,) = one.ask(Alone(-(-workload.batch // count)))
         pairs[-1][0]["predicted_s"] = share
@@ -166,7 +169,7 @@ def encoder_rows(
                 PIPELINE,
                 **{"m": m, "cut": ", ".join(map(str, cuts)), "cores": pipeline.loaded},
                 **dataclasses.asdict(predict.pipeline(alone, m, latency_s)),
-                planned_s=planner.planned_s(workload, here, PIPELINE, m, cuts),
+                planned_s=planner.planned_s(plan, machine, PIPELINE, m, cuts),
                 moved_bytes=stages.moved_bytes(workload, cuts),
                 drift=stages.drift(pipeline.arrays, one.arrays),
             )

@@ -1,4 +1,4 @@
-"""What ``nq.planning`` predicts: for the rows measured here, and for devices that are not here."""
+"""What planning predicts: for the rows measured here, and for devices that are not here."""
 
 from __future__ import annotations
 
@@ -6,51 +6,34 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from experiments import units, workloads
 from experiments.partition.rows import ALL, INSTANCES, PLANNER, Cell, Row
-from nq.planning import devices, models, strategies
-from nq.planning.costs import Costs, Workload, send
-from nq.planning.devices import Group
-from nq.planning.pipeline import flow_seconds
-from nq.planning.strategies import Plan
+from experiments.planning import devices, models, strategies
+from experiments.planning.costs import Costs, Workload, send_s
+from experiments.planning.devices import Group
+from experiments.planning.pipeline import flow_seconds
+from experiments.planning.strategies import Plan
 
 SHAPES, DEVICE, COUNTS = ("bert-large", "rembert"), "v100", (1, 2, 4, 8, 16)
 BATCH, LENGTH = 64, 512
 
 
-def measured(workload: workloads.Workload, cores: Sequence[int]) -> Group:
-    """Returns these cores as devices, measured in a process of its own as ``nq plan`` does."""
-    settings = units.thread_settings(len(cores))
-    with units.started(_load, (workload, len(cores)), cores, settings) as unit:
-        found: Group = unit.receive()
-        return found
-
-
-def _load(task: tuple[workloads.Workload, int]) -> tuple[Group, units.Work]:
-    from nq.planning import here
-
-    workload, count = task
-    return here.measure(workload.config, count, workload.batch, workload.length), str
-
-
 def planned_s(
-    workload: workloads.Workload, group: Group, way: str, micro_batches: int, cuts: Sequence[int]
+    plan: Workload, group: Group, way: str, micro_batches: int, cuts: Sequence[int]
 ) -> float:
     """Returns the seconds that the planner expects of a batch on devices that were measured.
 
     Args:
-        workload: shape, length and batch.
+        plan: shape, length and batch.
         group: the cores, each one a device, and all of them as one.
         way: how the batch is computed.
         micro_batches: M, of a pipeline.
         cuts: the layers before which the model is cut; none but for a pipeline.
     """
-    plan = Workload(workload.config, workload.batch, workload.length)
     shared = group.count if way == INSTANCES else micro_batches
     windows = math.ceil(plan.batch / shared)
     device = group.whole if way == ALL else group.device
     parts = Costs(plan, device, windows).seconds  # the embeddings are the first part
-    sending = send(plan.activation_bytes(windows), device.link).seconds
+    sending = send_s(plan.activation_bytes(windows), device)
     ends = [*(cut + 1 for cut in cuts), len(parts)]
     stages = [sum(parts[first:end]) for first, end in zip([0, *ends], ends, strict=False)]
     # The sender copies into shared memory itself, so that it does not compute meanwhile.
@@ -60,7 +43,7 @@ def planned_s(
 
 def rows(counts: Sequence[int] = COUNTS) -> list[Row]:
     """Returns a row for each strategy on each number of GPUs; none has a measured time."""
-    device = devices.known()[DEVICE].device
+    device = devices.load(devices.KNOWN)[DEVICE]
     return [
         _row(shape, plan)
         for shape in SHAPES

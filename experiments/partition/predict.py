@@ -1,4 +1,4 @@
-"""Predictions of the parts that are measured: the equations of ``nq.planning`` with local times."""
+"""Predictions of the parts that are measured: the equations of planning with local times."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments.partition.rows import PIPELINE, TENSOR
+from experiments.planning.costs import ALL_REDUCES_PER_LAYER
+from experiments.planning.pipeline import flow_seconds
 from experiments.workloads import Workload
-from nq.planning.costs import all_reduce
-from nq.planning.devices import Link
-from nq.planning.pipeline import flow_seconds
-
-ALL_REDUCES_PER_LAYER = 2
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,9 @@ def tensor_s(whole_s: float, devices: int, layers: int, all_reduce_s: float) -> 
 
 
 def tensor_bytes(workload: Workload, devices: int) -> int:
-    """Returns the bytes that all all-reduces of one batch move, in a ring, in float32."""
+    """Returns the bytes that all all-reduces of one batch move, in float32.
+
+    In a ring of p devices each of them sends 2 (p-1) / p of the activations.
+    """
     size = 4 * workload.batch * workload.length * workload.config.hidden_size
-    one = all_reduce(size, devices, Link(bytes_per_s=1.0)).moved_bytes
-    return round(ALL_REDUCES_PER_LAYER * workload.config.num_hidden_layers * one)
+    return ALL_REDUCES_PER_LAYER * workload.config.num_hidden_layers * 2 * (devices - 1) * size

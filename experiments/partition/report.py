@@ -40,7 +40,7 @@ SOURCE_GAIN = 1.45
 """What the source calls its average speed-up."""
 HEAD = (
     *("part", "shape", "length", "task", "way", "K", "M", "cut"),
-    *("nq plan s", "error", "predicted s", "error", "s"),
+    *("planned s", "error", "predicted s", "error", "s"),
     *("x one core [90 %]", "x all cores [90 %]", "x instances [90 %]", "bubble (predicted)"),
     *("MB moved", "drift", "source"),
 )
@@ -156,7 +156,7 @@ def claims(rows: Sequence[Row]) -> list[tuple[str, str]]:
     for part in (PERCEPTRON, ENCODER, JAX):
         text = f"{part}: predictions within 20 % of the time"
         lines.append((text, near(rows, part, "predicted_s")))
-    text = f"{ENCODER}: what nq plan says within 20 % of the time"
+    text = f"{ENCODER}: what the planner says within 20 % of the time"
     lines.append((text, near(rows, ENCODER, "planned_s")))
     for part in (PERCEPTRON, ENCODER, JAX):
         lines.append((f"{part}: faster than one instance on each core", copies(rows, part)))

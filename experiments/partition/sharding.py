@@ -19,8 +19,8 @@ import numpy as np
 from keras import ops
 
 from experiments.partition.limits import check_devices
-from nq.config import ModelConfig
 from nq.model import joint
+from nq.model.config import ModelConfig
 from nq.model.encoder import Layers, SelfAttention
 from nq.records import FloatArray
 
@@ -146,7 +146,7 @@ def program(
     own, mesh = model, _mesh(devices)
     if devices > 1:  # the model of one device, whose weights get their values below
         zeros = keras.initializers.Zeros()
-        own = joint.connect(
+        own = joint.connect_layers(
             config, SplitLayers(keras.DTypePolicy("float32"), zeros, devices=devices)
         )
 

@@ -24,8 +24,8 @@ from experiments.peers.models import BASELINE, PEERS, Peer
 from experiments.peers.report import Measurement, Report, rows, table
 from nq import storage
 from nq.commands import arguments, terminal
-from nq.config import ModelConfig
 from nq.errors import Error
+from nq.model.config import ModelConfig
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.model.shapes import window_gflop

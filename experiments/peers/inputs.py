@@ -13,19 +13,20 @@ import numpy as np
 from experiments.peers.models import Task
 from nq.beam.prepare import Request, prepare
 from nq.bundle import bundled_model
-from nq.config import ModelConfig, WindowConfig
+from nq.config import WindowConfig
 from nq.errors import Error
-from nq.formats.tfrecord import decode_records, inference_shapes, read_records
+from nq.formats.tfrecord import decode_records, inference_shapes, raw_records
 from nq.inference.batches import Shape, by_length
-from nq.inference.scorer import PART_BATCHES, concatenate
+from nq.inference.load import calibration_rows
+from nq.inference.scorer import concatenate
 from nq.model import checkpoint, joint
+from nq.model.config import ModelConfig
 from nq.model.convert import write_hugging_face
 from nq.model.folder import load_config, load_settings
 from nq.model.shapes import check_length
+from nq.model.spec import find_model
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns
-from nq.runs.scoring import CALIBRATION_WINDOWS
-from nq.runs.window_reader import WindowReader
 
 READ_BATCH = 256
 
@@ -71,12 +72,14 @@ def task(
     Raises:
         Error: the pages do not have so many full windows.
     """
-    shards = prepare(Request(tuple(files), str(model), windows), folder / "windows").shards
+    request = Request(tuple(files), str(model), windows)
+    prepared = prepare(request, folder / "windows")
     shape = Shape(batch_size, windows.max_seq_length)
-    with WindowReader(shards, shape.length) as reader:
-        some_rows = reader.some_rows(PART_BATCHES * batch_size, CALIBRATION_WINDOWS)
+    spec = dataclasses.replace(find_model(model), windows=windows)
+    pages = (one.example for one in prepared.read(request))
+    some_rows = calibration_rows(pages, spec, batch_size)
     rows, calibration = folder / "rows.npz", folder / "calibration.npz"
-    full_rows = full_windows(shards, shape.length, whole(count, shape))
+    full_rows = full_windows(prepared.shards, shape.length, whole(count, shape))
     np.savez(rows, allow_pickle=False, **full_rows)
     np.savez(calibration, allow_pickle=False, **some_rows)
     hugging_face = folder / "hugging-face"
@@ -101,7 +104,7 @@ def full_windows(shards: Sequence[Path], length: int, count: int) -> Columns:
     Raises:
         Error: there are fewer.
     """
-    records = chain.from_iterable(map(read_records, shards))
+    records = chain.from_iterable(map(raw_records, shards))
     parts: list[Columns] = []
     missing = count
     while missing and (batch := list(islice(records, READ_BATCH))):
@@ -120,5 +123,5 @@ def full_windows(shards: Sequence[Path], length: int, count: int) -> Columns:
 def _convert(model: Path, folder: Path) -> None:
     """Saves the weights for ``transformers``; missing ones are random, but equal in both."""
     config = checkpoint.with_room_for(load_config(model), load_tokenizer(model))
-    loaded = joint.load(model, config=config)
+    loaded = joint.load_model(model, config=config)
     write_hugging_face(dataclasses.replace(loaded, report=checkpoint.LoadReport()), folder)

@@ -5,7 +5,7 @@
     python -m experiments.peers.pipeline --python /tmp/transformers4/bin/python
 
 Both answer the calls of the pipeline's documentation and of its tests, and some of every option, by
-the same random reader; nq has it from ``nq convert``. ``--output FILE`` writes the answers of
+the same random model; nq has it from ``nq convert``. ``--output FILE`` writes the answers of
 transformers, which ``tests/test_question_answering.py`` compares with those of nq. The environment
 of transformers 4 runs this file as a script, without nq.
 """
@@ -87,7 +87,7 @@ def vocabulary() -> list[str]:
 
 
 def tensors(vocab_size: int, hidden: int = 16, inner: int = 32, layers: int = 2) -> dict[str, Any]:
-    """Returns the weights of a random BERT reader as nested lists, by the names of Hugging Face.
+    """Returns the weights of a random BERT model as nested lists, by the names of Hugging Face.
 
     They are the same on every machine, as Python's generator is.
     """
@@ -133,8 +133,8 @@ def answers(pipeline: Callable[..., Any]) -> dict[str, Any]:
     return results
 
 
-def write_reader(folder: Path) -> Path:
-    """Writes the folder of a random BERT reader, as transformers has it."""
+def write_model(folder: Path) -> Path:
+    """Writes the folder of a random BERT model, as transformers has it."""
     import numpy as np
     from safetensors.numpy import save_file
 
@@ -178,10 +178,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     from nq.model.convert import convert
 
     with tempfile.TemporaryDirectory() as name:
-        reader, converted = write_reader(Path(name) / "reader"), Path(name) / "converted"
-        command = [args.python, "-P", __file__, str(reader)]
+        model, converted = write_model(Path(name) / "model"), Path(name) / "converted"
+        command = [args.python, "-P", __file__, str(model)]
         reference = json.loads(subprocess.check_output(command, text=True))
-        convert(reader, converted)
+        convert(model, converted)
         with nq.pipeline("question-answering", converted) as pipeline:
             ours = answers(pipeline)
     if args.output:

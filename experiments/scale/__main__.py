@@ -17,11 +17,11 @@ from experiments import units
 from experiments.scale import measure, report
 from nq.commands import arguments, terminal
 from nq.formats.input_files import find_files
-from nq.model.folder import check, load_settings
+from nq.model.folder import check_model, load_settings
 from nq.model.registry import model_folder
 
 DOLLARS_PER_HOUR = 0.085
-"""Of a core: 4.08 dollars for the 48 cores of a c5.metal of AWS, as in ``nq plan``."""
+"""Of a core: 4.08 dollars for the 48 cores of a c5.metal of AWS, as in ``experiments/planning``."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
 def scale(args: argparse.Namespace) -> int:
     """Runs the command."""
     folder, files = model_folder(args.model), tuple(find_files(args.data))
-    check(folder, load_settings(folder).windows)
+    check_model(folder, load_settings(folder).windows)
     task = measure.Task(
         files,
         folder,

@@ -47,11 +47,11 @@ def load(task: Task) -> tuple[dict[str, Any], units.Work]:
     importlib.import_module("nq.beam.runner")  # imports Beam without Beam's messages
     started = time.perf_counter()
     import_tensorflow(1)
-    from nq.beam.files import check, read_records
+    from nq.beam.files import check_and_digest, read_records
     from nq.records import Example
 
     imported_s = time.perf_counter() - started
-    check_s, _ = _timed(lambda: check(task.files, task.limit))
+    check_s, _ = _timed(lambda: check_and_digest(task.files, task.limit))
     skip_s, _ = _timed(lambda: [_count(read_records(f, share=NO_SHARE)) for f in task.files])
     records = sum(_count(read_records(path)) for path in task.files)
     read_s, read = _timed(
@@ -94,10 +94,9 @@ class _Stages:
 
         start_s, scorer = _timed(lambda: load_scorer(self.spec))
         windows_s, made = _timed(lambda: self._windowed(pages))
-        rows = [(one.example, one.rows) for one in made]
-        warm_s, _ = _timed(lambda: list(score_examples(scorer, iter(rows[:1]))))
-        model_s, scored = _timed(lambda: list(score_examples(scorer, iter(rows))))
-        decide_s, answers = _timed(lambda: self._decided(made, scored, scorer))
+        warm_s, _ = _timed(lambda: list(score_examples(scorer, made[:1])))
+        model_s, scored = _timed(lambda: list(score_examples(scorer, made)))
+        decide_s, answers = _timed(lambda: self._decided(scored, scorer))
         encode_s, _ = _timed(lambda: list(map(encode, answers)))
         return {
             **{START: start_s + warm_s, "windows": windows_s, "model": model_s},
@@ -106,11 +105,11 @@ class _Stages:
         }
 
     def _windowed(self, pages: Sequence[tuple[Any, Any]]) -> list[Any]:
-        from nq.beam.transforms import Windowed, example_rows
+        from nq.beam.transforms import example_rows
         from nq.preprocess.contexts import unread_blocks
         from nq.preprocess.local import make_windows
         from nq.preprocess.tokenizers.load import load_tokenizer
-        from nq.records import DeadLetter
+        from nq.records import DeadLetter, Windowed
 
         windows = self.model.windows
         tokenizer = load_tokenizer(self.model.folder, windows.compat)
@@ -119,22 +118,21 @@ class _Stages:
             made = make_windows(source, item, tokenizer, windows)
             if not isinstance(made, DeadLetter):
                 rows, unread = example_rows(source, made), unread_blocks(item, windows)
-                examples.append(Windowed(source, item, rows, unread, 0.0))
+                examples.append(Windowed(item, rows, source, unread))
         return examples
 
-    def _decided(self, made: Sequence[Any], scored: Sequence[Any], scorer: Any) -> list[Any]:
+    def _decided(self, scored: Sequence[Any], scorer: Any) -> list[Any]:
         from nq.beam.score import Decided, Work
         from nq.evaluation.answers import answer
+        from nq.postprocess.decision import decide
 
-        return [
-            Decided(
-                one.source,
-                example.question,
-                answer(example, scores, self.model.decision),
-                Work(len(one), one.unread_blocks, one.seconds, scorer.device, scorer.precision),
-            )
-            for one, (example, scores) in zip(made, scored, strict=True)
-        ]
+        answers = []
+        for one in scored:
+            answered = answer(one.example, decide(one.example, one.scores, self.model.decision))
+            windows, parts = one.windowed, (scorer.device, scorer.precision)
+            work = Work(len(windows), windows.unread_blocks, windows.seconds, *parts)
+            answers.append(Decided(windows.source, one.example.question, answered, work))
+        return answers
 
 
 def _merge_s(answers: Sequence[Any]) -> float:

@@ -7,7 +7,7 @@ share the pages:
     time = start + pages * (check + merge) + pages * worker / W
 
 A worker spends ``worker`` = read + (n - 1) * skip + windows + model + decide + encode on a page. Of
-a file that n readers share, each passes over what the others take, since gzip has to be read from
+a file that n workers share, each passes over what the others take, since gzip has to be read from
 the start. Nothing else grows with W: no page is sent from one worker to another.
 """
 
@@ -75,15 +75,15 @@ def predicted(costs: Mapping[str, float], corpus: Corpus, workers: int) -> Predi
         corpus: what is answered.
         workers: with one core each.
     """
-    readers = len(shares(corpus.files, workers)) / corpus.files
-    busy = min(workers, corpus.files * readers, corpus.examples)
+    per_file = len(shares(corpus.files, workers)) / corpus.files
+    busy = min(workers, corpus.files * per_file, corpus.examples)
     per_worker = corpus.examples / busy
     stages = {name: per_worker * costs[name] for name in WORKER_STAGES}
     return Prediction(
         {
             CHECK: corpus.examples * costs[CHECK],
             START: costs[START],
-            SKIP: per_worker * (readers - 1) * costs[SKIP],
+            SKIP: per_worker * (per_file - 1) * costs[SKIP],
             **stages,
             MERGE: corpus.examples * costs[MERGE],
         }

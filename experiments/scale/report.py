@@ -25,7 +25,7 @@ WHERE = {
     CHECK: "submitting machine",
     START: "each worker, once",
     **dict.fromkeys(WORKER_STAGES, "worker"),
-    SKIP: "worker, for each other reader of the file",
+    SKIP: "worker, for each other worker of the file",
     MERGE: "submitting machine",
 }
 ORDER = (CHECK, START, *WORKER_STAGES[:1], SKIP, *WORKER_STAGES[1:], MERGE)

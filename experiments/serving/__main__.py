@@ -29,7 +29,7 @@ from experiments.serving.soak import Soak, soak
 from experiments.text_tables import markdown
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
-from nq.config import ServeConfig
+from nq.serving.config import ServeConfig
 
 log = logging.getLogger("nq.experiments")
 

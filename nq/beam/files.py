@@ -1,7 +1,7 @@
 """Files and models that every worker sees, by a path or by a URI such as ``s3://bucket/dev.jsonl``.
 
 URIs are read and written by Beam's ``FileSystems``; extras of Apache Beam such as
-``apache-beam[aws]`` bring their schemes. All readers of nq read files on a disk, so that a file
+``apache-beam[aws]`` bring their schemes. All formats are read from files on a disk, so that a file
 with a URI is first copied: compressed text cannot be divided; who reads a share reads it all.
 """
 
@@ -144,7 +144,7 @@ def read_records(
         yield from inputs.read_records(copy, file_index, share, limit, pages=pages, name=path)
 
 
-def check(
+def check_and_digest(
     files: Sequence[str], limit: int | None = None, pages: PageFolder | None = None
 ) -> dict[str, str]:
     """Checks input files as a run without Beam does; returns the SHA-256 of each by its path."""

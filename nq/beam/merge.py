@@ -20,16 +20,16 @@ from nq.errors import DamagedError
 from nq.formats.tfrecord import read_record_at, record_offsets
 
 _KEY = struct.Struct("<qq")
-SHARES_PER_READER = 4
+SHARES_PER_WORKER = 4
 _SHARD = re.compile(r".*-(\d{5,})-of-(\d{5,})")
 
 Share = tuple[int, int, int]
 
 
-def shares(n_files: int, readers: int) -> list[Share]:
+def shares(n_files: int, workers: int) -> list[Share]:
     """Returns (file, i, n) for each share of the input: every n-th record of a file from the i-th.
 
-    There are no more shares of a file than its readers need, because each passes over the records
+    There are no more shares of a file than its workers need, because each passes over the records
     of the others.
 
     >>> shares(1, 2), shares(8, 2)[:3]
@@ -37,7 +37,7 @@ def shares(n_files: int, readers: int) -> list[Share]:
     >>> len(shares(50, 64)) / 50, shares(0, 2)
     (6.0, [])
     """
-    n = min(readers, -(-SHARES_PER_READER * readers // max(1, n_files)))
+    n = min(workers, -(-SHARES_PER_WORKER * workers // max(1, n_files)))
     return [(file, i, n) for file in range(n_files) for i in range(n)]
 
 

@@ -62,8 +62,8 @@ def run_in_order(
     """Runs a pipeline to its end.
 
     Args:
-        questions: its ``readers`` are the processes of the local runner, too.
-        options: of Beam, with the runner; they win over the number of readers.
+        questions: its ``workers`` are the processes of the local runner, too.
+        options: of Beam, with the runner; they win over the number of workers.
         part: an empty folder on this machine.
         shared: path or URI of an empty folder that every worker can write to; may be ``part``.
 
@@ -85,7 +85,7 @@ def run_in_order(
 
     folder = FileSystems.join(shared, PROGRESS)
     with reported(folder, progress, questions.limit or 0):
-        finished = execute(build, questions.readers, options, part)
+        finished = execute(build, questions.workers, options, part)
     paths = []
     for name in (RESULTS, DEAD):
         files = match_files(FileSystems.join(shared, f"{name}-*"))
@@ -191,10 +191,10 @@ def write_windows(
     )
 
     def steps(records: Any) -> tuple[Any, Any]:
-        made = records | "Windows" >> MakeWindows(
+        prepared = records | "Windows" >> MakeWindows(
             request.tokenizer, request.windows, request.training, "groups"
         )
-        return made.windows, made.dead_letters
+        return prepared.windows, prepared.dead_letters
 
     with tqdm(desc="preprocess", unit=" examples", disable=None) as bar:
         _, elements = run_in_order(
@@ -205,7 +205,7 @@ def write_windows(
             shared=str(part),
             progress=lambda new, _: bar.update(new),
         )
-    return write_examples(elements, part, request.first_file)
+    return write_examples(elements, part, request.first_file, training=bool(request.training))
 
 
 def answer_questions(
@@ -221,7 +221,7 @@ def answer_questions(
     formats: Sequence[str] = (),
     table_rows: int = 0,
     staged: Mapping[Path, str] | None = None,
-    readers: int = 1,
+    workers: int = 1,
 ) -> tuple[Finished, Iterator[Decided | DeadLetter]]:
     """Answers the questions in files; the answers come in the order of the input.
 
@@ -230,7 +230,7 @@ def answer_questions(
         limit: answer only so many records, the first ones.
         formats, table_rows: see ``Decide``.
         staged: see ``ScoreWindows``.
-        readers: workers among which few files are shared.
+        workers: how many share few files.
 
     Returns:
         As ``run_in_order`` does; the sources have paths that the workers see.
@@ -239,16 +239,16 @@ def answer_questions(
     if pages is not None:
         folder, names = absolute(pages.folder), tuple(map(absolute, pages.files))
         pages = replace(pages, folder=folder, files=names)
-    questions = ReadQuestions(list(map(absolute, files)), limit, readers, pages=pages)
+    questions = ReadQuestions(list(map(absolute, files)), limit, workers, pages=pages)
     tokenizer = staged.get(model.folder, model.folder)
 
     def steps(records: Any) -> tuple[Any, Any]:
-        made = records | "Windows" >> MakeWindows(tokenizer, model.windows, output="examples")
+        prepared = records | "Windows" >> MakeWindows(tokenizer, model.windows, output="examples")
         decided = (
-            made.windows
+            prepared.windows
             | "Score" >> ScoreWindows(spec, staged=staged)
             | "Decide" >> Decide(model.decision, formats, table_rows)
         )
-        return decided, made.dead_letters
+        return decided, prepared.dead_letters
 
     return run_in_order(questions, steps, options, part=part, shared=shared, progress=progress)

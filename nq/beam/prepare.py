@@ -125,7 +125,7 @@ def prepare_again(
 def check_output(request: Request, folder: Path) -> None:
     """Checks that the windows of a request may be in a folder; changes nothing."""
     if not (folder / COMPLETED).is_file():
-        storage.check(folder, storage.WINDOWS, (*request.files, request.tokenizer))
+        storage.check_folder(folder, storage.WINDOWS, (*request.files, request.tokenizer))
 
 
 def default_workers(files: Sequence[str]) -> int:

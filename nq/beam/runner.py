@@ -2,8 +2,9 @@
 
 The default runner is ``FnApiRunner``: in this process for one worker, with worker processes for
 more. A command of our own starts those (``nq.beam.worker``): it keeps their output in a file and
-ignores Ctrl-C, which a terminal sends to all processes. Beam 2.77, with its own command too, waits
-for ever for a worker that was killed; here the pipeline runs in a thread that is given up then.
+ignores Ctrl-C, which a terminal sends to all processes. Beam's own mode ``multi_processing`` waits
+for ever for a worker that was killed (tried with 2.77; issue 19674 of apache/beam); here the
+pipeline runs in a thread that is given up then.
 """
 
 from __future__ import annotations

@@ -18,16 +18,16 @@ from apache_beam.ml.inference.base import ModelHandler, RunInference
 from apache_beam.utils.windowed_value import WindowedValue
 
 from nq.beam.files import local_folder
-from nq.beam.transforms import Windowed
 from nq.config import DecisionConfig, WindowConfig
 from nq.evaluation.answers import Answered, answer
 from nq.formats import outputs
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import DEFAULT_PROFILE, Profile
-from nq.inference.scorer import Counters, Part, Scorer, concatenate, split_examples
+from nq.inference.scorer import Counters, Part, Scored, Scorer
 from nq.model.runtime import import_tensorflow
 from nq.model.spec import find_model
-from nq.records import RESCORED, SECOND_WINDOW, Example, Scores, Source
+from nq.postprocess.decision import decide
+from nq.records import Source, Windowed
 
 NAMESPACE = "nq"
 DEFAULT_BATCH_SIZE = 16
@@ -39,7 +39,7 @@ class Work:
 
     Args:
         prepare_s: seconds that making the windows took.
-        reader_windows: windows that the second model computed.
+        second_model_windows: windows that the second model computed.
         rescored: whether the close decision of the example was computed again in float32.
         part: what the scorer did for all examples of a part; ``None`` for all but its first one.
     """
@@ -49,19 +49,9 @@ class Work:
     prepare_s: float
     device: str
     precision: str
-    reader_windows: int = 0
+    second_model_windows: int = 0
     rescored: bool = False
     part: Counters | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Scored:
-    """An example with the scores of all its windows."""
-
-    source: Source
-    example: Example
-    scores: Scores
-    work: Work
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,9 +72,9 @@ class Decided:
 class ScoreWindows(beam.PTransform):  # type: ignore[misc]
     """Scores the windows of examples, as ``MakeWindows(…, output="examples")`` yields them.
 
-    Each element of the result is an example with its scores (``Scored``). The
-    metrics of ``RunInference`` are in the namespace ``nq``; one of its batches is a part, that is
-    examples with at least 16 batches of windows together.
+    Each element of the result is an example with its scores (``nq.inference.scorer.Scored``) and
+    the ``Work`` for it. The metrics of ``RunInference`` are in the namespace ``nq``; one of its
+    batches is a part, that is examples with at least 16 batches of windows together.
 
     Args:
         model: folder or name of a model, which every worker finds under the same path; or the
@@ -152,7 +142,7 @@ class _Loaded:
         self.scorer, self.lock = scorer, threading.Lock()
 
 
-class _Handler(ModelHandler[Sequence[Windowed], Scored, _Loaded]):  # type: ignore[misc]
+class _Handler(ModelHandler[Sequence[Windowed], tuple[Scored, Work], _Loaded]):  # type: ignore[misc]
     """Loads a scorer in a worker process, and scores parts."""
 
     def __init__(self, spec: ScorerSpec, staged: Mapping[Path, str]) -> None:
@@ -167,9 +157,9 @@ class _Handler(ModelHandler[Sequence[Windowed], Scored, _Loaded]):  # type: igno
 
     def run_inference(
         self, batch: Sequence[Windowed], model: _Loaded, inference_args: Any = None
-    ) -> list[Scored]:
+    ) -> list[tuple[Scored, Work]]:
         with model.lock:
-            return list(score_part(batch, model.scorer))
+            return list(score_part(Part(batch), model.scorer))
 
     def should_skip_batching(self) -> bool:
         return True
@@ -181,27 +171,26 @@ class _Handler(ModelHandler[Sequence[Windowed], Scored, _Loaded]):  # type: igno
         return NAMESPACE
 
 
-def score_part(batch: Sequence[Windowed], scorer: Scorer) -> Iterator[Scored]:
+def score_part(part: Part, scorer: Scorer) -> Iterator[tuple[Scored, Work]]:
     """Yields the examples of a part with their scores, which are computed in one call."""
     before = replace(scorer.counters)
-    part = Part([one.example for one in batch], concatenate([one.rows for one in batch]))
     columns = scorer.scores(part.rows, part.examples)
     done: Counters | None = scorer.counters - before
-    tables = split_examples(part.rows, columns)
-    scored = zip(batch, part.scored(columns), tables, strict=True)
-    for one, (example, scores), table in scored:
-        second, rescored = table.get(SECOND_WINDOW), table.get(RESCORED)
-        work = Work(
-            len(one),
-            one.unread_blocks,
-            one.seconds,
-            scorer.device,
-            scorer.precision,
-            reader_windows=0 if second is None else int((second >= 0).sum()),
-            rescored=rescored is not None and bool(rescored[0]),
-            part=done,
+    for scored in part.scored(columns):
+        one = scored.windowed
+        yield (
+            scored,
+            Work(
+                len(one),
+                one.unread_blocks,
+                one.seconds,
+                scorer.device,
+                scorer.precision,
+                scored.second_model_windows,
+                scored.rescored,
+                done,
+            ),
         )
-        yield Scored(one.source, example, scores, work)
         done = None
 
 
@@ -234,8 +223,10 @@ class Decide(beam.PTransform):  # type: ignore[misc]
 
 
 def _decide(
-    scored: Scored, decision: DecisionConfig, formats: Sequence[str], table_rows: int
+    element: tuple[Scored, Work], decision: DecisionConfig, formats: Sequence[str], table_rows: int
 ) -> Decided:
-    example, with_row = scored.example, scored.source.line <= table_rows
-    answered = answer(example, scored.scores, decision, formats, with_row)
-    return Decided(scored.source, example.question, answered, scored.work)
+    scored, work = element
+    example, source = scored.example, scored.windowed.source
+    ranked = decide(example, scored.scores, decision)
+    answered = answer(example, ranked, formats, source.line <= table_rows)
+    return Decided(source, example.question, answered, work)

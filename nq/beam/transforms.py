@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from nq.errors import check_argument
 from nq.formats import inputs
 from nq.formats.questions import PageFolder
 from nq.formats.tfrecord import encode_records
-from nq.inference.scorer import feature_rows
 from nq.model.folder import load_settings
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.local import make_windows, stored_example
@@ -26,7 +24,7 @@ from nq.preprocess.request import Training
 from nq.preprocess.store import COUNTERS
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import Columns, DeadLetter, Example, Features, Source
+from nq.records import Columns, DeadLetter, Example, Features, Source, Windowed
 
 OUTPUTS = ("windows", "groups", "examples")
 
@@ -35,13 +33,13 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
     """Reads questions with their pages; each element is ``(Source, Example | DeadLetter)``.
 
     Shares of files are reshuffled, not their text, so that memory does not grow with the input: a
-    reader takes every n-th record of a file.
+    worker takes every n-th record of a file.
 
     Args:
         files: paths that every worker can read, or URIs of Beam's ``FileSystems``, in any format
             of ``nq.formats.inputs``.
         limit: read at most so many records of all files, in their order.
-        readers: workers among which few files are shared; one reads files from start to end.
+        workers: how many share few files; one reads files from start to end.
         first_file: number of the first file in ``Source.file_index``.
         pages: the folder of the pages that questions name, which every worker can read.
     """
@@ -50,19 +48,19 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
         self,
         files: Sequence[str],
         limit: int | None = None,
-        readers: int = 1,
+        workers: int = 1,
         first_file: int = 0,
         pages: PageFolder | str | Path | None = None,
     ) -> None:
         super().__init__()
         self.files, self.limit = list(map(str, files)), limit
-        self.readers, self.first_file = readers, first_file
+        self.workers, self.first_file = workers, first_file
         self.pages = inputs.page_folder(pages)
 
     def expand(self, pipeline: Any) -> Any:
         return (
             pipeline
-            | "Shares" >> beam.Create(shares(len(self.files), self.readers))
+            | "Shares" >> beam.Create(shares(len(self.files), self.workers))
             | "Reshuffle" >> beam.Reshuffle()
             | "Read" >> beam.FlatMap(_read, self.files, self.first_file, self._limits(), self.pages)
         )
@@ -91,26 +89,6 @@ def _read(
     return read_records(files[file], first_file + file, (i, n), limits[file], pages)
 
 
-@dataclass(frozen=True, eq=False)
-class Windowed:
-    """An example with its windows, as ``MakeWindows(…, output="examples")`` yields it.
-
-    Args:
-        rows: its windows, as ``Scorer.scores`` takes them.
-        unread_blocks: blocks with text beyond ``max_contexts``.
-        seconds: that making the windows took.
-    """
-
-    source: Source
-    example: Example
-    rows: Columns
-    unread_blocks: int
-    seconds: float
-
-    def __len__(self) -> int:
-        return len(self.rows["window_ids"])
-
-
 class MakeWindows(beam.PTransform):  # type: ignore[misc]
     """Makes windows of ``(Source, Example | DeadLetter)``, as ``ReadQuestions`` yields them.
 
@@ -126,7 +104,7 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
             windows of pages without annotations among them, ``None`` for inference.
         output: what is in ``windows``: ``"windows"`` for serialized ``tf.train.Example`` messages
             (``nq.formats.tfrecord``), those of an example one after the other; ``"examples"`` for
-            each example with its windows (``Windowed``), as ``ScoreWindows`` takes
+            each example with its windows (``nq.records.Windowed``), as ``ScoreWindows`` takes
             them; ``"groups"`` for the messages of each example as a
             ``nq.preprocess.store.StoredExample``.
     """
@@ -186,12 +164,12 @@ class _MakeWindows(beam.DoFn):  # type: ignore[misc]
             yield from encode_records(rows, source, self.windows.switches.id_name)
         elif self.output == "examples":
             columns = example_rows(source, rows)
-            yield Windowed(source, item, columns, unread, time.perf_counter() - started)
+            yield Windowed(item, columns, source, unread, time.perf_counter() - started)
 
 
 def example_rows(source: Source, features: Features) -> Columns:
     """Returns the windows of an example as ``Scorer.scores`` takes them."""
-    rows = feature_rows(features)
+    rows = features.rows
     key = np.array([source.file_index, source.line], np.int32)
     rows["example_keys"] = np.tile(key, (len(features), 1))
     return rows

@@ -8,9 +8,10 @@ from dataclasses import replace
 from nq import extras
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
-from nq.config import AUTO, DECISION_RULES, Beam, Compute, DecisionConfig
+from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error
 from nq.formats import outputs
+from nq.runs.config import AUTO, Beam, Compute
 
 SAMPLE_ROWS = 40
 
@@ -35,9 +36,6 @@ def parser() -> terminal.Parser:
     )
     arguments.add_data(parser, required=False, note="; default: the bundled sample")
     arguments.add_profile(parser, auto=True)
-    parser.flag(
-        "no-cache", "with --profile auto: try the profiles again, and keep no choice for later runs"
-    )
     arguments.add_model(parser)
     arguments.add_second_model(parser)
     output = "folder of the run; default: one under --root, named by content"
@@ -80,10 +78,7 @@ def parser() -> terminal.Parser:
     parser.add_argument(
         "--show", type=int, default=SAMPLE_ROWS, metavar="N", help="rows of the table (default: 40)"
     )
-    decision = parser.add_argument_group("decision; default: the settings of the model folder")
-    decision.add_argument("--decision", choices=DECISION_RULES, help="decision rule")
-    arguments.add_settings(decision, DecisionConfig, exclude=("rule",), show_default=False)
-    arguments.add_windows(parser)
+    arguments.add_set(parser, WindowConfig, DecisionConfig)
     arguments.add_tracking(parser, logs_model=True)
     arguments.add_common(parser)
     return parser
@@ -100,8 +95,6 @@ def run(args: argparse.Namespace) -> int:
     from nq.runs.result import DEAD_LETTERS
     from nq.runs.run import run
 
-    if args.no_cache and args.profile != AUTO:
-        raise terminal.UsageError(f"--no-cache needs --profile {AUTO}")
     if args.max_loss is not None and args.against is None:
         raise terminal.UsageError(
             "--max-loss needs --against, the run that the loss is relative to"
@@ -109,10 +102,9 @@ def run(args: argparse.Namespace) -> int:
     if args.strict_gate and args.max_loss is None:
         raise terminal.UsageError("--strict-gate needs --max-loss")
     model = arguments.find_model(args)
-    decision = replace(model.decision, rule=args.decision or model.decision.rule)
     job = Job(
         files=args.data or [bundled_sample()],
-        model=replace(model, decision=arguments.settings(decision, args)),
+        model=replace(model, decision=arguments.settings(model.decision, args)),
         profile=args.profile,
         output=args.output,
         root=args.root,
@@ -133,7 +125,6 @@ def run(args: argparse.Namespace) -> int:
             progress=bar,
             on_phase=bar.phase,
             table_rows=0 if args.json else args.show,
-            cache=not args.no_cache,
         )
     parity = result.parity
     if args.json:

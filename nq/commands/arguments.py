@@ -7,20 +7,15 @@ import contextlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 from nq import extras
 from nq.commands.terminal import UsageError
-from nq.config import (
-    AUTO,
-    CascadeDecision,
-    Settings,
-    TrackingConfig,
-    WindowConfig,
-    is_within,
-)
+from nq.config import CascadeDecision, Settings, TrackingConfig, WindowConfig, is_within
 from nq.inference.profile import DEFAULT_PROFILE, Profile, describe, reader_profile
-from nq.tracking import DEFAULT_EXPERIMENT
+from nq.mlflow_store import DEFAULT_EXPERIMENT, DEFAULT_URI
+from nq.runs.config import AUTO
+from nq.text import did_you_mean
 
 if TYPE_CHECKING:
     from nq.formats.questions import PageFolder
@@ -115,7 +110,7 @@ def positive(text: str, minimum: int = 1) -> int:
     return value
 
 
-def count(text: str) -> int:
+def count_from_0(text: str) -> int:
     """An argument type: an integer from 0 on."""
     return positive(text, minimum=0)
 
@@ -202,7 +197,7 @@ def add_profile(parser: argparse.ArgumentParser, auto: bool = False, reader: boo
     A command that answers questions in memory has the default of a ``reader``.
     """
     default = "openvino, onnx or grappler, as installed" if reader else DEFAULT_PROFILE
-    also = f", or {AUTO}: the fastest here that keeps the answers" if auto else ""
+    also = f", or {AUTO}: what nq compare says to take, else a default" if auto else ""
     parser.add_argument(
         "--profile",
         type=lambda text: text if auto and text == AUTO else profile(text),
@@ -237,11 +232,52 @@ def add_second_model(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_windows(parser: argparse.ArgumentParser, whole_pages: bool = False) -> None:
-    """Adds the options of ``WindowConfig``, whose defaults are the model's."""
-    also = ", and all blocks of a page" if whole_pages else ""
-    group = parser.add_argument_group(f"windows; default: the settings of the model folder{also}")
-    add_settings(group, WindowConfig, show_default=False)
+def add_set(
+    parser: argparse.ArgumentParser, *classes: type[Settings], whole_pages: bool = False
+) -> None:
+    """Adds ``--set`` for the fields of classes that have a help text; ``settings`` reads them.
+
+    Their defaults are the model's, with ``whole_pages`` all blocks of a page.
+    """
+    kinds = {name: kind for cls in classes for name, kind in get_type_hints(cls).items()}
+    every = (f for cls in classes for f in fields(cls))  # type: ignore[arg-type]
+    listed = {f.name: f.metadata for f in every if f.metadata.get("help")}
+    lines = []
+    for name, about in listed.items():
+        choices = f" ({', '.join(about['choices'])})" if "choices" in about else ""
+        lines.append(f"  {name:<17}  {about['help']}{choices}")
+
+    def assignments(text: str) -> dict[str, Any]:
+        values = {}
+        for part in text.split(","):
+            name, _, value = part.partition("=")
+            if name not in listed:
+                raise ValueError(f"unknown setting {name!r}{did_you_mean(name, listed)}")
+            try:
+                values[name] = kinds[name](value)
+            except ValueError:
+                kind = "a whole number" if kinds[name] is int else "a number"
+                raise ValueError(f"{name} is {value!r}: expected {kind}") from None
+        return values
+
+    title = "settings; default: those of the model folder"
+    title += ", and all blocks of a page" if whole_pages else ""
+    group = parser.add_argument_group(title, "\n".join(lines))
+    group.add_argument(
+        "--set",
+        action=_Set,
+        type=parsed_by(assignments),
+        metavar="NAME=VALUE[,…]",
+        help="change these settings, such as doc_stride=64,max_contexts=201",
+    )
+    group.set_defaults(**dict.fromkeys(listed))
+
+
+class _Set(argparse.Action):
+    """Sets the attributes that an argument names."""
+
+    def __call__(self, parser: object, namespace: object, values: Any, name: object = None) -> None:
+        vars(namespace).update(values)
 
 
 def add_common(parser: argparse._ActionsContainer) -> None:
@@ -262,11 +298,10 @@ def add_tracking(
 ) -> None:
     """Adds the options of MLflow's store: of a command that records a run, with its model."""
     group = parser.add_argument_group("tracking")
-    group.add_argument(
-        "--tracking-uri", metavar="U", help="MLflow store or server; default: sqlite:///mlflow.db"
-    )
-    text = f"MLflow experiment (default: {DEFAULT_EXPERIMENT})"
-    group.add_argument("--experiment", metavar="E", default=DEFAULT_EXPERIMENT, help=text)
+    text = f"MLflow store or server; default: $MLFLOW_TRACKING_URI, else {DEFAULT_URI}"
+    group.add_argument("--tracking-uri", metavar="U", help=text)
+    text = f"MLflow experiment; default: $MLFLOW_EXPERIMENT_NAME, else {DEFAULT_EXPERIMENT}"
+    group.add_argument("--experiment", metavar="E", help=text)
     if records:
         group.add_argument("--no-track", action="store_true", help="do not record the run")
     if logs_model:

@@ -13,14 +13,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from nq.answers import Answer, Page
 from nq.commands import arguments, terminal
+from nq.config import WindowConfig
 from nq.formats import documents, inputs
 from nq.formats.csv_rows import SUFFIXES
 from nq.formats.fields import LIMITS
 from nq.formats.input_files import SHARD_SUFFIXES, is_stream
 from nq.formats.questions import files_in
 from nq.page_process import PageProcess
-from nq.records import Answer, Page
 from nq.text import one_line, visible
 
 log = logging.getLogger(__name__)
@@ -68,11 +69,11 @@ def parser() -> terminal.Parser:
         help="of a jsonl file: the page of the record with this number (from 1) or example_id",
     )
     top = "runners-up to show (default: 3)"
-    parser.add_argument("--top", type=arguments.count, default=3, metavar="N", help=top)
+    parser.add_argument("--top", type=arguments.count_from_0, default=3, metavar="N", help=top)
     arguments.add_profile(parser, reader=True)
     arguments.add_model(parser)
     arguments.add_second_model(parser)
-    arguments.add_windows(parser, whole_pages=True)
+    arguments.add_set(parser, WindowConfig, whole_pages=True)
     arguments.add_common(parser)
     return parser
 
@@ -90,7 +91,7 @@ def _ask(args: argparse.Namespace, process: PageProcess) -> int:
     page = _read_page(files[0], args.record, process) if len(files) == 1 else None
     if page is None and args.record is not None:
         raise terminal.UsageError("--record is for a single jsonl file")
-    from nq.collection import select
+    from nq.collection import select_page
     from nq.model.spec import mention_decision
     from nq.reader import BATCH_SIZE, Reader, checked_scorer
     from nq.report.answer import MARKS, render
@@ -107,7 +108,7 @@ def _ask(args: argparse.Namespace, process: PageProcess) -> int:
             best = page
             if best is None:
                 with terminal.ProgressBar("reading documents", "documents") as bar:
-                    best = select(text, files, read, model.windows, True, bar)
+                    best = select_page(text, files, read, model.windows, True, bar)
             answer = reader.ask(text, best, args.top)
             _mention_unread(answer, len(files))
             if args.json:
@@ -165,7 +166,7 @@ def _mention_unread(answer: Answer, n_files: int) -> None:
         log.warning("%d of %d documents cannot be read: %s", len(skipped), n_files, text)
     if answer.unread_blocks:
         which = "those that rank lowest for the question" if n_files > 1 else "the last of the page"
-        text = "%d blocks were not read, %s; a higher --max-contexts reads more"
+        text = "%d blocks were not read, %s; --set max_contexts=N reads more"
         log.log(logging.INFO if n_files > 1 else logging.WARNING, text, answer.unread_blocks, which)
 
 

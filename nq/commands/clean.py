@@ -18,8 +18,8 @@ def parser() -> terminal.Parser:
     parser = terminal.Parser(
         prog="nq clean",
         description="Removes what other commands left and can make again: prepared windows, "
-        "unfinished runs, the state of finished trainings and, if no folder is given, the stored "
-        "choices of the profile auto. Files of others and what a running process uses are kept.",
+        "unfinished runs, the state of finished trainings and, if no folder is given, converted "
+        "models in the cache. Files of others and what a running process uses are kept.",
         examples=("nq clean --dry-run", "nq clean runs more_runs", "nq clean --runs"),
     )
     parser.add_argument(

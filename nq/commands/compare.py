@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     if unknown := answer.parser().parse_args(args.unknown).unknown:
         raise terminal.UsageError(parser().unknown(unknown))
-    from nq.report.comparison import advice, table
+    from nq.report.comparison import advice, comparison_table
     from nq.runs.compare import PAGE, compare
 
     with terminal.ProgressBar("compare", "runs") as bar:
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         values = {"take": take, "reason": reason, "rows": list(map(asdict, rows))}
         terminal.print_json({"page": str(page), **values})
     else:
-        print(f"{table(rows)}\n\n{reason}\n{visible(f'the page: {page}')}")
+        print(f"{comparison_table(rows)}\n\n{reason}\n{visible(f'the page: {page}')}")
     if args.open:
         webbrowser.open(page.as_uri())
     if failed := [row.profile for row in rows if row.error]:

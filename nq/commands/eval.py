@@ -15,7 +15,7 @@ from itertools import chain
 
 from nq.commands.terminal import HelpFormatter
 from nq.evaluation.labels import Label, read_gold, read_predictions
-from nq.evaluation.nq_eval import Gold, Inputs, decisions, score, table
+from nq.evaluation.nq_eval import Gold, Inputs, decisions, metrics_table, score
 from nq.formats.input_files import matching_files
 from nq.text import visible
 
@@ -113,7 +113,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "nq eval") -> int:
         for note in (_few_annotators(gold, needed, args.one_annotator), _unofficial(labels)):
             print(f"{prog}: note: {note}\n" if note else "", file=sys.stderr, end="")
         if args.pretty_print:
-            print(table(*decisions(gold, predictions, **thresholds), metrics))
+            print(metrics_table(*decisions(gold, predictions, **thresholds), metrics))
         else:  # a threshold that was a null score is null again
             print(json.dumps({n: None if x == -math.inf else x for n, x in metrics.items()}))
     except (ValueError, OSError) as error:

@@ -6,11 +6,12 @@ import argparse
 from pathlib import Path
 
 from nq.commands import arguments, terminal
-from nq.config import TrainConfig
+from nq.config import WindowConfig
 from nq.errors import Error
 from nq.model.registry import model_folder
 from nq.report.skipped import dead_letter_lines, unread_line
 from nq.text import counted, visible
+from nq.training.config import TrainConfig
 
 COUNTS = ("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages")
 
@@ -44,7 +45,7 @@ def parser() -> terminal.Parser:
     arguments.add_limit(parser)
     arguments.add_workers(parser, " (default: one for small input, all cores for large)")
     parser.flag("strict", "exit with 1 if a record could not be used")
-    arguments.add_windows(parser)
+    arguments.add_set(parser, WindowConfig)
     training = parser.add_argument_group("training")
     training.add_argument(
         "--training", action="store_true", help="write windows with targets, from the annotations"
@@ -75,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
             (sampling.negatives, sampling.seed) if args.training else None,
             pages=pages,
         )
-        inputs.check(files, args.limit, pages)
+        inputs.check_inputs(files, args.limit, pages)
         prepared = prepare.prepare(request, args.output, args.workers, args.unknown)
     if args.json:
         values = {name: getattr(prepared, name) for name in COUNTS}

@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     from nq.formats import input_files
     from nq.model.registry import model_folder
-    from nq.report.comparison import table
+    from nq.report.comparison import comparison_table
     from nq.runs.run_page import write_report
 
     files = input_files.find_files(args.data) if args.data else None
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if written.analysis:
         print(visible(text(written.analysis), lines=True))
     if written.rows:
-        print(f"\n{table(written.rows)}")
+        print(f"\n{comparison_table(written.rows)}")
     if written.gate:
         print(written.gate)
     print(f"\nwritten to {visible(str(written.page))}")

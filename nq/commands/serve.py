@@ -9,8 +9,9 @@ import sys
 
 from nq import extras
 from nq.commands import arguments, terminal
-from nq.config import ServeConfig
+from nq.config import WindowConfig
 from nq.errors import Error
+from nq.serving.config import ServeConfig
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +28,8 @@ def parser() -> terminal.Parser:
     """Returns the parser of the command."""
     parser = terminal.Parser(
         prog="nq serve",
-        description="Answers questions over HTTP: a page at /, POST /v1/ask and /v1/predict, "
-        "GET /healthz, /readyz, /metrics, and a description of them at /docs.",
+        description="Answers questions over HTTP: a page at /, POST /v1/ask, GET /healthz, "
+        "/readyz, /metrics, and a description of them at /docs.",
         examples=(
             "nq serve",
             "nq serve --model ranker --workers 2 --port 8080",
@@ -40,7 +41,7 @@ def parser() -> terminal.Parser:
     arguments.add_second_model(parser)
     arguments.add_profile(parser, reader=True)
     arguments.add_settings(parser, ServeConfig)
-    arguments.add_windows(parser, whole_pages=True)
+    arguments.add_set(parser, WindowConfig, whole_pages=True)
     arguments.add_common(parser)
     return parser
 

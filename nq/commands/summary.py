@@ -6,11 +6,12 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nq.evaluation.answers import AnswerRow
 from nq.evaluation.gate import Parity
 from nq.report.comparison import MIB, processes_line
 from nq.report.skipped import unread_line
 from nq.report.tables import phases
-from nq.runs.result import Result, Row
+from nq.runs.result import Result
 from nq.text import counted, format_bytes, truncate, visible
 
 MARKS = {True: "right", False: "WRONG", None: ""}
@@ -20,7 +21,7 @@ NO_ANSWER, NO_WORDS = "(no answer)", "(no words)"
 
 
 def summary(result: Result, dead_letters: Sequence[str] = ()) -> str:
-    """Returns the table of answers, then at most six lines, and one for what is not usual."""
+    """Returns the table of answers, then at most five lines, and one for what is not usual."""
     lines = [*_table(result), ""] if result.rows else []
     skipped = f"{counted(result.dead_letters, 'record')} skipped, " if result.dead_letters else ""
     lines.append(
@@ -40,8 +41,6 @@ def summary(result: Result, dead_letters: Sequence[str] = ()) -> str:
     lines.append(visible(f"written to {result.folder} ({disk}, which nq clean removes)"))
     if result.how_to_open:
         lines.append(f"see the run: {result.how_to_open}")
-    if result.how_to_compare:
-        lines.append(f"compare all runs: {result.how_to_compare}, or nq runs")
     return "\n".join(lines)
 
 
@@ -56,8 +55,9 @@ def _notes(result: Result) -> list[str]:
         lines.append(unread_line(result.truncated_pages, result.unread_blocks))
     if "prune" in result.profile.split("+"):  # windows of repeated records are not computed either
         lines.append(f"{result.read_windows} of the windows were computed, the others pruned")
-    if result.reader_windows:
-        lines.append(f"computed by the second model: {counted(result.reader_windows, 'window')}")
+    if result.second_model_windows:
+        windows = counted(result.second_model_windows, "window")
+        lines.append(f"computed by the second model: {windows}")
     if result.float32_windows:
         lines.append(f"computed again in float32: {counted(result.float32_windows, 'window')}")
     if result.rescored:
@@ -144,7 +144,7 @@ def _table(result: Result) -> list[str]:
     return lines + ([f"… and {more} more in predictions.json"] if more > 0 else [])
 
 
-def _expected(row: Row) -> str:
+def _expected(row: AnswerRow) -> str:
     """Returns the right answers in one line; one that reads like the wrong one is marked."""
     texts = (
         f"{visible(text)} (another span)" if text == row.answer else visible(text)

@@ -6,9 +6,11 @@ import argparse
 from pathlib import Path
 
 from nq.commands import arguments, terminal
-from nq.config import DistillationConfig, StorageConfig, TrainConfig, WindowConfig
+from nq.config import WindowConfig
+from nq.model.config import StorageConfig
 from nq.model.registry import model_folder
 from nq.report.skipped import dead_letter_lines, unread_line
+from nq.training.config import DistillationConfig, TrainConfig
 from nq.training.job import EVALUATE_EVERY, MEASURED, STEP, TrainingJob
 
 ONLY_WITH_TEACHER = ("teacher_weight", "temperature", "teacher_profile")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from nq.commands import arguments, terminal
-from nq.config import Compute
+from nq.runs.config import Compute
 
 
 def parser() -> terminal.Parser:

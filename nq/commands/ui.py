@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import shlex
 import socket
 import subprocess
@@ -12,12 +13,25 @@ import urllib.error
 import urllib.request
 import webbrowser
 
-from nq import child
+from nq import child, tracking
 from nq.commands import arguments, terminal
 from nq.errors import Error
+from nq.mlflow_store import connect, database_path, reason, store
 from nq.text import visible, without_password
 
 HOST, PAUSE_S = "127.0.0.1", 0.2
+VIEW = "nq"
+"""A saved view of an experiment: which columns MLflow's table of runs has, and their order."""
+VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
+COLUMNS = (tracking.MICRO_F1, tracking.PREDICT_S, tracking.WINDOWS_PER_S, tracking.CHANGED)
+VIEW_STATE = {
+    "selectedColumns": [
+        f"params.`{tracking.PROFILE}`",
+        *(f"metrics.`{name}`" for name in COLUMNS),
+    ],
+    "orderByKey": f"metrics.`{tracking.WINDOWS_PER_S}`",
+    "orderByAsc": False,
+}
 
 
 def parser() -> terminal.Parser:
@@ -38,10 +52,9 @@ def parser() -> terminal.Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
-    from nq import tracking
-
-    uri, page = tracking.experiment_page(args.tracking_uri, args.experiment)
-    if tracking.is_server(uri):
+    uri, name = store(args.tracking_uri, args.experiment)
+    page = _page(uri, name)
+    if uri.startswith("http"):
         _show(without_password(uri).rstrip("/") + page, args.open)
         return 0
     address = f"http://{HOST}:{args.port}"
@@ -67,6 +80,31 @@ def run(args: argparse.Namespace) -> int:
         finally:
             server.terminate()
     return 0
+
+
+def _page(uri: str, name: str) -> str:
+    """Returns the page of an experiment's runs, which gets its saved view if it has none.
+
+    Raises:
+        Error: the store cannot be read, or has no such experiment.
+    """
+    path = database_path(uri)
+    try:
+        if path and not path.exists():
+            raise FileNotFoundError("there is no database")
+        client = connect(uri)
+        experiment = client.get_experiment_by_name(name)
+        if experiment is None:
+            names = ", ".join(sorted(e.name for e in client.search_experiments())) or "none"
+            raise LookupError(f"there is no experiment {name!r}, only {names}")
+        if VIEW_TAG not in experiment.tags:
+            client.set_experiment_tag(experiment.experiment_id, VIEW_TAG, json.dumps(VIEW_STATE))
+    except Exception as error:
+        raise Error(
+            f"cannot read the runs in {without_password(uri)}: {reason(error)}; give the "
+            "store of your runs as --tracking-uri, their experiment as --experiment"
+        ) from error
+    return f"{tracking.PAGE.format(experiment.experiment_id, '')}&viewStateShareKey={VIEW}"
 
 
 def _answers(address: str) -> bool:

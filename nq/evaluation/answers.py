@@ -12,18 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nq.config import DecisionConfig
-from nq.evaluation.evaluate import Evaluation, Judgment, accepted_answers, judge
+from nq.evaluation.evaluate import Evaluation, JudgedPrediction, accepted_answers, judge
 from nq.formats import outputs
 from nq.formats.outputs import encode_prediction, write_predictions
-from nq.postprocess.decision import RULES, decide
-from nq.records import Annotation, Example, Prediction, Scores, YesNo
+from nq.postprocess.decision import RankedPrediction
+from nq.records import Annotation, Example, Prediction, YesNo
 
 PREDICTIONS = "predictions.json"
 
 
 @dataclass(frozen=True)
-class Row:
+class AnswerRow:
     """One answer of the table of answers, in words; empty for no answer.
 
     ``correct`` is ``None`` without gold. If it is false, ``expected`` has the right answers, that
@@ -46,27 +45,26 @@ class Answered:
     prediction: Mapping[str, Any]
     is_null: bool
     outputs: Mapping[str, bytes]
-    judgment: Judgment
-    row: Row | None = None
+    judgment: JudgedPrediction
+    row: AnswerRow | None = None
 
 
 def answer(
     example: Example,
-    scores: Scores,
-    config: DecisionConfig,
+    ranked: RankedPrediction,
     formats: Sequence[str] = (),
     with_row: bool = False,
 ) -> Answered:
-    """Returns the answer to an example, with its gold, whose windows have these scores."""
-    decision = decide(example, scores, config)
-    prediction = decision.prediction
-    token_bytes = example.token_bytes if RULES[config.rule].ranks else None
+    """Returns the answer to an example by the decision for it, with its gold."""
+    prediction = ranked.prediction
+    # the predictions of the originals' rules, which rank nothing, have no bytes
+    token_bytes = example.token_bytes if ranked.ranking else None
     encoded = encode_prediction(prediction, token_bytes, example.original)
     judgment = judge(example, encoded)
     return Answered(
         encoded,
         not prediction.answered,
-        outputs.encode(formats, example, prediction, decision.alternatives),
+        outputs.encode(formats, example, prediction, ranked.alternatives),
         judgment,
         table_row(example, prediction, judgment.correct) if with_row else None,
     )
@@ -76,7 +74,7 @@ class AnswerFiles:
     """Writes the answers of a run, and counts and evaluates them; null ones are not answered."""
 
     def __init__(self, formats: Sequence[str]) -> None:
-        self.evaluation, self.rows = Evaluation(), list[Row]()
+        self.evaluation, self.rows = Evaluation(), list[AnswerRow]()
         self.examples = self.answered = 0
         self._formats = formats
 
@@ -97,7 +95,7 @@ class AnswerFiles:
             write_predictions(folder / PREDICTIONS, predictions())
 
 
-def table_row(example: Example, prediction: Prediction, correct: bool | None) -> Row:
+def table_row(example: Example, prediction: Prediction, correct: bool | None) -> AnswerRow:
     """Returns an answer of the table, with the right answers if it is wrong."""
     expected = Counter[str]()
     if correct is False and example.answers is not None:
@@ -105,7 +103,7 @@ def table_row(example: Example, prediction: Prediction, correct: bool | None) ->
     elif correct is False:
         expected.update(answer_text(example, answer) for answer in accepted_answers(example))
     texts = tuple(text for text, _ in expected.most_common())
-    return Row(example.question, answer_text(example, prediction), correct, texts)
+    return AnswerRow(example.question, answer_text(example, prediction), correct, texts)
 
 
 def answer_text(example: Example, answer: Prediction | Annotation) -> str:

@@ -16,7 +16,7 @@ from nq.storage import file_status
 
 
 @dataclass(frozen=True, slots=True)
-class Judgment:
+class JudgedPrediction:
     """A prediction beside the gold of its example: what the metrics need of both.
 
     Where gold is text, ``text`` has exact match and F1, and ``correct`` is by the text. ``gold`` is
@@ -30,7 +30,7 @@ class Judgment:
     correct: bool | None
 
 
-def judge(example: Example, prediction: Mapping[str, Any]) -> Judgment:
+def judge(example: Example, prediction: Mapping[str, Any]) -> JudgedPrediction:
     """Returns a prediction in the official format beside the gold of its example.
 
     It is correct if its short answer is, or its long answer where gold has no short one; where gold
@@ -46,7 +46,7 @@ def judge(example: Example, prediction: Mapping[str, Any]) -> Judgment:
         for span in prediction["short_answers"]
     ]
     label = labels.prediction_label({**prediction, "short_answers": shorts})
-    gold = gold_labels(example) if example.annotations else None
+    gold = example_labels(example) if example.annotations else None
     text, correct = text_score(example, label), None
     if text is not None:
         correct = text.exact_match
@@ -55,7 +55,7 @@ def judge(example: Example, prediction: Mapping[str, Any]) -> Judgment:
         correct = not (long.predicted or short.predicted)
         if short.has_gold or long.has_gold:
             correct = short.correct if short.has_gold else long.correct
-    return Judgment(example.example_id, label, gold, text, correct)
+    return JudgedPrediction(example.example_id, label, gold, text, correct)
 
 
 class Evaluation:
@@ -70,7 +70,7 @@ class Evaluation:
         self._texts: list[text_match.TextScore] = []
         self.without_gold = self.text_only = 0
 
-    def add(self, judgment: Judgment) -> None:
+    def add(self, judgment: JudgedPrediction) -> None:
         if judgment.gold is not None:
             self.gold[judgment.example_id] = judgment.gold
             self._predictions[judgment.example_id] = judgment.label
@@ -96,7 +96,7 @@ def text_score(example: Example, label: labels.Label) -> text_match.TextScore | 
     if example.answers is None:
         return None
     answer = example.short_answer(label.short_tokens, YesNo(label.yes_no.upper()))
-    return text_match.score(example.answers, answer)
+    return text_match.score_text(example.answers, answer)
 
 
 def evaluate(
@@ -122,10 +122,10 @@ def evaluate(
     """
     gold = input_files.path_list("gold", gold)
     paths = input_files.find_files(gold)
-    wanted, given, of_texts = read_scorable(paths, predictions, inputs.page_folder(pages))
-    if not wanted:
+    gold_labels, predicted, of_texts = read_scorable(paths, predictions, inputs.page_folder(pages))
+    if not gold_labels:
         return of_texts
-    return nq_eval.score(wanted, given, one_annotator=True) | of_texts
+    return nq_eval.score(gold_labels, predicted, one_annotator=True) | of_texts
 
 
 def read_scorable(
@@ -135,9 +135,9 @@ def read_scorable(
 
     Takes the arguments of ``evaluate``, raises its errors and returns metrics of gold texts only.
     """
-    given = labels.read_predictions(Path(input_files.path_text(predictions)))
+    predicted = labels.read_predictions(Path(input_files.path_text(predictions)))
     before = [file_status(path) for path in gold]
-    wanted: nq_eval.Gold = {}
+    gold_labels: nq_eval.Gold = {}
     texts, seen = list[text_match.TextScore](), set[ExampleId]()
     for example in inputs.read_examples(gold, skip_bad=True, pages=pages):
         key = example.example_id
@@ -145,25 +145,25 @@ def read_scorable(
             continue
         seen.add(key)
         if example.annotations:
-            wanted[key] = gold_labels(example)
-        if key in given and (text := text_score(example, given[key])):
+            gold_labels[key] = example_labels(example)
+        if key in predicted and (text := text_score(example, predicted[key])):
             texts.append(text)
     for path, status in zip(gold, before, strict=True):
         if file_status(path) != status:
             raise ValueError(f"{path} changed while it was read: run again when it is complete")
-    if not wanted and not texts:
+    if not gold_labels and not texts:
         raise ValueError(f"no annotations in {', '.join(gold)}: give annotated data")
-    kept = {key: label for key, label in given.items() if key in wanted or key not in seen}
-    return wanted, kept, text_match.metrics(texts)
+    kept = {key: label for key, label in predicted.items() if key in gold_labels or key not in seen}
+    return gold_labels, kept, text_match.metrics(texts)
 
 
-def gold_labels(example: Example) -> list[labels.Label]:
+def example_labels(example: Example) -> list[labels.Label]:
     """Returns the answers of an example's annotators as the evaluation compares them."""
 
-    def span(span: Span | None) -> labels.Span:
+    def span(span: Span | None) -> labels.LabelSpan:
         if span is None or span.start >= span.end:
-            return labels.Span()
-        return labels.Span(*byte_span(span, example.token_bytes), span.start, span.end)
+            return labels.LabelSpan()
+        return labels.LabelSpan(*byte_span(span, example.token_bytes), span.start, span.end)
 
     return [
         labels.Label(span(a.long), tuple(map(span, a.shorts)), a.yes_no.lower())
@@ -177,7 +177,7 @@ def accepted_answers(example: Example) -> list[Annotation]:
     They are the answers of the annotators who gave a short one if gold has a short answer; else the
     long answers alone; none if gold has neither, so that a null prediction is correct.
     """
-    annotations, gold = example.annotations or (), gold_labels(example)
+    annotations, gold = example.annotations or (), example_labels(example)
     long, short = nq_eval.decisions_of_one(gold, labels.Label())
     if short.has_gold:
         return [a for a, label in zip(annotations, gold, strict=True) if label.has_short]

@@ -29,7 +29,7 @@ Paths = str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LabelSpan:
     """A half-open span in bytes of the HTML, in document tokens, or both; -1 is null."""
 
     start_byte: int = -1
@@ -61,7 +61,7 @@ class Span:
     def is_null(self) -> bool:
         return self.start_byte < 0 and self.start_token < 0
 
-    def matches(self, other: Span) -> bool:
+    def matches(self, other: LabelSpan) -> bool:
         """Returns whether both are non-null and have the same bytes or the same tokens."""
         same_bytes = self.start_byte >= 0 and self.bytes == other.bytes
         return same_bytes or (self.start_token >= 0 and self.tokens == other.tokens)
@@ -71,8 +71,8 @@ class Span:
 class Label:
     """The answers of one annotator or one system to a question; only a system gives scores."""
 
-    long: Span = Span()
-    short: tuple[Span, ...] = ()
+    long: LabelSpan = LabelSpan()
+    short: tuple[LabelSpan, ...] = ()
     yes_no: str = "none"
     long_score: float = 0.0
     short_score: float = 0.0
@@ -88,7 +88,7 @@ class Label:
         return [span for one in self.short if (span := one.in_tokens)]
 
     @property
-    def short_spans(self) -> list[Span]:
+    def short_spans(self) -> list[LabelSpan]:
         return [span for span in self.short if not span.is_null]
 
     @property
@@ -128,10 +128,10 @@ def example_id(record: Mapping[str, Any]) -> ExampleId:
     return key
 
 
-def _span(record: Any) -> Span:
+def _span(record: Any) -> LabelSpan:
     names = ("start_byte", "end_byte", "start_token", "end_token")
     values = {name: _optional(record, name, int, -1) for name in names}
-    return Span(**values, is_official=record.keys() >= {*names})
+    return LabelSpan(**values, is_official=record.keys() >= {*names})
 
 
 def gold_labels(record: Mapping[str, Any]) -> list[Label]:
@@ -155,7 +155,7 @@ def prediction_label(record: Mapping[str, Any]) -> Label:
     scores = (get(record, name, int, float, type(None)) for name in names)
     long = _optional(record, "long_answer", dict, None)
     label = Label(
-        Span() if long is None else _span(long),
+        LabelSpan() if long is None else _span(long),
         tuple(map(_span, _optional(record, "short_answers", list, []))),
         _optional(record, "yes_no_answer", str, "none").lower(),
         *(-math.inf if score is None else score for score in scores),  # Python 2 sorts null first

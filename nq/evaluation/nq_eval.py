@@ -246,7 +246,7 @@ def _micro_metrics(long: Sequence[Decision], short: Sequence[Decision]) -> Metri
     return dict(zip(MICRO_METRICS, f1s, strict=True))
 
 
-def table(long: Sequence[Decision], short: Sequence[Decision], metrics: Metrics) -> str:
+def metrics_table(long: Sequence[Decision], short: Sequence[Decision], metrics: Metrics) -> str:
     """Returns the table of the official script's ``--pretty_print``, with the micro F1s."""
     rows = {"Long answer ": long, "Short answer": short, "All answers ": [*long, *short]}
     lines = [

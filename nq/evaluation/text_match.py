@@ -44,18 +44,18 @@ def normalize(text: str) -> str:
     return " ".join(_ARTICLE.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
-def score(golds: Sequence[str], answer: str) -> TextScore:
+def score_text(golds: Sequence[str], answer: str) -> TextScore:
     """Returns the score of an answer, empty for none, against the gold answers, if there are any.
 
-    >>> score(["the Eiffel Tower", "Tower"], "Eiffel tower")
+    >>> score_text(["the Eiffel Tower", "Tower"], "Eiffel tower")
     TextScore(exact_match=True, f1=1.0, has_answer=True)
-    >>> score([], "Paris").f1, score([], "").f1
+    >>> score_text([], "Paris").f1, score_text([], "").f1
     (0.0, 1.0)
     """
-    wanted = [text for text in map(normalize, golds) if text]
-    given = normalize(answer)
-    f1 = max(_f1(gold.split(), given.split()) for gold in wanted or [""])
-    return TextScore(given in (wanted or [""]), f1, bool(wanted))
+    right = [text for text in map(normalize, golds) if text]
+    predicted = normalize(answer)
+    f1 = max(_f1(gold.split(), predicted.split()) for gold in right or [""])
+    return TextScore(predicted in (right or [""]), f1, bool(right))
 
 
 def _f1(gold: Sequence[str], given: Sequence[str]) -> float:

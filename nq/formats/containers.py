@@ -53,10 +53,10 @@ class Container:
     check: Callable[[str], None] = lambda path: None
 
 
-PARQUET = Container(parquet.rows, parquet.check)
+PARQUET = Container(parquet.rows, parquet.check_parquet)
 SQUAD = Container(lambda path: enumerate(squad.squad_questions(path), 1))
 MRQA = Container(lambda path: enumerate(squad.mrqa_questions(path), 1))
-CSV = Container(csv_rows.rows, csv_rows.check)
+CSV = Container(csv_rows.rows, csv_rows.check_csv)
 LINES = Container(lines.rows, _check_lines)
 
 
@@ -78,8 +78,8 @@ def rows(
 ) -> Iterator[tuple[int, Row]]:
     """Yields the records of a file with their numbers from 1.
 
-    A share ``(i, n)`` is every n-th record, from the i-th on, for n parallel readers. ``limit`` is
-    the number of records of all readers together.
+    A share ``(i, n)`` is every n-th record, from the i-th on, for n parallel workers. ``limit`` is
+    the number of records of all workers together.
     """
     container, (worker, workers) = container_of(path), share
     if container is PARQUET:  # which does not decode the other rows

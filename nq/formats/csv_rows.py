@@ -39,7 +39,7 @@ def columns(path: str) -> list[str]:
         return _header(text.readline(LIMITS.bytes + 1))[0]
 
 
-def check(path: str) -> None:
+def check_csv(path: str) -> None:
     """Raises ``ValueError`` unless there is one column with the questions, and no name twice."""
     names = columns(path)
     expected = (

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from nq.answers import Page
 from nq.errors import check_argument
 from nq.formats import markdown
 from nq.formats.docx import docx_html, is_docx
@@ -17,7 +18,7 @@ from nq.formats.html import PageBuilder, parse_html
 from nq.formats.lines import binary_kind
 from nq.formats.pdf import pdf_text
 from nq.formats.words import spellings
-from nq.records import Example, Page, Span
+from nq.records import Example, Span
 from nq.text import format_bytes
 
 TEXT_SUFFIXES, HTML_SUFFIXES = (".txt", ".text"), (".html", ".htm", ".xhtml")
@@ -65,8 +66,8 @@ def decode_page(data: bytes, name: str) -> Page:
     if data.startswith(PDF) or name.lower().endswith(".pdf"):
         return page_from_text(pdf_text(data, name), name)
     if is_docx(data):
-        builder = PageBuilder()  # without places, because the HTML is not the file
-        return _checked(lambda html: parse_html(html, builder), docx_html(data, name), name)
+        html = docx_html(data, name)  # which is not the file, so that its places are none of it
+        return _checked(lambda text: parse_html(text, lambda _: PageBuilder()), html, name)
     return page_of(decode_text(data, name), name)
 
 

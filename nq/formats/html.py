@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 from lxml import etree
 
+from nq.answers import Page
 from nq.formats.fields import LIMITS
 from nq.formats.markup import RAW, TAG, UNKNOWN, CharacterData
 from nq.formats.words import BLOCKS, HEADINGS, TAG_SPELLINGS, located_words
-from nq.records import Candidate, Example, Original, Page, Span
+from nq.records import Candidate, Example, Original, Span
 
 CELLS = ("td", "th")
 KEPT = {tag: tag.capitalize() for tag in (*BLOCKS, *CELLS, *HEADINGS)}
@@ -64,8 +65,8 @@ TAG_PLACE = -1, -1
 class PageBuilder:
     """Builds a page token by token; a target of lxml's HTML parser.
 
-    ``characters`` are those of the HTML; plain text has its place with it.
-    More than ``max_depth`` open elements are a ``RecursionError``.
+    ``characters`` are those of the HTML; plain text has its place with it. More than ``max_depth``
+    open elements are a ``RecursionError``.
     """
 
     max_depth: float = math.inf
@@ -94,7 +95,7 @@ class PageBuilder:
         if self._dropped or self._is_noise(attributes) or _is_dropped(tag, attributes):
             self._dropped.append(tag)
         elif tag in SOFT_BREAKS:
-            self._text.append(_BREAK)
+            self._separate()
         elif tag in BLOCK_LEVEL:
             self._flush()
             self._headings += tag in HEADINGS
@@ -107,7 +108,7 @@ class PageBuilder:
         if self._dropped:
             self._dropped.pop()
         elif tag in SOFT_BREAKS:
-            self._text.append(_BREAK)
+            self._separate()
         elif tag in BLOCK_LEVEL:
             self._flush()
             self._headings -= tag in HEADINGS
@@ -140,6 +141,11 @@ class PageBuilder:
             original=original,
         )
         return Page(example, self.spelling)
+
+    def _separate(self) -> None:
+        """Ends a word."""
+        if self._text and self._text[-1] is not _BREAK:
+            self._text.append(_BREAK)
 
     def _is_noise(self, attributes: Mapping[str, str]) -> bool:
         """Returns whether an element of a page of MediaWiki is not part of the article."""
@@ -225,8 +231,9 @@ def parse_html(
 ) -> Page:
     """Returns the page of an HTML text; broken markup is repaired as browsers do it.
 
-    If elements are nested too deeply, none is: lxml looks for the start of each end tag in all of
-    them. ``new_builder`` makes a builder from the characters of the text.
+    A text with more than ``MAX_DEPTH`` open elements is read as blocks that are not nested, since
+    lxml searches all open elements at each end tag, which takes quadratic time. ``new_builder``
+    makes a builder from the characters of the text.
     """
     source = text.encode("utf-8", "replace").decode()
     with contextlib.suppress(RecursionError):

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import orjson
 
+from nq.answers import Page
 from nq.errors import Error
 from nq.formats import containers, csv_rows, lines, natural_questions, questions, tydi
 from nq.formats.documents import page_from_record, read_document
@@ -30,7 +31,7 @@ from nq.formats.input_files import (
     spooled,
 )
 from nq.formats.questions import PageFolder
-from nq.records import DeadLetter, Example, Page, Source
+from nq.records import DeadLetter, Example, Source
 
 log = logging.getLogger(__name__)
 
@@ -79,11 +80,6 @@ def read_records(
             excerpt = text[: EXCERPT_CHARS * 4].decode("utf-8", "backslashreplace")
             item = DeadLetter(source, str(error), excerpt[:EXCERPT_CHARS])
         yield source, item
-
-
-def decode_example(line: bytes, pages: PageFolder | None = None) -> Example:
-    """Returns the example in one line of JSON, in any dialect; see ``decode_record``."""
-    return decode_record(lines.parse_line(line), pages)
 
 
 def decode_record(record: Record, pages: PageFolder | None = None) -> Example:
@@ -164,7 +160,7 @@ def _good_examples(
         log.warning("skipped %d bad records in all", n_skipped)
 
 
-def check(
+def check_inputs(
     files: Sequence[str],
     limit: int | None = None,
     pages: PageFolder | None = None,

@@ -13,10 +13,10 @@ from markdown_it.parser_inline import ParserInline
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
+from nq.answers import Page
 from nq.formats.fields import LIMITS
 from nq.formats.html import CELLS, LocatedWord, PageBuilder, parse_html
 from nq.formats.markup import UNKNOWN
-from nq.records import Page
 
 SUFFIXES = (".md", ".markdown")
 MARKS = "\n\r|*_`[<&\\"
@@ -80,8 +80,8 @@ def _mark(tokens: Sequence[Token], text: str) -> None:
                 end = max(end, at + len(source))
             else:
                 at = text.rfind(source, lines[n], lines[n + 1])
-            there = range(at, at + len(source)) if at >= 0 else ()
-            there = [i for i in there if not (is_cell and text.startswith("\\|", i))]
+            found = range(at, at + len(source)) if at >= 0 else ()
+            there = [i for i in found if not (is_cell and text.startswith("\\|", i))]
             places += [*[UNKNOWN] * (len(line) - len(there)), *there, UNKNOWN]
         for one in token.children or [token]:
             at = flat.rfind(one.content.replace("\n", " "), *one.meta.get("range", ()))

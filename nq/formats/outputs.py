@@ -167,7 +167,7 @@ def nbest_line(example: Example, prediction: Prediction, alternatives: Alternati
 
 
 @dataclass(frozen=True)
-class Format:
+class OutputFormat:
     """An output format.
 
     ``encode`` returns the bytes of an example, of whose n-best list ``alternatives`` entries are
@@ -183,9 +183,9 @@ class Format:
 
 
 FORMATS = {
-    "kaggle": Format("kaggle.csv", kaggle_rows, header=b"example_id,PredictionString\n"),
-    "nbest": Format(NBEST_FILE, nbest_line, alternatives=ALTERNATIVES),
-    "squad": Format("squad.json", squad_entry, b"{\n", b",\n", b"\n}\n"),
+    "kaggle": OutputFormat("kaggle.csv", kaggle_rows, header=b"example_id,PredictionString\n"),
+    "nbest": OutputFormat(NBEST_FILE, nbest_line, alternatives=ALTERNATIVES),
+    "squad": OutputFormat("squad.json", squad_entry, b"{\n", b",\n", b"\n}\n"),
 }
 
 

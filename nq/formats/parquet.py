@@ -40,7 +40,7 @@ def count(path: str) -> int:
         return int(file.metadata.num_rows)
 
 
-def check(path: str) -> None:
+def check_parquet(path: str) -> None:
     """Raises ``ValueError`` if a file is damaged or lacks columns."""
     with _open(path) as file:
         _columns(path, file)
@@ -61,9 +61,9 @@ def rows(
         first = 0
         for group in range(file.num_row_groups):
             end = first + file.metadata.row_group(group).num_rows
-            wanted = range(first + (worker - first) % workers, min(end, last), workers)
-            if wanted:
-                yield from _group_rows(file, group, schema, columns, first, wanted)
+            numbers = range(first + (worker - first) % workers, min(end, last), workers)
+            if numbers:
+                yield from _group_rows(file, group, schema, columns, first, numbers)
             first = end
 
 

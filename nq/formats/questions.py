@@ -18,11 +18,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from nq.answers import Page
 from nq.errors import Error
 from nq.formats import fields, text_gold
 from nq.formats.documents import SUFFIXES, page_from_text, read_document
 from nq.formats.fields import Record, RecordError, get
-from nq.records import Example, Page
+from nq.records import Example
 from nq.text import counted
 
 QUESTION: str = "question"

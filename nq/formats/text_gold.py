@@ -180,15 +180,15 @@ class _Page:
 
     def places(self, gold: TextAnswer) -> list[Span]:
         """Returns where the words of an answer are, in the same case or else in any."""
-        wanted = [word for word, *_ in located_words(gold.text)]
-        if not wanted:
+        words = [word for word, *_ in located_words(gold.text)]
+        if not words:
             return []
-        answer = f" {' '.join(wanted)} "
+        answer = f" {' '.join(words)} "
         for page, phrase in zip(self._texts, (answer, answer.casefold()), strict=True):
             spans, first, before, at = list[Span](), 0, 0, page.find(phrase)
             while at >= 0 and len(spans) < MAX_PLACES:
                 first, before = first + page.count(" ", before, at), at
-                last = self.words[first + len(wanted) - 1]
+                last = self.words[first + len(words) - 1]
                 spans.append(Span(int(self.words[first]), int(last) + 1))
                 at = page.find(phrase, at + 1)
             if spans:

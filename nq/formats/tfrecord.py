@@ -211,7 +211,7 @@ def is_tfrecord(head: bytes) -> bool:
     return bool(crc == _masked_crc(_LENGTH.pack(length)))
 
 
-def read_records(path: Path, offset: int = 0) -> Iterator[bytes]:
+def raw_records(path: Path, offset: int = 0) -> Iterator[bytes]:
     """Yields the data of each record of a TFRecord file, from the byte ``offset`` on."""
     with path.open("rb") as file:
         file.seek(offset)

@@ -23,13 +23,11 @@ import numpy as np
 from nq.config import CascadeDecision, DecisionConfig
 from nq.inference.prune import tokens_in_windows
 from nq.inference.scorer import (
-    COLUMNS,
     Progress,
     Rows,
     Scorer,
     ScorerWrapper,
     concatenate,
-    feature_rows,
     no_progress,
     split_examples,
     window_scores,
@@ -37,6 +35,7 @@ from nq.inference.scorer import (
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.evidence import gather_evidence
 from nq.records import (
+    INPUTS,
     READ,
     READ_BLOCKS,
     SCORE_COLUMNS,
@@ -53,7 +52,7 @@ log = logging.getLogger(__name__)
 WINDOWS_PER_BLOCK = 2
 PART_FACTOR = 4
 """Parts with so many times more windows: of each page only some fill the second model's batches."""
-Selection = tuple[IntArray, IntArray]
+SelectedWindows = tuple[IntArray, IntArray]
 """What the second model computes of a page: ``[R]`` ascending numbers of its windows, and
 ``[R, 2]`` the range of blocks that each one reads (``nq.records.READ_BLOCKS``)."""
 
@@ -87,7 +86,7 @@ class CascadeScorer(ScorerWrapper):
         """
         columns = self.inner.scores(rows, examples, progress)
         started, before = time.perf_counter(), replace(self.second.counters)
-        keys = {name: column for name, column in rows.items() if name not in COLUMNS}
+        keys = {name: column for name, column in rows.items() if name not in INPUTS}
         pages = split_examples(rows, {**keys, **columns})
         selected = [self._select(*page) for page in zip(examples, pages, strict=True)]
         parts = [second_rows for _, second_rows in selected if second_rows]
@@ -99,14 +98,14 @@ class CascadeScorer(ScorerWrapper):
         done, total = self.second.counters - before, self.counters
         total.compile_s += done.compile_s
         total.warmup_s += done.warmup_s
-        total.reader_s += time.perf_counter() - started - done.compile_s - done.warmup_s
+        total.second_model_s += time.perf_counter() - started - done.compile_s - done.warmup_s
         total.float32_windows += done.float32_windows
         return concatenate(tables)
 
-    def _select(self, example: Example, page: Columns) -> tuple[Selection, Columns]:
+    def _select(self, example: Example, page: Columns) -> tuple[SelectedWindows, Columns]:
         """Returns what the second model computes of a page, and the rows of those windows."""
         try:
-            rows = feature_rows(self.second_features(example))
+            rows = self.second_features(example).rows
         except ValueError as error:
             log.warning("the second model cannot read example %s: %s", example.example_id, error)
             return (np.empty(0, np.int64), np.empty((0, 2), np.int64)), {}
@@ -147,7 +146,7 @@ def select(
     token_map: IntArray,
     decision: CascadeDecision,
     blocks: Blocks,
-) -> Selection:
+) -> SelectedWindows:
     """Returns what the second model computes of one page.
 
     The scores are of all windows of the first model, ``token_map`` ``[W, L]`` and the blocks of
@@ -155,7 +154,7 @@ def select(
     """
     contains = tokens_in_windows(token_map)[:, :-1]
     of_token = blocks.of_token[: contains.shape[1]]
-    best = rank_blocks(example, scores, decision.ranker, blocks, decision.read_blocks)
+    best = rank_blocks(example, scores, decision.first, blocks, decision.read_blocks)
     windows = np.arange(len(token_map))
     if len(blocks.candidates) > decision.read_blocks:
         of_word = max_context_windows(token_map)
@@ -210,7 +209,7 @@ def _windows_of(
     return np.array(best_first[:WINDOWS_PER_BLOCK], np.int64)
 
 
-def _joined(page: Columns, read: Columns, selection: Selection) -> Columns:
+def _joined(page: Columns, read: Columns, selection: SelectedWindows) -> Columns:
     """Returns the windows of one example, the second model's behind the first model's.
 
     The page has keys and scores of the first model's windows. Short windows have few positions, so

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nq.config import ModelConfig
 from nq.inference.batches import Shape
 from nq.inference.profile import Profile
 from nq.inference.reduction import Reduction
 from nq.inference.scorer import Rows
 from nq.model.checkpoint import with_room_for
+from nq.model.config import ModelConfig
 from nq.model.folder import load_config
 from nq.model.runtime import import_tensorflow
 from nq.model.shapes import check_length
@@ -66,7 +66,7 @@ class FolderNetwork(Network):
         import_tensorflow()
         from nq.model import joint
 
-        loaded = joint.load(self.folder, dtype=self._policy, config=self.config)
+        loaded = joint.load_model(self.folder, dtype=self._policy, config=self.config)
         if warning := loaded.report.warning():
             log.warning("%s", warning)
         if loaded.report.unexpected:

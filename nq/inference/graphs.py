@@ -2,14 +2,13 @@
 
 A conversion needs TensorFlow and takes seconds; a process that finds the graph imports neither
 TensorFlow nor Keras. The folder of a graph is named by a digest of all that it depends on: the
-weights, their configuration, this code, and the versions of nq, Keras and the engine. In it is a
-folder for each version of TensorFlow, with the SHA-256 of the files. A damaged graph is made again.
-The newest ``KEPT`` graphs stay.
+weights, their configuration, this code, and the versions of nq, Keras and the engine. It is a memo
+with a part for each version of TensorFlow. A damaged graph is made again. The newest ``KEPT``
+graphs stay.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
@@ -23,11 +22,12 @@ from nq import __version__, storage
 from nq.errors import DamagedError, Error
 from nq.extras import installed
 from nq.inference.engine import FolderNetwork, Network
+from nq.memo import Memo
 from nq.model.folder import weights_digest
 
 log = logging.getLogger(__name__)
 
-DIGESTS, KEPT = "digests.json", 8
+KEPT = 8
 CODE = tuple(Path(__file__).parents[1] / name for name in ("inference/engines", "model"))
 
 T = TypeVar("T")
@@ -47,23 +47,30 @@ def load_graph(
     Args:
         packages: distributions of the engine, with whose versions the graph may change.
     """
+
+    def written(folder: Path) -> T:
+        write(folder)
+        return read(folder)
+
     if isinstance(network, FolderNetwork):
         folder = graph_folder(network, packages)
+        memo = Memo(folder.parent)
         try:
             if folder.exists():
-                _check(folder)
-                return read(folder)
+                return read(memo.files(folder.name))
         except (OSError, DamagedError) as error:
             log.warning("the converted model is made again: %s", error)
             shutil.rmtree(folder, ignore_errors=True)
         if network.is_complete:
             try:
-                return _kept(folder, write, read)
+                graph = memo.write_files(folder.name, written)
             except (OSError, Error) as error:
                 log.debug("the converted model cannot be kept: %s", error)
+            else:
+                _remove_old(folder)
+                return graph
     with tempfile.TemporaryDirectory(prefix="nq-graph-") as name, storage.naming(Path(name)):
-        write(Path(name))
-        return read(Path(name))
+        return written(Path(name))
 
 
 def graph_folder(network: FolderNetwork, packages: Sequence[str]) -> Path:
@@ -82,31 +89,9 @@ def graph_folder(network: FolderNetwork, packages: Sequence[str]) -> Path:
     return folder / name
 
 
-def _check(folder: Path) -> None:
-    """Checks the SHA-256 of each file of a graph."""
-    for name, digest in storage.read_json(folder / DIGESTS).items():
-        if _sha256(folder / name) != digest:
-            raise DamagedError(f"{folder / name} is damaged: its SHA-256 does not match")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _kept(folder: Path, write: Callable[[Path], object], read: Callable[[Path], T]) -> T:
-    """Writes and reads a graph, which gets its name in the cache when it is complete."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with storage.unfinished(folder.parent) as part:
-        graph = part / storage.GRAPH
-        graph.mkdir()
-        write(graph)
-        storage.write_json(graph / DIGESTS, {path.name: _sha256(path) for path in graph.iterdir()})
-        result = read(graph)
-        with contextlib.suppress(OSError):  # another process was faster
-            graph.rename(folder)
-            log.info("the converted model is kept in %s", folder)
-            others = {*folder.parents[1].glob("*/tensorflow*")} - {folder}
-            for old in sorted(others, key=lambda path: path.stat().st_mtime)[: 1 - KEPT]:
-                shutil.rmtree(old)  # never the new one, which a clock set back makes the oldest
-        return result
+def _remove_old(folder: Path) -> None:
+    """Removes all graphs but the newest ``KEPT`` after a new one was written to a folder."""
+    log.info("the converted model is kept in %s", folder)
+    others = {*folder.parents[1].glob("*/tensorflow*")} - {folder}
+    for old in sorted(others, key=lambda path: path.stat().st_mtime)[: 1 - KEPT]:
+        shutil.rmtree(old)  # never the new one, which a clock set back makes the oldest

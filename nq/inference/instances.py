@@ -32,7 +32,7 @@ from nq import child, processor
 from nq.errors import Error
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import TENSORFLOW
-from nq.inference.scorer import Counters, Progress, Rows, no_progress
+from nq.inference.scorer import Counters, Progress, Rows, Scorer, no_progress
 from nq.model.runtime import import_tensorflow, thread_environment
 from nq.records import Columns, Example
 from nq.text import counted
@@ -47,7 +47,7 @@ class InstanceDiedError(Error):
     """The process of an instance has ended although the pool was not closed."""
 
 
-class InstancePool:
+class InstancePool(Scorer):
     """Scores parts in several processes; a ``Scorer`` whose parts may be submitted.
 
     The constructor returns when all instances have loaded their model, each with as many threads
@@ -64,7 +64,7 @@ class InstancePool:
 
     def __init__(self, spec: ScorerSpec, instances: int, threads: int) -> None:
         warn_if_too_few_cores(instances, threads)
-        self.cores = divided(processor.cores(), instances, threads)
+        self.cores, self.parallel_parts = divided(processor.cores(), instances, threads), instances
         self.counters = Counters()
         self._lock, self._lines = threading.Lock(), set[tuple[str, str]]()
         self._idle: queue.SimpleQueue[_Instance] = queue.SimpleQueue()
@@ -83,9 +83,6 @@ class InstancePool:
         self.device, self.precision, self.batch_size, self.part_batches = first
         for instance in self._instances:
             self._idle.put(instance)
-
-    def __len__(self) -> int:
-        return len(self.cores)
 
     def is_alive(self) -> bool:
         """Returns whether an instance has a process that has loaded the model."""
@@ -160,11 +157,11 @@ def divided(cores: tuple[int, ...], instances: int, threads: int) -> list[tuple[
 
 def warn_if_too_few_cores(instances: int, threads: int) -> None:
     """Logs a warning if this process may use fewer cores than there are threads."""
-    wanted, there = instances * threads, len(processor.cores())
-    if wanted > there:
+    n_threads, n_cores = instances * threads, len(processor.cores())
+    if n_threads > n_cores:
         log.warning(
             "%s of %s on %s: they wait for each other; give fewer",
-            *map(counted, (instances, threads, there), ("instance", "thread", "core")),
+            *map(counted, (instances, threads, n_cores), ("instance", "thread", "core")),
         )
 
 

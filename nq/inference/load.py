@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nq.errors import Error
 from nq.inference import cascade, prune
 from nq.inference.cascade import CascadeScorer
+from nq.inference.chain import windowed
 from nq.inference.profile import TENSORFLOW, Profile
 from nq.inference.prune import PruningScorer
 from nq.inference.rescore import RescoringScorer, close_margin, exact_profile
-from nq.inference.scorer import PART_BATCHES, Rows, Scorer
+from nq.inference.scorer import PART_BATCHES, Rows, Scorer, parts
 from nq.model.runtime import import_tensorflow
 from nq.model.spec import ModelSpec
 from nq.postprocess.decision import RULES, check_rule
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.records import Columns, Example
 
 if TYPE_CHECKING:
     from nq.inference.engine import Network
     from nq.inference.predictor import Predictor
     from nq.inference.reduction import Reduction
+
+
+CALIBRATION_WINDOWS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +56,34 @@ class ScorerSpec:
             factor = max(factor, cascade.PART_FACTOR)
         return factor * PART_BATCHES * self.batch_size
 
+    def calibrated(self, examples: Callable[[], Iterator[Example]]) -> ScorerSpec:
+        """Returns the same scorer with windows of the first examples where it has ``int8``.
+
+        ``examples`` yields them from the first one at each call.
+        """
+        if not self.profile.changes.int8:
+            return self
+        rows = (calibration_rows(examples(), one, self.batch_size) for one in self.model.models)
+        folders = [one.folder for one in self.model.models]
+        return replace(self, calibration=dict(zip(folders, rows, strict=True)))
+
     def in_folders(self, folders: Mapping[Path, Path]) -> ScorerSpec:
         """Returns the same scorer of models that are in other folders."""
         first, *others = (replace(one, folder=folders[one.folder]) for one in self.model.models)
         second = others[0] if others else None
         calibration = {folders[folder]: rows for folder, rows in self.calibration.items()}
         return replace(self, model=replace(first, second=second), calibration=calibration)
+
+
+def calibration_rows(examples: Iterator[Example], model: ModelSpec, batch_size: int) -> Columns:
+    """Returns windows of the first examples, evenly spaced in those of a part."""
+    tokenizer = load_tokenizer(model.folder, model.windows.compat)
+    made = (windowed(example, tokenizer, model.windows) for example in examples)
+    part = next(parts(made, PART_BATCHES * batch_size), None)
+    if part is None:
+        raise Error("there are no windows to calibrate int8 on: leave int8 out")
+    step = -(-len(part) // CALIBRATION_WINDOWS)
+    return {name: column[::step] for name, column in part.rows.items()}
 
 
 def load_scorer(spec: ScorerSpec) -> Scorer:

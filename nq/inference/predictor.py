@@ -20,8 +20,8 @@ from nq.errors import Error
 from nq.inference import batches
 from nq.inference.batches import Batch, Shape
 from nq.inference.engine import Computation, Step, make_engine
-from nq.inference.scorer import COLUMNS, PART_BATCHES, Counters, Progress, Rows, no_progress
-from nq.records import Columns, Example, IntArray
+from nq.inference.scorer import PART_BATCHES, Counters, Progress, Rows, Scorer, no_progress
+from nq.records import INPUTS, Columns, Example, IntArray
 from nq.text import truncate
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 MAX_REASON_CHARS = 300
 
 
-class Predictor:
+class Predictor(Scorer):
     """Scores windows by running the network; see ``nq.inference.scorer.Scorer``.
 
     ``shape`` is that of a full batch. ``float32`` makes the predictor that computes batches again
@@ -118,7 +118,7 @@ class Predictor:
                 self._steps[shape] = self._compile(shape)
                 self.counters.compile_s += time.perf_counter() - started
             started = time.perf_counter()
-            columns = self._steps[shape]({n: _padded(rows[n][batch.rows], shape) for n in COLUMNS})
+            columns = self._steps[shape]({n: _padded(rows[n][batch.rows], shape) for n in INPUTS})
         except MemoryError as error:
             if shape.batch_size == 1:
                 raise Error("the device has too little memory for a single window") from error
@@ -141,7 +141,7 @@ class Predictor:
             step = self._engine.compiled(shape)
             if self.profile.changes.jit_compile:  # XLA compiles at the first call
                 empty = (shape.batch_size, shape.length)
-                step({name: np.zeros(empty, np.int32) for name in COLUMNS})
+                step({name: np.zeros(empty, np.int32) for name in INPUTS})
         except (Error, MemoryError):
             raise
         except Exception as error:  # every engine has exceptions of its own

@@ -1,38 +1,42 @@
 """The one interface of everything that scores windows.
 
 ``Predictor`` runs the model; ``PruningScorer``, ``CascadeScorer`` and ``RescoringScorer`` wrap
-scorers and are scorers themselves, so that profiles compose them. In-memory readers and runs on
+scorers and are scorers themselves, so that profiles compose them. Readers in memory and runs on
 disk use the same object.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from nq.records import (
     READ_BLOCKS,
+    RESCORED,
     SCORE_COLUMNS,
     SECOND_WINDOW,
     CascadeScores,
     Columns,
     Example,
-    Features,
     IntArray,
     Scores,
+    Windowed,
     WindowScores,
 )
 
 Rows = Mapping[str, IntArray]
-"""Columns of windows: ``COLUMNS``, each int32 ``[B, L]``, and keys of the windows."""
+"""Columns of windows: ``INPUTS``, each int32 ``[B, L]``, and keys of the windows."""
 
 PART_BATCHES = 16
 """Batches that a part should have at least, so that windows of similar length share one."""
-COLUMNS = ("input_ids", "input_mask", "segment_ids", "token_map")
 
 Progress = Callable[[int], None]
 """Receives the number of windows that have just been completed."""
@@ -53,7 +57,7 @@ class Counters:
         computed_windows: windows that the model computed; less than all with pruning.
         float32_windows: windows computed again in float32 because logits were not finite.
         rescore_s: computing close decisions again, with the loading of that model.
-        reader_s: choosing and computing the windows of the second model.
+        second_model_s: choosing and computing the windows of the second model.
     """
 
     compile_s: float = 0.0
@@ -62,14 +66,14 @@ class Counters:
     computed_windows: int = 0
     float32_windows: int = 0
     rescore_s: float = 0.0
-    reader_s: float = 0.0
+    second_model_s: float = 0.0
 
     def __sub__(self, earlier: Counters) -> Counters:
         """Returns what was done since ``earlier``, a copy of these counters."""
         return Counters(**{n: x - getattr(earlier, n) for n, x in vars(self).items()})
 
 
-class Scorer(Protocol):
+class Scorer(ABC):
     """Scores the windows of whole examples.
 
     Attributes:
@@ -77,17 +81,18 @@ class Scorer(Protocol):
         counters: of this scorer and those that it wraps.
         precision: compute type of the matrix products.
         part_batches: batches that one call should have at least, for efficiency.
+        parallel_parts: parts that ``submit`` computes at the same time beside the caller.
     """
 
+    network: Any
     counters: Counters
     precision: str
     device: str
     batch_size: int
     part_batches: int
+    parallel_parts = 0
 
-    @property
-    def network(self) -> Any: ...
-
+    @abstractmethod
     def scores(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Columns:
@@ -98,8 +103,16 @@ class Scorer(Protocol):
         float32 raise ``ArithmeticError``.
         """
 
+    def submit(
+        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+    ) -> Future[Columns]:
+        """Returns a future of what ``scores`` returns; ``progress`` may run in another thread."""
+        future = Future[Columns]()
+        future.set_result(self.scores(rows, examples, progress))
+        return future
 
-class ScorerWrapper:
+
+class ScorerWrapper(Scorer):
     """Base of scorers that wrap another scorer, whose attributes they have."""
 
     def __init__(self, inner: Scorer) -> None:
@@ -134,16 +147,10 @@ def example_scores(columns: Columns, rows: slice = slice(None)) -> Scores:
         return window_scores(columns, rows)
     page = {name: column[rows] for name, column in columns.items()}
     is_second = page[SECOND_WINDOW] >= 0
-    ranker, second = ({n: x[one] for n, x in page.items()} for one in (~is_second, is_second))
+    first, second = ({n: x[one] for n, x in page.items()} for one in (~is_second, is_second))
     ranges = [np.arange(first, end) for first, end in second[READ_BLOCKS].tolist()]
     read = np.unique(np.concatenate([np.empty(0, np.int64), *ranges]))
-    return CascadeScores(window_scores(ranker), window_scores(second), read)
-
-
-def feature_rows(features: Features) -> Columns:
-    """Returns the windows of one example as rows, as they are read from TFRecords."""
-    ids = np.stack([features.windows, np.full_like(features.windows, features.n_windows)], axis=1)
-    return {**{name: getattr(features, name) for name in COLUMNS}, "window_ids": ids}
+    return CascadeScores(window_scores(first), window_scores(second), read)
 
 
 def concatenate(parts: Sequence[Columns]) -> Columns:
@@ -152,39 +159,87 @@ def concatenate(parts: Sequence[Columns]) -> Columns:
 
 
 @dataclass(frozen=True, eq=False)
+class Scored:
+    """An example with the columns that a scorer returned for its windows."""
+
+    windowed: Windowed
+    columns: Columns
+
+    @property
+    def example(self) -> Example:
+        """The example."""
+        return self.windowed.example
+
+    @property
+    def scores(self) -> Scores:
+        """The scores of its windows, of both models of a cascade."""
+        return example_scores(self.columns)
+
+    @property
+    def rescored(self) -> bool:
+        """Whether its decision was close, so that its windows were computed again in float32."""
+        return bool(self.columns.get(RESCORED, np.zeros(1, np.bool_))[0])
+
+    @property
+    def second_model_windows(self) -> int:
+        """Windows that the second model of a cascade computed."""
+        return int((self.columns.get(SECOND_WINDOW, np.full(1, -1)) >= 0).sum())
+
+
+@dataclass(frozen=True, eq=False)
 class Part:
     """Whole examples, in the order of the input, whose windows are scored in one call."""
 
-    examples: Sequence[Example]
-    rows: Columns
+    windowed: Sequence[Windowed]
 
-    def scored(self, columns: Columns) -> Iterator[tuple[Example, Scores]]:
-        """Yields each example with its scores, from what a scorer returned for the part."""
-        pages = example_slices({**self.rows, **columns})
-        for example, page in zip(self.examples, pages, strict=True):
-            yield example, example_scores(columns, page)
+    def __len__(self) -> int:
+        return len(self.rows["window_ids"])
+
+    @property
+    def examples(self) -> list[Example]:
+        """The examples."""
+        return [one.example for one in self.windowed]
+
+    @cached_property
+    def rows(self) -> Columns:
+        """The windows of all examples."""
+        return concatenate([one.rows for one in self.windowed])
+
+    def scored(self, columns: Columns) -> Iterator[Scored]:
+        """Yields each example with its columns, from what a scorer returned for the part."""
+        return map(Scored, self.windowed, split_examples(self.rows, columns))
 
 
-def parts(windows: Iterator[tuple[Example, Columns]], scorer: Scorer) -> Iterator[Part]:
-    """Yields examples, given with the rows of their windows, as parts that a scorer should have."""
-    enough = scorer.part_batches * scorer.batch_size
-    examples: list[Example] = []
-    tables: list[Columns] = []
-    pending = 0
-    for example, rows in windows:
-        examples.append(example)
-        tables.append(rows)
-        pending += len(rows["window_ids"])
+def parts(examples: Iterable[Windowed], enough: int) -> Iterator[Part]:
+    """Yields examples in parts, each of which ends with the example that makes it ``enough``."""
+    some, pending = list[Windowed](), 0
+    for one in examples:
+        some.append(one)
+        pending += len(one)
         if pending >= enough:
-            yield Part(examples, concatenate(tables))
-            examples, tables, pending = [], [], 0
-    if examples:
-        yield Part(examples, concatenate(tables))
+            yield Part(some)
+            some, pending = [], 0
+    if some:
+        yield Part(some)
 
 
 def score_examples(
-    scorer: Scorer, windows: Iterator[tuple[Example, Columns]], progress: Progress = no_progress
-) -> Iterator[tuple[Example, Scores]]:
-    """Yields each example with the scores of its windows, computed several examples at a time."""
-    for part in parts(windows, scorer):
-        yield from part.scored(scorer.scores(part.rows, part.examples, progress))
+    scorer: Scorer, examples: Iterable[Windowed], progress: Progress = no_progress
+) -> Iterator[Scored]:
+    """Yields each example with the scores of its windows, in order.
+
+    Several examples are computed in one call, and with a scorer that computes parts beside each
+    other one part more than that is begun, so that none waits for the next.
+    """
+    begun = deque[tuple[Part, Future[Columns]]]()
+    for part in parts(examples, scorer.part_batches * scorer.batch_size):
+        begun.append((part, scorer.submit(part.rows, part.examples, progress)))
+        while len(begun) > scorer.parallel_parts:
+            yield from _first(begun)
+    while begun:
+        yield from _first(begun)
+
+
+def _first(begun: deque[tuple[Part, Future[Columns]]]) -> Iterator[Scored]:
+    part, future = begun.popleft()
+    return part.scored(future.result())

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from nq.config import ModelConfig, StorageConfig
-from nq.json_files import write_json
+from nq.json_files import dump_json
 from nq.model import names, quantize, safetensors_file
+from nq.model.config import ModelConfig, StorageConfig
 from nq.model.families import encode_config, layout_of
 from nq.model.folder import CARD, CONFIG, ModelSettings, file_digests, save_settings
 from nq.model.tensors import CheckpointTensors
@@ -176,7 +176,7 @@ def save_weights(
 ) -> None:
     """Writes the weights with the names of Hugging Face, and ``config.json``; see ``save``."""
     storage = storage or StorageConfig()
-    table = names.table(config, layout_of(config))
+    table = names.weight_table(config, layout_of(config))
     stored: dict[str, np.ndarray[Any, Any]] = {}
     for variable in model.weights:
         if variable.path in skip:
@@ -191,7 +191,7 @@ def save_weights(
     safetensors_file.write(folder, stored)
     if settings is not None:
         save_settings(folder, dataclasses.replace(settings, weights=file_digests(folder)))
-    write_json(folder / CONFIG, encode_config(config))  # the last: without it there is no model
+    dump_json(folder / CONFIG, encode_config(config))  # the last: without it there is no model
 
 
 def save_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
@@ -201,4 +201,4 @@ def save_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
             shutil.copyfile(source, folder / name)
     options = tokenizer.options
     if options.get("do_lower_case") is not None or "added_tokens_decoder" in options:
-        write_json(folder / "tokenizer_config.json", options)
+        dump_json(folder / "tokenizer_config.json", options)

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nq import extras
-from nq.config import ModelConfig, StorageConfig, WindowConfig
+from nq.config import WindowConfig
 from nq.errors import check_argument
 from nq.json_files import read_json_object
+from nq.model.config import ModelConfig, StorageConfig
 from nq.model.names import WORD_EMBEDDINGS
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
@@ -54,12 +55,12 @@ def check_storage(to: str, storage: StorageConfig) -> None:
 
 
 def check_head_width(to: str, config: ModelConfig) -> None:
-    """Raises ``ValueError`` for pruned heads in ``hf``, whose heads have the usual width."""
+    """Raises ``ValueError`` for ``hf`` if heads were removed: its heads have the usual width."""
     if config.head_size and to == "hf":
         raise ValueError(
             f"{config.num_attention_heads} heads of {config.head_width} columns, which the format "
             f"hf cannot have: it expects {config.hidden_size} columns in all; choose a model "
-            "whose heads were not pruned, or another format"
+            "which has all its heads, or another format"
         )
 
 
@@ -79,8 +80,8 @@ def convert(
             ``savedmodel`` or ``onnx`` for an export, ``mlflow`` for a model that MLflow loads and
             serves.
         storage: type of the stored weights, such as ``"int8"``; by default ``"float32"``.
-        change: returns the model to write in place of the one that was loaded, such as a pruned
-            one.
+        change: returns the model to write in place of the one that was loaded, such as a dual
+            encoder.
 
     Raises:
         FileNotFoundError, Error: there is no model, or a package is not installed.
@@ -97,9 +98,9 @@ def convert(
     path = target.resolve()  # a link to an empty folder stays a link
     if extra := FORMATS[to].extra:
         extras.require(extra)
-    from nq.model.folder import check, load_config
+    from nq.model.folder import check_model, load_config
 
-    check(source)
+    check_model(source)
     check_head_width(to, load_config(source))
     temporary = path.with_name(f".convert-{path.name}")
     with hold(temporary, CONVERSION):
@@ -108,7 +109,7 @@ def convert(
             import_tensorflow()
             from nq.model import joint
 
-            loaded = joint.load(source)
+            loaded = joint.load_model(source)
             if change is not None:
                 loaded = change(loaded)
             FORMATS[to].write(loaded, temporary / "model", storage)
@@ -173,7 +174,7 @@ def to_dual_encoder(
         prefix_pieces=len(prefix(block_prefix, tokenizer)),
         pools_first_piece=used == [CLS],
     )
-    loaded = joint.load(folder, config=config)
+    loaded = joint.load_model(folder, config=config)
     lost = [name for name in loaded.report.missing if not name.startswith(WORD_EMBEDDINGS)]
     if lost:
         raise ValueError(f"{folder} is no whole encoder, it lacks {', '.join(lost[:3])}")
@@ -202,16 +203,12 @@ def _write_nq(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> None
     windows = fitting_windows(loaded.windows or settings.windows, config)
     settings = dataclasses.replace(settings, windows=windows)
     card = f"# {loaded.folder.name}\n\nConverted by `nq convert`.\n"
-    if loaded.pruning:
-        pruning = (*settings.pruning, loaded.pruning.to_dict())
-        settings = dataclasses.replace(settings, pruning=pruning)
-        card += f"\n{loaded.pruning.section()}"
     missing = loaded.report.missing
     checkpoint.save(folder, loaded.model, config, tokenizer, settings, card, storage, missing)
 
 
 def _write_mlflow(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> None:
-    from nq.tracking import save_model
+    from nq.mlflow_format import save_model
 
     with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
         model = Path(temporary) / "model"
@@ -250,7 +247,7 @@ def export(model: Any, path: Path, kind: str) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Format:
+class ModelFormat:
     """A kind of folder; ``extra`` is of the distribution, ``has_stores`` allows any storage."""
 
     write: Callable[[LoadedModel, Path, StorageConfig], None]
@@ -259,11 +256,11 @@ class Format:
 
 
 FORMATS = {
-    "nq": Format(_write_nq, has_stores=True),
-    "hf": Format(lambda loaded, folder, _: write_hugging_face(loaded, folder)),
-    "savedmodel": Format(lambda loaded, folder, _: export(loaded.model, folder, SAVEDMODEL)),
-    "onnx": Format(
+    "nq": ModelFormat(_write_nq, has_stores=True),
+    "hf": ModelFormat(lambda loaded, folder, _: write_hugging_face(loaded, folder)),
+    "savedmodel": ModelFormat(lambda loaded, folder, _: export(loaded.model, folder, SAVEDMODEL)),
+    "onnx": ModelFormat(
         lambda loaded, folder, _: export(loaded.model, folder / "model.onnx", ONNX), extra="onnx"
     ),
-    "mlflow": Format(_write_mlflow, extra="mlflow", has_stores=True),
+    "mlflow": ModelFormat(_write_mlflow, extra="mlflow", has_stores=True),
 }

@@ -27,7 +27,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 from nq.model.encoder import same_text
 from nq.records import AnswerType
 

@@ -20,7 +20,7 @@ import ml_dtypes
 import numpy as np
 from keras import ops
 
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 from nq.records import IntArray
 
 FARTHEST = 128  # pieces, beyond which all distances share a bucket, in T5 and MPNet

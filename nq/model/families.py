@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from nq.config import ModelConfig
 from nq.errors import check_argument, is_count
 from nq.model import names
+from nq.model.config import ModelConfig
 from nq.model.names import Layout
 
 ACTIVATIONS = {"gelu_python": "gelu", "gelu_fast": "gelu_new", "gelu_pytorch_tanh": "gelu_new"}
@@ -27,7 +27,7 @@ BEYOND_BERT = (
 )
 BERT_KEYS = {f.name: f.name for f in fields(ModelConfig) if f.name not in BEYOND_BERT}
 OWN_KEYS = {name: name for name in ModelConfig.BEYOND_TRANSFORMERS}
-"""Maps fields of pruned models and dual encoders to their keys, which ``transformers`` ignores."""
+"""Maps fields of smaller models and dual encoders to their keys, which ``transformers`` ignores."""
 MAX_SHARED_LAYERS = 128  # of other layers, the weights tell how many there are
 ABSOLUTE = {"position_embedding_type": "absolute"}
 

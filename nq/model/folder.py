@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nq.config import CascadeDecision, DecisionConfig, ModelConfig, WindowConfig
+from nq.config import CascadeDecision, DecisionConfig, WindowConfig
 from nq.errors import check_argument
 from nq.formats.input_files import sha256
-from nq.json_files import read_json_object, write_json
+from nq.json_files import dump_json, read_json_object
 from nq.model import names, registry, safetensors_file, tf_checkpoint
+from nq.model.config import ModelConfig
 from nq.model.families import decode_config, layout_of
 from nq.model.safetensors_file import INDEX, WEIGHTS
 from nq.model.shapes import check_length
@@ -48,7 +49,8 @@ class ModelSettings:
             the first model's weights.
         second_model: the model that reads the blocks that this one ranks best, where this one is
             given alone; text with a slash is a folder, other text a name.
-        pruning: what was removed from the model, one object for each time (``nq.model.pruning``).
+        removed_parts: which heads, units and layers were removed from the model, one object for
+            each time.
         weights: the SHA-256 of the weight files by their names; empty where nq did not write them.
     """
 
@@ -56,7 +58,7 @@ class ModelSettings:
     decision: DecisionConfig = field(default_factory=DecisionConfig)
     cascades: Mapping[str, CascadeDecision] = field(default_factory=dict)
     second_model: str | None = None
-    pruning: tuple[Mapping[str, Any], ...] = ()
+    removed_parts: tuple[Mapping[str, Any], ...] = ()
     weights: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -100,21 +102,21 @@ def load_settings(folder: str | Path) -> ModelSettings:
     if not path.is_file():
         return ModelSettings()
     values = read_json_object(path)
-    cascades, pruning = values.get("cascades", {}), values.get("pruning", [])
+    cascades, parts = values.get("cascades", {}), values.get("removed_parts", [])
     second, weights = values.get("second_model"), values.get("weights", {})
     try:
         is_name = second is None or (isinstance(second, str) and second != "")
         check_argument(is_name, "second_model", second, "a model or a folder")
         for name, value in (("cascades", cascades), ("weights", weights)):
             check_argument(isinstance(value, dict), name, value, "an object")
-        is_pruning = isinstance(pruning, list) and all(isinstance(one, dict) for one in pruning)
-        check_argument(is_pruning, "pruning", pruning, "a list of objects")
+        are_objects = isinstance(parts, list) and all(isinstance(one, dict) for one in parts)
+        check_argument(are_objects, "removed_parts", parts, "a list of objects")
         return ModelSettings(
             WindowConfig.from_dict(values.get("windows", {})),
             DecisionConfig.from_dict(values.get("decision", {})),
             {digest: CascadeDecision.from_dict(value) for digest, value in cascades.items()},
             second,
-            tuple(pruning),
+            tuple(parts),
             weights,
         )
     except ValueError as error:
@@ -126,7 +128,7 @@ def save_settings(folder: str | Path, settings: ModelSettings) -> None:
     cascades = {digest: decision.to_dict() for digest, decision in settings.cascades.items()}
     values = {**vars(settings), "cascades": cascades}
     values |= {name: getattr(settings, name).to_dict() for name in ("windows", "decision")}
-    write_json(Path(folder) / SETTINGS, {name: value for name, value in values.items() if value})
+    dump_json(Path(folder) / SETTINGS, {name: value for name, value in values.items() if value})
 
 
 def weight_files(folder: str | Path) -> list[Path]:
@@ -216,12 +218,12 @@ def read_tensors(folder: str | Path, check_digest: bool = True) -> CheckpointTen
 
 
 def has_type_head(folder: str | Path) -> bool:
-    """Returns whether a model tells types of answers, which a Hugging Face reader does not."""
+    """Returns whether a model tells types of answers, which a Hugging Face model does not."""
     config, tensors = load_config(folder), read_tensors(folder, check_digest=False)
     return config.is_dual_encoder or tensors.fill(tensors.table(config)["type_output/kernel"])
 
 
-def check(folder: str | Path, windows: WindowConfig | None = None) -> None:
+def check_model(folder: str | Path, windows: WindowConfig | None = None) -> None:
     """Checks a folder's config, the digests of its weights and, of safetensors, the headers.
 
     It takes 1 ms for a MB, no TensorFlow. Nothing is made yet whose size the config determines.

@@ -12,12 +12,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from nq.config import ModelConfig, WindowConfig
+from nq.config import WindowConfig
 from nq.model import checkpoint
+from nq.model.config import ModelConfig
 from nq.model.dual_encoder import KnownMarkers, LongOnly, Similarity, TextNumbers
 from nq.model.encoder import Layers, encoder
 from nq.model.folder import load_config, read_tensors
-from nq.model.pruning import PruningRecord
 from nq.records import AnswerType
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -29,7 +29,6 @@ class LoadedModel:
 
     Args:
         report: the differences between the folder's weights and the model.
-        pruning: what was removed since, if anything was.
         windows: settings of windows for a new folder; by default the settings of the old one.
     """
 
@@ -37,11 +36,12 @@ class LoadedModel:
     config: ModelConfig
     model: keras.Model
     report: checkpoint.LoadReport
-    pruning: PruningRecord | None = None
     windows: WindowConfig | None = None
 
 
-def load(folder: Path, dtype: str = "float32", config: ModelConfig | None = None) -> LoadedModel:
+def load_model(
+    folder: Path, dtype: str = "float32", config: ModelConfig | None = None
+) -> LoadedModel:
     """Loads the model of a folder; ``config`` may have more rows of word embeddings than it."""
     config, tensors = config or load_config(folder), read_tensors(folder)
     tensors.table(config)  # raises before anything of its size is built
@@ -96,7 +96,7 @@ def build(
         stddev=config.initializer_range, seed=keras.random.SeedGenerator(seed)
     )
     layer = Layers(keras.DTypePolicy(dtype), normal if initialize else keras.initializers.Zeros())
-    return connect(config, layer, dropout, seed)
+    return connect_layers(config, layer, dropout, seed)
 
 
 def for_full_windows(model: keras.Model, config: ModelConfig) -> keras.Model:
@@ -106,10 +106,10 @@ def for_full_windows(model: keras.Model, config: ModelConfig) -> keras.Model:
     mask takes 8 % of the encoder's time.
     """
     existing = {layer.name: layer for layer in model.layers}
-    return connect(config, Layers(None, None, existing), full=True)
+    return connect_layers(config, Layers(None, None, existing), full=True)
 
 
-def connect(
+def connect_layers(
     config: ModelConfig,
     layer: Layers,
     dropout: float = 0.0,

@@ -1,7 +1,7 @@
 """The weights of a model: their shapes, and the tensors of a checkpoint that fill them.
 
-A ``Layout`` holds the names that one kind of checkpoint uses; ``table`` derives from it the tensors
-of each weight. The same table serves reading and writing.
+A ``Layout`` holds the names that one kind of checkpoint uses; ``weight_table`` derives from it the
+tensors of each weight. The same table serves reading and writing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 from nq.records import AnswerType
 
 ANSWER_HEADS = ("span_output", "type_output")
@@ -200,7 +200,7 @@ class Weight:
     transposed: bool = False
 
 
-def table(config: ModelConfig, layout: Layout = BERT) -> dict[str, Weight]:
+def weight_table(config: ModelConfig, layout: Layout = BERT) -> dict[str, Weight]:
     """Returns each weight of a model by its path, such as ``layer_0_qkv/kernel``."""
     hidden, width, inner = config.hidden_size, config.table_width, config.intermediate_size
     weights: dict[str, Weight] = {}

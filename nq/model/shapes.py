@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import os
 
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 from nq.model.families import layout_of
-from nq.model.names import Shape, table
+from nq.model.names import Shape, weight_table
 
 
 def weight_shapes(config: ModelConfig) -> dict[str, Shape]:
     """Returns the shape of each weight of a model, by the weight's path."""
-    return {path: weight.shape for path, weight in table(config, layout_of(config)).items()}
+    return {path: weight.shape for path, weight in weight_table(config, layout_of(config)).items()}
 
 
 def count_weights(config: ModelConfig) -> int:

@@ -20,7 +20,7 @@ from nq.config import ALL_CONTEXTS, CascadeDecision, CascadeWeights, DecisionCon
 from nq.errors import Error, check_argument, is_count
 from nq.model.folder import (
     SETTINGS,
-    check,
+    check_model,
     load_config,
     load_settings,
     weight_files,
@@ -61,7 +61,7 @@ class ModelSpec:
     @property
     def own_decision(self) -> DecisionConfig:
         """The decision that the scores of this model alone are for."""
-        return self.cascade.ranker if self.cascade else self.decision
+        return self.cascade.first if self.cascade else self.decision
 
     @property
     def models(self) -> tuple[ModelSpec, ...]:
@@ -103,7 +103,7 @@ class ModelSpec:
         are too long for a model, or both models are the same.
         """
         for model in self.models:
-            check(model.folder)
+            check_model(model.folder)
         if self.second is not None:
             sizes = [[f.stat().st_size for f in weight_files(m.folder)] for m in self.models]
             if sizes[0] == sizes[1] and len({weights_digest(m.folder) for m in self.models}) == 1:
@@ -175,8 +175,8 @@ def find_model(
         decision = settings.decision if _only_ranks(second) else own.decision
     if not isinstance(decision, CascadeDecision):  # it is of one model
         weights = CascadeWeights(**decision.weights.to_dict())
-        ranker = replace(settings.decision, rule=decision.rule)
-        decision = CascadeDecision(**{**vars(decision), "weights": weights, "ranker": ranker})
+        first = replace(settings.decision, rule=decision.rule)
+        decision = CascadeDecision(**{**vars(decision), "weights": weights, "first": first})
     both = replace(decision, read_blocks=read_blocks or decision.read_blocks)
     return ModelSpec(folder, windows, both, ModelSpec(second, own.windows, both))
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nq.config import ModelConfig
 from nq.model import names
+from nq.model.config import ModelConfig
 from nq.model.names import HEADS, MISSING_ROWS, WORD_EMBEDDINGS, Layout, Shape, Weight
 from nq.model.shapes import check_memory
 from nq.records import FloatArray
@@ -47,7 +47,7 @@ class CheckpointTensors:
                 f"config.json describes {config.layer_sets} layers, the checkpoint holds "
                 f"{len(layers)}: {APART}"
             )
-        table = names.table(config, self.layout)
+        table = names.weight_table(config, self.layout)
         encoder = [n for path, w in table.items() if not path.startswith(HEADS) for n in w.tensors]
         missing = [name for name in encoder if name not in self.shapes]
         if missing:

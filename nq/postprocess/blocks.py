@@ -81,12 +81,12 @@ def bm25(question: str, blocks: Iterable[Sequence[str]]) -> FloatArray:
     >>> bm25("Who wrote it?", [["she", "wrote", "it"], ["it", "rains"]]).round(2).tolist()
     [0.81, 0.2]
     """
-    wanted, sizes = set(terms(question)), list[int]()
-    counts: dict[str, Counter[int]] = {word: Counter() for word in sorted(wanted)}
+    question_terms, sizes = set(terms(question)), list[int]()
+    counts: dict[str, Counter[int]] = {word: Counter() for word in sorted(question_terms)}
     for number, words in enumerate(blocks):
         sizes.append(len(words))
         for word in words:
-            if word in wanted:
+            if word in question_terms:
                 counts[word][number] += 1
     lengths, total = np.array(sizes, np.float64), np.zeros(len(sizes))
     norm = K * (1 - B + B * lengths / max(lengths.mean(), 1.0)) if sizes else lengths

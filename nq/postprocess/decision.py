@@ -148,7 +148,7 @@ def check_rule(rule: str, needs_margin: Sequence[str]) -> None:
     if needs_margin and not RULES[rule].ranks:
         raise Error(
             f"decision {rule} has no decision margin: remove {' and '.join(needs_margin)} from "
-            "the profile, or take --decision default"
+            "the profile, or take the rule default"
         )
 
 
@@ -156,8 +156,8 @@ def check_cascade_rule(rule: str) -> None:
     """Checks that a rule ranks blocks, of which a second model reads the best."""
     if not RULES[rule].ranks:
         raise Error(
-            f"decision {rule} ranks no blocks for a second model: leave it out, or take --decision "
-            "default"
+            f"decision {rule} ranks no blocks for a second model: leave it out, or take the "
+            "rule default"
         )
 
 

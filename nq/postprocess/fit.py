@@ -117,7 +117,7 @@ def _annotators_needed(example: Example) -> int:
     return 2 if len(example.annotations or ()) > 1 else 1
 
 
-def fit(
+def fit_weights(
     blocks: Sequence[ChoiceSet],
     options: Sequence[ChoiceSet],
     start: RankingWeights = DEFAULT_WEIGHTS,

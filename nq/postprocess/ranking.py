@@ -12,9 +12,9 @@ answer. Both probabilities are compared with thresholds of their own. Where the 
 yes from no (``DecisionConfig.says_yes_no``), a question that asks for them gets its block alone.
 
 With two models (``CascadeScores``) the evidence is that of the second one, for the blocks that it
-read; the others are no answers. The ranker's block score is one more feature of a block,
+read; the others are no answers. The first model's block score is one more feature of a block,
 
-    log P(block) = evidence of the second model + ranker * block score + prior features + constant,
+    log P(block) = evidence of the second model + w * block score + prior features + constant,
 
 a weighted sum of the log odds of both models, as scores of retrievers and readers are interpolated
 in BERTserini (Yang et al. 2019). The short answers within a block are the second model's alone. A
@@ -82,14 +82,14 @@ class Ranking:
         if not best:
             return Prediction(self.example.example_id)
         long, short = best[0].long_probability, best[0].short_probability
-        given = short >= self.config.short_threshold
+        has_short = short >= self.config.short_threshold
         return Prediction(
             self.example.example_id,
             best[0].long if long >= self.config.long_threshold else None,
             long,
-            best[0].shorts if given else (),
+            best[0].shorts if has_short else (),
             short,
-            best[0].yes_no if given else YesNo.NONE,
+            best[0].yes_no if has_short else YesNo.NONE,
         )
 
     def alternatives(self, limit: int) -> tuple[Alternative, ...]:
@@ -237,13 +237,13 @@ def _cascade_evidence(
     """
     if not isinstance(config, CascadeDecision):
         raise Error("these are the scores of two models: give the decision of both")
-    answering, ranking = scores.second, scores.ranker
+    answering, ranking = scores.second, scores.first
     if only_ranks(scores.second):
         answering, ranking = ranking, answering
     read = blocks.only(scores.read)
     evidence = gather_evidence(example, answering, config.max_answer_length, read)
-    other = gather_evidence(example, ranking, config.ranker.max_answer_length, blocks)
-    other_scores = config.ranker.weights.evidence * other.block_scores()
+    other = gather_evidence(example, ranking, config.first.max_answer_length, blocks)
+    other_scores = config.first.weights.evidence * other.block_scores()
     block_scores = np.full(len(blocks.candidates), other_scores.min(initial=0.0))
     block_scores[other.rows(blocks)] = other_scores
     features = np.column_stack([evidence.features, block_scores[evidence.rows(blocks)]])

@@ -9,12 +9,13 @@ from pathlib import Path
 from nq.config import WindowConfig
 from nq.errors import Error
 from nq.formats import inputs
+from nq.formats.example_records import encode_example
 from nq.formats.fields import RecordError
 from nq.formats.tfrecord import encode_records, frame
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.features import features, training_features
 from nq.preprocess.request import Request, Training
-from nq.preprocess.store import StoredExample, example_digest, write_examples
+from nq.preprocess.store import StoredExample, write_examples
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter, Example, Features, Source
@@ -52,8 +53,10 @@ def stored_example(
 ) -> StoredExample:
     """Returns what is stored of an example and its windows, the ``rows`` of ``make_windows``."""
     records = b"".join(map(frame, encode_records(rows, source, windows.switches.id_name)))
-    unread = unread_blocks(example, windows)
-    return StoredExample(source, example_digest(example), records, len(rows), unread)
+    stored, key = b"", (source.file_index, source.line)
+    if rows.answer_types is None:
+        stored = frame(encode_example(key, example, len(rows)))
+    return StoredExample(source, stored, records, len(rows), unread_blocks(example, windows))
 
 
 def write_windows(request: Request, part: Path) -> dict[str, int]:
@@ -77,4 +80,4 @@ def write_windows(request: Request, part: Path) -> dict[str, int]:
                     yield stored_example(source, item, rows, request.windows)
                     bar.update()
 
-    return write_examples(elements(), part, request.first_file)
+    return write_examples(elements(), part, request.first_file, training=bool(request.training))

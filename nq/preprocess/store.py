@@ -1,7 +1,7 @@
 """The folder that a preprocessing job writes.
 
 windows-00000-of-00001.tfrecord …   the shards; windows-N-… for a chunk that begins with file N
-examples.npy                        file, line and digest of each example
+examples-00000-of-00001.tfrecord …  the examples of each shard; none for training
 skipped.jsonl                  bad records: file, line, reason, excerpt
 manifest.json                       the request, counts, sizes and digests of the files
 COMPLETED                           written last; without it nothing here is reused
@@ -9,17 +9,18 @@ COMPLETED                           written last; without it nothing here is reu
 .nq-folder.lock                     locked while a job runs
 .unfinished-…/                      where a running job writes; remains if it is killed
 
-Damage is found by the checksums of the manifest and of the records in the windows.
+What follows preprocessing reads this folder and not the input again. Damage is found by the sizes
+and digests of the manifest and by the checksums of the records.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -27,16 +28,19 @@ import orjson
 from nq import storage
 from nq.errors import DamagedError
 from nq.formats import input_files
+from nq.formats.example_records import decode_example
 from nq.formats.input_files import shown
-from nq.records import DeadLetter, Example, ExampleKey, Source
+from nq.formats.tfrecord import KEYS, decode_records, inference_shapes, raw_records
+from nq.preprocess.request import Request
+from nq.records import DeadLetter, Source, Windowed
 from nq.storage import publish, sync
 from nq.text import visible
 
 COMPLETED = "COMPLETED"
 MANIFEST = "manifest.json"
 DEAD_LETTERS = "skipped.jsonl"
-EXAMPLES = "examples.npy"
-SHARD_PATTERN = "windows-*.tfrecord"
+WINDOWS, EXAMPLES = "windows", "examples"
+SHARD_PATTERN = "*.tfrecord"
 SHARD_BYTES = 1 << 30
 """Bytes after which a shard ends, with the example that reaches them."""
 COUNTERS = ("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages")
@@ -48,7 +52,7 @@ class Prepared:
     """A finished folder of windows.
 
     Args:
-        shards: its TFRecord files, sorted.
+        shards: its TFRecord files of windows, sorted.
         reused: whether an earlier job made it.
         seconds: wall time of the job that made it.
         unread_blocks: blocks with text beyond ``max_contexts``, in all pages.
@@ -70,10 +74,27 @@ class Prepared:
         """The bad records, one JSON object a line."""
         return self.folder / DEAD_LETTERS
 
-    def example_digests(self) -> dict[ExampleKey, int]:
-        """Returns the ``example_digest`` of each example."""
-        rows = np.load(self.folder / EXAMPLES).tolist()
-        return {(file, line): digest for file, line, digest in rows}
+    def read(self, request: Request) -> Iterator[Windowed]:
+        """Yields the examples of a request, in order, with their windows.
+
+        Raises:
+            DamagedError: a record is damaged or missing.
+        """
+        paths = dict(enumerate(map(shown, request.files), request.first_file))
+        shapes = inference_shapes(request.windows.max_seq_length)
+        for shard in self.shards:
+            records = raw_records(shard)
+            for record in raw_records(examples_file(shard)):
+                (file, line), example, n_windows = decode_example(record)
+                rows = decode_records(list(islice(records, n_windows)), shapes)
+                expected = [[file, line, n, n_windows] for n in range(n_windows)]
+                if np.hstack([rows[name] for name in KEYS]).tolist() != expected:
+                    raise DamagedError(
+                        f"windows of input file {file}, line {line} are missing in {shard}"
+                    )
+                yield Windowed(example, rows, Source(file, paths[file], line))
+            if next(records, None) is not None:
+                raise DamagedError(f"{shard} has windows of no example")
 
     def first_dead_letter(self) -> str:
         """Returns file, line and reason of the first bad record."""
@@ -93,41 +114,22 @@ def encode_dead_letter(letter: DeadLetter) -> str:
     return visible(orjson.dumps(values).decode())
 
 
-def example_digest(example: Example) -> int:
-    """Returns 64 bits of a digest of everything that windows and predictions depend on.
-
-    It ties an example to its windows and scores, which are read at another time than the page: file
-    and line agree even if the file was replaced in between.
-
-    >>> page = Example(1, "who", ["<P>", "Ada"], [True, False], ())
-    >>> example_digest(page) == example_digest(Example(2, "who", page.tokens, page.is_html, ()))
-    False
-    """
-    spans = [(c.span.start, c.span.end, c.top_level) for c in example.candidates]
-    small = (example.example_id, example.question, len(example.tokens), spans)
-    total = blake2b(repr(small).encode(), digest_size=8)
-    total.update(bytes(example.is_html))
-    if example.token_bytes is not None:
-        total.update(example.token_bytes.astype(np.int64).tobytes())
-    if example.original is not None:
-        total.update(example.original.chars.astype(np.int64).tobytes())
-        text = example.original.plain or "".join(example.original.spelling)
-        total.update(text.encode("utf-8", "surrogatepass"))
-    total.update("\0".join(example.tokens).encode("utf-8", "surrogatepass"))
-    return int.from_bytes(total.digest(), "little", signed=True)
+def examples_file(shard: Path) -> Path:
+    """Returns the file with the examples of a shard."""
+    return shard.with_name(shard.name.replace(WINDOWS, EXAMPLES, 1))
 
 
 class StoredExample(NamedTuple):
     """What is stored of one example.
 
     Args:
-        digest: see ``example_digest``.
+        example: the example as a framed TFRecord; empty for training.
         records: its windows as framed TFRecords, one after the other.
         unread_blocks: blocks with text beyond ``max_contexts``.
     """
 
     source: Source
-    digest: int
+    example: bytes
     records: bytes
     n_windows: int
     unread_blocks: int
@@ -138,8 +140,9 @@ def write_examples(
     part: Path,
     first_file: int = 0,
     max_bytes: int = SHARD_BYTES,
+    training: bool = False,
 ) -> dict[str, int]:
-    """Writes shards, digests and dead letters into the folder ``part``, in the order of the input.
+    """Writes shards and dead letters into the folder ``part``, in the order of the input.
 
     The files depend on the elements alone. There is always one shard, and the windows of an example
     are never in two. Shards get their names, ``windows-00000-of-00002.tfrecord`` and so on, when
@@ -148,41 +151,50 @@ def write_examples(
     Args:
         first_file: number of the first input file, which distinguishes the shards of chunks.
         max_bytes: bytes after which a shard ends.
+        training: whether the examples are not written.
 
     Returns:
         The counts of ``Prepared``.
     """
-    prefix = f"windows-{first_file}" if first_file else "windows"
-    counts, digests = dict.fromkeys(COUNTERS, 0), list[tuple[int, int, int]]()
-    shards = [part / f"{prefix}-00000"]
+    kinds = (WINDOWS,) if training else (WINDOWS, EXAMPLES)
+    names = [f"{kind}-{first_file}" if first_file else kind for kind in kinds]
+    counts, n_shards = dict.fromkeys(COUNTERS, 0), 0
     with contextlib.ExitStack() as files:
+
+        def new_shard() -> list[IO[bytes]]:
+            nonlocal n_shards
+            paths = [part / f"{name}-{n_shards:05d}" for name in names]
+            n_shards += 1
+            return [files.enter_context(path.open("wb")) for path in paths]
+
         dead_letters = files.enter_context((part / DEAD_LETTERS).open("w", encoding="utf-8"))
-        shard = files.enter_context(shards[0].open("wb"))
+        shard = new_shard()
         for one in elements:
             if isinstance(one, DeadLetter):
                 dead_letters.write(f"{encode_dead_letter(one)}\n")
                 counts["dead_letters"] += 1
                 continue
-            if shard.tell() >= max_bytes:
-                shard.close()
-                shards.append(part / f"{prefix}-{len(shards):05d}")
-                shard = files.enter_context(shards[-1].open("wb"))
-            shard.write(one.records)
-            digests.append((one.source.file_index, one.source.line, one.digest))
+            if shard[0].tell() >= max_bytes:
+                for file in shard:
+                    file.close()
+                shard = new_shard()
+            for file, data in zip(shard, (one.records, one.example), strict=False):
+                file.write(data)
             counts["examples"] += 1
             counts["windows"] += one.n_windows
             counts["unread_blocks"] += one.unread_blocks
             counts["truncated_pages"] += one.unread_blocks > 0
-    for path in shards:
-        path.rename(f"{path}-of-{len(shards):05d}.tfrecord")
-    np.save(part / EXAMPLES, np.array(digests, np.int64).reshape(-1, 3), allow_pickle=False)
+    for name in names:
+        for number in range(n_shards):
+            path = part / f"{name}-{number:05d}"
+            path.rename(f"{path}-of-{n_shards:05d}.tfrecord")
     return counts
 
 
 def find_completed(folder: Path, description: Mapping[str, Any]) -> Prepared | None:
     """Returns the windows in ``folder`` if a job of this description was completed there.
 
-    The content of the shards is not read; ``WindowReader`` reads and checks it.
+    The content of the shards is not read; ``Prepared.read`` reads and checks it.
 
     Raises:
         DamagedError: such a job was completed there, and a file is missing or damaged now.
@@ -198,7 +210,7 @@ def find_completed(folder: Path, description: Mapping[str, Any]) -> Prepared | N
             _check(folder / name, "size", size, (folder / name).stat().st_size)
         for name, digest in manifest["digests"].items():
             _check(folder / name, "SHA-256", digest, input_files.sha256(folder / name))
-        shards = tuple(folder / name for name in manifest["shards"])
+        shards = tuple(folder / n for n in manifest["shards"] if n.startswith(WINDOWS))
         return Prepared(folder, shards, **manifest["counts"], reused=True)
     except FileNotFoundError as error:
         raise DamagedError(f"{error.filename} is missing") from error
@@ -224,13 +236,14 @@ def complete(
 
     ``counts`` are the counts and the seconds of ``Prepared``.
     """
-    names, others = sorted(path.name for path in part.glob(SHARD_PATTERN)), (DEAD_LETTERS, EXAMPLES)
+    names = sorted(path.name for path in part.glob(SHARD_PATTERN))
     sizes = {name: (part / name).stat().st_size for name in names}
-    digests = {name: input_files.sha256(part / name) for name in others}
-    for name in (*names, *others):
+    digests = {DEAD_LETTERS: input_files.sha256(part / DEAD_LETTERS)}
+    for name in (*names, DEAD_LETTERS):
         publish(part / name, folder / name)
     manifest = {"request": description, "counts": counts, "shards": sizes, "digests": digests}
     storage.write_json(folder / MANIFEST, manifest)
     (folder / COMPLETED).touch()
     sync(folder)
-    return Prepared(folder, tuple(folder / n for n in names), **counts, reused=False)
+    shards = tuple(folder / n for n in names if n.startswith(WINDOWS))
+    return Prepared(folder, shards, **counts, reused=False)

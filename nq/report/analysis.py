@@ -113,8 +113,8 @@ def _kind_report(cases: Sequence[Case], kind: str, stages: Sequence[Stage]) -> K
             remaining -= lost[stage]
             recall = remaining / n_gold if n_gold else 0.0
             bounds[stage] = Bound(lost[stage], recall, 2 * recall / (1 + recall))
-    given = [j for j in judgments if j.predicted]
-    scores, correct = [j.score for j in given], [j.correct for j in given]
+    predicted = [j for j in judgments if j.predicted]
+    scores, correct = [j.score for j in predicted], [j.correct for j in predicted]
     calibrated = all(0 <= j.score <= 1 for j in judgments)
     return KindReport(
         **tally_fields(judgments),

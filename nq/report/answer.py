@@ -6,7 +6,8 @@ import shutil
 import textwrap
 from collections.abc import Sequence
 
-from nq.records import READ_PASSAGE, Answer, Span
+from nq.answers import READ_PASSAGE, Answer
+from nq.records import Span
 from nq.text import truncate, visible
 
 MARKS = ("»", "«")

@@ -1,4 +1,4 @@
-"""Profiles, or recorded runs, beside each other: their rows, and the table of them."""
+"""Profiles, or runs, beside each other: their rows, and the table of them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nq import tracking
 from nq.text import counted, grid, truncate, visible
 
 BASELINE, MAX_LOSS = "baseline", 0.005
 """The profile to take may have a micro-F1 that is lower than that of baseline by so much."""
 WIDTH, MIB = 80, 1 << 20
-PHASES = ("load", "compile", "warmup", "predict", "rescore", "reader")
-SECONDS = {"pre- dict s": "predict_s", "pre- pare s": "prepare_s", "tri- als s": "trials_s"}
-"""Columns of recorded runs; words of a head stand below each other."""
+PHASES = ("load", "compile", "warmup", "predict", "rescore", "second_model")
+SECONDS = {"pre- dict s": "predict_s", "pre- pare s": "prepare_s"}
+"""Columns of runs; words of a head stand below each other."""
 BREAKS = str.maketrans("+-", "-+")
 """Lets the lines of a profile break where those of other texts do."""
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """The measurements of one profile, or of one run; ``None`` where there are none.
 
     Args:
@@ -35,8 +34,8 @@ class Row:
         micro_f1: at the thresholds in use; ``None`` without gold.
         changed: how many answers differ from those of the profile or run ``against``.
         error: why the profile could not be measured; empty if it was.
-        name, note: of a run, and what is special about it; ``started`` is in seconds since 1970.
-        prepare_s, trials_s: seconds of waiting for windows, and of trying profiles, of a run.
+        name: of a run.
+        prepare_s: seconds of waiting for windows, of a run.
     """
 
     profile: str
@@ -53,33 +52,18 @@ class Row:
     error: str = ""
     name: str = ""
     prepare_s: float | None = None
-    trials_s: float | None = None
-    note: str = ""
-    started: float = 0.0
-    run_id: str = ""
 
     @property
     def label(self) -> str:
         """The profile, with the name of a run."""
-        name = self.name.removeprefix(f"{self.profile} · ")
-        return f"{self.profile} · {name}" if name else self.profile
+        return f"{self.profile} · {self.name}" if self.name else self.profile
 
 
-@dataclass(frozen=True)
-class History:
-    """The runs of an experiment that have a speed and a profile, and the number of all others."""
-
-    experiment: str
-    runs: tuple[Row, ...]
-    others: int
-    how_to_open: str
-
-
-def row(result: Mapping[str, Any], **fields: Any) -> Row:
+def row(result: Mapping[str, Any], **fields: Any) -> ComparisonRow:
     """Returns the row of a run from its ``metrics.json`` and further fields."""
     time, s = result["time"], {name: result["time"].get(f"{name}_s", 0.0) for name in PHASES}
     own_s = s["predict"] or s["warmup"]
-    predict_s = own_s + s["rescore"] + s["reader"]
+    predict_s = own_s + s["rescore"] + s["second_model"]
     values = {
         "windows_per_s": result["windows_per_s"] * (own_s / predict_s if predict_s else 1),
         "predict_s": predict_s or None,
@@ -87,59 +71,14 @@ def row(result: Mapping[str, Any], **fields: Any) -> Row:
         "memory_mb": result["peak_memory_bytes"] / MIB or None,
         "micro_f1": result["metrics"].get("micro_f1"),
         "prepare_s": time.get("preprocess_wait_s"),
-        "trials_s": time.get("trials_s") or None,
     }
-    return Row(result["profile"], **values | fields)
+    return ComparisonRow(result["profile"], **values | fields)
 
 
-def read_history(uri: str | None, experiment: str | None) -> History:
-    """Returns the recorded runs of an experiment, the fastest first."""
-
-    def whole(value: Any) -> int | None:
-        text = str(value).removesuffix(".0")
-        return int(text) if text.isdecimal() and len(text) < 16 else None
-
-    name, entities, how_to_open = tracking.search_runs(uri, experiment)
-    machines = {run.data.tags.get(tracking.MACHINE, "") for run in entities}
-    runs = []
-    for run in entities:
-        metrics, params, tags = run.data.metrics, run.data.params, run.data.tags
-        if tracking.WINDOWS_PER_S not in metrics or tracking.PROFILE not in params:
-            continue
-        against, reasons = tags.get("parity.against"), tags.get(tracking.SPEED_COMPARABLE, "")[4:]
-        processes = (params.get(key) for key in (tracking.INSTANCES, tracking.THREADS))
-        machine = tags.get(tracking.MACHINE) if len(machines) > 1 else ""
-        notes = (
-            against and f"changed from {against}",
-            reasons and f"speed not comparable: {reasons}",
-            processes_line(*map(whole, processes)),
-            "" if run.info.status == "FINISHED" else f"the run is {run.info.status}",
-            machine and f"on {machine}",
-        )
-        result = {
-            "profile": truncate(params[tracking.PROFILE], WIDTH),
-            "time": {key.removeprefix("time/"): value for key, value in metrics.items()},
-            "windows_per_s": metrics[tracking.WINDOWS_PER_S],
-            "peak_memory_bytes": metrics.get(tracking.PEAK_MB, 0.0) * MIB,
-            "metrics": {"micro_f1": metrics.get(tracking.MICRO_F1)},
-        }
-        recorded = row(
-            result,
-            name=run.info.run_name or "",
-            changed=whole(metrics.get(tracking.CHANGED)),
-            against=against or "",
-            note="; ".join(filter(None, notes)),
-            started=run.info.start_time / 1000,
-            run_id=run.info.run_id,
-        )
-        runs.append(recorded)
-    return History(name, tuple(ordered(runs)), len(entities) - len(runs), how_to_open)
-
-
-def ordered(rows: Sequence[Row]) -> list[Row]:
+def ordered(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
     """Returns the rows, the fastest first; those without a speed come last."""
 
-    def speed(row: Row) -> float:
+    def speed(row: ComparisonRow) -> float:
         value = row.windows_per_s
         return -math.inf if value is None or math.isnan(value) else value
 
@@ -158,10 +97,10 @@ def processes_line(instances: int | None, threads: int | None) -> str:
     return of_threads if instances is None else f"{counted(instances, 'instance')} of {of_threads}"
 
 
-def number(value: float | None, digits: int | None = None) -> str:
+def figure(value: float | None, digits: int | None = None) -> str:
     """Returns a figure with so many digits after the point, or about three in all.
 
-    >>> number(8.809), number(67.3), number(122.2), number(0.46839, 4), number(None)
+    >>> figure(8.809), figure(67.3), figure(122.2), figure(0.46839, 4), figure(None)
     ('8.81', '67.3', '122', '0.4684', '')
     """
     if value is None or not math.isfinite(value):
@@ -171,32 +110,32 @@ def number(value: float | None, digits: int | None = None) -> str:
     return f"{value:.{(value < 100) + (value < 10) if digits is None else digits}f}"
 
 
-def cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+def cells(rows: Sequence[ComparisonRow]) -> tuple[list[str], list[list[str]]]:
     """Returns the heads of the columns that have a figure, and the texts of each row in them."""
     others = {row.against for row in rows if row.changed is not None}
     other = others.pop().partition(" in ")[0] if len(others) == 1 else "others"
     seconds = SECONDS.items() if any(row.name for row in rows) else ()
 
-    def speed(row: Row) -> str:
-        rounds = "" if row.low is None else f" ({number(row.low)}-{number(row.high)})"
-        return "failed" if row.error else number(row.windows_per_s) + rounds
+    def speed(row: ComparisonRow) -> str:
+        rounds = "" if row.low is None else f" ({figure(row.low)}-{figure(row.high)})"
+        return "failed" if row.error else figure(row.windows_per_s) + rounds
 
     columns = {
         "profile": [visible(row.label) for row in rows],
         "windows/s": [*map(speed, rows)],
-        "times base- line": [number(row.times_baseline, 2) for row in rows],
-        "first start s": [number(row.first_start_s) for row in rows],
-        **{head: [number(getattr(row, name)) for row in rows] for head, name in seconds},
-        "peak MB": [number(row.memory_mb, 0) for row in rows],
-        "micro F1": [number(row.micro_f1, 4) for row in rows],
-        f"changed from {truncate(visible(other), 8)}": [number(row.changed, 0) for row in rows],
+        "times base- line": [figure(row.times_baseline, 2) for row in rows],
+        "first start s": [figure(row.first_start_s) for row in rows],
+        **{head: [figure(getattr(row, name)) for row in rows] for head, name in seconds},
+        "peak MB": [figure(row.memory_mb, 0) for row in rows],
+        "micro F1": [figure(row.micro_f1, 4) for row in rows],
+        f"changed from {truncate(visible(other), 8)}": [figure(row.changed, 0) for row in rows],
     }
     filled = {head: texts for head, texts in columns.items() if any(texts)}
     return list(filled), [list(texts) for texts in zip(*filled.values(), strict=True)]
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Returns the table as text of at most 80 columns; what is special stands below its row."""
+def comparison_table(rows: Sequence[ComparisonRow]) -> str:
+    """Returns the table as text of at most 80 columns; an error stands below its row."""
     heads, body = cells(rows)
     words = [head.split() for head in heads]
     height = max(map(len, words))
@@ -207,14 +146,14 @@ def table(rows: Sequence[Row]) -> str:
     for row, (label, *figures) in zip(rows, body, strict=True):
         first, *others = textwrap.wrap(label.translate(BREAKS), width)
         lines += [(first, *figures), *((part, *[""] * len(figures)) for part in others)]
-        note = textwrap.wrap(visible(row.error or row.note), WIDTH - 2)
+        note = textwrap.wrap(visible(row.error), WIDTH - 2)
         notes[len(lines) - 1] = [f"  {part}" for part in note]
     aligned = grid(lines[0], [(line[0].translate(BREAKS), *line[1:]) for line in lines[1:]])
     texts = (text for i, line in enumerate(aligned) for text in (line, *notes.get(i, ())))
     return "\n".join(map(str.rstrip, texts))
 
 
-def advice(rows: Sequence[Row]) -> tuple[str, str]:
+def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
     """Returns the profile to take, empty if none, and a sentence that names it and tells why.
 
     It is the fastest of those that change no answer, or whose micro-F1 is lower than that of
@@ -228,10 +167,10 @@ def advice(rows: Sequence[Row]) -> tuple[str, str]:
     gold = 1.0 if baseline.micro_f1 is None else baseline.micro_f1
     gains = {row: (row.micro_f1 or 0.0) - gold for row in measured}
 
-    def cost(row: Row) -> str:
+    def cost(row: ComparisonRow) -> str:
         f1 = f", micro-F1 {gains[row]:+.4f}" if row.changed and row.micro_f1 is not None else ""
         changes = counted(row.changed, "changed answer") if row.changed else "no changed answer"
-        return f"{number(row.times_baseline, 2)} times as fast as baseline, {changes}{f1}"
+        return f"{figure(row.times_baseline, 2)} times as fast as baseline, {changes}{f1}"
 
     fit = [row for row in measured if not row.changed or gains[row] >= -MAX_LOSS]
     near = [row for row in fit if (row.high or 0.0) >= (fit[0].low or 0.0)]

@@ -18,7 +18,7 @@ import orjson
 from nq.evaluation.gate import Counts, Gate, question_counts, relative_loss
 from nq.evaluation.nq_eval import Decision, best, decisions_of_one, sweep
 from nq.report.analysis import Analysis, analyse
-from nq.report.comparison import Row, cells
+from nq.report.comparison import ComparisonRow, cells
 from nq.report.judgments import KINDS, MEANING, Case, Stage
 from nq.report.questions import Question, entries
 from nq.report.tables import COUNTS, format_seconds, loss, notes, number, phases
@@ -51,7 +51,7 @@ class RunView:
     thresholds: Mapping[str, float]
     other: Mapping[str, Any] | None = None
     max_loss: float | None = None
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ComparisonRow, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Report:
     changed: int | None
     gate: Gate | None
     problem: str
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ComparisonRow, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -157,7 +157,7 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         n_questions=len(rows),
         gate=gate,
         problem=problem,
-        comparison=(*cells(run.rows), [row.note for row in run.rows]) if run.rows else None,
+        comparison=(*cells(run.rows), [""] * len(run.rows)) if run.rows else None,
         curves=curves,
         kinds=KINDS,
         counts=COUNTS,
@@ -177,8 +177,8 @@ def curve(decisions: Sequence[Decision]) -> dict[str, Any] | None:
     Only answers that were given have a threshold; ``None`` if there are none. ``best`` has the
     highest F1; ``given`` is the point of all answers that were given.
     """
-    given = {d.score for d in decisions if d.predicted}
-    points = [point for point in sweep(decisions) if point.threshold in given][::-1]
+    thresholds = {d.score for d in decisions if d.predicted}
+    points = [point for point in sweep(decisions) if point.threshold in thresholds][::-1]
     if not points:
         return None
     step = max(1, (len(points) - 1) / (MAX_POINTS - 1))
@@ -187,7 +187,7 @@ def curve(decisions: Sequence[Decision]) -> dict[str, Any] | None:
 
 
 def comparison_page(
-    rows: Sequence[Row], title: str, sentences: Sequence[str], changes: Sequence[Any] = ()
+    rows: Sequence[ComparisonRow], title: str, sentences: Sequence[str], changes: Sequence[Any] = ()
 ) -> bytes:
     """Returns a page of one file with charts of the rows, at least one, and their table.
 
@@ -195,7 +195,7 @@ def comparison_page(
     """
     values = [asdict(row) | {"label": row.label} for row in rows]
     json = {"rows": script_json(values), "changes": script_json(changes)}
-    comparison = *cells(rows), [row.error or row.note for row in rows]
+    comparison = *cells(rows), [row.error for row in rows]
     view = {"title": title, "sentences": sentences, "comparison": comparison}
     html = _render("compare.html", [*CHART_CODE, "compare.js"], json, **view)
     return html.encode("utf-8", "replace")

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from nq.answers import located
 from nq.formats.documents import record_spelling
-from nq.records import Example, Span, located, readable_text
+from nq.records import Example, Span, readable_text
 
 MAX_CHARS = 6000
 """Characters of a block that are shown."""
@@ -50,7 +51,7 @@ def marked(example: Example, block: Span, marks: Marks) -> list[Segment]:
     return [*segments, *[" …"] * (high < len(text))]
 
 
-class Blocks:
+class ShownBlocks:
     """The blocks of a page, its top-level candidates in page order, which show its answers."""
 
     def __init__(self, example: Example) -> None:

@@ -24,7 +24,7 @@ from nq.evaluation.labels import Label, same_answers
 from nq.evaluation.nq_eval import Decision, Outcome
 from nq.records import Annotation, Example, Source, Span, YesNo
 from nq.report.judgments import Case
-from nq.report.passages import Blocks, span_text
+from nq.report.passages import ShownBlocks, span_text
 
 TITLE_CHARS, ROW_CHARS, SNIPPET_CHARS, DETAIL_CHARS = 300, 120, 160, 4000
 """Characters of a title, and of an answer in a row, of a long one in details, of a short one."""
@@ -142,7 +142,7 @@ class _Texts:
 
     def __init__(self, question: Question) -> None:
         self._question, self._example = question, question.example
-        self.blocks = Blocks(question.example)
+        self.blocks = ShownBlocks(question.example)
         self._cut: dict[tuple[Span, int], str] = {}
 
     def text(self, span: Span, max_chars: int = DETAIL_CHARS) -> str:

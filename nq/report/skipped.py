@@ -39,10 +39,8 @@ def unread_line(truncated_pages: int, unread_blocks: int) -> str:
     """Returns in one line how many blocks were not read.
 
     >>> unread_line(2, 31)
-    '2 questions lost blocks of their pages, 31 blocks in all: a higher --max-contexts reads them'
+    '2 questions lost blocks of their pages, 31 blocks in all: a higher max_contexts reads them'
     """
     questions, blocks = counted(truncated_pages, "question"), counted(unread_blocks, "block")
     pages = "its page" if truncated_pages == 1 else "their pages"
-    return (
-        f"{questions} lost blocks of {pages}, {blocks} in all: a higher --max-contexts reads them"
-    )
+    return f"{questions} lost blocks of {pages}, {blocks} in all: a higher max_contexts reads them"

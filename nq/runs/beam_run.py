@@ -15,29 +15,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from nq import extras, storage, tracking
-from nq.config import Beam
+from nq import extras, storage
 from nq.errors import DamagedError, Error
 from nq.evaluation.answers import Answered
-from nq.evaluation.nq_eval import Gold
 from nq.formats import inputs
 from nq.formats.input_files import is_uri, shown
 from nq.inference.scorer import Counters
 from nq.preprocess.store import encode_dead_letter
 from nq.records import DeadLetter, Example, ExampleId
+from nq.runs.config import Beam
 from nq.runs.job import Job
 from nq.runs.measure import MERGE, PIPELINE, SUBMIT, Clock, Totals
 from nq.runs.parity import check_other
 from nq.runs.plan import Plan, check_job
-from nq.runs.result import (
-    DEAD_LETTERS,
-    JOB,
-    UNFINISHED_SCORES,
-    Result,
-    write_answers,
-    write_result,
-)
-from nq.runs.scoring import RunProgress, duplicate, scorer_spec
+from nq.runs.result import JOB
+from nq.runs.scoring import RunProgress, duplicate
 
 if TYPE_CHECKING:
     from nq.beam.runner import Finished
@@ -51,13 +43,12 @@ MODEL_S, LOAD_S = "inference_batch_latency_micro_secs", "load_model_latency_mill
 class BeamRun:
     """A job for a runner of Beam, whose input files are found and checked.
 
-    ``digests`` are the SHA-256 of all files, ``statuses`` size and time of those with a URI.
+    ``statuses`` are size and time of the files with a URI.
     """
 
-    job: Job
+    plan: Plan
     beam: Beam
     options: tuple[str, ...]
-    digests: Mapping[str, str]
     statuses: Mapping[str, Any]
 
     @classmethod
@@ -75,72 +66,102 @@ class BeamRun:
         job = replace(job, files=tuple(found))
         job.check_output()
         statuses = {path: files.status(path) for path in found if is_uri(path)}
-        digests = files.check(found, job.limit, job.pages)
+        digests = files.check_and_digest(found, job.limit, job.pages)
         check_other(job, digests)
         if not statuses:
             inputs.mention_unnamed_pages(found, job.pages)
-        return cls(job, beam, options, digests, statuses)
+        return cls(Plan.of(job, (job.request(digests),)), beam, options, statuses)
 
-    def run(
-        self, clock: Clock, tracked: tracking.Run, progress: RunProgress, table_rows: int
-    ) -> tuple[Result, Gold]:
-        """Runs the pipeline; returns the result, and the labels of the annotators.
+    @contextlib.contextmanager
+    def open(self, clock: Clock, progress: RunProgress) -> Iterator[BeamAnswers]:
+        """Opens the folders of a run, which no other run may write to until the block ends."""
+        clock.enter(SUBMIT)
+        folder = self.plan.folder
+        parts = folder.glob(f"{storage.UNFINISHED}*")  # of killed commands, else hold raises
+        killed = [one for one in parts if storage.kind_of(one, or_copy=False) == storage.PART.name]
+        with (
+            storage.hold(folder, storage.RUN, self.plan.job.sources),
+            storage.unfinished(folder) as part,
+        ):
+            _check_free(self.plan)
+            with _shared(self.beam, part, killed) as shared:
+                yield BeamAnswers(self, clock, progress, part, str(shared))
 
-        Unlike those of a run without Beam, ``progress`` receives examples.
+
+class BeamAnswers:
+    """The answers of a job's questions, which workers compute when they are iterated over.
+
+    Args:
+        progress: receives examples, unlike that of a run without Beam.
+        part: an empty folder on this machine.
+        shared: path or URI of an empty folder that every worker can write to.
+
+    Attributes:
+        pipeline: see ``Result.beam``; known when all answers are.
+    """
+
+    store, windows_bytes = None, 0
+
+    def __init__(
+        self, run: BeamRun, clock: Clock, progress: RunProgress, part: Path, shared: str
+    ) -> None:
+        self._run, self._clock, self._progress = run, clock, progress
+        self._part, self._shared = part, shared
+        self._totals, self.pipeline = Totals(), dict[str, Any]()
+
+    def totals(self) -> Totals:
+        """Returns what the workers have computed."""
+        return self._totals
+
+    def answers(self, table_rows: int, dead_letters: IO[bytes]) -> Iterator[Answered]:
+        """Runs the pipeline; yields the answers in order, and writes the lines of the dead letters.
+
+        Answers from the first ``table_rows`` lines of a file have a row of the table of answers.
         """
-        from nq.beam.files import check_unchanged, read_records, stage_model
+        from nq.beam.files import check_unchanged, stage_model
         from nq.beam.pipelines import answer_questions
         from nq.beam.runner import requested_workers
 
-        def examples() -> Iterator[Example]:
-            for path in job.files:
-                for _, item in read_records(path, pages=job.pages):
-                    if isinstance(item, Example):
-                        yield item
-
-        job, options = self.job, list(self.options)
-        clock.enter(SUBMIT)
-        plan = Plan.of(job, (job.request(self.digests),))
-        folder = plan.folder
+        run, plan = self._run, self._run.plan
+        job, options = plan.job, list(run.options)
         if not any(re.match("--job_name(=|$)", option) for option in options):
             # a name by which the job is found in a cluster
-            name = re.sub("[^a-z0-9]+", "-", f"nq-answer-{folder.name}".lower()).rstrip("-")
+            name = re.sub("[^a-z0-9]+", "-", f"nq-answer-{plan.folder.name}".lower()).rstrip("-")
             options.append(f"--job_name={name}-{uuid.uuid4().hex[:8]}")
-        parts = folder.glob(f"{storage.UNFINISHED}*")  # of killed commands, else hold raises
-        killed = [one for one in parts if storage.kind_of(one, or_copy=False) == storage.PART.name]
-        with storage.hold(folder, storage.RUN, job.sources), storage.unfinished(folder) as part:
-            _check_free(plan)
-            tracked.open(plan.mlflow_file, clock.started)
-            with _shared(self.beam, part, killed) as shared:
-                workers = job.compute.workers or requested_workers(self.options) or 1
-                spec = scorer_spec(job, examples)
-                models = {one.folder: one.folder.absolute() for one in spec.model.models}
-                copied = () if self.beam.temp is None else models.values()
-                staged = {one: stage_model(one, str(shared)) for one in copied}
-                clock.enter(PIPELINE)
-                finished, elements = answer_questions(
-                    job.files,
-                    spec.in_folders(models),
-                    options,
-                    part=part,
-                    shared=str(shared),
-                    progress=progress,
-                    limit=job.limit,
-                    pages=job.pages,
-                    formats=job.formats,
-                    table_rows=table_rows,
-                    staged=staged,
-                    readers=workers,
-                )
-            check_unchanged(self.statuses)
-            plan.requests[0].check_unchanged()
-            clock.enter(MERGE)
-            totals = Totals()
-            with storage.atomic_write(folder / DEAD_LETTERS) as dead_letters:
-                files = write_answers(plan, _merge(job.files, elements, totals, dead_letters))
-            pipeline = _description(finished, options, workers, totals.counters)
-            result = write_result(plan, clock, tracked, files, totals, beam=pipeline)
-            return result, files.evaluation.gold
+        workers = job.compute.workers or requested_workers(run.options) or 1
+        spec = job.scorer.calibrated(self._examples)
+        models = {one.folder: one.folder.absolute() for one in spec.model.models}
+        copied = () if run.beam.temp is None else models.values()
+        staged = {one: stage_model(one, self._shared) for one in copied}
+        self._clock.enter(PIPELINE)
+        finished, elements = answer_questions(
+            job.files,
+            spec.in_folders(models),
+            options,
+            part=self._part,
+            shared=self._shared,
+            progress=self._progress,
+            limit=job.limit,
+            pages=job.pages,
+            formats=job.formats,
+            table_rows=table_rows,
+            staged=staged,
+            workers=workers,
+        )
+        check_unchanged(run.statuses)
+        plan.requests[0].check_unchanged()
+        self._clock.enter(MERGE)
+        yield from _merge(job.files, elements, self._totals, dead_letters)
+        self.pipeline = _description(finished, options, workers, self._totals.counters)
+
+    def _examples(self) -> Iterator[Example]:
+        from nq.beam.files import read_records
+
+        job = self._run.plan.job
+        for path in job.files:
+            for _, item in read_records(path, pages=job.pages):
+                if isinstance(item, Example):
+                    yield item
 
 
 def _merge(
@@ -171,7 +192,7 @@ def _merge(
         totals.windows += work.windows
         totals.unread_blocks += work.unread_blocks
         totals.truncated_pages += work.unread_blocks > 0
-        totals.reader_windows += work.reader_windows * is_answered
+        totals.second_model_windows += work.second_model_windows * is_answered
         totals.rescored += work.rescored * is_answered
         totals.prepare_s += work.prepare_s
         totals.devices.add(work.device)
@@ -220,7 +241,7 @@ def _description(
 def _check_free(plan: Plan) -> None:
     """Checks that a folder has no run that this one would overwrite."""
     folder = plan.folder
-    if (folder / UNFINISHED_SCORES).is_dir():
+    if (folder / storage.WORK).is_dir():
         raise Error(
             f"{folder} has an unfinished run, which the same command without --runner resumes: "
             "give another --output"

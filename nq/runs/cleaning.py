@@ -18,9 +18,20 @@ from pathlib import Path
 
 from nq import storage
 from nq.errors import DamagedError, Error
-from nq.runs.profile_choice import cache_file
-from nq.runs.result import JOB, UNFINISHED_SCORES
-from nq.storage import LOCK, MARK, RUN, TEMPORARY, TRAINING, WINDOWS, Kind
+from nq.memo import Memo
+from nq.runs.result import JOB
+from nq.storage import (
+    LOCK,
+    MARK,
+    PROGRESS,
+    RUN,
+    STATE,
+    TEMPORARY,
+    TRAINING,
+    WINDOWS,
+    WORK,
+    Kind,
+)
 
 log = logging.getLogger(__name__)
 
@@ -60,13 +71,9 @@ def clean(
         roots: the folders, which must exist.
         remove_results: whether results are removed too.
         dry_run: change nothing.
-        caches: whether caches in the user's home folder are removed too.
+        caches: whether the converted models in the user's cache are removed too.
     """
     items = list(_items(roots))
-    if caches and cache_file().is_file():
-        folder = cache_file().parent
-        own = [p for p in folder.iterdir() if TEMPORARY.sub("", p.name) == cache_file().name]
-        items.append(Item(folder, "choices of --profile auto", (*own, folder)))
     graphs = storage.cache_folder() / "graphs"
     if caches and graphs.is_dir():
         paths = sorted(graphs.glob("[!.]*/**/*"), reverse=True)
@@ -122,7 +129,7 @@ def _items_of(folder: Path, kind: Kind, is_named: bool) -> Iterator[Item]:
     results: Sequence[Path] = ()
     what, kept = f"unfinished {kind.name}", "" if storage.kind_of(folder, or_copy=False) else COPIED
     if kind is RUN:
-        left = folder / UNFINISHED_SCORES
+        left = folder / WORK
         results = [p for p in paths if not TEMPORARY.search(p.name) and left not in (p, p.parent)]
         paths = [path for path in paths if path not in results]
         if (folder / JOB).is_file():
@@ -133,13 +140,11 @@ def _items_of(folder: Path, kind: Kind, is_named: bool) -> Iterator[Item]:
         if not (is_named or is_training or SHARED_WINDOWS.fullmatch(folder.name)):
             paths, results = [], paths
     elif kind is TRAINING:
-        paths = [path for path in paths if path.relative_to(folder).parts[0] == "training"]
+        paths = [path for path in paths if path.relative_to(folder).parts[0] == WORK]
         what = "state of a finished training"
         if not _is_trained(folder, paths):
             what = "state of an unfinished training"
             paths, results = [], paths
-    elif others := {*folder.rglob("*")} - {*paths, folder / MARK, folder / LOCK}:
-        kept = f"has files of others, such as {max(others).relative_to(folder)}"
     names = {path.name for path in folder.iterdir()}
     if paths or (not results and (LOCK in names or names == {MARK})):
         yield Item(folder, what, paths, kept=kept)
@@ -151,7 +156,7 @@ def _is_trained(folder: Path, state: Sequence[Path]) -> bool:
     """Returns whether a training has made all steps and written the model after its last state."""
     model = folder / "model.safetensors"
     with contextlib.suppress(OSError, DamagedError, LookupError):
-        progress = storage.read_json(folder / "training" / "training_state.json")
+        progress = Memo(folder / STATE).values(PROGRESS)
         return progress["step"] == progress["total"] and all(  # the clock may have been changed
             path.stat().st_mtime <= model.stat().st_mtime
             for path in state

@@ -22,7 +22,7 @@ from typing import Any
 from nq import child, storage, tracking
 from nq.config import TrackingConfig
 from nq.errors import Error, check_argument, is_count
-from nq.evaluation.evaluate import gold_labels
+from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import Label, read_predictions, same_answers
 from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats import input_files
@@ -30,17 +30,23 @@ from nq.inference.profile import BASELINE, THESIS, Profile, profiles
 from nq.model.folder import weights_digest
 from nq.model.spec import find_model
 from nq.records import ExampleId
-from nq.report.comparison import Row, advice, cells, ordered, row
+from nq.report.comparison import ComparisonRow, advice, cells, ordered, row
 from nq.report.page import comparison_page
 from nq.report.questions import Question, entries, outcomes
 from nq.runs.finished import read_run
 from nq.runs.measure import OnPhase, machine, no_report
-from nq.runs.profile_choice import CANDIDATES, default_choice, may_prune
+from nq.runs.profile_choice import (
+    CANDIDATES,
+    COMPARED,
+    comparison_key,
+    default_choice,
+    may_prune,
+)
 from nq.runs.result import PREDICTIONS
 from nq.runs.scoring import RunProgress
 from nq.text import counted
 
-FILE, PAGE, ANSWERS = "compare.json", "compare.html", "answers"
+PAGE, ANSWERS = "compare.html", "answers"
 MAX_CHANGES, PR_SET_PDEATHSIG = 100, 1
 DEVICE = "GPU" if Path("/dev/nvidiactl").exists() else "CPU"
 ALL = tuple(map(str, profiles(THESIS)))
@@ -62,7 +68,7 @@ def compare(
     track: TrackingConfig | None = None,
     progress: RunProgress = no_report,
     on_phase: OnPhase = no_report,
-) -> list[Row]:
+) -> list[ComparisonRow]:
     """Measures profiles against each other on the same questions, as ``nq compare`` does.
 
     Args:
@@ -102,7 +108,7 @@ def compare(
             "options": list(options),
             "processors": machine(),
         }
-        request, errors, file = json.loads(json.dumps(request)), dict[str, str](), folder / FILE
+        request, errors, file = json.loads(json.dumps(request)), dict[str, str](), folder / COMPARED
         kept = storage.read_json(file) if file.is_file() else {"request": request, "runs": []}
         if other := [name for name in request if request[name] != kept["request"][name]]:
             raise Error(f"{folder} compares other {' and '.join(other)}: give another --output")
@@ -122,16 +128,19 @@ def compare(
         measured = [name for name in names if name not in errors]
         answers = {p: read_predictions(folder / ANSWERS / f"{p}.json") for p in measured}
         rows = ordered([_row(name, runs, answers) for name in measured])
-        rows += [Row(name, error=text) for name, text in errors.items()]
+        rows += [ComparisonRow(name, error=text) for name, text in errors.items()]
         last = next(run["name"] for run in runs[::-1] if run["profile"] == BASELINE)
+        take, reason = advice(rows)
         title = f"{counted(len(rows), 'profile')} on {Path(input_files.shown(files[0])).name}"
         scope = f"{counted(len(answers[BASELINE]), 'question')}; {machine()}."
         changes = _changes(folder / last, files, answers)
         with storage.atomic_write(folder / PAGE) as page:
-            page.write(comparison_page(rows, title, (advice(rows)[1], scope), changes))
-        is_new = len(runs) > n_before or "recorded" not in kept
-        if track and is_new and _record(track, rows, runs, folder, files[0], started):
-            storage.write_json(file, {"request": request, "runs": runs, "recorded": True})
+            page.write(comparison_page(rows, title, (reason, scope), changes))
+        is_recorded = len(runs) == n_before and kept.get("recorded", False)
+        kept = {"request": request, "runs": runs, "take": take, "recorded": is_recorded}
+        storage.write_json(file, kept)
+        if track and not is_recorded and _record(track, rows, runs, folder, files[0], started):
+            storage.write_json(file, {**kept, "recorded": True})
     return rows
 
 
@@ -157,7 +166,7 @@ def _left(
 
 def _record(
     track: TrackingConfig,
-    rows: Sequence[Row],
+    rows: Sequence[ComparisonRow],
     runs: Sequence[Mapping[str, Any]],
     folder: Path,
     file: str,
@@ -175,12 +184,11 @@ def _record(
         rounds = [run for run in runs if run["profile"] == one.profile and run["round"]]
         with tracking.Run(
             *(track.uri, track.experiment, one.profile),
-            profile=one.profile,
             source="nq.compare",
             system_metrics=False,
         ) as recorded:
             recorded.open(started=started)
-            recorded.end_at(ended)
+            recorded.ended = ended
             recorded.params({tracking.PROFILE: one.profile, "rounds": len(rounds)})
             recorded.tags({"comparison": tag, "parity.against": BASELINE, **about})
             recorded.dataset(Path(file).name, input_files.shown(file), input_files.sha256(file))
@@ -195,13 +203,13 @@ def _record(
                 heads, body = cells(rows)
                 columns = dict(zip(heads, zip(*body, strict=True), strict=True))
                 recorded.table(columns, "comparison.json")
-                recorded.artifacts([folder / PAGE, folder / FILE])
-            if not recorded.available:
-                return False
+                recorded.artifacts([folder / PAGE, folder / COMPARED])
+        if not recorded.available:
+            return False
     return True
 
 
-def answer(profile: str, options: Sequence[str]) -> dict[str, Any]:
+def answer_in_process(profile: str, options: Sequence[str]) -> dict[str, Any]:
     """Runs ``nq answer`` in a process of its own, which ends with this one.
 
     Returns its JSON result, with the seconds of the whole process as ``wall_s``. An ``Error`` has
@@ -219,28 +227,30 @@ def answer(profile: str, options: Sequence[str]) -> dict[str, Any]:
         raise Error(error.removeprefix("nq: error: "))
     result: dict[str, Any] = json.loads(process.stdout)
     if result["parts"] > 1:  # it continued a run that was killed
-        return answer(profile, options)
+        return answer_in_process(profile, options)
     return {**result, "wall_s": time.perf_counter() - started}
 
 
 def _measured(folder: Path, number: int, profile: str, options: Sequence[str]) -> dict[str, Any]:
     """Returns what is kept of a run of a round; of round 0 the answers are kept in the folder."""
-    result = answer(profile, [*options, "--root", str(folder)])
+    result = answer_in_process(profile, [*options, "--root", str(folder)])
     name = Path(result["output"]).name
     if number == 0:
         (folder / ANSWERS).mkdir(exist_ok=True)
         with storage.atomic_write(folder / ANSWERS / f"{profile}.json") as file:
             file.write((folder / name / PREDICTIONS).read_bytes())
-    decision = read_run(folder / name, check_data=False).job.model.decision
+    model = read_run(folder / name, check_data=False).job.model
     own, around_s = row(result, name=name), result["wall_s"] - result["time"]["total_s"]
+    prune = may_prune(result["windows"], result["examples"], model.decision.rule)
     return asdict(own) | {
         "round": number,
         "first_start_s": (own.first_start_s or 0) + around_s,
-        "may_prune": may_prune(result["windows"], result["examples"], decision.rule),
+        "may_prune": prune,
+        "key": comparison_key(model, prune),
     }
 
 
-def _row(name: str, runs: Sequence[Mapping[str, Any]], answers: Answers) -> Row:
+def _row(name: str, runs: Sequence[Mapping[str, Any]], answers: Answers) -> ComparisonRow:
     """Returns the row of a profile; all rounds but the first count for the speed."""
 
     def column(field: str, profile: str = name) -> list[float]:
@@ -249,7 +259,7 @@ def _row(name: str, runs: Sequence[Mapping[str, Any]], answers: Answers) -> Row:
     speeds, baseline = column("windows_per_s"), answers[BASELINE]
     first = next(run for run in runs if run["profile"] == name and not run["round"])
     medians = {field: median(column(field)) for field in ("predict_s", "memory_mb")}
-    return Row(
+    return ComparisonRow(
         name,
         *(median(speeds), min(speeds), max(speeds)),
         median(speeds) / median(column("windows_per_s", BASELINE)),
@@ -265,7 +275,7 @@ def _changes(folder: Path, files: list[str], answers: Answers) -> list[dict[str,
         labels = {name: predictions[example.example_id] for name, predictions in answers.items()}
         if all(same_answers(label, labels[BASELINE]) for label in labels.values()):
             continue
-        gold, given = gold_labels(example), {}
+        gold, given = example_labels(example), {}
         for name, label in labels.items():
             question = Question(example, source, label)
             outcome, *_ = outcomes(decisions_of_one(gold, label) if gold else None)

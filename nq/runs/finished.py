@@ -11,16 +11,20 @@ from typing import Any
 import orjson
 
 from nq import storage
+from nq.beam.prepare import prepare
 from nq.errors import Error
 from nq.evaluation import labels
 from nq.formats import input_files, outputs
+from nq.preprocess.request import Request
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.records import Example, ExampleId, ExampleKey, Source
+from nq.runs.chunks import Chunks
 from nq.runs.job import Job
-from nq.runs.result import DEAD_LETTERS, JOB, KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES
+from nq.runs.measure import Clock
+from nq.runs.plan import windows_folder
+from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS
 from nq.runs.score_store import ScoreStore
-from nq.runs.scoring import read_request
 
 
 @dataclass(frozen=True)
@@ -79,16 +83,17 @@ class FinishedRun:
 
     def sources(self) -> Iterator[tuple[Source, Example]]:
         """Yields the examples of the run in order, each with its origin."""
-        path, seen = self.folder / DEAD_LETTERS, set[ExampleId]()
-        letters = map(orjson.loads, path.read_bytes().splitlines() if path.is_file() else ())
-        dead_letters = {(Path(letter["file"]).name, letter["line"]) for letter in letters}
+        seen, work = set[ExampleId](), list[tuple[Request, Path]]()
         for request in self.job.requests():
-            for source, example in read_request(request):
+            own, shared = (windows_folder(f, request) for f in (self.folder, self.folder.parent))
+            work.append((request, shared if shared.is_dir() else own))
+        chunks = Chunks((prepare(*one) for one in work), work, None, Clock())
+        for number in range(len(work)):
+            for one in chunks.examples(number):
+                source, example = one.source, one.example
                 if example.example_id in seen:
                     continue
                 if example.example_id not in self.predictions:
-                    if (Path(source.path).name, source.line) in dead_letters:
-                        continue  # it has too many windows
                     raise Error(
                         f"{self.folder / PREDICTIONS} has no example {example.example_id} of "
                         f"{source.path}, line {source.line}: answer the questions again"
@@ -118,7 +123,7 @@ def read_run(
     """
     if not folder.is_dir():
         raise Error(f"{folder} is not a folder: give one that nq answer wrote")
-    if not (folder / JOB).is_file() and (folder / UNFINISHED_SCORES).is_dir():
+    if not (folder / JOB).is_file() and (folder / storage.WORK).is_dir():
         raise Error(
             f"the run in {folder} is not finished: give its nq answer command again to resume"
         )

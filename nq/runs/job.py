@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
 from nq import processor, storage
-from nq.config import AUTO, Beam, Compute, Converted, Settings, option
+from nq.config import Settings, option
 from nq.errors import check_argument
 from nq.formats import input_files, inputs, outputs
 from nq.formats.input_files import shown
 from nq.formats.questions import PageFolder, list_pages
+from nq.inference.load import ScorerSpec
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.model.spec import ModelSpec, find_model
 from nq.preprocess.request import Request, chunks
+from nq.runs.config import AUTO, Beam, Compute, Converted
 
 
 def _folder(folder: str | Path, name: str = "output") -> Path:
@@ -89,7 +91,7 @@ class Job(Settings):
         lambda folder: None if folder is None else _folder(folder, "against"), None
     )
     max_loss: float | None = option(None, within="[0, 1)")
-    compute: Compute = Compute()
+    compute: Compute = field(default_factory=Compute)
     beam: Beam | None = None
 
     def __post_init__(self) -> None:
@@ -122,12 +124,18 @@ class Job(Settings):
         pages = self.pages.files if self.pages else ()
         return (*self.files, *pages, *(model.folder for model in self.model.models))
 
+    @property
+    def scorer(self) -> ScorerSpec:
+        """The description of the scorer under the chosen profile, without calibration."""
+        compute = self.compute
+        return ScorerSpec(self.model, self.optimizations, compute.batch_size, compute.threads)
+
     def check_output(self) -> None:
         """Checks that the run may write its output; reads no file and changes nothing."""
         if self.output is None:
             storage.check_writable(self.root)
         else:
-            storage.check(self.output, storage.RUN, self.sources)
+            storage.check_folder(self.output, storage.RUN, self.sources)
 
     def request(self, file_sha256: Mapping[str, str] | None = None) -> Request:
         """Returns the preprocessing request for all files, whose SHA-256 may be known."""

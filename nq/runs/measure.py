@@ -19,20 +19,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from nq import processor, storage
+from nq import processor
 from nq.errors import DamagedError
 from nq.inference.scorer import Counters
+from nq.memo import Memo
 
 log = logging.getLogger(__name__)
 
-TRIALS, LOAD, WAIT, READ = "trials_s", "load_s", "preprocess_wait_s", "read_s"
+LOAD, WAIT, READ = "load_s", "preprocess_wait_s", "read_s"
 PREDICT, POSTPROCESS, SCORE = "predict_s", "postprocess_s", "score_s"
 SUBMIT, PIPELINE, MERGE = "submit_s", "pipeline_s", "merge_s"
-COUNTED = ("compile_s", "warmup_s", "reader_s", "rescore_s")
+COUNTED = ("compile_s", "warmup_s", "second_model_s", "rescore_s")
 """Parts of ``PREDICT`` that the scorers count; they are phases of their own in the end."""
-PHASES = (TRIALS, LOAD, WAIT, READ, *COUNTED, PREDICT, POSTPROCESS, SCORE)
+PHASES = (LOAD, WAIT, READ, *COUNTED, PREDICT, POSTPROCESS, SCORE)
 DESCRIPTIONS = {
-    TRIALS: "trying profiles",
     LOAD: "loading the model",
     WAIT: "preparing windows",
     PREDICT: "computing windows",
@@ -43,8 +43,7 @@ DESCRIPTIONS = {
 """What goes on in phases that can take long, for a progress bar."""
 FIRST = {PREDICT: "compiling, computing the first windows"}
 """What goes on when such a phase begins for the first time."""
-TIMES = "times.json"
-BEAT_S = 1.0
+BEAT_S, TIMES = 1.0, "times.json"
 WARM = "TensorFlow was loaded before"
 LOST, MACHINES = "times of earlier parts are lost", "parts on several machines"
 PROC, KIB = Path("/proc"), 1 << 10
@@ -67,7 +66,7 @@ class Totals:
 
     windows: int = 0
     resumed_windows: int = 0
-    reader_windows: int = 0
+    second_model_windows: int = 0
     rescored: int = 0
     dead_letters: int = 0
     truncated_pages: int = 0
@@ -144,7 +143,7 @@ class Clock:
         self._reasons = (WARM,) if "tensorflow" in sys.modules else ()
         self._memory_bytes = 0
         self._earlier: Measured | None = None
-        self._kept: tuple[Path, Callable[[], Totals]] | None = None
+        self._kept: tuple[Memo, Callable[[], Totals]] | None = None
         self._lock, self._keep_lock = threading.Lock(), threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="nq-clock", daemon=True)
@@ -209,18 +208,14 @@ class Clock:
         """When the first part started, in seconds since 1970."""
         return self._earlier.started if self._earlier else self._started
 
-    def note(self, reason: str) -> None:
-        """Adds a reason why the speed cannot be compared with that of other runs."""
-        self._reasons = (*self._reasons, reason)
-
     @contextlib.contextmanager
-    def kept(self, folder: Path, totals: Callable[[], Totals]) -> Iterator[None]:
-        """Keeps what is measured in a folder until ``finish`` is called or the block ends.
+    def kept(self, memo: Memo, totals: Callable[[], Totals]) -> Iterator[None]:
+        """Keeps what is measured in a memo until ``finish`` is called or the block ends.
 
         Another thread calls ``totals``, which returns what the run has computed so far.
         """
-        self._earlier = read_times(folder / TIMES)
-        self._kept = folder / TIMES, totals
+        self._earlier = read_times(memo)
+        self._kept = memo, totals
         self._keep()
         try:
             yield
@@ -263,17 +258,17 @@ class Clock:
         """Writes what is measured; a failure costs no more than the time of this part."""
         with self._keep_lock:  # not the lock of the phases, so that no phase waits for the disk
             if self._kept is not None:
-                path, totals = self._kept
+                memo, totals = self._kept
                 with contextlib.suppress(OSError):
-                    storage.write_json(path, asdict(self._measured(totals())))
+                    memo.write_values(TIMES, asdict(self._measured(totals())))
             if is_last:
                 self._kept = None
 
 
-def read_times(path: Path) -> Measured | None:
+def read_times(memo: Memo) -> Measured | None:
     """Returns what earlier parts have measured; ``None`` without any."""
     try:
-        values = storage.read_json(path)
+        values = memo.values(TIMES)
         return Measured(**{**values, "reasons": tuple(values["reasons"])})
     except FileNotFoundError:
         return None

@@ -80,7 +80,7 @@ def write_parity(folder: Path, parity: Parity, sources: Iterable[str | Path]) ->
         storage.write_json(folder / JOB, {**description, "files": digests})
 
 
-def compare(
+def compare_runs(
     run: Path, other: Path, gold: Gold | None = None, max_loss: float | None = None
 ) -> Parity:
     """Compares the folders of two finished runs; ``gold`` and ``max_loss`` are those of a gate."""
@@ -133,10 +133,10 @@ def _logits(store: ScoreStore, key: ExampleKey) -> tuple[IntArray, FloatArray]:
     columns, computed = store.columns(key), store.computed(key)
     number = columns["window_ids"][:, 0].astype(np.int64)
     second = columns.get(SECOND_WINDOW, np.full(len(number), -1))
-    return np.where(second < 0, number, -1 - second)[computed], compared_logits(columns)[computed]
+    return np.where(second < 0, number, -1 - second)[computed], _compared_logits(columns)[computed]
 
 
-def compared_logits(columns: Columns) -> FloatArray:
+def _compared_logits(columns: Columns) -> FloatArray:
     """Returns the nine logits of each window that count for the drift, ``[W, 9]``."""
     best = [columns["start_logit"][:, :1], columns["end_logit"][:, :1]]
     return np.concatenate([columns["cls_logit"], columns["type_logits"], *best], axis=1)

@@ -56,7 +56,7 @@ class Plan:
                 "tokenizer": tokenizer_digest(tokenizer),
                 "windows": second.windows.to_dict(),
                 "read_blocks": cascade.read_blocks,
-                "ranker": cascade.ranker.to_dict(),
+                "first": cascade.first.to_dict(),
             }
         text = orjson.dumps([scores, decision], option=orjson.OPT_SORT_KEYS)
         name = f"{job.profile}-{hashlib.sha256(text).hexdigest()[:10]}"
@@ -76,9 +76,12 @@ class Plan:
         return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.mlflow_run"
 
 
-def windows_folder(job: Job, request: Request) -> Path:
-    """Returns the folder of a request's windows, which runs of equal settings share."""
-    return (job.output or job.root) / f"windows-{request.key}"
+def windows_folder(parent: Path, request: Request) -> Path:
+    """Returns the folder of a request's windows, which runs of equal settings share.
+
+    The ``parent`` is the folder of the run if the user named it, else that of all runs.
+    """
+    return parent / f"windows-{request.key}"
 
 
 def check_job(job: Job) -> None:
@@ -92,7 +95,7 @@ def check_job(job: Job) -> None:
         if job.beam is None:
             job.profile.require()
     if job.beam is None:
-        inputs.check(job.files, job.limit, job.pages)
+        inputs.check_inputs(job.files, job.limit, job.pages)
     if job.model.second is not None:
         check_cascade_rule(rule)
     job.model.check()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from nq import storage, tracking
 from nq.evaluation.gate import Parity
 from nq.formats import outputs
 from nq.formats.input_files import shown
 from nq.inference.profile import ENGINE_EXTRAS
+from nq.mlflow_format import save_model
 from nq.model.folder import ModelSettings, copy_model, load_settings, weights_digest
 from nq.model.spec import ModelSpec
 from nq.runs.job import Job
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 QUALITY = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
 TEXT_QUALITY = {"micro_f1": "micro_f1", "exact_match": "squad_exact_match", "squad_f1": "squad_f1"}
 """Of data whose gold answers are text."""
-OPTIONAL_PHASES = ("trials_s", "reader_s", "rescore_s")
+OPTIONAL_PHASES = ("second_model_s", "rescore_s")
 """Phases that are recorded only if they took any time."""
 MIB, DIGITS = 1 << 20, 4
 
@@ -35,7 +36,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     """
     model, second = job.model, job.model.second
     decision = model.decision.to_dict()
-    weights, ranker = decision.pop("weights"), decision.pop("ranker", None)
+    weights, first = decision.pop("weights"), decision.pop("first", None)
     optional_params = {
         tracking.INSTANCES: job.instances,
         tracking.THREADS: job.compute.threads,
@@ -56,7 +57,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     )
     changes, beam = job.optimizations.changes, result.beam or {}
     optional_tags = {
-        "decision.ranker": ranker,
+        "decision.first": first,
         "second_model_folder": second and str(second.folder),
         "resumed": f"in {result.parts} parts" if result.resumed else None,
         "beam.job_name": beam.get("job_name"),
@@ -92,7 +93,12 @@ def log_model(tracked: tracking.Run, job: Job) -> str | None:
     """Logs the models of a job with their settings; returns their URI, ``None`` if it failed."""
     engine = job.optimizations.changes.engine
     extra = engine if engine in ENGINE_EXTRAS else None
-    return tracked.log_model(partial(_copy_models, job.model), str(job.profile), extra)
+
+    def save(folder: Path, logged: Any) -> None:
+        models = _copy_models(job.model, folder.parent)
+        save_model(folder, models, str(job.profile), extra, logged)
+
+    return tracked.log_model(save)
 
 
 def _copy_models(model: ModelSpec, parent: Path) -> dict[str, Path]:

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Protocol
 
 import orjson
 
 from nq import storage, tracking
-from nq.evaluation.answers import PREDICTIONS, Answered, AnswerFiles, Row
+from nq.evaluation.answers import PREDICTIONS, Answered, AnswerFiles, AnswerRow
 from nq.evaluation.gate import Parity
 from nq.formats import input_files, outputs
 from nq.formats.input_files import shown
+from nq.memo import Memo
 from nq.runs.measure import SCORE, Clock, Totals, iso
 from nq.runs.plan import Plan
-from nq.runs.score_store import ScoreStore, clear, move
+from nq.runs.score_store import ScoreStore
 from nq.storage import atomic_write
 
-__all__ = ["JOB", "KEPT_SCORES", "METRICS", "PREDICTIONS", "Result", "Row"]
+__all__ = ["JOB", "KEPT_SCORES", "METRICS", "PREDICTIONS", "Result"]
 
-DEAD_LETTERS, UNFINISHED_SCORES = "skipped.jsonl", "results"
-METRICS, JOB, KEPT_SCORES = "metrics.json", "job.json", "scores"
+METRICS, JOB, DEAD_LETTERS, KEPT_SCORES = "metrics.json", "job.json", "skipped.jsonl", "scores"
 REPORT = "report.html"
 
 
@@ -39,7 +40,7 @@ class Result:
 
     Args:
         precision: compute type of the matrix products.
-        windows: windows of all pages; ``reader_windows`` counts the windows of a second model.
+        windows: windows of all pages; ``second_model_windows`` counts those of a second model.
         resumed_windows: windows scored by an interrupted run before.
         read_windows: windows that the model computed in this run; less with pruning.
         float32_windows: windows computed again in float32 because logits were not finite.
@@ -55,9 +56,9 @@ class Result:
         time: seconds of each phase in all parts, which add up to ``total_s``; and
             ``preprocess_s``, the work of the preprocessing, which goes on beside other phases.
             What instances count themselves (``compile_s``, ``warmup_s``, ``rescore_s``,
-            ``reader_s``) is the mean of the instances, and all that the run does while one of them
-            computes is ``predict_s``.
-        run_id: of the MLflow run; ``how_to_open`` and ``how_to_compare`` show it.
+            ``second_model_s``) is the mean of the instances, and all that the run does while one of
+            them computes is ``predict_s``.
+        run_id: of the MLflow run; ``how_to_open`` shows it.
         rows: the first answers as a table.
         parity: the comparison with another run, if one was required.
         run_bytes: size of the run's files, without the windows, which other runs may share.
@@ -96,12 +97,12 @@ class Result:
     metrics: Mapping[str, float]
     time: Mapping[str, float]
     run_id: str | None = None
-    rows: tuple[Row, ...] = ()
+    rows: tuple[AnswerRow, ...] = ()
     parity: Parity | None = None
     how_to_open: str | None = None
     run_bytes: int = 0
     windows_bytes: int = 0
-    reader_windows: int = 0
+    second_model_windows: int = 0
     text_only: int = 0
     started_at: str = ""
     ended_at: str = ""
@@ -110,7 +111,6 @@ class Result:
     instances: int | None = None
     threads: int | None = None
     not_comparable: tuple[str, ...] = ()
-    how_to_compare: str | None = None
     model_uri: str | None = None
     beam: Mapping[str, Any] | None = None
 
@@ -128,7 +128,7 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Returns what ``metrics.json`` contains, as JSON values."""
         hidden = (
-            *("folder", "rows", "parity", "how_to_open", "how_to_compare"),
+            *("folder", "rows", "parity", "how_to_open"),
             *("run_bytes", "windows_bytes", "not_comparable", "model_uri", "beam"),
         )
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
@@ -141,38 +141,61 @@ class Result:
         }
 
 
-def write_answers(plan: Plan, answers: Iterable[Answered]) -> AnswerFiles:
-    """Writes the answers of a run, in the order of the input, to its folder, which is held.
+class AnswerSource(Protocol):
+    """What answers the questions of a run: this process, or the workers of a runner of Beam.
 
-    The mark of an earlier finished run is removed first.
+    Attributes:
+        store: the scores of the unfinished run.
+        pipeline: ``Result.beam``, once all answers are known.
+        windows_bytes: size of the folders of windows.
     """
-    (plan.folder / JOB).unlink(missing_ok=True)
+
+    @property
+    def store(self) -> ScoreStore | None: ...
+    @property
+    def pipeline(self) -> dict[str, Any] | None: ...
+    @property
+    def windows_bytes(self) -> int: ...
+
+    def answers(self, table_rows: int, dead_letters: IO[bytes]) -> Iterator[Answered]:
+        """Yields the answers in the order of the input, and writes the lines of the dead letters.
+
+        About the first ``table_rows`` answers have a row of the table of answers.
+        """
+
+    def totals(self) -> Totals:
+        """Returns what was computed so far."""
+
+
+def write_answers(plan: Plan, answering: AnswerSource, table_rows: int) -> AnswerFiles:
+    """Writes answers and dead letters of a run to its folder, which is held.
+
+    The mark of an earlier finished run is removed when the first answer is known.
+    """
     files = AnswerFiles(plan.job.formats)
-    files.write(plan.folder, answers)
+    with atomic_write(plan.folder / DEAD_LETTERS) as dead_letters:
+        answers = answering.answers(table_rows, dead_letters)
+        first = list(islice(answers, 1))
+        (plan.folder / JOB).unlink(missing_ok=True)
+        files.write(plan.folder, chain(first, answers))
     return files
 
 
 def write_result(
-    plan: Plan,
-    clock: Clock,
-    tracked: tracking.Run,
-    files: AnswerFiles,
-    totals: Totals,
-    *,
-    beam: dict[str, Any] | None = None,
-    store: ScoreStore | None = None,
+    plan: Plan, clock: Clock, tracked: tracking.Run, files: AnswerFiles, answering: AnswerSource
 ) -> Result:
     """Writes the metrics of a run, and as the last file ``job.json``, which marks it as finished.
 
     The answers and dead letters are written before. The scores in the store of the unfinished run
-    are kept if the job requires it. ``beam`` is that of ``Result``.
+    are kept if the job requires it.
     """
+    totals, beam, store = answering.totals(), answering.pipeline, answering.store
     job, folder, evaluation = plan.job, plan.folder, files.evaluation
     clock.enter(SCORE)
     metrics = evaluation.metrics()
-    clear(folder / KEPT_SCORES)
+    Memo(folder / KEPT_SCORES).clear()
     measured, ended = clock.finish(totals), time.time()
-    tracked.end_at(ended)
+    tracked.ended = ended
     result = Result(
         folder=folder,
         profile=str(job.profile),
@@ -184,7 +207,7 @@ def write_result(
         read_windows=totals.counters.computed_windows,
         float32_windows=totals.counters.float32_windows,
         rescored=totals.rescored,
-        reader_windows=totals.reader_windows,
+        second_model_windows=totals.second_model_windows,
         windows_per_s=measured.windows_per_s(totals),
         answered=files.answered,
         dead_letters=totals.dead_letters,
@@ -205,6 +228,7 @@ def write_result(
         threads=job.compute.threads,
         not_comparable=measured.reasons if beam is None else (f"answered by {beam['runner']}",),
         beam=beam,
+        windows_bytes=answering.windows_bytes,
     )
     write_metrics(folder, result.to_dict())
     names = [PREDICTIONS, METRICS, DEAD_LETTERS, *(outputs.FORMATS[n].file for n in job.formats)]
@@ -213,6 +237,6 @@ def write_result(
     storage.write_json(folder / JOB, mark)
     if store is not None:  # not before, so that no interruption loses scores
         if job.keep_scores:
-            move(store.folder, folder / KEPT_SCORES)
-        clear(store.folder)
+            store.memo.move(folder / KEPT_SCORES)
+        store.memo.clear()
     return result

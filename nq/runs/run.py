@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nq import storage, tracking
-from nq.config import AUTO, TrackingConfig
-from nq.evaluation.answers import answer
-from nq.evaluation.nq_eval import Gold
+from nq.config import TrackingConfig
 from nq.formats import input_files
-from nq.model.runtime import import_tensorflow
 from nq.runs import parity, record
 from nq.runs.beam_run import BeamRun
 from nq.runs.job import Job
-from nq.runs.measure import POSTPROCESS, TRIALS, Clock, OnPhase, no_report
-from nq.runs.plan import Plan, check_job
-from nq.runs.result import (
-    DEAD_LETTERS,
-    Result,
-    write_answers,
-    write_result,
-)
-from nq.runs.scoring import RunProgress, open_scoring
+from nq.runs.measure import Clock, OnPhase, no_report
+from nq.runs.result import Result, write_answers, write_result
+from nq.runs.scoring import LocalRun, RunProgress
 
 
 def run(
@@ -35,7 +25,6 @@ def run(
     track: TrackingConfig | None = None,
     progress: RunProgress = no_report,
     table_rows: int = 0,
-    cache: bool = True,
     on_phase: OnPhase = no_report,
     **settings: Any,
 ) -> Result:
@@ -47,9 +36,8 @@ def run(
     Args:
         job: what to answer and how, or files of questions.
         track: where MLflow records the run; ``None`` to record nothing.
-        progress: receives completed windows.
+        progress: receives completed windows, one call at a time, perhaps in other threads.
         table_rows: how many rows of the table of answers the result has.
-        cache: whether the profile ``auto`` may take the choice of an earlier run, and keep its own.
         on_phase: receives what goes on, in words, such as "loading the model".
         settings: fields of ``nq.Job``, such as ``profile``; they replace those of a job.
 
@@ -67,81 +55,27 @@ def run(
     elif settings:
         job = replace(job, **settings)
     with Clock(on_phase) as clock, contextlib.ExitStack() as stack:
-        compute: Callable[[Clock, tracking.Run, RunProgress, int], tuple[Result, Gold]]
-        if job.beam is None:
-            job = replace(job, files=tuple(stack.enter_context(input_files.input_files(job.files))))
-            job.check_output()
-            parity.check_other(job)
-            if job.profile == AUTO:
-                job = _with_profile(job, clock, cache)
-            check_job(job)
-            compute = partial(_run, job)
-        else:
-            beam_run = BeamRun.of(job, job.beam)
-            job, compute = beam_run.job, beam_run.run
-        tracking_config = track or TrackingConfig()
+        checked = LocalRun.of(job, stack) if job.beam is None else BeamRun.of(job, job.beam)
+        job, plan, tracking_config = checked.plan.job, checked.plan, track or TrackingConfig()
         with tracking.Run(  # which is opened later, or when there is something to record
             uri=tracking_config.uri,
             experiment=tracking_config.experiment,
             name=f"{job.profile} · {Path(input_files.shown(job.files[0])).name}",
-            profile=str(job.profile),
             enabled=track is not None,
         ) as tracked:
-            result, gold = compute(clock, tracked, progress, table_rows)
+            with checked.open(clock, progress) as answering:
+                # only now, so that importing MLflow does not delay the loading of the model
+                tracked.open(plan.mlflow_file, clock.started)
+                files = write_answers(plan, answering, table_rows)
+                result = write_result(plan, clock, tracked, files, answering)
             record.record(tracked, job, result)
             if track is not None and track.log_model:
                 result = replace(result, model_uri=record.log_model(tracked, job))
             if job.against is not None:
-                difference = parity.compare(result.folder, job.against, gold, job.max_loss)
-                parity.write_parity(result.folder, difference, job.sources)
-                record.record_parity(tracked, difference, result.folder)
+                gold = files.evaluation.gold
+                difference = parity.compare_runs(plan.folder, job.against, gold, job.max_loss)
+                parity.write_parity(plan.folder, difference, job.sources)
+                record.record_parity(tracked, difference, plan.folder)
                 result = replace(result, parity=difference)
-            how_to_open, how_to_compare = tracked.links()
-            return replace(
-                result,
-                run_bytes=storage.size(result.folder, storage.RUN),
-                how_to_open=how_to_open,
-                how_to_compare=how_to_compare,
-            )
-
-
-def _with_profile(job: Job, clock: Clock, cache: bool) -> Job:
-    """Returns a job with what ``auto`` chooses."""
-    from nq.runs.profile_choice import choose_profile
-
-    check_job(job)
-    import_tensorflow(job.compute.threads)
-    with contextlib.ExitStack() as stack:
-        if job.output is not None:  # the windows are prepared in it
-            stack.enter_context(storage.hold(job.output, storage.RUN, job.sources))
-        stack.enter_context(clock(TRIALS))
-        profile, tried = choose_profile(job, clock, cache)
-    if tried:
-        clock.note("trials of profiles")
-    return replace(job, profile=profile)
-
-
-def _run(
-    job: Job, clock: Clock, tracked: tracking.Run, progress: RunProgress, table_rows: int
-) -> tuple[Result, Gold]:
-    """Computes a run in this process; returns its result, and the labels of the annotators."""
-    plan = Plan.of(job)
-    with (
-        open_scoring(plan, clock, progress) as scoring,
-        clock.kept(scoring.store.folder, scoring.totals),
-    ):
-        clock.enter(POSTPROCESS)
-        # only now, so that importing MLflow does not delay the loading
-        tracked.open(plan.mlflow_file, clock.started)
-        decision, formats = job.model.decision, job.formats
-        answers = (
-            answer(example, scores, decision, formats, number < table_rows)
-            for number, (example, scores) in enumerate(scoring)
-        )
-        files = write_answers(plan, answers)
-        with storage.atomic_write(plan.folder / DEAD_LETTERS) as dead_letters:
-            dead_letters.writelines(scoring.dead_letters())
-        totals = scoring.totals()
-        result = write_result(plan, clock, tracked, files, totals, store=scoring.store)
-        prepared = [storage.size(c.folder, storage.WINDOWS) for c in scoring.chunks.ready]
-    return replace(result, windows_bytes=sum(prepared)), files.evaluation.gold
+            run_bytes = storage.size(plan.folder, storage.RUN)
+            return replace(result, run_bytes=run_bytes, how_to_open=tracked.how_to_open)

@@ -9,7 +9,7 @@ from pathlib import Path
 from nq import storage
 from nq.config import ALL_CONTEXTS
 from nq.errors import Error
-from nq.evaluation.evaluate import gold_labels
+from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import same_answers
 from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats.input_files import shown
@@ -17,7 +17,7 @@ from nq.postprocess.spans import pairs
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features
 from nq.records import Example, Source
-from nq.report.comparison import Row, row
+from nq.report.comparison import ComparisonRow, row
 from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments
 from nq.report.page import MAX_QUESTIONS, Report, RunView, write_page
 from nq.report.questions import Question
@@ -64,7 +64,7 @@ def write_report(
     _ = run.tokenizer  # raises before the first question
     decision = run.job.model.decision
     thresholds = {"long": decision.long_threshold, "short": decision.short_threshold}
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ComparisonRow, ...] = ()
     if other:
         answers = ((run.predictions[key], label) for key, label in other.predictions.items())
         changed = sum(not same_answers(*pair) for pair in answers)
@@ -112,7 +112,7 @@ def _case(example: Example, source: Source, run: FinishedRun) -> Case:
     config, label = run.job.model.windows, run.predictions[example.example_id]
     all_contexts = contexts(example, replace(config, max_contexts=ALL_CONTEXTS))
     read = all_contexts[: config.max_blocks + 1]
-    gold = gold_labels(example)
+    gold = example_labels(example)
     long, short = decisions = decisions_of_one(gold, label)
     stages = StageOutputs(read)
     if any(decision.has_gold and not decision.correct for decision in decisions):

@@ -1,46 +1,36 @@
-"""Scores on disk: parts of several whole examples, each written whole or not at all.
+"""Scores on disk: a memo whose parts have the scores of several whole examples.
 
 An interrupted run leaves its parts; an equal run takes the examples in them as scored. A run with
-``--keep-scores`` leaves them for error analysis and comparisons.
-
-Parts have a checksum. A run removes a damaged part and computes it again, to the same bytes; a
-reader of finished scores gets an error.
+``--keep-scores`` leaves them for error analysis and comparisons, where a damaged part is an error.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
-import queue
-from collections import deque
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nq import storage
 from nq.errors import DamagedError, Error
-from nq.inference.instances import InstancePool
 from nq.inference.scorer import (
-    Part,
     Progress,
     Rows,
     Scorer,
+    ScorerWrapper,
     concatenate,
     example_scores,
     example_slices,
     no_progress,
-    parts,
+    split_examples,
 )
+from nq.memo import Memo
 from nq.records import (
     READ,
-    RESCORED,
-    SECOND_WINDOW,
     Columns,
     Example,
     ExampleKey,
@@ -48,116 +38,61 @@ from nq.records import (
     Scores,
     WindowScores,
 )
-from nq.runs.measure import PREDICT, TIMES, Clock
-from nq.storage import RUN, TEMPORARY, sync
+from nq.runs.measure import PREDICT, Clock
 
 log = logging.getLogger(__name__)
 
 KEYS = ("example_keys", "window_ids")
-DIGESTS = "example_digests"
-"""Optional column: the digest of the window's example (``nq.preprocess.store``)."""
-REQUEST = "request.json"
 PARTS_IN_MEMORY = 8
 
 
-def own_files(folder: Path) -> list[Path]:
-    """Returns the files in a folder that have the names of scores, by name."""
-    paths = folder.iterdir() if folder.is_dir() else ()
-    return sorted(path for path in paths if RUN.is_file(f"scores/{path.name}"))
-
-
-def clear(folder: Path) -> None:
-    """Removes the scores in ``folder`` and nothing else; also the folder if it is then empty."""
-    for path in own_files(folder):
-        path.unlink()
-    with contextlib.suppress(OSError):
-        folder.rmdir()
-
-
-def move(folder: Path, to: Path) -> None:
-    """Moves the scores in ``folder`` to another one; a run that is interrupted computes them again.
-
-    The file of the request is the last one.
-    """
-    to.mkdir(parents=True, exist_ok=True)
-    for path in own_files(folder):
-        if not TEMPORARY.search(path.name) and path.name != TIMES:
-            path.rename(to / path.name)
-    sync(to)
-
-
 class ScoreStore:
-    """The scores of examples in a folder of parts, by file number and line.
+    """The scores of examples in the parts of a memo, by file number and line.
 
     With ``repair`` damaged parts are removed, so that their examples are missing.
     """
 
     def __init__(self, folder: Path, repair: bool = False) -> None:
-        self.folder = folder
-        self._index: dict[ExampleKey, tuple[Path, slice, int | None]] = {}
-        self._load = lru_cache(maxsize=PARTS_IN_MEMORY)(storage.read_arrays)
-        paths = [path for path in own_files(folder) if path.suffix == ".npz"]
-        damaged: list[DamagedError] = []
-        for path in paths:
+        self.memo = Memo(folder)
+        self._index: dict[ExampleKey, tuple[str, slice]] = {}
+        self._read = lru_cache(maxsize=PARTS_IN_MEMORY)(self.memo.arrays)
+        names, damaged = self.memo.names(), list[DamagedError]()
+        for name in names:
             try:
-                self._add(path, storage.read_arrays(path))
+                self._add(name, self.memo.arrays(name))
             except DamagedError as error:
                 if not repair:
                     raise DamagedError(f"{error}; run with --keep-scores again") from error
                 damaged.append(error)
-                path.unlink()
+                self.memo.remove(name)
         if damaged:
             log.warning(
                 "%s; damaged parts of the scores: %d of %d, which are computed again",
-                *(damaged[0], len(damaged), len(paths)),
+                *(damaged[0], len(damaged), len(names)),
             )
 
     @classmethod
     def open(cls, folder: Path, request: Mapping[str, Any]) -> ScoreStore:
-        """Returns the store in a folder, which is created; scores of another request are removed.
-
-        The request is everything that the scores depend on, as JSON values.
-        """
-        mark, stored = folder / REQUEST, None
-        try:
-            stored = storage.read_json(mark)
-        except FileNotFoundError:
-            pass
-        except DamagedError as error:
-            log.warning("%s; all windows are computed again", error)
-        if stored != json.loads(json.dumps(request)):
-            clear(folder)
-            folder.mkdir(parents=True, exist_ok=True)
-            storage.write_json(mark, request)
-        return cls(folder, repair=True)
+        """Returns the store in a folder, which is created; see ``Memo.open``."""
+        return cls(Memo.open(folder, request).folder, repair=True)
 
     def write(self, rows: Rows, columns: Columns) -> None:
         """Writes the scores of some whole examples as one part.
 
         Args:
-            rows: the columns ``KEYS`` of their windows, and ``DIGESTS`` if it is known.
+            rows: the columns ``KEYS`` of their windows, and others.
             columns: their scores; two models have ``window_ids`` of their own.
         """
-        keys = {name: rows[name] for name in (*KEYS, DIGESTS) if name in rows}
-        table = {**keys, **columns}
+        table = {**{name: rows[name] for name in KEYS}, **columns}
         file, line = table["example_keys"][0]
-        path = self.folder / f"part-{file:06d}-{line:09d}.npz"
-        storage.write_arrays(path, table)
-        self._add(path, table)
+        name = f"part-{file:06d}-{line:09d}.npz"
+        self.memo.write_arrays(name, table)
+        self._add(name, table)
 
-    def _add(self, path: Path, keys: Rows) -> None:
+    def _add(self, name: str, keys: Rows) -> None:
         for page in example_slices(keys):
             file, line = keys["example_keys"][page.start].tolist()
-            digest = int(keys[DIGESTS][page.start]) if DIGESTS in keys else None
-            self._index[file, line] = path, page, digest
-
-    def discard_other(self, key: ExampleKey, digest: int) -> None:
-        """Removes the part with the scores of another example that was at the same place."""
-        path, _, stored = self._index.get(key, (None, None, None))
-        if path is not None and stored != digest:
-            path.unlink()
-            self._index = {k: entry for k, entry in self._index.items() if entry[0] != path}
-            self._load.cache_clear()
+            self._index[file, line] = name, page
 
     def __iter__(self) -> Iterator[ExampleKey]:
         return iter(sorted(self._index))
@@ -172,17 +107,17 @@ class ScoreStore:
     def __getitem__(self, key: ExampleKey) -> WindowScores:
         """Returns the scores of the first model alone."""
         scores = self.scores(key)
-        return scores if isinstance(scores, WindowScores) else scores.ranker
+        return scores if isinstance(scores, WindowScores) else scores.first
 
     def columns(self, key: ExampleKey) -> Columns:
-        """Returns the columns of one example, except ``DIGESTS``."""
+        """Returns the columns of one example."""
         if key not in self._index:
             raise Error(
-                f"the scores in {self.folder} are not complete, input file {key[0]}, line {key[1]} "
-                "is missing: remove that folder and run again"
+                f"the scores in {self.memo.folder} are not complete, input file {key[0]}, line "
+                f"{key[1]} is missing: remove that folder and run again"
             )
-        path, page, _ = self._index[key]
-        return {name: x[page] for name, x in self._load(path).items() if name != DIGESTS}
+        part, page = self._index[key]
+        return {name: x[page] for name, x in self._read(part).items()}
 
     def computed(self, key: ExampleKey) -> IntArray:
         """Returns ``[W]`` which windows of an example the model computed, and did not prune."""
@@ -190,120 +125,72 @@ class ScoreStore:
         return columns.get(READ, np.ones(len(columns["window_ids"]), np.bool_))
 
 
-@dataclass(eq=False)
-class _Pending:
-    """A part that is computed; ``columns`` are those of all its examples, once they are stored."""
-
-    part: Part
-    keys: Sequence[ExampleKey]
-    stored: Mapping[ExampleKey, Columns]
-    new_rows: Rows
-    future: Future[Columns]
-    columns: Columns | None = None
-
-
-class StoringScorer:
+class StoringScorer(ScorerWrapper):
     """Scores examples that are not in a store and writes them to it; takes the others from it.
 
-    Instances compute one part more than there are of them, so that none waits for the next. Scores
-    are stored as soon as they are there, so that an interrupted run loses only what was computed.
-    While instances compute, all time counts as ``PREDICT``, that of reading and deciding too.
+    Scores are stored as soon as they are there, by the thread that computed them, so that an
+    interrupted run loses only what was computed. While instances compute, all time counts as
+    ``PREDICT``, that of reading and deciding too.
 
     Args:
-        inner: computes the scores; a pool of instances several parts at once.
+        inner: computes the scores.
         store: of the same request.
         clock: gets the time of the computation, with the writing of the scores.
-        progress: receives completed windows, in the thread of ``score``.
 
     Attributes:
         resumed_windows: windows that were in the store already.
-        rescored: examples with a close decision, those in the store included.
-        reader_windows: windows of a second model, those in the store included.
     """
 
-    def __init__(
-        self,
-        inner: Scorer,
-        store: ScoreStore,
-        clock: Clock | None = None,
-        progress: Progress = no_progress,
-    ) -> None:
-        self.inner, self.store = inner, store
-        self.resumed_windows = self.rescored = self.reader_windows = 0
-        self._clock, self._progress = clock or Clock(), progress
-        self._pool = inner if isinstance(inner, InstancePool) else None
-        self._pending = deque[_Pending]()
-        self._completed: queue.SimpleQueue[int] = queue.SimpleQueue()
+    def __init__(self, inner: Scorer, store: ScoreStore, clock: Clock | None = None) -> None:
+        super().__init__(inner)
+        self.store, self.parallel_parts = store, inner.parallel_parts
+        self.resumed_windows = self._computing = 0
+        self._clock, self._lock = clock or Clock(), threading.Lock()
 
-    def score(self, windows: Iterator[tuple[Example, Columns]]) -> Iterator[tuple[Example, Scores]]:
-        """Yields each example with its scores, in order.
+    def scores(
+        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+    ) -> Columns:
+        """See ``Scorer.scores``; the rows have the column ``example_keys``."""
+        return self.submit(rows, examples, progress).result()
 
-        Args:
-            windows: each example with the rows of its windows, with ``example_keys`` and, if they
-                are known, ``DIGESTS``.
-        """
-        for part in parts(windows, self.inner):
-            with self._clock(PREDICT):
-                self._pending.append(self._start(part))
-            while len(self._pending) > (len(self._pool) if self._pool else 0):
-                yield from self._first()
-        while self._pending:
-            yield from self._first()
+    def submit(
+        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+    ) -> Future[Columns]:
+        """See ``Scorer.submit``."""
+        with self._clock(PREDICT):
+            pages = split_examples(rows, dict(rows))
+            keys: list[ExampleKey] = [tuple(page["example_keys"][0].tolist()) for page in pages]
+            new = [n for n, key in enumerate(keys) if key not in self.store]
+            stored = sum(len(pages[n]["window_ids"]) for n in {*range(len(pages))} - {*new})
+            self.resumed_windows += stored
+            progress(stored)
+            result = Future[Columns]()
+            if not new:
+                result.set_result(self._stored(keys))
+                return result
+            new_rows = concatenate([pages[n] for n in new]) if stored else rows
 
-    def _start(self, part: Part) -> _Pending:
-        """Starts to compute the examples of a part that are not in the store."""
-        rows, pages = part.rows, example_slices(part.rows)
-        keys: list[ExampleKey] = [tuple(rows["example_keys"][p.start].tolist()) for p in pages]
-        if DIGESTS in rows:
-            for key, page in zip(keys, pages, strict=True):
-                self.store.discard_other(key, int(rows[DIGESTS][page.start]))
-        new = [n for n, key in enumerate(keys) if key not in self.store]
-        # The columns are read now, since another part may discard those of a part that changed.
-        stored = {key: self.store.columns(key) for key in keys if key in self.store}
-        tables = [{name: column[pages[n]] for name, column in rows.items()} for n in new]
-        count = len(rows["window_ids"]) - sum(len(table["window_ids"]) for table in tables)
-        self.resumed_windows += count
-        self._progress(count)
-        new_rows = concatenate(tables) if tables else {}
-        examples, future = [part.examples[n] for n in new], Future[Columns]()
-        if not new:
-            future.set_result({})
-        elif self._pool is None:
-            future.set_result(self.inner.scores(new_rows, examples, self._progress))
-        else:
-            future = self._pool.submit(new_rows, examples, self._completed.put)
-            future.add_done_callback(lambda _: self._completed.put(0))
-            self._clock.cover(PREDICT)
-        return _Pending(part, keys, stored, new_rows, future)
+            def store(computed: Future[Columns]) -> None:
+                try:
+                    columns = computed.result()
+                    self.store.write(new_rows, columns)
+                    result.set_result(self._stored(keys) if stored else columns)
+                except BaseException as error:
+                    result.set_exception(error)
+                finally:
+                    self._count(-1)
 
-    def _first(self) -> Iterator[tuple[Example, Scores]]:
-        """Waits for the first part, removes it, and returns its examples with their scores."""
-        while True:
-            for one in self._pending:
-                if one.columns is None and one.future.done():
-                    with self._clock(PREDICT):
-                        one.columns = self._store(one)
-            if (columns := self._pending[0].columns) is not None:
-                break
-            self._progress(self._completed.get())
-        while not self._completed.empty():  # windows of a part are reported before its scores
-            self._progress(self._completed.get())
-        part = self._pending.popleft().part
-        if self._pool is not None and all(one.future.done() for one in self._pending):
-            self._clock.cover("")
-        return part.scored(columns)
+            self._count(1)
+            computed = self.inner.submit(new_rows, [examples[n] for n in new], progress)
+            computed.add_done_callback(store)
+            return result
 
-    def _store(self, one: _Pending) -> Columns:
-        """Stores what was computed of a part; returns the columns of the whole part."""
-        columns = one.future.result()
-        if one.new_rows:
-            self.store.write(one.new_rows, columns)
-        if one.stored:
-            tables = (one.stored.get(key) or self.store.columns(key) for key in one.keys)
-            columns = concatenate(list(tables))
-        if RESCORED in columns:
-            pages = example_slices({**one.part.rows, **columns})
-            self.rescored += sum(bool(columns[RESCORED][page.start]) for page in pages)
-        if SECOND_WINDOW in columns:
-            self.reader_windows += int((columns[SECOND_WINDOW] >= 0).sum())
-        return columns
+    def _stored(self, keys: Sequence[ExampleKey]) -> Columns:
+        return concatenate([self.store.columns(key) for key in keys])
+
+    def _count(self, change: int) -> None:
+        """Counts the parts that instances compute, beside which this process does other things."""
+        if self.parallel_parts:
+            with self._lock:
+                self._computing += change
+                self._clock.cover(PREDICT if self._computing else "")

@@ -6,174 +6,134 @@ Memory does not grow with the input: a few examples are in memory at a time.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
-
-import numpy as np
+from dataclasses import dataclass, replace
+from typing import IO
 
 from nq import storage
-from nq.beam.prepare import Work, check_output, prefetch, prepare, prepare_again
-from nq.errors import DamagedError, Error
-from nq.formats import inputs
+from nq.beam.prepare import check_output, prefetch
+from nq.evaluation.answers import Answered, answer
+from nq.formats import input_files, inputs
+from nq.inference.chain import answers
 from nq.inference.instances import InstanceDiedError, InstancePool, warn_if_too_few_cores
-from nq.inference.load import ScorerSpec, load_scorer
-from nq.inference.scorer import PART_BATCHES, Scorer, concatenate, feature_rows
+from nq.inference.load import load_scorer
+from nq.inference.scorer import Scorer, score_examples
 from nq.model.runtime import import_tensorflow
-from nq.model.spec import ModelSpec
-from nq.preprocess.features import features
-from nq.preprocess.request import Request
-from nq.preprocess.store import Prepared, encode_dead_letter, example_digest
-from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import Columns, DeadLetter, Example, ExampleId, Scores, Source
+from nq.preprocess.store import encode_dead_letter
+from nq.records import DeadLetter, Example, ExampleId, Scores, Source, Windowed
+from nq.runs.chunks import Chunks
+from nq.runs.config import AUTO
 from nq.runs.job import Job
-from nq.runs.measure import READ, WAIT, Clock, Totals, no_report
-from nq.runs.plan import Plan, windows_folder
-from nq.runs.result import UNFINISHED_SCORES
-from nq.runs.score_store import DIGESTS, ScoreStore, StoringScorer
-from nq.runs.window_reader import WindowReader
-
-CALIBRATION_WINDOWS = 64
+from nq.runs.measure import POSTPROCESS, READ, Clock, Totals, no_report
+from nq.runs.parity import check_other
+from nq.runs.plan import Plan, check_job, windows_folder
+from nq.runs.profile_choice import choose_profile
+from nq.runs.score_store import ScoreStore, StoringScorer
 
 RunProgress = Callable[[int, int], None]
 """Receives the windows that have just been completed, and how many there are so far."""
 
 
-class Chunks:
-    """The prepared chunks of a job's files, in order; waits for each when it is needed.
-
-    Each chunk has a request and a folder in ``work``, and is prepared again by ``workers``
-    processes if it is damaged. The clock gets the time of waiting.
-    """
-
-    def __init__(
-        self, prepared: Iterator[Prepared], work: Work, workers: int | None, clock: Clock
-    ) -> None:
-        self.ready: list[Prepared] = []
-        self.requests = [request for request, _ in work]
-        self._prepared, self._work, self._workers = prepared, work, workers
-        self._clock = clock
-
-    def __getitem__(self, number: int) -> Prepared:
-        while len(self.ready) <= number:
-            with self._clock(WAIT):
-                self.ready.append(next(self._prepared))
-        return self.ready[number]
-
-    def open_windows(self, number: int) -> WindowReader:
-        """Returns the windows of a chunk, which are prepared again once if they are damaged."""
-        request, folder = self._work[number]
-        try:
-            return WindowReader(self[number].shards, request.windows.max_seq_length)
-        except DamagedError as damage:
-            with self._clock(WAIT):
-                self.ready[number] = prepare_again(request, folder, damage, self._workers)
-        return WindowReader(self[number].shards, request.windows.max_seq_length)
-
-    def total(self, name: str) -> int:
-        """Returns the sum of a count of ``Prepared`` over the chunks so far."""
-        return sum(getattr(chunk, name) for chunk in self.ready)
-
-
 class Scoring:
-    """The windows of a job and their scores; iterating yields each example with its scores.
+    """The questions of a job, their scores and their answers.
 
-    The first iteration computes what is not in the store, several examples at a time, and reports
-    progress. Later ones read the store.
+    Scores that are not in the store are computed when they are needed for the first time, several
+    examples at a time, and only then is progress reported; later ones are read from the store.
+
+    Attributes:
+        scorer: gives the scores of a job's examples.
+        rescored, second_model_windows: of the examples that ``answers`` has yielded.
     """
+
+    pipeline = None
 
     def __init__(
         self,
+        job: Job,
         chunks: Chunks,
         scorer: Scorer,
         store: ScoreStore,
         clock: Clock,
         progress: RunProgress = no_report,
     ) -> None:
-        self.chunks, self.store = chunks, store
+        self.job, self.chunks, self.store = job, chunks, store
+        self.scorer = StoringScorer(scorer, store, clock)
+        self.rescored = self.second_model_windows = 0
         self._duplicates: list[DeadLetter] = []
-        self._scorer = StoringScorer(scorer, store, clock, self._on_windows)
-        self._clock, self._progress = clock, progress
+        self._clock, self._progress, self._lock = clock, progress, threading.Lock()
         self._is_complete = False
 
     def __iter__(self) -> Iterator[tuple[Example, Scores]]:
-        self._duplicates.clear()
-        seen: set[ExampleId] = set()
-        for number, request in enumerate(self.chunks.requests):
-            with self.chunks.open_windows(number) as reader:
-                windows = self._windows(request, self.chunks[number], reader, seen)
-                yield from self._scorer.score(windows)
-            request.check_unchanged()
+        """Yields the examples with their scores, in order."""
+        for scored in score_examples(self.scorer, self._examples(), self._on_windows):
+            yield scored.example, scored.scores
         self._is_complete = True
 
-    def _windows(
-        self, request: Request, chunk: Prepared, reader: WindowReader, seen: set[ExampleId]
-    ) -> Iterator[tuple[Example, Columns]]:
-        """Yields each example that is the first of its id with the rows of its windows.
+    def answers(self, table_rows: int, dead_letters: IO[bytes]) -> Iterator[Answered]:
+        """Yields the answers to the questions in order, and writes the lines of the dead letters.
 
-        The rows have the example's digest in the column ``DIGESTS``.
+        The first ``table_rows`` answers have a row of the table of answers. The last dead letters
+        are the records with the id of an earlier one, which are not answered.
         """
-        request.check_unchanged()
-        count, prepared = 0, chunk.example_digests()
-        # Pages with too many windows are dead letters that only the preprocessing has found.
-        examples = (r for r in read_request(request) if (r[0].file_index, r[0].line) in reader)
-        while True:
-            with self._clock(READ):
-                source, example = next(examples, (None, None))
-                if source is None or example is None:
-                    break
-                key, digest = (source.file_index, source.line), example_digest(example)
-                if prepared.get(key) != digest:
-                    raise Error(
-                        f"{source.path}, line {source.line}, has changed since its windows were "
-                        "prepared: run the command again when the file is complete"
-                    )
-                rows = reader.rows(key)
-                n_windows = len(rows["window_ids"])
-                rows[DIGESTS] = np.full(n_windows, digest, np.int64)
-            count += 1
-            if example.example_id not in seen:
-                seen.add(example.example_id)
-                yield example, rows
-                continue
-            self._duplicates.append(duplicate(source, example.example_id, example.question))
-            self._on_windows(n_windows)
-        if count != chunk.examples:
-            raise Error(
-                f"{', '.join(request.files)}: there are {count} examples, expected {chunk.examples}"
-                " as when their windows were prepared: the files have changed; run again"
-            )
-
-    def dead_letters(self) -> Iterator[bytes]:
-        """Yields the lines of all dead letters, once all examples are scored.
-
-        Records with the id of an earlier one, which are not answered, are the last ones.
-        """
+        decision, formats = self.job.model.decision, self.job.formats
+        decided = answers(self.scorer, self._examples(), decision, self._on_windows)
+        for number, (scored, ranked) in enumerate(decided):
+            self.rescored += scored.rescored
+            self.second_model_windows += scored.second_model_windows
+            yield answer(scored.example, ranked, formats, number < table_rows)
         for chunk in self.chunks.ready:
             with chunk.dead_letter_file.open("rb") as lines:
-                yield from lines
+                dead_letters.writelines(lines)
         for letter in self._duplicates:
-            yield f"{encode_dead_letter(letter)}\n".encode()
+            dead_letters.write(f"{encode_dead_letter(letter)}\n".encode())
+
+    @property
+    def windows_bytes(self) -> int:
+        """Size of the folders of windows."""
+        return sum(storage.size(chunk.folder, storage.WINDOWS) for chunk in self.chunks.ready)
+
+    def _examples(self) -> Iterator[Windowed]:
+        """Yields each example that is the first of its id with its windows."""
+        self._duplicates.clear()
+        seen = set[ExampleId]()
+        for number in range(len(self.chunks)):
+            examples = self.chunks.examples(number)
+            while True:
+                with self._clock(READ):
+                    one = next(examples, None)
+                if one is None:
+                    break
+                example = one.example
+                if example.example_id not in seen:
+                    seen.add(example.example_id)
+                    yield one
+                    continue
+                letter = duplicate(one.source, example.example_id, example.question)
+                self._duplicates.append(letter)
+                self._on_windows(len(one))
 
     def totals(self) -> Totals:
         """Returns what was computed so far."""
-        chunks, inner = self.chunks, self._scorer.inner
+        chunks, scorer = self.chunks, self.scorer
         return Totals(
             windows=chunks.total("windows"),
-            resumed_windows=self._scorer.resumed_windows,
-            reader_windows=self._scorer.reader_windows,
-            rescored=self._scorer.rescored,
+            resumed_windows=scorer.resumed_windows,
+            second_model_windows=self.second_model_windows,
+            rescored=self.rescored,
             dead_letters=chunks.total("dead_letters") + len(self._duplicates),
             truncated_pages=chunks.total("truncated_pages"),
             unread_blocks=chunks.total("unread_blocks"),
             prepare_s=sum(chunk.seconds for chunk in chunks.ready if not chunk.reused),
-            devices={inner.device},
-            precisions={inner.precision},
-            counters=inner.counters,
+            devices={scorer.device},
+            precisions={scorer.precision},
+            counters=scorer.counters,
         )
 
     def _on_windows(self, windows: int) -> None:
-        if not self._is_complete:
-            self._progress(windows, self.chunks.total("windows"))
+        with self._lock:  # instances complete windows in several threads
+            if not self._is_complete:
+                self._progress(windows, self.chunks.total("windows"))
 
 
 def duplicate(source: Source, example_id: ExampleId, question: str) -> DeadLetter:
@@ -182,15 +142,37 @@ def duplicate(source: Source, example_id: ExampleId, question: str) -> DeadLette
     return DeadLetter(source, reason, question[: inputs.EXCERPT_CHARS])
 
 
-def read_request(request: Request) -> Iterator[tuple[Source, Example]]:
-    """Yields the good records of a request's files; bad ones are dead letters already."""
-    left = request.limit
-    for index, path in enumerate(request.files, request.first_file):
-        for source, record in inputs.read_records(path, index, limit=left, pages=request.pages):
-            if left is not None:
-                left -= 1
-            if isinstance(record, Example):
-                yield source, record
+@dataclass(frozen=True)
+class LocalRun:
+    """A job that this process and its instances answer, whose input files are found and checked."""
+
+    plan: Plan
+
+    @classmethod
+    def of(cls, job: Job, copies: contextlib.ExitStack) -> LocalRun:
+        """Finds and checks the input files of a job, and chooses its profile.
+
+        Standard input and pipes are copied to files, which ``copies`` removes.
+        """
+        files = copies.enter_context(input_files.input_files(job.files))
+        job = replace(job, files=tuple(files))
+        job.check_output()
+        check_other(job)
+        if job.profile == AUTO:
+            check_job(job)
+            job = replace(job, profile=choose_profile(job))
+        check_job(job)
+        return cls(Plan.of(job))
+
+    @contextlib.contextmanager
+    def open(self, clock: Clock, progress: RunProgress) -> Iterator[Scoring]:
+        """Opens the scoring of a job, whose times are kept until the block ends."""
+        with (
+            open_scoring(self.plan, clock, progress) as scoring,
+            clock.kept(scoring.store.memo, scoring.totals),
+        ):
+            clock.enter(POSTPROCESS)
+            yield scoring
 
 
 @contextlib.contextmanager
@@ -200,7 +182,8 @@ def open_scoring(plan: Plan, clock: Clock, progress: RunProgress = no_report) ->
     Until the block ends no other run may write to the folder.
     """
     job = plan.job
-    work = [(request, windows_folder(job, request)) for request in plan.requests]
+    parent = job.output or job.root
+    work = [(request, windows_folder(parent, request)) for request in plan.requests]
     for request, folder in work:
         check_output(request, folder)
     with (
@@ -208,16 +191,16 @@ def open_scoring(plan: Plan, clock: Clock, progress: RunProgress = no_report) ->
         prefetch(work, job.compute.workers) as prepared,
     ):
         chunks = Chunks(prepared, work, job.compute.workers, clock)
-        with _open_scorer(job) as scorer:
-            store = ScoreStore.open(plan.folder / UNFINISHED_SCORES, plan.scores)
-            yield Scoring(chunks, scorer, store, clock, progress)
+        with _open_scorer(job, chunks) as scorer:
+            store = ScoreStore.open(plan.folder / storage.WORK, plan.scores)
+            yield Scoring(job, chunks, scorer, store, clock, progress)
 
 
 @contextlib.contextmanager
-def _open_scorer(job: Job) -> Iterator[Scorer]:
+def _open_scorer(job: Job, chunks: Chunks) -> Iterator[Scorer]:
     """Loads the model of a job, in this process or in its instances, which end with the block."""
-    request, threads = job.requests()[0], job.compute.threads
-    spec = scorer_spec(job, lambda: (example for _, example in read_request(request)))
+    threads = job.compute.threads
+    spec = job.scorer.calibrated(lambda: (one.example for one in chunks.examples(0)))
     if job.instances is None:
         if threads is not None:
             warn_if_too_few_cores(1, threads)
@@ -232,41 +215,3 @@ def _open_scorer(job: Job) -> Iterator[Scorer]:
             f"{error}: run the same command again to resume, with fewer instances if the memory "
             "was full"
         ) from error
-
-
-def scorer_spec(job: Job, read: Callable[[], Iterator[Example]]) -> ScorerSpec:
-    """Returns the description of a job's scorer, with the windows on which it is calibrated.
-
-    Args:
-        job: with a chosen profile.
-        read: yields the examples of the job, from the first one at each call.
-    """
-    profile, compute = job.optimizations, job.compute
-    calibration: dict[Path, Columns] = {}
-    for model in job.model.models if profile.changes.int8 else ():
-        calibration[model.folder] = calibration_rows(read(), model, compute.batch_size)
-    return ScorerSpec(job.model, profile, compute.batch_size, compute.threads, calibration)
-
-
-def calibration_rows(examples: Iterator[Example], model: ModelSpec, batch_size: int) -> Columns:
-    """Returns windows of the first examples, evenly spaced in those of a part."""
-    tokenizer = load_tokenizer(model.folder, model.windows.compat)
-    tables: list[Columns] = []
-    count = 0
-    for example in examples:
-        tables.append(feature_rows(features(example, tokenizer, model.windows)))
-        count += len(tables[-1]["window_ids"])
-        if count >= PART_BATCHES * batch_size:
-            break
-    if not tables:
-        raise Error("there are no windows to calibrate int8 on: leave int8 out")
-    step = -(-count // CALIBRATION_WINDOWS)
-    return {name: column[::step] for name, column in concatenate(tables).items()}
-
-
-def prepare_first_chunk(job: Job, clock: Clock) -> Chunks:
-    """Returns the first chunk of a job's windows, prepared now if necessary."""
-    first = job.requests()[0]
-    work, workers = [(first, windows_folder(job, first))], job.compute.workers
-    prepared = (prepare(request, folder, workers) for request, folder in work)
-    return Chunks(prepared, work, workers, clock)

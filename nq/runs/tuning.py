@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from nq import storage
-from nq.config import CascadeDecision, CascadeWeights, Compute, DecisionConfig, RankingWeights
+from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, RankingWeights
 from nq.errors import Error
 from nq.evaluation import labels, nq_eval
 from nq.evaluation.calibration import area_under_roc, expected_calibration_error
-from nq.evaluation.evaluate import gold_labels
+from nq.evaluation.evaluate import example_labels
 from nq.formats import input_files
 from nq.formats.outputs import encode_prediction
 from nq.formats.questions import PageFolder
@@ -30,16 +30,16 @@ from nq.model.spec import ModelSpec, find_model
 from nq.postprocess.fit import (
     ChoiceSet,
     block_choices,
-    fit,
+    fit_weights,
     option_choices,
     yes_no_separation,
 )
 from nq.postprocess.ranking import rank
 from nq.records import Example, Scores
+from nq.runs.config import Compute
 from nq.runs.job import Job
 from nq.runs.measure import Clock, no_report
 from nq.runs.plan import Plan, check_job
-from nq.runs.score_store import clear
 from nq.runs.scoring import RunProgress, open_scoring
 from nq.text import counted
 
@@ -103,7 +103,7 @@ def tune(
         start = CascadeDecision(
             max_answer_length=cascade.max_answer_length,
             read_blocks=cascade.read_blocks,
-            ranker=cascade.ranker,
+            first=cascade.first,
         )
     with contextlib.ExitStack() as stack:
         paths = stack.enter_context(input_files.input_files(several))
@@ -122,7 +122,7 @@ def tune(
         else:
             save_settings(folder, replace(settings, decision=tuned.decision))
         if not keep_scores:
-            clear(scoring.store.folder)
+            scoring.store.memo.clear()
     for chunk in scoring.chunks.ready:
         if chunk.dead_letters:
             records, path = counted(chunk.dead_letters, "bad record"), chunk.dead_letter_file
@@ -200,7 +200,7 @@ def tune_decision(
     for example, scores in scored:
         if not example.annotations:
             continue
-        gold[example.example_id] = gold_labels(example)
+        gold[example.example_id] = example_labels(example)
         if sum(candidate.top_level for candidate in example.candidates) >= LONG_PAGE:
             long_pages.add(example.example_id)
         fold = fold_of(example.example_id)
@@ -246,7 +246,7 @@ def tune_decision(
 def _fit(folds: Iterable[Iterable[ChoiceSets]], start: RankingWeights) -> RankingWeights:
     sets = [both for fold in folds for both in fold]
     blocks = [block for block, _ in sets if block]
-    return fit(blocks, [option for _, option in sets if option], start)
+    return fit_weights(blocks, [option for _, option in sets if option], start)
 
 
 def best_threshold(decisions: Sequence[nq_eval.Decision]) -> float:
@@ -280,7 +280,7 @@ def measure(gold: Gold, predictions: Predictions, decision: DecisionConfig) -> d
     """
     kept = {}
     for key, label in predictions.items():
-        long = label.long if label.long_score >= decision.long_threshold else labels.Span()
+        long = label.long if label.long_score >= decision.long_threshold else labels.LabelSpan()
         kept[key] = replace(label, long=long)
         if label.short_score < decision.short_threshold:
             kept[key] = replace(kept[key], short=(), yes_no="none")

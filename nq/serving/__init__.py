@@ -5,9 +5,8 @@
 | bytes of a request -> question and page, or what is wrong in one sentence | ``schemas.py`` |
 | question and page -> windows; scores -> the answer as JSON | ``answering.py`` |
 | windows of several requests -> batches for the model's processes | ``batcher.py`` |
-| lines of records -> lines of predictions, in order | ``streams.py`` |
 | paths, errors as JSON | ``app.py`` |
-| token, limit of requests, security headers | ``gate.py`` |
+| token, limit of requests, security headers | ``access.py`` |
 | counters and times for Prometheus | ``metrics.py`` |
 | socket, processes of the model, signals, draining | ``server.py`` |
 | the page at ``/`` | ``page/`` |

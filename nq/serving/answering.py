@@ -9,39 +9,39 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import orjson
 from starlette.requests import ClientDisconnect
 
-from nq.collection import select
-from nq.config import ServeConfig
-from nq.formats import inputs, questions
-from nq.formats.outputs import encode_prediction
-from nq.inference.scorer import example_scores, feature_rows
+from nq.answers import Page
+from nq.collection import select_page
+from nq.inference.chain import windowed
 from nq.model.spec import ModelSpec
 from nq.page_process import PageProcess
-from nq.postprocess.decision import RULES, decide
-from nq.preprocess.features import features
+from nq.postprocess.decision import decide
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.reader import make_answer
-from nq.records import Columns, Example, Page
+from nq.records import Windowed
 from nq.serving.batcher import Batcher, ScoringError
-from nq.serving.gate import GONE
-from nq.serving.metrics import Metrics
+from nq.serving.config import ServeConfig
+from nq.serving.metrics import GONE, Metrics
 from nq.serving.schemas import parse_request
 
 log = logging.getLogger(__name__)
 
 PROBE, PROBE_S = b'{"question": "does it rain", "page": "It rains."}', 10.0
 """A question that shows whether the model answers, if no other one did so many seconds ago."""
-READERS, READ_SHARE, MIN_READ_S = 2, 1 / 8, 1.0
+PAGE_PROCESSES, READ_SHARE, MIN_READ_S = 2, 1 / 8, 1.0
 """Processes that read pages, each in this part of the time limit, or in ``MIN_READ_S``."""
-THREADS = 2 + READERS
+THREADS = 2 + PAGE_PROCESSES
 """Threads that wait for them or decide; more would only compete for Python's lock."""
 
 T = TypeVar("T")
+
+
+class SlowClientError(Exception):
+    """A client does not read its answer."""
 
 
 class Answering:
@@ -52,7 +52,7 @@ class Answering:
         metrics: of this server.
         batcher: has the windows scored.
         is_alive: tells whether a process of the model runs; ``None`` until the model is loaded.
-        draining: set when the server is about to end.
+        draining: whether the server is about to end.
     """
 
     def __init__(self, model: ModelSpec, tokenizer: Tokenizer, config: ServeConfig) -> None:
@@ -61,20 +61,20 @@ class Answering:
         self.batcher = Batcher(config.batch_size, self.metrics)
         self.is_alive: Callable[[], bool] | None = None
         self._probe: asyncio.Task[bytes] | None = None
-        self.draining, self._threads = asyncio.Event(), ThreadPoolExecutor(THREADS, "nq-answering")
+        self.draining, self._threads = False, ThreadPoolExecutor(THREADS, "nq-answering")
         limit_s = max(MIN_READ_S, READ_SHARE * config.timeout)
-        self._processes = [PageProcess(limit_s) for _ in range(READERS)]
+        self._processes = [PageProcess(limit_s) for _ in range(PAGE_PROCESSES)]
         self._idle: asyncio.Queue[PageProcess] = asyncio.Queue()
         for process in self._processes:
             self._idle.put_nowait(process)
 
     def is_ready(self) -> bool:
         """Returns whether questions are accepted."""
-        return self.is_alive is not None and not self.draining.is_set()
+        return self.is_alive is not None and not self.draining
 
     async def problem(self) -> str | None:
         """Returns why none can be answered, or ``None``; asks one, which starts a process again."""
-        if not self.is_alive or self.draining.is_set():
+        if not self.is_alive or self.draining:
             return "the model is not loaded yet, or the server is about to end"
         if not self._model.folder.is_dir():
             return "the folder of the model is missing: put it back, or start nq serve again"
@@ -99,7 +99,7 @@ class Answering:
             )
         if isinstance(error, ScoringError):
             return 500, f"the model has not answered: {error}"
-        if isinstance(error, ClientDisconnect):
+        if isinstance(error, ClientDisconnect | SlowClientError):
             return GONE, "the client has gone"
         if isinstance(error, ValueError):
             return 422, " ".join(str(error).split())
@@ -114,49 +114,25 @@ class Answering:
             ScoringError: the windows are not scored.
         """
 
-        def prepare() -> tuple[Page, Example, Columns]:
-            page = select(question, pages, lambda page: page, self._model.windows)
-            example = page.with_question(question)
-            return page, example, self._rows(example)
+        def prepare() -> tuple[Page, Windowed]:
+            page = select_page(question, pages, lambda page: page, model.windows)
+            made = windowed(page.with_question(question), self._tokenizer, model.windows)
+            if len(made) > self.config.max_windows:
+                raise ValueError(
+                    f"the page has {len(made)} windows, the limit is {self.config.max_windows}: "
+                    "send a part of it, or start nq serve with a higher --max-windows"
+                )
+            return page, made
 
         def answer() -> bytes:
-            decision = decide(example, example_scores(columns), self._model.decision)
-            n_best = decision.alternatives(top + 1) or ()
-            windows, prediction = self._model.windows, decision.prediction
-            answer = make_answer(example.question, page, prediction, n_best, top, windows)
-            return orjson.dumps(answer.to_dict())
+            ranked = decide(scored.example, scored.scores, model.decision)
+            return orjson.dumps(make_answer(question, page, ranked, top, model.windows).to_dict())
 
-        question, pages, top = await self._read("the page", parse_request, body)
-        page, example, rows = await self._in_thread(prepare)
-        columns = await self.batcher.scores(example, rows)
+        model = self._model
+        question, pages, top = await self._read(body)
+        page, made = await self._in_thread(prepare)
+        scored = await self.batcher.score(made)
         return await self._in_thread(answer)
-
-    async def predict(self, line: bytes, number: int) -> bytes:
-        """Returns the prediction for a record as JSON.
-
-        Args:
-            line: the record, in any dialect of ``nq.formats.inputs``.
-            number: of the line, from 1, which names a record without an id.
-
-        Raises:
-            ValueError: the record is wrong or too large; the text says why.
-            ScoringError: the windows are not scored.
-        """
-
-        def prediction() -> bytes:
-            decision = decide(example, example_scores(columns), self._model.decision)
-            has_bytes = RULES[self._model.decision.rule].ranks
-            token_bytes = example.token_bytes if has_bytes else None
-            return orjson.dumps(
-                encode_prediction(decision.prediction, token_bytes, example.original)
-            )
-
-        example = await self._read("the record", inputs.decode_example, line)
-        if example.example_id == questions.NO_ID:
-            example = replace(example, example_id=f"line:{number}")
-        rows = await self._in_thread(lambda: self._rows(example))
-        columns = await self.batcher.scores(example, rows)
-        return await self._in_thread(prediction)
 
     def close(self) -> None:
         """Ends the processes, and the threads once they have done what they began."""
@@ -164,11 +140,11 @@ class Answering:
         for process in self._processes:
             process.close()
 
-    async def _read(self, name: str, function: Callable[..., T], *arguments: Any) -> T:
-        """Returns what a function that reads a client's data returns; see ``PageProcess``."""
+    async def _read(self, body: bytes) -> tuple[str, list[Page], int]:
+        """Returns what ``parse_request`` returns in a process with limits; see ``PageProcess``."""
         process = await self._idle.get()
         try:
-            return await self._in_thread(lambda: process.read(name, function, *arguments))
+            return await self._in_thread(lambda: process.read("the page", parse_request, body))
         except asyncio.CancelledError:  # nobody waits for it any more
             process.close()
             raise
@@ -177,13 +153,3 @@ class Answering:
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)
-
-    def _rows(self, example: Example) -> Columns:
-        """Returns the windows of an example; raises ``ValueError`` if there are too many."""
-        windows = features(example, self._tokenizer, self._model.windows)
-        if len(windows) > self.config.max_windows:
-            raise ValueError(
-                f"the page has {len(windows)} windows, the limit is {self.config.max_windows}: "
-                "send a part of it, or start nq serve with a higher --max-windows"
-            )
-        return feature_rows(windows)

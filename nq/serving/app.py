@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -18,30 +17,21 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
 from nq import __version__
+from nq.serving.access import ASK, ASSETS, PAGE, refusal
 from nq.serving.answering import Answering
 from nq.serving.batcher import ScoringError
-from nq.serving.gate import ASSETS, refusal
 from nq.serving.schemas import AskAnswer, AskRequest, Problem
-from nq.serving.streams import MEDIA_TYPE, Predictions
 
-PAGE = Path(__file__).parent / "page"
-FILES = {
-    "/": ("index.html", "text/html"),
-    "/page.css": ("page.css", "text/css"),
-    "/page.js": ("page.js", "text/javascript"),
-}
-"""Files of the page, with their media types, by path."""
-LINES_TYPES = (MEDIA_TYPE, "application/x-ndjson", "application/x-jsonlines", "application/json")
-QUESTIONS: list[str | Enum] = ["questions"]
-OPERATION: list[str | Enum] = ["operation"]
+FOLDER = Path(__file__).parent / "page"
+JSON = "application/json"
 
 
 def make_app(answering: Answering, has_token: bool) -> FastAPI:
-    """Returns the application, to be put behind a ``Gate``, which refuses what cannot be answered.
+    """Returns the application, to be put behind ``AccessMiddleware``.
 
     Args:
         answering: answers questions.
-        has_token: whether clients must send a token, which the gate checks.
+        has_token: whether clients must send a token, which the middleware checks.
     """
     app: FastAPI = FastAPIOffline(
         docs_url="/docs",
@@ -52,15 +42,36 @@ def make_app(answering: Answering, has_token: bool) -> FastAPI:
         description="Answers questions from the page that is sent with them.",
     )
     protected: list[Any] = [Depends(HTTPBearer(auto_error=False))] if has_token else []
-    _add_answering(app, answering, protected)
+    config = answering.config
 
-    @app.get("/healthz", tags=OPERATION, summary="Tells whether the server runs")
+    @app.post(
+        ASK,
+        tags=["questions"],
+        summary="Answers a question about a page",
+        response_model=AskAnswer,
+        responses=_problems(413, 415, 422, 500, 503, 504),
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {JSON: {"schema": AskRequest.model_json_schema()}},
+            }
+        },
+        dependencies=protected,
+    )
+    async def ask(request: Request) -> Response:
+        _check_type(request)
+        async with asyncio.timeout(config.timeout):
+            body = await _read_body(request, config.max_body_bytes)
+            answer = await _unless_gone(request, answering.ask(body))
+        return Response(answer, media_type=JSON)
+
+    @app.get("/healthz", tags=["operation"], summary="Tells whether the server runs")
     async def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
     @app.get(
         "/readyz",
-        tags=OPERATION,
+        tags=["operation"],
         summary="Tells whether questions can be answered",
         responses=_problems(503),
     )
@@ -71,15 +82,15 @@ def make_app(answering: Answering, has_token: bool) -> FastAPI:
 
     @app.get(
         "/metrics",
-        tags=OPERATION,
+        tags=["operation"],
         summary="Counters and times for Prometheus",
         dependencies=protected,
     )
     async def metrics() -> Response:
         return Response(answering.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
-    for path, (name, media_type) in FILES.items():
-        file = Response((PAGE / name).read_bytes(), media_type=media_type)
+    for path, (name, media_type) in PAGE.items():
+        file = Response((FOLDER / name).read_bytes(), media_type=media_type)
         app.router.routes.append(Route(path, file, methods=["GET"]))
 
     async def problem(request: Request, error: Exception) -> Response:
@@ -90,68 +101,26 @@ def make_app(answering: Answering, has_token: bool) -> FastAPI:
             405: f"{request.method} is not possible here: /docs describes what is",
         }
         text = texts.get(error.status_code, str(error.detail))
-        return refusal(error.status_code, text, dict(error.headers or {}))
+        return refusal(error.status_code, text, error.headers)
 
     for kind in HTTPException, TimeoutError, ScoringError, ClientDisconnect, ValueError, Exception:
         app.add_exception_handler(kind, problem)
     return app
 
 
-def _add_answering(app: FastAPI, answering: Answering, protected: list[Any]) -> None:
-    config = answering.config
-
-    @app.post(
-        "/v1/ask",
-        tags=QUESTIONS,
-        summary="Answers a question about a page",
-        response_model=AskAnswer,
-        responses=_problems(413, 415, 422, 500, 503, 504),
-        openapi_extra=_body("application/json", AskRequest.model_json_schema()),
-        dependencies=protected,
-    )
-    async def ask(request: Request) -> Response:
-        _check_type(request, "application/json")
-        async with asyncio.timeout(config.timeout):
-            body = await _read_body(request, config.max_body_bytes)
-            answer = await _unless_gone(request, answering.ask(body))
-        return Response(answer, media_type="application/json")
-
-    @app.post(
-        "/v1/predict",
-        tags=QUESTIONS,
-        summary="Answers records of questions and pages, line by line",
-        description="A line for each record that is not blank: a prediction in NQ's evaluation "
-        'format, or {"line": N, "error": "…"}.',
-        response_class=Response,
-        responses={
-            200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
-            **_problems(415, 503),
-        },
-        openapi_extra=_body(MEDIA_TYPE, {"type": "string"}),
-        dependencies=protected,
-    )
-    async def predict(request: Request) -> Response:
-        _check_type(request, *LINES_TYPES)
-        return Predictions(answering)
-
-
 def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": Problem} for status in statuses}
 
 
-def _body(media_type: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}
-
-
-def _check_type(request: Request, *expected: str) -> None:
+def _check_type(request: Request) -> None:
     """Checks the media type of a request; raises ``HTTPException`` 415.
 
     Scripts of other sites can send plain text and forms to a server on this machine, but no JSON.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type not in expected:
+    if media_type != JSON:
         shown = repr(media_type) if media_type else "no type"
-        raise HTTPException(415, f"found {shown:.80}: send Content-Type: {expected[0]}")
+        raise HTTPException(415, f"found {shown:.80}: send Content-Type: {JSON}")
     if request.headers.get("content-encoding", "identity") != "identity":
         raise HTTPException(415, "the request is compressed: send it as it is")
 

@@ -11,12 +11,10 @@ import asyncio
 import logging
 import math
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol
 
-from nq.inference.scorer import Rows, concatenate, split_examples
-from nq.records import Columns, Example
+from nq.inference.scorer import Part, Scored, Scorer
+from nq.records import Windowed
 from nq.serving.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -28,13 +26,6 @@ class ScoringError(Exception):
     """The model has not scored the windows; the text says why."""
 
 
-class Pool(Protocol):
-    """Processes that score examples beside each other."""
-
-    def submit(self, rows: Rows, examples: Sequence[Example]) -> Future[Columns]:
-        """Returns a future of the columns; see ``nq.inference.scorer.Scorer.scores``."""
-
-
 @dataclass(eq=False)
 class _Waiting:
     """An example that waits for its scores since a moment of the event loop's clock.
@@ -42,13 +33,9 @@ class _Waiting:
     Nobody waits for it any more when the future of its scores is cancelled.
     """
 
-    example: Example
-    rows: Columns
-    scores: asyncio.Future[Columns]
+    windowed: Windowed
+    scored: asyncio.Future[Scored]
     since: float
-
-    def __len__(self) -> int:
-        return len(self.rows["window_ids"])
 
 
 class Batcher:
@@ -69,8 +56,8 @@ class Batcher:
         self.scored_at = -math.inf  # the last batch, by the clock of the event loop
         metrics.queue_length.set_function(lambda: self._queue.qsize() + (self._next is not None))
 
-    async def scores(self, example: Example, rows: Columns) -> Columns:
-        """Returns the columns of one example's windows, see ``Scorer.scores``.
+    async def score(self, windowed: Windowed) -> Scored:
+        """Returns an example with the scores of its windows.
 
         If the caller is cancelled while all processes are busy, the example is left out.
 
@@ -78,13 +65,13 @@ class Batcher:
             ScoringError: the batch of the example is not scored.
         """
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(example, rows, loop.create_future(), loop.time())
+        waiting = _Waiting(windowed, loop.create_future(), loop.time())
         self._queue.put_nowait(waiting)
-        return await waiting.scores
+        return await waiting.scored
 
-    async def run(self, pool: Pool, at_once: int) -> None:
-        """Has a pool score batches, so many at the same time, until it is cancelled."""
-        free = asyncio.Semaphore(at_once)
+    async def run(self, pool: Scorer) -> None:
+        """Has a pool score its parallel parts, each a batch, until it is cancelled."""
+        free = asyncio.Semaphore(pool.parallel_parts)
         while True:
             await free.acquire()
             task = asyncio.create_task(self._compute(pool, await self._next_batch()))
@@ -103,8 +90,8 @@ class Batcher:
                         self._next = await self._queue.get()
                 except TimeoutError:
                     break
-            if not self._next.scores.done():
-                windows += len(self._next)
+            if not self._next.scored.done():
+                windows += len(self._next.windowed)
                 if batch and windows > self._batch_size:
                     break
                 batch.append(self._next)
@@ -112,22 +99,21 @@ class Batcher:
             self._next = None
         return batch
 
-    async def _compute(self, pool: Pool, batch: Sequence[_Waiting]) -> None:
-        """Has a batch scored and gives each example its columns."""
-        rows = concatenate([waiting.rows for waiting in batch])
-        self._metrics.batch_windows.observe(len(rows["window_ids"]))
-        waiting = [one.scores for one in batch]
+    async def _compute(self, pool: Scorer, batch: Sequence[_Waiting]) -> None:
+        """Has a batch scored and gives each example its scores."""
+        part = Part([waiting.windowed for waiting in batch])
+        self._metrics.batch_windows.observe(len(part))
         try:
-            future = pool.submit(rows, [one.example for one in batch])
-            results = split_examples(rows, await asyncio.wrap_future(future))
+            columns = await asyncio.wrap_future(pool.submit(part.rows, part.examples))
+            results = list(part.scored(columns))
         except Exception as error:
             log.error("a batch of %d questions is not scored: %s", len(batch), error)
-            for scores in waiting:
-                if not scores.done():
-                    scores.set_exception(ScoringError(str(error)))
+            for waiting in batch:
+                if not waiting.scored.done():
+                    waiting.scored.set_exception(ScoringError(str(error)))
         else:
-            self._metrics.windows.inc(len(rows["window_ids"]))
+            self._metrics.windows.inc(len(part))
             self.scored_at = asyncio.get_running_loop().time()
-            for scores, result in zip(waiting, results, strict=True):
-                if not scores.done():
-                    scores.set_result(result)
+            for waiting, result in zip(batch, results, strict=True):
+                if not waiting.scored.done():
+                    waiting.scored.set_result(result)

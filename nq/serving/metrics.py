@@ -12,12 +12,14 @@ from prometheus_client import (
     generate_latest,
 )
 
+GONE = 499
+"""Status of a request whose client had gone before the answer."""
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 WINDOWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class Metrics:
-    """The metrics of one server; the status of a request whose client had gone is 499."""
+    """The metrics of one server."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call] # nobody uses them

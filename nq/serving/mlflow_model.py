@@ -1,7 +1,7 @@
 """The model that MLflow loads and serves: one row for each question, one answer for each row.
 
-MLflow copies this file into every model that ``nq.tracking.save_model`` saves and runs the copy to
-load the model ("models from code"). No other module imports it.
+MLflow copies this file into every model that ``nq.mlflow_format.save_model`` saves and runs the
+copy to load the model ("models from code"). No other module imports it.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class AnswerModel(PythonModel):
         del context, params
         missing = [name for name in COLUMNS if name not in model_input.columns]
         if missing:
-            found = ", ".join(map(str, model_input.columns)) or "none"
+            columns = ", ".join(map(str, model_input.columns)) or "none"
             raise _invalid(
-                f"no column {' and no column '.join(missing)}: found {found}; expected question, "
+                f"no column {' and no column '.join(missing)}: found {columns}; expected question, "
                 "page and optionally top"
             )
         rows = model_input.to_dict("records")

@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nq.config import ServeConfig
+from nq.answers import Page
 from nq.formats.documents import page_from_html, page_from_text, page_of
 from nq.formats.fields import LIMITS
-from nq.records import Page
 from nq.text import one_line, truncate, visible
 
+MAX_PAGES, MAX_TOP = 1000, 100
 MAX_ERROR_CHARS = 300
 
 
@@ -45,7 +45,7 @@ class AskRequest(BaseModel):
     pages: Annotated[
         list[NamedPage],
         Field(
-            max_length=ServeConfig.MAX_PAGES,
+            max_length=MAX_PAGES,
             description="in place of page: several, whose best blocks are read",
         ),
     ] = []
@@ -53,7 +53,7 @@ class AskRequest(BaseModel):
         Literal["auto", "text", "html"],
         Field(description="what each page is; auto decides it by the page's content"),
     ] = "auto"
-    top: Annotated[int, Field(ge=0, le=ServeConfig.MAX_TOP, description="number of runners-up")] = 3
+    top: Annotated[int, Field(ge=0, le=MAX_TOP, description="number of runners-up")] = 3
 
 
 class TextSpan(BaseModel):

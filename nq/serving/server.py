@@ -21,26 +21,25 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nq import processor
-from nq.config import ServeConfig
 from nq.errors import Error
 from nq.formats.documents import page_from_text
+from nq.inference.chain import windowed
 from nq.inference.instances import InstancePool
 from nq.inference.load import ScorerSpec
-from nq.inference.scorer import concatenate, feature_rows
+from nq.inference.scorer import Part
 from nq.interruption import REPEAT_S, SIGNALS
-from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.serving.access import AccessMiddleware
 from nq.serving.answering import Answering
 from nq.serving.app import make_app
-from nq.serving.gate import Gate
-from nq.serving.streams import AT_ONCE
+from nq.serving.config import ServeConfig
 
 log = logging.getLogger(__name__)
 
 FILES, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-DRAIN_TIMEOUTS = 1 + AT_ONCE
-"""Time limits of a request in which draining ends, since a stream may have so many records."""
+DRAIN_TIMEOUTS = 3
+"""Draining ends after so many time limits: one for the answer, one for each part of its sending."""
 MAX_CONNECTIONS, BACKLOG = min(2048, FILES // 2), min(256, FILES // 4)
 """Open connections, and those that the system keeps until the server accepts them, all at once."""
 
@@ -76,8 +75,7 @@ def serve(
         asyncio.get_running_loop().set_exception_handler(on_error)
         answering = Answering(spec.model, tokenizer, config)
         app = make_app(answering, token is not None)
-        gate = Gate(app, config, answering.metrics, token, answering.is_ready)
-        server = _Server(gate, answering.draining, config.timeout)
+        server = _Server(AccessMiddleware(app, answering, token), answering)
 
         async def answer() -> None:
             pool = await asyncio.wrap_future(_open_pool(spec, tokenizer, config.workers))
@@ -85,7 +83,7 @@ def serve(
                 answering.is_alive = pool.is_alive
                 host, port = listener.getsockname()[:2]
                 on_ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
-                await answering.batcher.run(pool, len(pool))
+                await answering.batcher.run(pool)
 
         model = asyncio.create_task(answer())
         model.add_done_callback(lambda _: server.stop())  # only a model that fails ends by itself
@@ -128,12 +126,12 @@ def _open_pool(spec: ScorerSpec, tokenizer: Tokenizer, workers: int) -> Future[I
         try:
             pool = InstancePool(spec, workers, max(1, len(processor.cores()) // workers))
             example = page_from_text("It rains.").with_question("does it rain")
-            rows = feature_rows(features(example, tokenizer, spec.model.windows))
+            one = windowed(example, tokenizer, spec.model.windows)
             sizes = [1 << n for n in range((pool.batch_size - 1).bit_length())]
             try:
                 for size in (*sizes, pool.batch_size):
-                    several = concatenate([rows] * size), [example] * size
-                    for scores in [pool.submit(*several) for _ in range(workers)]:
+                    part = Part([one] * size)
+                    for scores in [pool.submit(part.rows, part.examples) for _ in range(workers)]:
                         scores.result()
             except BaseException:
                 pool.close()
@@ -178,11 +176,11 @@ class _Server(uvicorn.Server):
 
     Args:
         app: the application.
-        draining: is set with the first signal.
-        timeout_s: a connection without a request in work is closed after it.
+        answering: is told of the first signal; a connection without a request in work is closed
+            after its time limit.
     """
 
-    def __init__(self, app: Gate, draining: asyncio.Event, timeout_s: float) -> None:
+    def __init__(self, app: AccessMiddleware, answering: Answering) -> None:
         config = uvicorn.Config(
             app,
             http=_Connection,
@@ -196,7 +194,8 @@ class _Server(uvicorn.Server):
             backlog=BACKLOG,
         )
         super().__init__(config)
-        self._draining, self._first, self._timeout_s = draining, 0.0, timeout_s
+        self._answering, self._first = answering, 0.0
+        self._timeout_s = answering.config.timeout
 
     async def on_tick(self, counter: int) -> bool:
         _close_silent(self.server_state.connections, time.monotonic() - self._timeout_s)
@@ -221,12 +220,11 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def _on_signal(self, number: int) -> None:
-        if not self._draining.is_set():
+        if not self._answering.draining:
             self._first = time.monotonic()
-            self._draining.set()
+            self._answering.draining = True
             self.stop()
-            end_s = DRAIN_TIMEOUTS * self._timeout_s
-            end = threading.Timer(end_s, os._exit, (128 + number,))
+            end = threading.Timer(DRAIN_TIMEOUTS * self._timeout_s, os._exit, (128 + number,))
             end.daemon = True
             end.start()
             log.info("finishing the accepted requests; another signal ends at once")

@@ -22,9 +22,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from nq.config import DistillationConfig
 from nq.inference.reduction import LOGITS
 from nq.records import UNLABELLED, AnswerType, Columns, FloatArray, IntArray
+from nq.training.config import DistillationConfig
 from nq.training.job import PARTS
 from nq.training.windows import TrainingWindows
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from nq.config import TrackingConfig
 from nq.errors import DamagedError
 from nq.formats.input_files import shown
 from nq.inference.engine import Network
+from nq.memo import Memo
+from nq.mlflow_format import save_model
 from nq.model import checkpoint, joint
 from nq.model.folder import (
     ModelSettings,
@@ -28,10 +31,10 @@ from nq.model.folder import (
 from nq.preprocess.store import Prepared
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import UNLABELLED
-from nq.storage import MARK, WINDOWS, own_paths, remove
+from nq.storage import MARK, STATE, WINDOWS, WORK, own_paths, remove
 from nq.training.held_out import held_out
 from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures, TrainingJob, TrainingResult
-from nq.training.loop import STATE_FOLDER, TrainingState, fit, identity
+from nq.training.loop import TrainingState, fit, identity
 from nq.training.teacher import Teacher
 from nq.training.windows import TrainingWindows, read_columns, total_steps
 
@@ -56,7 +59,7 @@ def train_on_files(
     teacher = None
     if job.teacher:
         teacher = Teacher.of(job.teacher, tokenizer, windows, job.teacher_profile)
-    work = job.output / STATE_FOLDER
+    work = job.output / WORK
     prepared, data = _windows(job, work / "windows")
     model = joint.build(
         shape, dtype=PRECISION[config.precision], dropout=config.dropout, seed=config.seed
@@ -80,7 +83,7 @@ def train_on_files(
         run.open(work / f"{digest[:12]}.mlflow_run", begun)
         run.params(params)
         distillation = measure = None
-        state = TrainingState(work, content)
+        state = TrainingState(Memo.open(job.output / STATE, content))
         if teacher:
             distillation = teacher.distillation(job.distillation, data, work / "teacher")
         started = time.perf_counter()
@@ -96,12 +99,17 @@ def train_on_files(
         progress.record(losses)
         loss = float(np.mean(losses[LOSS][-FINAL_STEPS:]))
         run.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
-        saved = ModelSettings(windows, pruning=load_settings(job.init).pruning)
+        saved = ModelSettings(windows, removed_parts=load_settings(job.init).removed_parts)
         checkpoint.save(job.output, model, shape, tokenizer, saved, card, job.storage)
         train_s, model_uri = time.perf_counter() - started, None
         if settings.log_model:
-            model_uri = run.log_model(lambda to: {"model": copy_model(job.output, to / "model")})
+            model_uri = run.log_model(partial(_save, job.output))
     return TrainingResult(*(job.output, prepared, state.step, loss, train_s, state.best, model_uri))
+
+
+def _save(model: Path, folder: Path, logged: Any) -> None:
+    """Saves a model in MLflow's format, without the state of its training."""
+    save_model(folder, {"model": copy_model(model, folder.with_name("model"))}, logged=logged)
 
 
 def _description(
@@ -179,8 +187,10 @@ class TrainingProgress:
     def evaluated(self, figures: Figures, is_best: bool) -> None:
         """Reports an evaluation on held-out questions."""
         step, values = int(figures[STEP]), {f"dev/{name}": figures[name] for name in MEASURED}
-        if step > self.run.last_step(next(iter(values))):
+        curve = next(iter(values))
+        if step > self.run.last_step(curve):
             self.run.metrics(values, step)
+            self.run.last_step(curve)  # waits, so that the state is not saved before
         shown = ", ".join(f"{name} {values[f'dev/{name}']:.3f}" for name in MEASURED)
         log.info("step %d, held-out %s%s", step, shown, ", the best so far" if is_best else "")
 
@@ -191,5 +201,6 @@ class TrainingProgress:
             if name not in self._recorded:
                 self._recorded[name] = self.run.last_step(curve)
             if len(values) > self._recorded[name]:
-                self.run.curve(curve, values[self._recorded[name] :], self._recorded[name] + 1)
+                step = self._recorded[name] + 1
+                self.run.metrics({curve: values[self._recorded[name] :]}, step)
                 self._recorded[name] = len(values)

@@ -15,13 +15,12 @@ from nq.formats import inputs
 from nq.formats.outputs import encode_prediction
 from nq.formats.questions import PageFolder
 from nq.inference.batches import Shape
+from nq.inference.chain import answers, windowed
 from nq.inference.engine import Computation, Network
 from nq.inference.predictor import Predictor
 from nq.inference.profile import Profile
 from nq.inference.reduction import TopK
-from nq.inference.scorer import feature_rows, score_examples
-from nq.postprocess.decision import RULES, decide
-from nq.preprocess.features import features
+from nq.postprocess.decision import RULES
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.records import DeadLetter, Example
 from nq.training.job import MEASURED, Figures
@@ -64,10 +63,9 @@ def held_out(
 
     def measure() -> Figures:
         evaluation = Evaluation()
-        rows = ((one, feature_rows(features(one, tokenizer, windows))) for one in examples())
-        for example, scores in score_examples(predictor, rows):
-            prediction = decide(example, scores, DECISION).prediction
-            evaluation.add(judge(example, encode_prediction(prediction)))
+        pages = (windowed(example, tokenizer, windows) for example in examples())
+        for scored, ranked in answers(predictor, pages, DECISION):
+            evaluation.add(judge(scored.example, encode_prediction(ranked.prediction)))
         metrics = evaluation.metrics()
         return {name: metrics[key] for name, key in zip(MEASURED, METRICS, strict=True)}
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from nq.config import DistillationConfig, StorageConfig, TrainConfig, WindowConfig
+from nq.config import WindowConfig
 from nq.formats import input_files
 from nq.inference.profile import Profile
+from nq.model.config import StorageConfig
 from nq.model.registry import model_folder
+from nq.training.config import DistillationConfig, TrainConfig
 
 if TYPE_CHECKING:
     from nq.formats.questions import PageFolder

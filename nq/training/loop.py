@@ -10,28 +10,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from nq import storage
-from nq.config import TrainConfig
 from nq.errors import DamagedError
 from nq.inference.reduction import LOGITS
+from nq.memo import Memo
 from nq.model.shapes import check_length
 from nq.records import AnswerType, FloatArray, IntArray
+from nq.storage import PROGRESS
+from nq.training.config import TrainConfig
 from nq.training.distillation import Distillation
 from nq.training.job import EVALUATE_EVERY, LOSS, MEASURED, STEP, Curves, Figures
 from nq.training.windows import TrainingWindows, digest, steps_after, total_steps
 
 log = logging.getLogger(__name__)
 
-STATE, PROGRESS, BEST_WEIGHTS = "training_state.npz", "training_state.json", "best_weights.npz"
-SAVED = ("step", "losses", "evaluations")
-STATE_FOLDER = "training"
+BEST_WEIGHTS = "best_weights.npz"
+SAVED = ("step", "total", "losses", "evaluations")
 CHOSEN_BY = MEASURED[0]
 
 
@@ -107,14 +106,12 @@ def identity(model: keras.Model, windows: TrainingWindows, config: TrainConfig) 
 
 @dataclass
 class TrainingState:
-    """An unfinished training in a folder: the completed steps of all, losses, and evaluations.
+    """An unfinished training in a memo: the completed steps of all, losses, and evaluations.
 
-    The folder has the values of the variables, and the weights of the best evaluation. The state of
-    a training of another identity is ignored.
+    The memo has the values of the variables, and the weights of the best evaluation.
     """
 
-    folder: Path
-    identity: dict[str, Any]
+    memo: Memo
     step: int = 0
     total: int = 0
     losses: Curves = field(default_factory=dict)
@@ -128,11 +125,9 @@ class TrainingState:
     def restore(self, variables: Sequence[Any]) -> None:
         """Assigns the saved values; a damaged state is logged, and replaced by the next one."""
         try:
-            saved = storage.read_json(self.folder / PROGRESS)
-            if saved["identity"] != self.identity:
-                return
-            values = _read_values(self.folder / saved["file"], len(variables))
-            self.step, self.losses, self.evaluations = (saved[name] for name in SAVED)
+            saved = self.memo.values(PROGRESS)
+            values = self._read(saved["file"], len(variables))
+            self.step, _, self.losses, self.evaluations = (saved[name] for name in SAVED)
         except FileNotFoundError:
             return
         except (DamagedError, LookupError) as error:
@@ -143,14 +138,12 @@ class TrainingState:
 
     def save(self, variables: Sequence[Any]) -> None:
         """Saves the state with the values of all variables, completely or not at all."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        name = f"{self.step}-{STATE}"
-        _write_values(self.folder / name, variables)
-        saved = {key: getattr(self, key) for key in ("identity", "total", *SAVED)}
-        storage.write_json(self.folder / PROGRESS, {**saved, "file": name})
-        for path in self.folder.glob(f"*-{STATE}"):
-            if path.name != name and path.name.split("-")[0].isdecimal():
-                path.unlink()
+        name = f"step-{self.step}.npz"
+        self._write(name, variables)
+        saved = {key: getattr(self, key) for key in SAVED}
+        self.memo.write_values(PROGRESS, {**saved, "file": name})
+        for other in {*self.memo.names()} - {name, BEST_WEIGHTS}:
+            self.memo.remove(other)
 
     def add(self, figures: Figures, model: keras.Model) -> bool:
         """Adds an evaluation; returns whether it is the best, whose weights are kept.
@@ -161,7 +154,7 @@ class TrainingState:
         self.evaluations.append(figures)
         is_best = self.best is figures
         if is_best:
-            _write_values(self.folder / BEST_WEIGHTS, model.weights)
+            self._write(BEST_WEIGHTS, model.weights)
         return is_best
 
     def assign_best(self, model: keras.Model) -> None:
@@ -169,20 +162,19 @@ class TrainingState:
         if not self.evaluations or self.best is self.evaluations[-1]:
             return
         try:
-            values = _read_values(self.folder / BEST_WEIGHTS, len(model.weights))
+            values = self._read(BEST_WEIGHTS, len(model.weights))
         except (OSError, DamagedError, LookupError) as error:
             log.warning("%s; the model has the weights of the last step instead", error)
             return
         model.set_weights(values)
 
+    def _write(self, name: str, variables: Sequence[Any]) -> None:
+        arrays = {str(i): np.asarray(v.numpy()) for i, v in enumerate(variables)}
+        self.memo.write_arrays(name, arrays)
 
-def _write_values(path: Path, variables: Sequence[Any]) -> None:
-    storage.write_arrays(path, {str(i): np.asarray(v.numpy()) for i, v in enumerate(variables)})
-
-
-def _read_values(path: Path, count: int) -> list[FloatArray]:
-    arrays = storage.read_arrays(path)
-    return [arrays[str(i)] for i in range(count)]
+    def _read(self, name: str, count: int) -> list[FloatArray]:
+        arrays = self.memo.arrays(name)
+        return [arrays[str(i)] for i in range(count)]
 
 
 def fit(

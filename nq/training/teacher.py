@@ -1,18 +1,12 @@
 """The teacher: a model folder whose probabilities a student is trained on.
 
-Its log probabilities of the training windows are computed once and kept in a folder:
-
-request.json       what the log probabilities depend on; with another request nothing is reused
-part-000000.npz …  ``PART_WINDOWS`` consecutive windows each, written completely or not at all
-
-A computation that is killed continues with the first part that is missing. A part that is damaged
-is computed again.
+Its log probabilities of the training windows are computed once and kept in a memo, whose parts
+have ``PART_WINDOWS`` consecutive windows each.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import time
 from dataclasses import dataclass
@@ -24,13 +18,13 @@ import numpy as np
 from scipy.special import log_softmax
 from tqdm import tqdm
 
-from nq import storage
-from nq.config import DecisionConfig, DistillationConfig, WindowConfig
+from nq.config import DecisionConfig, WindowConfig
 from nq.errors import DamagedError
 from nq.inference.engines.tensorflow import device
 from nq.inference.load import ScorerSpec, load_predictor
 from nq.inference.profile import Profile
 from nq.inference.reduction import LOGITS, AllLogits
+from nq.memo import Memo
 from nq.model import checkpoint
 from nq.model.folder import file_digests, load_config, load_joint_config, read_tensors
 from nq.model.shapes import check_length
@@ -38,6 +32,7 @@ from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.records import Columns, IntArray
+from nq.training.config import DistillationConfig
 from nq.training.distillation import Distillation, SoftTargets
 from nq.training.windows import TrainingWindows
 
@@ -46,7 +41,6 @@ log = logging.getLogger(__name__)
 BATCH_SIZE = 16
 CALIBRATION_WINDOWS = 64
 PART_WINDOWS = 512
-REQUEST = "request.json"
 WINDOWS = "windows"
 """Array of a part: its first window, and the one behind its last."""
 SPAN_HEAD, TYPE_HEAD = "span_output/kernel", "type_output/kernel"
@@ -126,30 +120,17 @@ class Teacher:
         The log probabilities are kept in ``folder``, ``training/teacher`` of the folder of a
         training; missing ones are computed.
         """
-        request = json.loads(json.dumps({**self.identity, WINDOWS: windows.digest()}))
-        stored = None
-        try:
-            stored = storage.read_json(folder / REQUEST)
-        except FileNotFoundError:
-            pass
-        except DamagedError as error:
-            log.warning("%s; the teacher computes all windows again", error)
-        if stored != request:  # the parts are of another one
-            training = folder.parent.parent
-            within = f"{folder.relative_to(training)}/"
-            storage.remove(storage.own_paths(training, storage.TRAINING, within))
-            folder.mkdir(parents=True, exist_ok=True)
-            storage.write_json(folder / REQUEST, request)
+        memo = Memo.open(folder, {**self.identity, WINDOWS: windows.digest()})
         targets, total, predictor = SoftTargets.empty(windows), len(windows), None
         with tqdm(desc="teacher", unit=" windows", total=total, disable=None) as bar:
             for number, start in enumerate(range(0, total, PART_WINDOWS)):
-                path = folder / f"part-{number:06d}.npz"
+                name = f"part-{number:06d}.npz"
                 rows = slice(start, min(start + PART_WINDOWS, total))
                 place = [rows.start, rows.stop]
                 try:
-                    part = storage.read_arrays(path)
+                    part = memo.arrays(name)
                     if part[WINDOWS].tolist() != place:
-                        raise DamagedError(f"{path} is damaged: expected the windows from {start}")
+                        raise DamagedError(f"{name} is damaged: expected the windows from {start}")
                     targets.fill(part, rows)
                 except (OSError, DamagedError, LookupError, ValueError) as error:
                     if not isinstance(error, FileNotFoundError):
@@ -157,7 +138,7 @@ class Teacher:
                     started = time.perf_counter()
                     predictor = predictor or self._predictor(windows)
                     part = self._log_probabilities(predictor, windows, rows)
-                    storage.write_arrays(path, {WINDOWS: np.array(place), **part})
+                    memo.write_arrays(name, {WINDOWS: np.array(place), **part})
                     targets.fill(part, rows)
                     if bar.disable:
                         speed = (rows.stop - start) / (time.perf_counter() - started)

@@ -15,7 +15,7 @@ from typing import Any
 from nq import storage
 from nq.config import TrackingConfig
 from nq.formats import input_files, inputs
-from nq.model.folder import check
+from nq.model.folder import check_model
 from nq.model.runtime import import_tensorflow
 from nq.training.job import TrainingJob, TrainingResult
 
@@ -58,10 +58,10 @@ def train(
         input_files.input_files(job.dev) if job.dev else contextlib.nullcontext(()) as dev,
         storage.hold(job.output, storage.TRAINING, (*files, *dev, *others)),
     ):
-        inputs.check(files, job.limit, job.pages, dev)
-        check(job.init, job.windows)
+        inputs.check_inputs(files, job.limit, job.pages, dev)
+        check_model(job.init, job.windows)
         if job.teacher:
-            check(job.teacher)
+            check_model(job.teacher)
         import_tensorflow()
         from nq.training.fit import train_on_files
 

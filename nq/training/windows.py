@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from nq.config import TrainConfig
-from nq.formats.tfrecord import TARGETS, decode_records, read_records, training_shapes
+from nq.formats.tfrecord import TARGETS, decode_records, raw_records, training_shapes
 from nq.records import Columns, IntArray
+from nq.training.config import TrainConfig
 
 LENGTH_STEP = 64
 READ_BATCH = 1024
@@ -96,7 +96,7 @@ def digest(arrays: Iterable[np.ndarray]) -> str:
 
 def read_columns(shards: Sequence[Path], length: int) -> Columns:
     """Returns all training records of TFRecord files as one int32 array per column."""
-    records = chain.from_iterable(map(read_records, shards))
+    records = chain.from_iterable(map(raw_records, shards))
     parts = []
     while batch := list(islice(records, READ_BATCH)):
         parts.append(decode_records(batch, training_shapes(length)))

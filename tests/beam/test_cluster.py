@@ -5,20 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiments.flink import cluster as clusters
-from experiments.flink import install, processes, programs, worker_pool
+from experiments.flink import install
 from experiments.flink.cluster import Cluster
 from nq.beam.pipelines import completed
 from nq.bundle import bundled_sample
@@ -28,12 +27,6 @@ from nq.storage import UNFINISHED
 ROOT = Path(__file__).parents[2]
 COPIES = 5
 BAD_LINES = b'{"question_text": "no page"}\n', b"no record\n"
-WITHOUT_NQ = """
-import os, sys
-sys.meta_path[:] = [f for f in sys.meta_path if "__editable__" not in getattr(f, "__module__", "")]
-sys.path[:] = [path for path in sys.path if not os.path.isdir(os.path.join(path, "nq"))]
-"""
-"""As ``sitecustomize.py``: hides nq, installed in whatever way."""
 TIMEOUT_S = 240.0
 
 pytestmark = [
@@ -114,12 +107,6 @@ class Answering:
         return 0
 
 
-def replaced(options: Sequence[str], name: str, value: object) -> list[str]:
-    """Returns options, one of them with another value."""
-    assert any(option.startswith(f"--{name}=") for option in options)
-    return [f"--{name}={value}" if o.startswith(f"--{name}=") else o for o in options]
-
-
 def flink_jobs(cluster: Cluster, state: str) -> list[dict[str, Any]]:
     """Returns the jobs of the cluster in a state."""
     return [job for job in cluster.get("/jobs/overview")["jobs"] if job["state"] == state]
@@ -164,60 +151,11 @@ def test_a_job_that_was_cancelled_is_started_again(
     assert beam["metrics"]["records"] == 40 * COPIES + len(BAD_LINES)
 
 
-def test_a_job_server_that_does_not_answer(
-    cluster: Cluster, tiny_model: Path, tmp_path: Path
-) -> None:
-    port = programs.free_ports().jobs
-    options = replaced(cluster.options(), "job_endpoint", f"localhost:{port}")
-    error = Answering(tmp_path / "run", tiny_model, *options, "--job_server_timeout=2").error()
-    assert error.startswith(f"the job server at localhost:{port} does not answer within 2 s: ")
-
-
-def test_a_cluster_that_does_not_answer(cluster: Cluster, tiny_model: Path, tmp_path: Path) -> None:
-    port = programs.free_ports().rest
-    options = replaced(cluster.options(), "flink_master", f"localhost:{port}")
-    error = Answering(tmp_path / "run", tiny_model, *options).error()
-    assert error.startswith(f"no Flink answers at http://localhost:{port} ")
-
-
-@pytest.fixture
-def workers_without_nq(cluster: Cluster, tmp_path: Path) -> Iterator[str]:
-    """Starts worker pools whose Python has everything but nq; returns their address."""
-    (tmp_path / "sitecustomize.py").write_text(WITHOUT_NQ, encoding="utf-8")
-    script = Path(shutil.copy(worker_pool.__file__, tmp_path))
-    port = programs.free_ports().pool
-    addresses = [(f"127.0.1.{i + 1}", port) for i in range(cluster.task_managers)]
-    pools = []
-    for address in addresses:
-        program = programs.worker_pool(f"others-{address[0]}", *address)
-        command = [sys.executable, str(script), program.command[-1]]
-        environment = {**program.environment, "PYTHONPATH": str(tmp_path)}
-        program = program._replace(command=command, environment=environment)
-        pools.append(processes.start(program, cluster.folder))
-    processes.wait(lambda: all(map(processes.listens, addresses)), "all pools listen", pools)
-    yield f"{programs.POOL}:{port}"
-    for pool in pools:
-        pool.process.kill()
-        pool.process.wait()
-
-
-def test_workers_without_the_package(
-    cluster: Cluster, workers_without_nq: str, tiny_model: Path, tmp_path: Path
-) -> None:
-    options = replaced(cluster.options(), "environment_config", workers_without_nq)
-    error = Answering(tmp_path / "run", tiny_model, *options).error()
-    assert error.startswith("ModuleNotFoundError: No module named 'nq'")
-    assert "a worker has no nq" in error
-    assert "pip install 'nq-pipeline[" in error
-
-
 def test_workers_without_the_model(cluster: Cluster, tiny_model: Path, tmp_path: Path) -> None:
     """The path is that of a model in the folder of the command, and of nothing in the workers'."""
     (tmp_path / "model").symlink_to(tiny_model)
-    options = cluster.options()
-    error = Answering(
-        tmp_path / "run", Path("/proc/self/cwd/model"), *options, cwd=tmp_path
-    ).error()
+    model = Path("/proc/self/cwd/model")
+    error = Answering(tmp_path / "run", model, *cluster.options(), cwd=tmp_path).error()
     assert error.startswith("FileNotFoundError: no model in /proc/self/cwd/model")
     assert "a worker does not see it" in error
 

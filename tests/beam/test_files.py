@@ -11,7 +11,6 @@ from nq.beam import files
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
 from nq.formats.input_files import sha256
-from nq.model.folder import weights_digest
 from nq.records import DeadLetter
 from tests.beam.folder_file_system import uri
 from tests.nq_records import simplified, write_lines
@@ -52,13 +51,13 @@ def test_records_are_those_of_the_file(data: Path, share: tuple[int, int]) -> No
 
 def test_the_check_of_files(data: Path) -> None:
     path = data / "a.jsonl"
-    assert files.check([uri(path)]) == {uri(path): sha256(path)}
+    assert files.check_and_digest([uri(path)]) == {uri(path): sha256(path)}
     write_lines(path, [b"bad", b"worse"])
-    with pytest.raises(Error, match=r"all 2 records are bad; the first: folder://.*a.jsonl, line"):
-        files.check([uri(path)])
+    with pytest.raises(Error, match=r"folder://.*a\.jsonl, line"):
+        files.check_and_digest([uri(path)])
     path.write_bytes(b"%PDF-1.7\n")
     with pytest.raises(ValueError, match=r"^folder://.*a.jsonl is a PDF document"):
-        files.check([uri(path)])
+        files.check_and_digest([uri(path)])
 
 
 def test_a_file_that_changes_is_noticed(data: Path) -> None:
@@ -66,18 +65,8 @@ def test_a_file_that_changes_is_noticed(data: Path) -> None:
     statuses = {uri(path): files.status(uri(path))}
     files.check_unchanged(statuses)
     write_lines(path, LINES * 2)
-    with pytest.raises(Error, match="has changed since this command began to read it"):
+    with pytest.raises(Error, match=r"a\.jsonl has changed"):
         files.check_unchanged(statuses)
-
-
-def test_a_staged_model_is_the_model(tiny_model: Path, tmp_path: Path) -> None:
-    assert files.local_folder(str(tiny_model)) == tiny_model
-    for parent in (str(tmp_path), uri(tmp_path)):
-        staged = files.stage_model(tiny_model, parent)
-        copy = files.local_folder(staged)
-        assert weights_digest(copy) == weights_digest(tiny_model)
-        assert {path.name for path in copy.iterdir()} == {p.name for p in tiny_model.iterdir()}
-        assert files.local_folder(staged) == copy
 
 
 def test_a_damaged_copy_of_a_model_is_refused(tiny_model: Path, tmp_path: Path) -> None:
@@ -96,6 +85,6 @@ def test_a_scheme_whose_package_is_missing_is_an_error(scheme: str, tmp_path: Pa
 
 
 def test_a_scheme_that_beam_does_not_know_is_an_error() -> None:
-    message = "^file:///a: Beam has no file system for it: give a path, or s3://, gs://, hdfs://$"
+    message = "^file:///a: Beam has no file system"
     with pytest.raises(Error, match=message):
         files.set_options([], ["file:///a"])

@@ -57,16 +57,14 @@ def test_the_newest_job_of_a_name(server: str, address: str) -> None:
 
 def test_a_cluster_that_is_not_there(server: str) -> None:
     options = ["--runner=FlinkRunner", "--flink_master=localhost:9"]
-    with pytest.raises(Error, match=r"no Flink answers at http://localhost:9 \(.*refused\): start"):
+    with pytest.raises(Error, match=r"http://localhost:9 \(.*refused\)"):
         check_flink(options)
     assert flink_job_id(options, "nq-one") is None
     for port in ("9", "x"):
-        with pytest.raises(
-            Error, match=rf"no Flink answers at http://\*\*\*@localhost:{port} "
-        ) as e:
+        with pytest.raises(Error, match=rf"http://\*\*\*@localhost:{port} ") as e:
             check_flink(["--runner=FlinkRunner", f"--flink_master=me:secret@localhost:{port}"])
         assert "secret" not in str(e.value)
-    with pytest.raises(Error, match=r"no Flink answers at http://.*/v9 \(Not Found\)"):
+    with pytest.raises(Error, match=r"/v9 \(Not Found\)"):
         check_flink(["--runner=FlinkRunner", f"--flink_master={server}/v9"])
 
 

@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,13 +15,11 @@ import pytest
 from nq.beam.prepare import Request, prefetch, prepare
 from nq.config import WindowConfig
 from nq.storage import MARK
-from tests.child_processes import children
+from tests.child_processes import PATIENCE_S, ROOT, children, wait_until
 from tests.nq_records import simplified, write_lines, write_vocab
 
 MODULE = prefetch.__module__
-ROOT = Path(__file__).parents[2]
 CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
-PATIENCE_S = 60.0
 PARENT = """
 import signal, sys, time
 from pathlib import Path
@@ -91,18 +87,6 @@ def test_the_work_of_a_killed_process_is_done_here(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_leaving_the_block_ends_the_process(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    request = make_request(tmp_path, 5000)
-    with prefetch([(request, tmp_path / "out")]):
-        wait_until(lambda: list(tmp_path.glob("out/.unfinished-*/progress")))
-    assert not children(MODULE)
-    assert not (tmp_path / "out").exists()
-    assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "number"),
     [
@@ -132,10 +116,3 @@ def test_ends_with_the_process_that_started_it(
     assert output == ("ended\n" if number == signal.SIGINT else "", "")
     wait_until(lambda: not psutil.pid_exists(child))
     assert not (tmp_path / "out").exists()
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -16,15 +14,11 @@ from hypothesis import strategies as st
 
 from nq.beam import Decide, MakeWindows, ReadQuestions, ScoreWindows
 from nq.beam.score import _MakeParts
-from nq.beam.transforms import Windowed
-from nq.inference.load import ScorerSpec, load_scorer
-from nq.inference.profile import Profile
 from nq.inference.scorer import parts
-from nq.model.spec import find_model
-from nq.records import Example, Source
+from nq.records import Example, Windowed
 from nq.runs.job import Job
-from nq.runs.result import PREDICTIONS
 from nq.runs.run import run
+from tests.jobs import predictions
 from tests.nq_records import simplified, write_lines
 
 IN_MEMORY = PipelineOptions(["--runner=FnApiRunner"])
@@ -35,10 +29,6 @@ RECORDS = [simplified(i, words=20 + 7 * i) for i in range(8)]
 def data(tmp_path: Path) -> str:
     write_lines(tmp_path / "a.jsonl", [*RECORDS, b"bad"])
     return str(tmp_path / "a.jsonl")
-
-
-def predictions(folder: Path) -> list[Any]:
-    return list(json.loads((folder / PREDICTIONS).read_bytes())["predictions"])
 
 
 @pytest.mark.slow
@@ -82,41 +72,22 @@ def test_windows_of_time_stay_apart(data: str, tiny_model: Path) -> None:
 def windowed(number: int, n_windows: int) -> Windowed:
     page = Example(number, "who", ["word"], [False], ())
     ids = np.stack([np.arange(n_windows), np.full(n_windows, n_windows)], axis=1)
-    return Windowed(Source(0, "a", number), page, {"window_ids": ids}, 0, 0.0)
-
-
-class Enough:
-    """A scorer as far as ``parts`` needs it."""
-
-    part_batches, batch_size = 1, 10
+    return Windowed(page, {"window_ids": ids})
 
 
 @given(st.lists(st.integers(1, 15)))
 def test_parts_are_those_of_a_run_without_beam(sizes: list[int]) -> None:
     examples = [windowed(number, size) for number, size in enumerate(sizes)]
-    expected = parts(((one.example, one.rows) for one in examples), Enough())  # type: ignore[arg-type]
+    expected = parts(examples, 10)
     step, window = _MakeParts(10), beam.window.GlobalWindow()
     step.start_bundle()
     found = [part for one in examples for part in step.process(one, window)]
     found += [last.value for last in step.finish_bundle()]
-    assert [[one.example for one in part] for part in found] == [part.examples for part in expected]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("profile", "with_second"), [("baseline", False), ("prune", False), ("rescore+mixed", True)]
-)
-def test_the_size_of_parts_is_that_of_the_scorer(
-    profile: str, with_second: bool, tiny_model: Path, tiny_mpnet: Path
-) -> None:
-    second = tiny_mpnet if with_second else None
-    spec = ScorerSpec(find_model(tiny_model, second_model=second), Profile.parse(profile), 4)
-    scorer = load_scorer(spec)
-    assert spec.part_windows == scorer.part_batches * scorer.batch_size
+    assert found == [part.windowed for part in expected]
 
 
 def test_wrong_arguments_are_named(tiny_model: Path) -> None:
-    with pytest.raises(ValueError, match="output is 'pages': expected one of windows, groups, ex"):
+    with pytest.raises(ValueError, match="output is 'pages'"):
         MakeWindows(tiny_model, output="pages")
     with pytest.raises(ValueError, match="training is"):
         MakeWindows(tiny_model, training=(0.1, 1), output="examples")

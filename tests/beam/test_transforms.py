@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import apache_beam as beam
@@ -11,14 +9,13 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 
-import nq.beam
 from nq.beam import MakeWindows, ReadQuestions
 from nq.beam.prepare import Request, prepare
 from nq.config import WindowConfig
-from nq.errors import Error
 from nq.formats import inputs
-from nq.formats.tfrecord import read_records
+from nq.formats.tfrecord import raw_records
 from nq.records import Example
+from tests.child_processes import python
 from tests.nq_records import simplified, write_lines, write_vocab
 
 CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
@@ -41,7 +38,7 @@ def test_a_pipeline_of_the_user(
 ) -> None:
     vocab = tmp_path / "vocab.txt"
     expected = prepare(Request(tuple(files), str(vocab), CONFIG, None, training), tmp_path / "out")
-    records = [record for shard in expected.shards for record in read_records(shard)]
+    records = [record for shard in expected.shards for record in raw_records(shard)]
     pipeline = beam.Pipeline(options=PipelineOptions(IN_MEMORY))
     made = pipeline | ReadQuestions(files) | MakeWindows(vocab, CONFIG, training)
     lines = made.dead_letters | beam.Map(lambda letter: (letter.source.path, letter.source.line))
@@ -61,9 +58,9 @@ def test_questions_are_those_of_the_files(files: list[str]) -> None:
         for index, path in enumerate(files)
         for source, item in inputs.read_records(path, index)
     ]
-    for limit, readers in ((None, 1), (9, 3)):
+    for limit, workers in ((None, 1), (9, 3)):
         with beam.Pipeline(options=PipelineOptions(IN_MEMORY)) as pipeline:
-            questions = pipeline | ReadQuestions(files, limit, readers=readers)
+            questions = pipeline | ReadQuestions(files, limit, workers=workers)
             ids = questions | beam.MapTuple(
                 lambda source, item: (source, getattr(item, "example_id", item))
             )
@@ -76,16 +73,4 @@ def test_beam_is_imported_with_the_first_transform() -> None:
         "print('apache_beam' in sys.modules); public.MakeWindows; "
         "print('apache_beam' in sys.modules)"
     )
-    root = Path(__file__).parents[2]
-    run = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
-    )
-    assert run.stdout.split() == ["False", "True"]
-
-
-def test_without_beam_a_transform_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "apache_beam", None)
-    with pytest.raises(
-        Error, match=r"Apache Beam is not installed: run pip install 'nq-pipeline\[beam\]'"
-    ):
-        _ = nq.beam.MakeWindows
+    assert python("-c", code).stdout.split() == ["False", "True"]

@@ -15,6 +15,7 @@ import pytest
 import nq
 from nq.commands.main import console
 from tests import document_files
+from tests.conftest import Commands
 
 PAGE = """<!doctype html><title>Skerry Point</title><nav><p>Home</p></nav>
 <h1>Skerry Point lighthouse</h1>
@@ -33,14 +34,6 @@ def page(tmp_path: Path) -> Path:
 def set_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     """Replaces standard input by ``data``."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
-
-
-def test_bundled_model_answers(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert console(["ask", "who designed the lighthouse", "--top", "1", str(page)]) == 0
-    out = capsys.readouterr().out
-    assert "Ada Brenn (" in out.split("\n")[0]
-    assert "»" in out and "first lit on 4 May 1874." in " ".join(out.split())
-    assert out.count("%  ") <= 1
 
 
 def test_every_question_of_standard_input_gets_one_line(
@@ -110,80 +103,16 @@ def test_lines_typed_at_a_terminal_can_be_edited_and_recalled(page: Path, tiny_m
     assert '"question": "who built it"' in second
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        PAGE.encode(),
-        ("one long line " * 300).encode(),
-        "שלום עולם, זה המגדלור. 😀".encode(),
-        b"caf\xe9",
-        b"<h1>Only a heading</h1>",
-    ],
-)
-def test_pages_of_standard_input(
-    data: bytes,
-    tiny_model: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_page_of_standard_input(
+    tiny_model: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_stdin(monkeypatch, data)
-    assert console(["ask", "why", "--model", str(tiny_model), "--profile", "baseline"]) == 0
-    out, err = capsys.readouterr()
-    assert out.strip()
-    assert "Traceback" not in err
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "message"),
-    [
-        ("missing.txt", None, "missing.txt: No such file or directory"),
-        ("page.pdf", b"%PDF-1.7\n\x00\x01", "page.pdf is a PDF document that cannot be read"),
-        ("bad.jsonl", b"{\n", "bad.jsonl, line 1: not JSON"),
-    ],
-)
-def test_bad_pages_are_one_line(
-    name: str,
-    data: bytes | None,
-    message: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    if data is not None:
-        (tmp_path / name).write_bytes(data)
-    assert console(["ask", "why", str(tmp_path / name)]) == 1
-    out, err = capsys.readouterr()
-    assert not out
-    assert err.startswith("nq: error: ")
-    assert message in err
-    assert err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "expected a question in quotes and a page, found 0"),
-        ([" \t ", "PAGE"], "the question is empty"),
-        (["--interactive", "-"], "give it pages in files"),
-        (["PAGE", "who"], "is a file: give the question first, in quotes"),
-        (["who", "PAGE", "-"], "standard input is one page: give it alone, or only files"),
-        (["who", "--record", "2"], "--record is for a jsonl file"),
-        (["who", "PAGE", "--top", "-1"], "must be at least 0"),
-        (["who", "PAGE", "--doc-stride", "0"], "doc_stride must be at least 1"),
-    ],
-)
-def test_usage_errors(
-    arguments: list[str], message: str, page: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    argv = [str(page) if argument == "PAGE" else argument for argument in arguments]
-    assert console(["ask", *argv]) == 2
-    out, err = capsys.readouterr()
-    assert not out
-    assert message in err
-    assert err.startswith("nq ask: error: ") and err.count("\n") == 1
+    set_stdin(monkeypatch, b"caf\xe9")
+    assert commands.out("ask", "why", "--model", tiny_model, "--profile", "baseline").strip()
+    assert "Traceback" not in commands.err
 
 
 def test_a_folder_is_read_and_what_is_left_out_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     folder = Path("docs")
@@ -198,9 +127,7 @@ def test_a_folder_is_read_and_what_is_left_out_is_told(
     (folder / "nul.txt").write_bytes(b"a\0b")
     for ignored in ("deep/.hidden/a.txt", ".a.txt", "picture.png"):
         (folder / ignored).write_text("The harbour was built by nobody.")
-    assert console(["ask", "who built the harbour", "page.html", "docs", "--json"]) == 0
-    out, err = capsys.readouterr()
-    answer = json.loads(out)
+    answer = commands.json("ask", "who built the harbour", "page.html", "docs")
     assert (answer["answer"], answer["document"]) == ("Mary Poole", "docs/deep/harbour.md")
     start, end = (answer["short_answers"][0][name] for name in ("start_char", "end_char"))
     assert harbour[start:end] == "Mary Poole"
@@ -208,49 +135,45 @@ def test_a_folder_is_read_and_what_is_left_out_is_told(
         "docs/locked.pdf",
         "docs/nul.txt",
     ]
-    (warning,) = (line for line in err.splitlines() if "cannot be read" in line)
-    assert warning.startswith("nq: warning: 2 of 6 documents cannot be read: docs/locked.pdf is a")
-    options = ["--max-contexts", "3", "--top", "0"]
-    assert console(["ask", "who opened the school", "docs", "page.html", *options]) == 0
-    out, err = capsys.readouterr()
+    (warning,) = (line for line in commands.err.splitlines() if "cannot be read" in line)
+    assert warning.startswith("nq: warning: 2 of 6 documents cannot be read: docs/locked.pdf")
+    options = ["--set", "max_contexts=3", "--top", "0"]
+    out = commands.out("ask", "who opened the school", "docs", "page.html", *options)
     assert out.startswith("Jim Dale (")
     assert "found in docs/school.pdf, page 2 (" in out
-    assert "4 blocks were not read, those that rank lowest for the question; a higher" in err
-    assert console(["ask", "who " * 10_000, "page.html", "--top", "0"]) == 0
-    assert "the question has 10000 pieces; the last 63 are read" in capsys.readouterr().err
-    assert console(["ask", "who", "docs", "--record", "2"]) == 2
-    assert "--record is for a single jsonl file" in capsys.readouterr().err
+    assert "4 blocks were not read" in commands.err
+    commands.out("ask", "who " * 10_000, "page.html", "--top", "0")
+    assert "the question has 10000 pieces; the last 63 are read" in commands.err
+    error = commands.error("ask", "who", "docs", "--record", "2", code=2)
+    assert "--record is for a single jsonl file" in error
 
 
 @pytest.mark.slow
 def test_a_document_that_takes_too_much_memory_is_skipped(
-    tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tiny_model: Path, commands: Commands
 ) -> None:
     (tmp_path / "a.txt").write_text("The harbour was built by Mary Poole in 1902.")
     (tmp_path / "b.pdf").write_bytes(document_files.expanding_pdf())
     (tmp_path / "c.pdf").write_bytes(document_files.expanding_pdf(100_000, n_pages=40))
     assert max(path.stat().st_size for path in tmp_path.iterdir()) < 1 << 16
-    options = ["--top", "0", "--json", "--model", str(tiny_model), "--profile", "baseline"]
-    assert console(["ask", "who built the harbour", str(tmp_path), *options]) == 0
-    first, second = json.loads(capsys.readouterr().out)["skipped_documents"]
+    options = ["--top", "0", "--model", tiny_model, "--profile", "baseline"]
+    answer = commands.json("ask", "who built the harbour", tmp_path, *options)
+    first, second = answer["skipped_documents"]
     assert "b.pdf is a PDF document that cannot be read (out of memory)" in first
     assert "c.pdf is a PDF document that cannot be read (too large: 25400" in second
-    assert console(["ask", "who built the harbour", str(tmp_path / "b.pdf"), *options]) == 1
-    assert "cannot be read (out of memory)" in capsys.readouterr().err
+    commands.out("ask", "who built the harbour", tmp_path / "b.pdf", *options, code=1)
+    assert "cannot be read (out of memory)" in commands.err
 
 
 def test_folders_without_documents_and_files_of_many_records_are_told(
-    tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tiny_model: Path, commands: Commands
 ) -> None:
-    assert console(["ask", "who", str(tmp_path)]) == 1
-    assert f"{tmp_path} has no pages: it is empty; expected files that" in capsys.readouterr().err
+    assert f"{tmp_path} has no pages: it is empty" in commands.error("ask", "who", tmp_path)
     (tmp_path / "a.png").write_bytes(b"x")
-    assert console(["ask", "who", str(tmp_path)]) == 1
-    assert "has no pages: found 1 other file; expected files that" in capsys.readouterr().err
-    sample = str(nq.bundled_sample())
-    model = ["--model", str(tiny_model), "--profile", "baseline"]
-    assert console(["ask", "who", sample, *model]) == 0
-    assert "has 40 records, and the page of the first is read: --rec" in capsys.readouterr().err
+    assert "has no pages: found 1 other file" in commands.error("ask", "who", tmp_path)
+    model = ["--model", tiny_model, "--profile", "baseline"]
+    commands.out("ask", "who", nq.bundled_sample(), *model)
+    assert "has 40 records" in commands.err
 
 
 @pytest.mark.parametrize(("no_color", "start"), [("", "\x1b[1;32m"), ("1", "»")])
@@ -269,14 +192,10 @@ def test_a_terminal_shows_the_answer_in_colour_unless_the_user_wants_none(
     assert f"{start}Ada Brenn" in " ".join(shown.split())
 
 
-@pytest.mark.parametrize("arguments", [["who"], ["who", "-"], ["--interactive", "PAGE"]])
 def test_closed_standard_input(
-    arguments: list[str],
-    page: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    page: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    argv = [str(page) if argument == "PAGE" else argument for argument in arguments]
-    assert console(["ask", *argv]) == 2
-    assert "standard input is closed; give a question and a file" in capsys.readouterr().err
+    for arguments in (["who"], ["who", "-"], ["--interactive", page]):
+        commands.out("ask", *arguments, code=2)
+        assert "standard input is closed" in commands.err

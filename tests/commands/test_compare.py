@@ -17,10 +17,13 @@ import pytest
 import nq
 from nq import storage, tracking
 from nq.commands.main import console
+from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
 from nq.runs import compare
-from nq.runs.profile_choice import default_choice
+from nq.runs.profile_choice import COMPARED, choose_profile, default_choice
 from nq.storage import COMPARISON, own_paths
 from tests import nq_records
+from tests.conftest import Commands
+from tests.folders import write
 from tests.terminal_output import without_progress
 
 pytestmark = pytest.mark.slow
@@ -38,7 +41,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kept(folder: Path) -> list[tuple[int, str]]:
     """Returns round and profile of each run that a comparison has kept."""
     try:
-        runs: list[dict[str, Any]] = json.loads((folder / compare.FILE).read_bytes())["runs"]
+        runs: list[dict[str, Any]] = json.loads((folder / COMPARED).read_bytes())["runs"]
     except FileNotFoundError:
         return []
     return [(run["round"], run["profile"]) for run in runs]
@@ -88,12 +91,15 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
         assert row["low"] == row["windows_per_s"] == row["high"] > 0
         assert row["first_start_s"] > 0 and row["memory_mb"] > 100 and row["changed"] == 0
         assert row["micro_f1"] is not None
+    job = nq.Job([data], tiny_model, "auto", root=tmp_path)
+    assert choose_profile(job) == result["take"]
     page = Path(result["page"]).read_text("utf-8")
     assert page.count('<th scope="row">') == 3 and "not installed" in page
-    _, recorded, _ = tracking.search_runs(store)
+    client = connect(store)
+    experiment = client.get_experiment_by_name(DEFAULT_EXPERIMENT)
+    recorded = client.search_runs([experiment.experiment_id])
     assert len({run.data.tags["comparison"] for run in recorded}) == 1
     assert {run.info.run_name for run in recorded} == {"baseline", "grappler"}
-    client = tracking.connect(store)
     for run in recorded:
         (point,) = client.get_metric_history(run.info.run_id, tracking.PREDICT_S)
         assert point.step == 1 and run.data.metrics[tracking.MICRO_F1] is not None
@@ -116,8 +122,8 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
     assert [row.profile for row in rows] == [row["profile"] for row in result["rows"][:2]]
     assert kept(folder) == after
 
-    file = folder / compare.FILE
-    unrecorded = {k: v for k, v in storage.read_json(file).items() if k != "recorded"}
+    file = folder / COMPARED
+    unrecorded = storage.read_json(file) | {"recorded": False}
     storage.write_json(file, unrecorded)
     options = ["--profiles", "grappler", "--rounds", "1", "--tracking-uri", f"sqlite:///{data}"]
     assert console([*common, str(data), *options]) == 0
@@ -139,13 +145,13 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
     """The runs are real; those of the other profile have thresholds that let no answer pass."""
     records = map(json.loads, data.read_text("utf-8").splitlines())
     bare = [{key: value for key, value in one.items() if key != "annotations"} for one in records]
-    file, real = nq_records.write_lines(tmp_path / "bare.jsonl", bare), compare.answer
+    file, real = nq_records.write_lines(tmp_path / "bare.jsonl", bare), compare.answer_in_process
 
     def answer(profile: str, options: Any) -> dict[str, Any]:
         threshold = "-9" if profile == "baseline" else "9"
-        return real(profile, [*options, "--long-threshold", threshold])
+        return real(profile, [*options, "--set", f"long_threshold={threshold}"])
 
-    monkeypatch.setattr(compare, "answer", answer)
+    monkeypatch.setattr(compare, "answer_in_process", answer)
     base, other = compare.compare(
         *([file], ["grappler"]), model=tiny_model, rounds=1, output=tmp_path / "out"
     )
@@ -156,27 +162,10 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
     assert page.count('"question":') == QUESTIONS and "micro F1" not in page
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--output", "mine"], "mine holds other files (a.txt); give an empty or a new folder"),
-        (["--data", "none.jsonl"], "no file matches none.jsonl"),
-        (["--model", "none"], "no model 'none'"),
-        (["--max-seq-length", "12"], "max_seq_length 12"),
-    ],
-)
 def test_what_cannot_be_compared_is_one_line(
-    options: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "a.txt").touch()
-    assert console(["compare", *options]) == 1
-    output = capsys.readouterr()
-    assert not output.out
-    (line,) = without_progress(output.err).splitlines()
-    assert line.startswith("nq: error: ") and message in line
+    write(tmp_path / "mine" / "a.txt")
+    assert "mine holds other files (a.txt)" in commands.error("compare", "--output", "mine")
+    assert "max_seq_length 12" in commands.error("compare", "--set", "max_seq_length=12")

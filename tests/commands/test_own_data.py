@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nq.commands.main import console
-from nq.evaluation.text_match import score
+from nq.evaluation.text_match import score_text
+from tests.conftest import Commands
 from tests.formats import own_data
 
 PARAGRAPH = "The <b>Eiffel</b> Tower was built in 1889 by Eiffel &amp; Co."
@@ -38,23 +38,15 @@ def with_pages(tmp_path: Path) -> list[str]:
     return ["--data", str(data), "--pages", str(folder)]
 
 
-def result(capsys: pytest.CaptureFixture[str]) -> Any:
-    return json.loads(capsys.readouterr().out)
-
-
 def load(path: Path) -> Any:
     return json.loads(path.read_bytes())
 
 
 @pytest.mark.slow
-def test_a_squad_file_from_end_to_end(
-    squad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_squad_file_from_end_to_end(squad: Path, tmp_path: Path, commands: Commands) -> None:
     run = tmp_path / "run"
-    command = ["answer", "--data", str(squad), "--output", str(run), "--no-track"]
-    command += ["--formats", "squad,nbest"]
-    assert console(command) == 0
-    out = capsys.readouterr().out
+    options = ["--data", squad, "--output", run, "--no-track", "--formats", "squad,nbest"]
+    out = commands.out("answer", *options)
     assert f"2 bad records are in {run / 'skipped.jsonl'}; the first reason" in out
     assert "(3 questions with answers as text, by SQuAD's definition)" in out
     metrics = load(run / "metrics.json")["metrics"]
@@ -62,41 +54,36 @@ def test_a_squad_file_from_end_to_end(
     assert answers.keys() == {"q1", "q2", "q3"}
     assert (answers["q1"], answers["q2"]) == ("1986", "Ada Brenn")
     golds = [[a["text"] for a in question["answers"]] for question in own_data.QUESTIONS]
-    scores = [score(gold, answers[f"q{i}"]) for i, gold in enumerate(golds, 1)]
+    scores = [score_text(gold, answers[f"q{i}"]) for i, gold in enumerate(golds, 1)]
     assert metrics["squad_f1"] == pytest.approx(sum(s.f1 for s in scores) / 3)
     assert metrics["squad_exact_match"] == pytest.approx(sum(s.exact_match for s in scores) / 3)
     assert (metrics["squad_n"], metrics["squad_unanswerable_n"]) == (3, 1)
     predictions = load(run / "predictions.json")["predictions"]
     n_best = [json.loads(line) for line in (run / "nbest.jsonl").read_bytes().splitlines()]
     for prediction, line in zip(predictions, n_best, strict=True):
+        first = line["answers"][0]
+        assert first["long_score"] == prediction["long_answer_score"]
+        assert first["yes_no_answer"] == prediction["yes_no_answer"]
         (short,) = prediction["short_answers"]
         text = own_data.CONTEXT[max(short["start_char"], 0) : max(short["end_char"], 0)]
         assert text == answers[prediction["example_id"]]
         for span in (a["long_answer"] for a in line["answers"] if a["long_answer"]):
             assert own_data.CONTEXT[span["start_char"] : span["end_char"]] == span["text"]
-    gold = ["eval", "--gold_path", str(squad), "--predictions_path", str(run / "predictions.json")]
-    assert console([*gold, "--one_annotator"]) == 0
-    assert result(capsys) == pytest.approx(metrics)
-    assert console(gold) == 0
-    streams = capsys.readouterr()
-    assert json.loads(streams.out)["squad_f1"] == metrics["squad_f1"]
-    assert streams.err.splitlines()[-1] == (
-        "nq eval: note: 2 of 3 examples have fewer than 2 annotators and count as having no answer "
-        "where these do not suffice; --one_annotator counts them, as the metrics of nq answer do"
-    )
+    gold = ["eval", "--gold_path", squad, "--predictions_path", run / "predictions.json"]
+    assert json.loads(commands.out(*gold, "--one_annotator")) == pytest.approx(metrics)
+    assert json.loads(commands.out(*gold))["squad_f1"] == metrics["squad_f1"]
+    assert "2 of 3 examples have fewer than 2 annotators" in commands.err.splitlines()[-1]
 
 
 @pytest.mark.slow
 def test_questions_with_pages(
-    with_pages: list[str], tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    with_pages: list[str], tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:
     run = tmp_path / "run"
-    command = ["answer", *with_pages, "--model", str(tiny_model), "--output", str(run)]
-    command += ["--formats", "nbest,squad", "--no-track", "--json"]
-    assert console(command) == 0
-    streams = capsys.readouterr()
-    assert "nq: warning: no question names 1 of the 3 pages, such as " in streams.err
-    figures = json.loads(streams.out)
+    command = ["answer", *with_pages, "--model", tiny_model, "--output", run]
+    command += ["--formats", "nbest,squad", "--no-track"]
+    figures = commands.json(*command)
+    assert "nq: warning: no question names 1 of the 3 pages" in commands.err
     assert (figures["examples"], figures["dead_letters"], figures["text_only"]) == (2, 1, 1)
     assert (figures["metrics"]["squad_n"], figures["metrics"]["long-answer-n"]) == (2, 1)
     assert load(run / "job.json")["job"]["page_column"] == "page"
@@ -106,10 +93,10 @@ def test_questions_with_pages(
     places = {HTML[long["start_char"] : long["end_char"]] for long in longs}
     assert places == {PARAGRAPH}
     evaluation = ["eval", "--one_annotator", "--gold_path", with_pages[1], *with_pages[2:]]
-    assert console([*evaluation, "--predictions_path", str(run / "predictions.json")]) == 0
-    assert result(capsys) == pytest.approx(figures["metrics"])
+    printed = commands.out(*evaluation, "--predictions_path", run / "predictions.json")
+    assert json.loads(printed) == pytest.approx(figures["metrics"])
     # windows are found again by the content of all pages
     windows = {path.name for path in run.glob("windows-*")}
     Path(with_pages[3], "rain.txt").write_text("It snows.")
-    assert console(command) == 0
+    commands.out(*command)
     assert {path.name for path in run.glob("windows-*")} > windows

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,27 +13,16 @@ import pytest
 
 import nq
 from nq import storage
-from nq.commands.main import console
 from nq.config import DecisionConfig
+from nq.mlflow_store import import_mlflow
 from nq.runs.result import REPORT, Result
-from nq.tracking import import_mlflow
+from tests.child_processes import python
+from tests.conftest import Commands
 from tests.folders import held, tree
+from tests.nq_records import write_lines
 from tests.terminal_output import without_progress
 
-ROOT = Path(__file__).parents[2]
 EXAMPLES = 8
-
-
-def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", *map(str, arguments)],
-        cwd=folder,
-        env={k: v for k, v in os.environ.items() if not k.startswith("MLFLOW")}
-        | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def sample_records() -> list[dict[str, Any]]:
@@ -44,14 +31,9 @@ def sample_records() -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def write(path: Path, records: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return path
-
-
 def answer(model: Path, folder: Path, records: list[dict[str, Any]], **job: Any) -> Result:
     """Answers every question, so that there are errors."""
-    data = write(folder / "data.jsonl", records)
+    data = write_lines(folder / "data.jsonl", records)
     decision = DecisionConfig(long_threshold=-1e9, short_threshold=-1e9)
     return nq.run(
         nq.Job([data], nq.find_model(model, decision=decision), output=folder / "run", **job)
@@ -73,13 +55,6 @@ def run(finished: Path, tmp_path: Path) -> Path:
     return shutil.copytree(finished, tmp_path / "copy") / "run"
 
 
-def json_report(run: Path, capsys: pytest.CaptureFixture[str], *options: object) -> dict[str, Any]:
-    """Returns what the command prints with --json."""
-    assert console(["report", str(run), "--json", *map(str, options)]) == 0
-    report: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return report
-
-
 def embedded(page: Path, name: str) -> Any:
     """Returns JSON of a page for its script."""
     text = page.read_text(encoding="utf-8")
@@ -89,17 +64,17 @@ def embedded(page: Path, name: str) -> Any:
 
 @pytest.mark.slow
 def test_the_report_becomes_an_artifact_of_the_mlflow_run(tiny_model: Path, tmp_path: Path) -> None:
-    write(tmp_path / "data.jsonl", sample_records())
-    process = command(
-        *("nq.answer", "--data", "data.jsonl", "--model", tiny_model, "--output", "run"),
-        *("--keep-scores", "--json", "--long-threshold=-1e9", "--short-threshold=-1e9"),
+    write_lines(tmp_path / "data.jsonl", sample_records())
+    process = python(
+        *("-m", "nq.answer", "--data", "data.jsonl", "--model", tiny_model, "--output", "run"),
+        *("--keep-scores", "--json", "--set=long_threshold=-1e9,short_threshold=-1e9"),
         folder=tmp_path,
     )
     assert process.returncode == 0, process.stderr
     assert "report" not in process.stderr
     result = json.loads(process.stdout)
     logged = (tmp_path / "run" / REPORT).read_bytes()
-    process = command("nq", "report", "run", "--json", folder=tmp_path)
+    process = python("-m", "nq", "report", "run", "--json", folder=tmp_path)
     assert (process.returncode, without_progress(process.stderr)) == (0, "")
     assert (tmp_path / "run" / REPORT).read_bytes() == logged
     report = json.loads(process.stdout)
@@ -125,73 +100,60 @@ def test_the_report_becomes_an_artifact_of_the_mlflow_run(tiny_model: Path, tmp_
     assert (tmp_path / REPORT).read_bytes() == logged
 
 
-def test_tables_on_stdout_and_what_was_not_kept(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert console(["report", str(run)]) == 0
-    out = capsys.readouterr().out
+def test_tables_on_stdout_and_what_was_not_kept(run: Path, commands: Commands) -> None:
+    out = commands.out("report", run)
     assert "\nanswers" in out and "--keep-scores" not in out
     assert out.endswith(f"\nwritten to {run / REPORT}\n")
     assert len(embedded(run / REPORT, "details")[0]["nbest"]) > 1
     shutil.rmtree(run / "scores")
-    assert console(["report", str(run)]) == 0
-    out = capsys.readouterr().out
-    assert "--keep-scores" in out
+    assert "--keep-scores" in commands.out("report", run)
 
 
 @pytest.mark.slow
 def test_two_runs_are_compared(
-    run: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:
     data, never = run.parent / "data.jsonl", DecisionConfig(long_threshold=1e9, short_threshold=1e9)
     other = nq.run(
         nq.Job([data], nq.find_model(tiny_model, decision=never), output=tmp_path / "other")
     ).folder
-    report = json_report(run, capsys, "--against", other)
+    report = commands.json("report", run, "--against", other)
     rows, details = embedded(run / REPORT, "rows"), embedded(run / REPORT, "details")
     answered = sum(entry["given"]["l"] != "" for entry in details)
     assert report["changed"] == sum(row["c"] for row in rows) == answered > 0
     assert {row["b"] for row in rows} == {""}
     assert {outcome for row in rows for outcome in row["bo"]} <= {"missed", "null"}
-    assert console(["report", str(run), "--against", str(run)]) == 0
-    shown = capsys.readouterr().out
+    shown = commands.out("report", run, "--against", run)
     assert "   changed\n" in shown and shown.count(" · ") >= 2 and "pare" in shown
     page = (run / REPORT).read_text("utf-8")
     assert '<th scope="col">changed from grappler</th>' in page and "cached" not in page
     for path in (run / "predictions.json", other / "job.json", data):
         before = path.read_bytes()
         options = ["--data", data, "--output", path, "--against", other]
-        assert console(["report", str(run), *map(str, options)]) == 1
-        assert "is the file to write: give another" in only_error_line(capsys)
+        assert "is the file to write" in commands.error("report", run, *options)
         assert path.read_bytes() == before
     two = answer(tiny_model, tmp_path, sample_records()[6:]).folder
-    assert console(["report", str(run), "--against", str(two)]) == 1
-    assert "answered different questions (8 and 2, 2 of them in both)" in only_error_line(capsys)
+    assert "(8 and 2, 2 of them in both)" in commands.error("report", run, "--against", two)
 
 
-@pytest.mark.slow
-def test_moved_data_and_model_can_be_given(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = answer(tiny_model, tmp_path, sample_records()[:2], formats="nbest").folder
-    new = tmp_path / "new.jsonl"
-    (tmp_path / "data.jsonl").rename(new)
-    shutil.copytree(tiny_model, tmp_path / "model")
-    report = json_report(run, capsys, "--data", new, "--model", tmp_path / "model")
-    assert (report["problem"], report["analysis"]["examples"]) == ("", 2)
+def test_moved_data_and_model_can_be_given(run: Path, commands: Commands) -> None:
+    edit_job(run, files=["gone.jsonl"], model="gone")
+    places = ["--data", run.parent / "data.jsonl", "--model", run.parent / "model"]
+    report = commands.json("report", run, *places)
+    assert (report["problem"], report["analysis"]["examples"]) == ("", EXAMPLES)
 
 
 def test_a_run_that_another_command_writes_is_not_written(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, tmp_path: Path, commands: Commands
 ) -> None:
     with held(run, storage.RUN) as process:
         before = tree(run)
-        for options in ([], ["--output", str(run / "mine.html")]):
-            assert console(["report", str(run), *options]) == 1
-            assert f"process {process.pid} writes to {run}; wait" in only_error_line(capsys)
+        for options in ([], ["--output", run / "mine.html"]):
+            expected = f"process {process.pid} writes to {run}"
+            assert expected in commands.error("report", run, *options)
         assert tree(run) == before
-        assert console(["report", str(run), "--output", str(tmp_path / "mine.html")]) == 0
-    assert console(["report", str(run)]) == 0
+        commands.out("report", run, "--output", tmp_path / "mine.html")
+    commands.out("report", run)
 
 
 @pytest.mark.slow
@@ -204,15 +166,15 @@ def test_names_that_are_not_utf_8_are_recorded_and_found(tiny_model: Path, tmp_p
     (tmp_path / pages).mkdir()
     (tmp_path / pages / "lake.txt").write_text("The lake is deep.", encoding="utf-8")
     record = {"id": 1, "question": "is it deep", "answer": "deep", "page": "lake.txt"}
-    write(tmp_path / data, [record])
-    done = command(
-        *("nq.answer", "--data", data, "--model", f"./{model}", "--output", output, "--json"),
+    write_lines(tmp_path / data, [record])
+    done = python(
+        *("-m", "nq.answer", "--data", data, "--model", f"./{model}", "--output", output, "--json"),
         *("--pages", pages, "--profile", "baseline"),
         folder=tmp_path,
     )
     assert (done.returncode, without_progress(done.stderr)) == (0, ""), done.stderr
     run_id = json.loads(done.stdout)["run_id"]
-    done = command("nq", "report", output, "--json", folder=tmp_path)
+    done = python("-m", "nq", "report", output, "--json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["questions"] == 1
 
@@ -225,15 +187,6 @@ def test_names_that_are_not_utf_8_are_recorded_and_found(tiny_model: Path, tmp_p
     assert recorded.data.tags["output"] == "r\\udce9sultat"
 
 
-def only_error_line(capsys: pytest.CaptureFixture[str]) -> str:
-    """Returns the only line of the output, which is on stderr."""
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    assert err.startswith("nq: error: ")
-    return err
-
-
 def edit_job(run: Path, **values: object) -> None:
     description = storage.read_json(run / "job.json")
     description["job"].update(values)
@@ -242,7 +195,7 @@ def edit_job(run: Path, **values: object) -> None:
 
 def interrupt(run: Path) -> None:
     (run / "job.json").unlink()
-    (run / "scores").rename(run / "results")
+    (run / "scores").rename(run / "unfinished")
 
 
 def drop_a_prediction(run: Path) -> None:
@@ -253,7 +206,7 @@ def drop_a_prediction(run: Path) -> None:
 
 
 def change_data(run: Path) -> None:
-    edit_job(run, files=[str(write(run / "other.jsonl", sample_records()[:2]))])
+    edit_job(run, files=[str(write_lines(run / "other.jsonl", sample_records()[:2]))])
 
 
 def change_tokenizer(run: Path) -> None:
@@ -283,11 +236,7 @@ def change_tokenizer(run: Path) -> None:
     ],
 )
 def test_a_damaged_run_gives_a_one_line_error(
-    damage: Callable[[Path], object],
-    message: str,
-    run: Path,
-    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[Path], object], message: str, run: Path, commands: Commands
 ) -> None:
     damage(run)
-    assert console(["report", str(run)]) == 1
-    assert message in only_error_line(capsys)
+    assert message in commands.error("report", run)

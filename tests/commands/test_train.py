@@ -13,16 +13,15 @@ from pathlib import Path
 import mlflow.entities
 import numpy as np
 import pytest
-from mlflow import MlflowClient
 
 from nq.bundle import bundled_sample
-from nq.commands.main import console
+from nq.mlflow_store import connect
 from nq.model.folder import load_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.runs import cleaning
-from nq.tracking import absolute
 from nq.training.fit import FINAL_STEPS
 from tests import tiny_models
+from tests.conftest import Commands
 from tests.training.test_teacher import save as save_teacher
 
 ROOT = Path(__file__).parents[2]
@@ -31,14 +30,13 @@ SIZES = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "1
 
 def curve(run: mlflow.entities.Run, key: str) -> dict[int, float]:
     """Returns a figure of each step of a run, in order."""
-    store = absolute("sqlite:///mlflow.db")
-    points = MlflowClient(store).get_metric_history(run.info.run_id, key)
+    points = connect("sqlite:///mlflow.db").get_metric_history(run.info.run_id, key)
     assert len({point.step for point in points}) == len(points)
     return {point.step: point.value for point in sorted(points, key=lambda point: point.step)}
 
 
 def only_run(experiment: str) -> mlflow.entities.Run:
-    client = MlflowClient(absolute("sqlite:///mlflow.db"))
+    client = connect("sqlite:///mlflow.db")
     found = client.get_experiment_by_name(experiment)
     (run,) = client.search_runs([found.experiment_id])
     return run
@@ -72,7 +70,7 @@ def test_a_student_is_killed_and_resumed_in_its_run(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    capsys: pytest.CaptureFixture[str],
+    commands: Commands,
 ) -> None:
     """The teacher's pass and the training, behind an evaluation, are killed.
 
@@ -91,14 +89,13 @@ def test_a_student_is_killed_and_resumed_in_its_run(
     recipe = ["--data", "data.jsonl", "--limit", "36", "--init", str(tiny_model), *SIZES]
     recipe += ["--negatives", "1", "--batch-size", "16", "--epochs", "0.55", "--save-every", "30"]
     recipe += ["--learning-rate", "5e-3", "--dev", "dev.jsonl", "--evaluate-every", "20"]
-    recipe += ["--teacher", str(teacher), "--teacher-profile", "baseline", "--json"]
+    recipe += ["--teacher", str(teacher), "--teacher-profile", "baseline"]
     recipe += ["--teacher-weight", "0.7", "--temperature", "3"]
     with caplog.at_level(logging.INFO):
-        assert console(["train", *recipe, "--output", "whole", "--experiment", "whole"]) == 0
+        whole = commands.json("train", *recipe, "--output", "whole", "--experiment", "whole")
     unlabelled = re.search(r"(\d+) windows have no label: the teacher alone", caplog.text)
     assert unlabelled and int(unlabelled[1]) > 100
     assert caplog.text.count("bad records of the held-out files, which are skipped: 1") == 1
-    whole = json.loads(capsys.readouterr().out)
     assert (whole["examples"], whole["dead_letters"]) == (36, 0)
     steps, best = whole["steps"], whole["best"]
     undisturbed = only_run("whole")
@@ -112,7 +109,7 @@ def test_a_student_is_killed_and_resumed_in_its_run(
 
     command = [sys.executable, "-m", "nq", "train", *recipe, "--output", "out"]
     killed_at(command, tmp_path, b"nq: teacher: 512 of ")
-    parts = sorted(Path("out/training/teacher").glob("part-*"))
+    parts = sorted(Path("out/unfinished/teacher").glob("part-*"))
     assert parts
     before = {path: path.stat().st_mtime_ns for path in parts}
     lines = killed_at(command, tmp_path, b"nq: step 60, held-out ")
@@ -123,10 +120,9 @@ def test_a_student_is_killed_and_resumed_in_its_run(
     assert only_run("nq").info.status == "RUNNING"
     caplog.clear()
     with caplog.at_level(logging.INFO):
-        assert console(["train", *recipe, "--output", "out"]) == 0
+        resumed = commands.json("train", *recipe, "--output", "out")
     assert "nq: teacher" not in caplog.text
 
-    resumed = json.loads(capsys.readouterr().out)
     times = {"output": "out", "train_s": resumed["train_s"]}
     assert resumed == whole | times and steps > 60
     weights = [Path(name, "model.safetensors").read_bytes() for name in ("whole", "out")]
@@ -145,12 +141,10 @@ def test_a_student_is_killed_and_resumed_in_its_run(
     assert list(curve(run, "dev/long_f1")) == list(figures)
     assert "- teacher: teacher" in Path("out", "README.md").read_text()
 
-    dev = ["--data", "dev.jsonl", "--model", "out", "--json", "--profile", "grappler"]
-    assert console(["answer", *dev, "--no-track"]) == 0
-    answered = json.loads(capsys.readouterr().out)["metrics"]
+    dev = ["--data", "dev.jsonl", "--model", "out", "--profile", "grappler"]
+    answered = commands.json("answer", *dev, "--no-track")["metrics"]
     assert answered["micro_f1_best"] == pytest.approx(best["micro_f1"])
-    assert console(["tune", *dev]) == 0
-    tuned = json.loads(capsys.readouterr().out)
+    tuned = commands.json("tune", *dev)
     settings = load_settings("out")
     assert settings.windows.max_seq_length == 32
     assert settings.decision.long_threshold == tuned["long_threshold"]
@@ -161,13 +155,10 @@ def test_a_student_is_killed_and_resumed_in_its_run(
     ("arguments", "code", "message"),
     [
         (["--teacher-weight", "0.5"], 2, "--teacher-weight needs --teacher"),
-        (["--teacher-profile", "mixed"], 2, "--teacher-profile needs --teacher"),
-        (["--teacher", "t", "--temperature", "0"], 2, "temperature must be in [0.1, 100], got 0.0"),
-        (["--teacher", "t", "--teacher-profile", "fast"], 2, "unknown optimization 'fast'"),
-        (["--teacher", "missing"], 1, "no model 'missing': expected a folder, or the name of"),
+        (["--teacher", "t", "--temperature", "0"], 2, "temperature must be in [0.1, 100]"),
         (["--teacher", "cut"], 1, "cut/model.safetensors"),
-        (["--teacher", "out"], 1, "the input out is the output folder: give another output folder"),
-        (["--epochs", "0.001"], 1, "0.001 epochs of 56 training windows are no whole step of 32"),
+        (["--teacher", "out"], 1, "the input out is the output folder"),
+        (["--epochs", "0.001"], 1, "0.001 epochs of 56 training windows"),
     ],
 )
 def test_a_training_that_cannot_begin_is_one_line_and_leaves_nothing(
@@ -177,7 +168,7 @@ def test_a_training_that_cannot_begin_is_one_line_and_leaves_nothing(
     tiny_model: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    commands: Commands,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("data.jsonl").write_bytes(bundled_sample().read_bytes())
@@ -186,9 +177,8 @@ def test_a_training_that_cannot_begin_is_one_line_and_leaves_nothing(
     Path("cut", "model.safetensors").write_bytes(
         (tiny_model / "model.safetensors").read_bytes()[:99]
     )
-    folders = ["--data", "data.jsonl", "--init", str(tiny_model), "--output", "out"]
-    assert console(["train", *folders, *SIZES, *arguments]) == code
-    lines = capsys.readouterr().err.splitlines()
-    assert message in lines[-1]
-    assert code == 2 or len(lines) == 1
+    folders = ["--data", "data.jsonl", "--init", tiny_model, "--output", "out"]
+    commands.out("train", *folders, *SIZES, *arguments, code=code)
+    lines = commands.err.splitlines()
+    assert message in lines[-1] and (code == 2 or len(lines) == 1)
     assert not list(Path("out").iterdir())

@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from nq import storage
 from nq.bundle import bundled_sample
-from nq.commands.main import console
 from nq.model.folder import load_settings
-from tests.folders import held
-
-
-def test_a_model_that_is_trained_is_not_written(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
-    storage.write_json(model / storage.MARK, {"kind": "training", "inode": model.stat().st_ino})
-    with held(model, storage.TRAINING) as process:
-        data = ["--data", str(bundled_sample()), "--model", str(model)]
-        assert console(["tune", *data, "--profile", "baseline"]) == 1
-    assert f"process {process.pid} writes to {model}; wait" in capsys.readouterr().err
+from tests.conftest import Commands
 
 
 @pytest.mark.slow
 def test_the_decision_of_the_model_folder_is_replaced(
     tiny_model: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    commands: Commands,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
     before = load_settings(model)
-    arguments = ["--data", str(bundled_sample()), "--model", str(model), "--profile", "baseline"]
-    assert console(["tune", *arguments, "--keep-scores", "--json"]) == 0
-    first = json.loads(capsys.readouterr().out)
+    arguments = ["--data", bundled_sample(), "--model", model, "--profile", "baseline"]
+    first = commands.json("tune", *arguments, "--keep-scores")
     tuned = load_settings(model)
     assert tuned.windows == before.windows
     assert tuned.decision.weights != before.decision.weights
@@ -49,7 +34,7 @@ def test_the_decision_of_the_model_folder_is_replaced(
     assert 0 < first["odd_micro_f1"] < 1
     for name in ("long_f1", "short_f1"):
         assert 0 <= first[f"odd_{name}"] <= first[f"odd_{name}_best"] <= 1
-    assert console(["tune", *arguments]) == 0  # with the kept scores, which are then removed
-    assert "odd_micro_f1" in capsys.readouterr().out
+    # with the kept scores, which are then removed
+    assert "odd_micro_f1" in commands.out("tune", *arguments)
     assert load_settings(model) == tuned
-    assert not list(tmp_path.glob("runs/*/results"))
+    assert not list(tmp_path.glob("runs/*/unfinished"))

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.parse
 import urllib.request
 from pathlib import Path
@@ -17,7 +16,9 @@ from pathlib import Path
 import pytest
 
 from nq import child, tracking
-from nq.commands.main import console
+from tests.child_processes import wait_until
+from tests.conftest import Commands
+from tests.serving.servers import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -34,8 +35,7 @@ def test_the_printed_address_has_a_table_with_the_saved_view(store: str, tmp_pat
     """No process runs the Python files of the working folder."""
     for name in ("html", "json", "mlflow", "uvicorn"):
         (tmp_path / f"{name}.py").write_text("open('ran', 'w')", encoding="utf-8")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = ["-P", "-m", "nq", "ui", "--tracking-uri", store, "--port", str(port)]
     with subprocess.Popen(
         [sys.executable, *command],
@@ -57,25 +57,21 @@ def test_the_printed_address_has_a_table_with_the_saved_view(store: str, tmp_pat
         assert "metrics.`micro_f1`" in state["selectedColumns"]
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143
-    for _ in range(60):  # the server's own processes end after it
+
+    def is_closed() -> bool:
         with socket.socket() as client:
-            if client.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED:
-                break
-        time.sleep(0.5)
-    else:
-        pytest.fail("the server still listens")
+            return client.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
+
+    wait_until(is_closed)  # the server's own processes end after it
     assert not (tmp_path / "ran").exists()
 
 
 def test_what_cannot_be_opened_is_one_line(
-    store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    store: str, commands: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    ui = ["ui", "--tracking-uri"]
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        assert console(["ui", "--tracking-uri", store, "--port", port]) == 1
-    assert console(["ui", "--tracking-uri", store, "--experiment", "none"]) == 1
-    assert console(["ui", "--tracking-uri", "sqlite:///nowhere.db"]) == 1
-    in_use, none, nowhere = capsys.readouterr().err.splitlines()
-    assert "is in use: give another --port" in in_use
-    assert "no experiment 'none'" in none and "there is no database" in nowhere
+        assert "is in use" in commands.error(*ui, store, "--port", taken.getsockname()[1])
+    assert "no experiment 'none'" in commands.error(*ui, store, "--experiment", "none")
+    assert "there is no database" in commands.error(*ui, "sqlite:///nowhere.db")

@@ -19,11 +19,11 @@ from nq.evaluation.gate import (
     question_counts,
     relative_loss,
 )
-from nq.evaluation.labels import Label, Span
+from nq.evaluation.labels import Label, LabelSpan
 
 RIGHT, WRONG, NULL = (1, 1, 1), (0, 1, 1), (0, 0, 0)
 SPANS = st.sampled_from(
-    [Span(), Span(start_token=1, end_token=3), Span(start_token=4, end_token=9)]
+    [LabelSpan(), LabelSpan(start_token=1, end_token=3), LabelSpan(start_token=4, end_token=9)]
 )
 LABELS = st.builds(
     lambda long, short, yes_no: Label(long, () if yes_no != "none" else (short,), yes_no),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,29 +15,20 @@ from hypothesis import strategies as st
 
 from nq.commands.eval import main
 from nq.evaluation import nq_eval
-from nq.evaluation.labels import (
-    ExampleId,
-    Label,
-    Span,
-    read_gold,
-    read_predictions,
-)
+from nq.evaluation.labels import ExampleId, Label, LabelSpan, read_gold, read_predictions
 from nq.evaluation.nq_eval import Decision
 from nq.formats.fields import same_id
-
-ROOT = Path(__file__).parents[2]
+from tests.child_processes import python
+from tests.conftest import Commands
 
 Gold = dict[ExampleId, list[Label]]
 Predictions = dict[ExampleId, Label]
 
 
-# --- helpers
-
-
-def span(text: str) -> Span:
+def span(text: str) -> LabelSpan:
     """Returns the tokens [3, 5) for ``3-5``, a null span for an empty text."""
     start, end = map(int, text.split("-")) if text else (-1, -1)
-    return Span(start_token=start, end_token=end)
+    return LabelSpan(start_token=start, end_token=end)
 
 
 def label(text: str, long_score: float = 0.0, short_score: float = 0.0) -> Label:
@@ -52,7 +41,7 @@ def label(text: str, long_score: float = 0.0, short_score: float = 0.0) -> Label
 def record(label: Label) -> dict[str, Any]:
     """Returns a label as annotation and prediction files encode it."""
 
-    def encode(s: Span) -> dict[str, int]:
+    def encode(s: LabelSpan) -> dict[str, int]:
         names = ("start_byte", "end_byte", "start_token", "end_token")
         return dict(zip(names, (*s.bytes, *s.tokens), strict=True))
 
@@ -96,22 +85,19 @@ def decision(kind: str, score: float) -> Decision:
     return Decision(has_gold, predicted, kind == "right", score)
 
 
-# --- spans and labels
-
-
 @pytest.mark.parametrize(
     ("a", "b", "equal"),
     [
-        (Span(1, 2, 3, 4), Span(1, 2, 3, 4), True),
-        (Span(1, 2, 3, 4), Span(1, 2, 8, 9), True),
-        (Span(1, 2, 3, 4), Span(7, 9, 3, 4), True),
-        (Span(1, 2, 3, 4), Span(-1, -1, 3, 4), True),
-        (Span(1, 2, -1, -1), Span(-1, -1, 1, 2), False),
-        (Span(1, 2, 3, 4), Span(1, 3, 3, 5), False),
-        (Span(), Span(), False),
+        (LabelSpan(1, 2, 3, 4), LabelSpan(1, 2, 3, 4), True),
+        (LabelSpan(1, 2, 3, 4), LabelSpan(1, 2, 8, 9), True),
+        (LabelSpan(1, 2, 3, 4), LabelSpan(7, 9, 3, 4), True),
+        (LabelSpan(1, 2, 3, 4), LabelSpan(-1, -1, 3, 4), True),
+        (LabelSpan(1, 2, -1, -1), LabelSpan(-1, -1, 1, 2), False),
+        (LabelSpan(1, 2, 3, 4), LabelSpan(1, 3, 3, 5), False),
+        (LabelSpan(), LabelSpan(), False),
     ],
 )
-def test_spans_are_equal_by_bytes_or_tokens(a: Span, b: Span, equal: bool) -> None:
+def test_spans_are_equal_by_bytes_or_tokens(a: LabelSpan, b: LabelSpan, equal: bool) -> None:
     assert a.matches(b) is equal
     assert b.matches(a) is equal
 
@@ -136,9 +122,6 @@ def test_short_answers_are_equal_as_sets_or_by_yes_no(
     assert metrics["short-answer-f1"] == equal
 
 
-# --- number of annotators
-
-
 @pytest.mark.parametrize(
     ("annotators", "settings", "f1"),
     [
@@ -160,9 +143,6 @@ def test_gold_needs_enough_annotators(
     assert metrics["micro_f1"] == 1
 
 
-# --- counts by hand
-
-
 def test_three_micro_f1s_by_hand() -> None:
     gold: Gold = {i: [label("1-9 2-3 NONE")] for i in range(4)}
     predictions: Predictions = {
@@ -179,8 +159,6 @@ def test_three_micro_f1s_by_hand() -> None:
     assert metrics["kaggle_micro_f1"] == pytest.approx(2 * 3 / (2 * 3 + 2 + 3))
     assert metrics["all-answer-f1"] == 0  # one annotator is not enough for the official rule
 
-
-# --- results of the official script
 
 # Annotations, prediction, its long and its short score.
 FROZEN: list[tuple[list[str], str, float, float]] = [
@@ -271,9 +249,6 @@ def test_metrics_equal_the_official_script_if_one_annotator_is_enough() -> None:
     assert {key: metrics[key] for key in OFFICIAL_ONE_ENOUGH} == OFFICIAL_ONE_ENOUGH
 
 
-# --- properties
-
-
 def slow_metrics(items: Sequence[Decision], threshold: float) -> tuple[float, float, float]:
     """Returns F1, precision and recall of the predictions that score at least ``threshold``."""
     predicted = [d for d in items if d.predicted and d.score >= threshold]
@@ -304,9 +279,6 @@ def test_sweep_equals_the_metrics_at_every_threshold(items: list[Decision]) -> N
         assert point is None or point.precision >= target
 
 
-# --- ids
-
-
 def test_different_ids_are_a_value_error_that_names_them() -> None:
     gold: Gold = {i: [Label()] for i in range(7)}
     predictions: Predictions = {6: Label(), 70: Label(), 80: Label()}
@@ -315,9 +287,6 @@ def test_different_ids_are_a_value_error_that_names_them() -> None:
     assert "gold (7) and predictions (3)" in str(error.value)
     assert "6 (0, 1, 2, 3, 4, …) missing from the predictions" in str(error.value)
     assert "2 (70, 80) extra" in str(error.value)
-
-
-# --- reading
 
 
 def test_simplified_gold_without_bytes_and_with_text_ids_is_read(tmp_path: Path) -> None:
@@ -331,34 +300,18 @@ def test_simplified_gold_without_bytes_and_with_text_ids_is_read(tmp_path: Path)
     assert read_gold(path) == {-12: [label("1-9 2-3 NONE")]}
 
 
-IDS = [
-    7,
-    "007",
-    "7_0",
-    " 7",
-    "+7",
-    "\uff17",
-    "-0",
-    2**64,
-    2**64 + 1,
-    -(2**63) - 1,
-    1.5,
-    7e300,
-    "q\ud800",
-]
+IDS = [7, "007", "7_0", " 7", "+7", "\uff17", "-0", 1.5, 7e300, "q\ud800"]
+IDS += [2**64, 2**64 + 1, -(2**63) - 1]
 
 
-def test_ids_are_neither_rounded_nor_joined(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ids_are_neither_rounded_nor_joined(tmp_path: Path, commands: Commands) -> None:
     gold, predictions = tmp_path / "gold.jsonl", tmp_path / "p.json"
     right = label("1-9 2-3 NONE")
     gold.write_bytes(b"\n".join(gold_line(key, [right]) for key in IDS))
     predictions.write_bytes(prediction_bytes(dict.fromkeys(reversed(IDS), right)))
     assert list(read_gold(gold)) == [same_id(key) for key in IDS]
     arguments = [f"--gold_path={gold}", f"--predictions_path={predictions}", "--one_annotator"]
-    assert main(arguments) == 0
-    metrics = json.loads(capsys.readouterr().out)
+    metrics = json.loads(commands.out("eval", *arguments))
     assert (metrics["micro_f1"], metrics["long-answer-n"]) == (1, len(IDS))
 
 
@@ -374,7 +327,7 @@ def test_an_id_and_what_is_written_of_it_are_the_same(key: int | str) -> None:
 
 @pytest.mark.parametrize("field", ["long_answer_score", "short_answers_score"])
 def test_a_null_score_ranks_last(
-    field: str, files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    field: str, files: tuple[str, str], tmp_path: Path, commands: Commands
 ) -> None:
     """The official script, written for Python 2, sorts null behind all numbers."""
     path = tmp_path / "predictions.json"
@@ -385,32 +338,29 @@ def test_a_null_score_ranks_last(
             for record in document["predictions"][::step]:
                 record[field] = value
             path.write_text(json.dumps(document))
-            assert main([*files]) == 0
-            metrics.append(json.loads(capsys.readouterr().out))
+            metrics.append(json.loads(commands.out("eval", *files)))
         first, second = metrics
         assert first == {name: None if x == -1e300 else x for name, x in second.items()}
 
 
 def test_spans_without_bytes_are_counted(
-    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    files: tuple[str, str], tmp_path: Path, commands: Commands
 ) -> None:
     path = tmp_path / "predictions.json"
-    assert main([*files]) == 0
-    assert "lack start_byte" not in capsys.readouterr().err
+    commands.out("eval", *files)
+    assert "lack start_byte" not in commands.err
     document = json.loads(path.read_bytes())
     for record in document["predictions"][:3]:
         del record["long_answer"]["start_byte"], record["long_answer"]["end_byte"]
     del document["predictions"][4]["long_answer"]  # which the official script takes
     path.write_text(json.dumps(document))
-    main([*files])
-    note = "nq eval: note: 3 spans lack start_byte or another field; the official script refuses"
-    assert note in capsys.readouterr().err
+    commands.out("eval", *files)
+    assert "nq eval: note: 3 spans lack start_byte" in commands.err
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "not JSON"),
         ("[" * 100_000, "not JSON"),
         ("[1]", "record must be an object, found an array"),
         ('{"example_id": null, "annotations": []}', "field 'example_id' must be an integer"),
@@ -425,13 +375,6 @@ def test_a_bad_gold_line_is_a_value_error_with_its_number(
     path = tmp_path / "gold.jsonl"
     path.write_bytes(gold_line(1, [Label()]) + b"\n" + line.encode())
     with pytest.raises(ValueError, match=rf"gold\.jsonl:3: {message}"):
-        read_gold(path)
-
-
-def test_a_truncated_gzip_file_is_a_value_error(tmp_path: Path) -> None:
-    path = tmp_path / "gold.jsonl.gz"
-    path.write_bytes(gzip.compress(gold_line(1, [Label()]))[:-9])
-    with pytest.raises(ValueError, match=r"gold\.jsonl\.gz: the compressed file"):
         read_gold(path)
 
 
@@ -450,7 +393,10 @@ def test_predictions_may_lack_answers_and_repeat(tmp_path: Path) -> None:
         {"example_id": 5, "long_answer": wanted},
     )
     labels = read_predictions(path)
-    assert labels == {5: label("2-4 NONE", 1.5, 2), 6: Label(Span(), (Span(),), "none", 1.5, 2)}
+    assert labels == {
+        5: label("2-4 NONE", 1.5, 2),
+        6: Label(LabelSpan(), (LabelSpan(),), "none", 1.5, 2),
+    }
 
 
 @pytest.mark.parametrize(
@@ -462,7 +408,7 @@ def test_predictions_may_lack_answers_and_repeat(tmp_path: Path) -> None:
         ({"short_answers": {}}, "field 'short_answers' must be an array or null, found an object"),
         (
             {"yes_no_answer": "NO", "short_answers": [{"start_token": 1, "end_token": 2}]},
-            "both yes_no_answer NO and short answers",
+            "both yes_no_answer NO",
         ),
     ],
 )
@@ -474,9 +420,6 @@ def test_a_bad_prediction_is_a_value_error_with_its_index(
         read_predictions(path)
 
 
-# --- the command
-
-
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[str, str]:
     gold, predictions = frozen()
@@ -485,13 +428,8 @@ def files(tmp_path: Path) -> tuple[str, str]:
     return f"--gold_path={tmp_path}/gold*", f"--predictions_path={tmp_path}/predictions.json"
 
 
-def run_command(*args: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "eval.nq_eval", *args]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
-
-
 def test_command_prints_one_json_object(files: tuple[str, str]) -> None:
-    process = run_command(*files)
+    process = python("-m", "eval.nq_eval", *files)
     assert process.returncode == 0
     assert process.stderr.startswith("nq_eval: note: 4 of 14 examples have fewer than 2 annotators")
     assert json.loads(process.stdout) == nq_eval.score(*frozen())
@@ -525,9 +463,8 @@ micro_f1: 63.64%
 """
 
 
-def test_pretty_print(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--pretty_print=T", *files]) == 0
-    assert capsys.readouterr().out.startswith(TABLE)
+def test_pretty_print(files: tuple[str, str], commands: Commands) -> None:
+    assert commands.out("eval", "--pretty_print=T", *files).startswith(TABLE)
 
 
 @pytest.mark.parametrize(
@@ -541,13 +478,9 @@ def test_pretty_print(files: tuple[str, str], capsys: pytest.CaptureFixture[str]
     ],
 )
 def test_official_flags(
-    files: tuple[str, str],
-    flags: list[str],
-    settings: dict[str, Any],
-    capsys: pytest.CaptureFixture[str],
+    files: tuple[str, str], flags: list[str], settings: dict[str, Any], commands: Commands
 ) -> None:
-    assert main([*files, *flags]) == 0
-    metrics = json.loads(capsys.readouterr().out)
+    metrics = json.loads(commands.out("eval", *files, *flags))
     assert metrics == nq_eval.score(*frozen(), **settings)
     assert (metrics == nq_eval.score(*frozen())) == (not settings)
 
@@ -560,14 +493,12 @@ def test_bad_arguments_exit_with_2(args: list[str], capsys: pytest.CaptureFixtur
     assert "usage: nq eval" in capsys.readouterr().err
 
 
-def test_empty_files_score_zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_files_score_zero(tmp_path: Path, commands: Commands) -> None:
     gold, predictions = tmp_path / "gold.jsonl", tmp_path / "p.json"
     gold.write_bytes(b"")
     arguments = [f"--gold_path={gold}", f"--predictions_path={predictions}"]
-    assert main(arguments) == 1
-    assert "p.json" in capsys.readouterr().err
+    commands.out("eval", *arguments, code=1)
+    assert "p.json" in commands.err
     predictions.write_text('{"predictions": []}')
-    assert main([*arguments, "--pretty_print"]) == 0
-    assert "All answers" in capsys.readouterr().out
-    assert main(arguments) == 0
-    assert set(json.loads(capsys.readouterr().out).values()) == {0}
+    assert "All answers" in commands.out("eval", *arguments, "--pretty_print")
+    assert set(json.loads(commands.out("eval", *arguments)).values()) == {0}

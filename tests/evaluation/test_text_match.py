@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.evaluation.text_match import metrics, normalize, score
+from nq.evaluation.text_match import metrics, normalize, score_text
 
 TEXT = st.text(st.sampled_from("aA nthe.'U 7"), max_size=12)
 
@@ -40,23 +40,28 @@ TEXT = st.text(st.sampled_from("aA nthe.'U 7"), max_size=12)
     ],
 )
 def test_golden_cases(golds: list[str], answer: str, exact: bool, f1: float) -> None:
-    found = score(golds, answer)
+    found = score_text(golds, answer)
     assert found.exact_match is exact
     assert found.f1 == pytest.approx(f1)
 
 
 @given(TEXT, TEXT)
 def test_scores_are_symmetric_and_consistent(first: str, second: str) -> None:
-    there, back = score([first], second), score([second], first)
+    there, back = score_text([first], second), score_text([second], first)
     assert (there.exact_match, there.f1) == (back.exact_match, back.f1)
     assert 0 <= there.f1 <= 1
     assert not there.exact_match or there.f1 == 1
-    assert score([first], normalize(first)).exact_match
+    assert score_text([first], normalize(first)).exact_match
     assert normalize(normalize(first)) == normalize(first)
 
 
 def test_metrics_are_means_of_both_kinds() -> None:
-    scores = [score(["a b"], "b"), score(["x y"], "y"), score([], ""), score([], "z")]
+    scores = [
+        score_text(["a b"], "b"),
+        score_text(["x y"], "y"),
+        score_text([], ""),
+        score_text([], "z"),
+    ]
     assert metrics(scores) == {
         **{"squad_exact_match": 0.5, "squad_f1": pytest.approx((1 + 2 / 3 + 1 + 0) / 4)},
         **{"squad_n": 4, "squad_answerable_n": 2, "squad_unanswerable_n": 2},

@@ -21,12 +21,12 @@ pytestmark = pytest.mark.extended
 
 CHOSEN = {
     "finished": {
-        "windows-*/*.tfrecord": FLIPPED,
-        "windows-*/examples.npy": EMPTIED,
+        "windows-*/windows-*.tfrecord": FLIPPED,
+        "windows-*/examples-*.tfrecord": EMPTIED,
     },
     "interrupted": {
-        "*/results/*-000000001.npz": FLIPPED,
-        "grappler-*/results/request.json": EMPTIED,
+        "*/unfinished/*-000000001.npz": FLIPPED,
+        "grappler-*/unfinished/request.json": EMPTIED,
     },
     "training": {
         "training_state.json": FLIPPED,

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from experiments import pretrained
 from nq.errors import Error
 from nq.model import joint
-from nq.model.folder import check
+from nq.model.folder import check_model
 
 MATRIX = "/encoder/layer.0/output/dense/MatMul"
 
@@ -50,8 +50,8 @@ def test_an_encoder_is_downloaded_checked_and_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = pretrained.sentence_encoder("e5-small-v2", tmp_path / "start")
-    check(folder)
-    missing = joint.load(folder).report.missing
+    check_model(folder)
+    missing = joint.load_model(folder).report.missing
     assert {name.split("/")[0] for name in missing} == {"pooler", "span_output", "type_output"}
     monkeypatch.setitem(pretrained.DIGESTS, "e5-small-v2", "0" * 64)
     with pytest.raises(Error, match=r"has the digest 208ade.*: expected 0000"):

@@ -9,7 +9,7 @@ import pytest
 
 import nq
 from experiments import storage
-from nq.config import STORES
+from nq.model.config import STORES
 
 pytestmark = pytest.mark.extended
 

@@ -35,7 +35,7 @@ def arguments(folder: Path, *more: str) -> argparse.Namespace:
 def test_each_row_is_a_run_with_the_tag_of_the_study(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from nq.tracking import import_mlflow
+    from nq.mlflow_store import import_mlflow
 
     import_mlflow()
     from mlflow import MlflowClient

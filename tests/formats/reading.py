@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nq.formats import inputs
+from nq.formats import inputs, lines
 from nq.records import DeadLetter, Example
+
+
+def decode_line(line: bytes) -> Example:
+    """Returns the example in a line of a file of records."""
+    return inputs.decode_record(lines.parse_line(line))
 
 
 def records(path: Path, **options: Any) -> list[tuple[int, Example | DeadLetter]]:
@@ -26,3 +31,15 @@ def ids(path: Path, **options: Any) -> list[int | str]:
 def reasons(path: Path, **options: Any) -> list[str]:
     """Returns the reason of each record, empty for a good one."""
     return [i.reason if isinstance(i, DeadLetter) else "" for i in items(path, **options)]
+
+
+def values_of(example: Example) -> dict[str, Any]:
+    """Returns all that an example has as values that can be compared."""
+    values = {name: getattr(example, name) for name in Example.__slots__}
+    original, places = values.pop("original"), values.pop("token_bytes")
+    for name in ("tokens", "is_html", "candidates"):
+        values[name] = list(values[name])
+    return values | {
+        "token_bytes": None if places is None else places.tolist(),
+        "original": original and (original.chars.tolist(), original.plain, list(original.spelling)),
+    }

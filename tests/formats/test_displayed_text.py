@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from nq.answers import Page
 from nq.formats.html import parse_html
 from nq.formats.markdown import parse_markdown
-from nq.records import Page
-from tests.chromium import Browser, browser, needs_chromium
+from tests.chromium import Browser, needs_chromium
 
 pytestmark = [needs_chromium, pytest.mark.browser, pytest.mark.slow]
 
@@ -24,13 +23,8 @@ words = st.text(st.sampled_from("abcé“(.-'1\u00ad塔\ufb01"), min_size=1, max
 texts = words | st.sampled_from([" ", "\n", "&amp;", "caf&eacute; ", "&nbsp;", "<br>", " <img> "])
 hidden = st.sampled_from(
     [
-        *(
-            "<script>a</script>",
-            "<style>a</style>",
-            "<template>a</template>",
-            "<!-- a -->",
-            "<wbr>",
-        ),
+        *("<script>a</script>", "<style>a</style>", "<template>a</template>", "<!-- a -->"),
+        "<wbr>",
         *("<span hidden>a</span>", '<b style="display: none">a</b>', "<noscript>a</noscript>"),
     ]
 )
@@ -74,26 +68,11 @@ pages = several(st.recursive(phrases, flow, max_leaves=20))
 markdown = st.lists(
     st.sampled_from(
         [
-            *(
-                "# ",
-                "- ",
-                "1. ",
-                "> ",
-                "\n",
-                "\n\n",
-                "    ",
-                "| a | b |\n|---|---|\n| ",
-                "|",
-                "`",
-                "*",
-            ),
-            *("[a](b 'c') ", "![a](b)", "**b** ", "word ", "&amp; ", "<b>c</b>", "\n\n<div>\n\n"),
-            *(
-                "<i hidden>d</i>",
-                "\n\n<p>x <i>y</i>\n\n",
-                "\n\n<style>\nb {}\n</style>\n\n",
-                "---\n",
-            ),
+            *("# ", "- ", "1. ", "> ", "\n", "\n\n", "    ", "| a | b |\n|---|---|\n| ", "|"),
+            *("`", "*"),
+            *("[a](b 'c') ", " ![a](b) ", "**b** ", "word ", "&amp; ", "<b>c</b>", "\n\n<div>\n\n"),
+            *("<i hidden>d</i>", "\n\n<p>x <i>y</i>\n\n", "\n\n<style>\nb {}\n</style>\n\n"),
+            "---\n",
         ]
     ),
     max_size=25,
@@ -101,10 +80,9 @@ markdown = st.lists(
 
 
 @pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("profile")) as running:
-        running.size(1280)
-        yield running
+def tab(chromium: Browser) -> Browser:
+    chromium.size(1280)
+    return chromium
 
 
 def displayed(tab: Browser, markup: str) -> list[str]:

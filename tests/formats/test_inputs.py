@@ -16,11 +16,12 @@ from nq.formats import input_files, inputs
 from nq.formats.fields import LIMITS, RecordError
 from nq.formats.tfrecord import frame
 from nq.preprocess.features import features
+from nq.preprocess.local import make_windows
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import DeadLetter
+from nq.records import DeadLetter, Source
 from tests import nq_records
 from tests.formats.hugging_face_rows import row, write
-from tests.formats.reading import ids, items, reasons, records
+from tests.formats.reading import decode_line, ids, items, reasons, records
 from tests.nq_records import simplified, to_line, write_lines
 
 RECORDS = [simplified(i, words=5) for i in range(3)]
@@ -127,7 +128,7 @@ def folder(tmp_path: Path) -> Path:
 def test_read_examples(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     examples = inputs.read_examples([f"{folder}/*.parquet", folder / "a.jsonl"])
     assert [next(examples).example_id for _ in range(2)] == [4, 1]
-    with pytest.raises(RecordError, match=r"a\.jsonl, line 2: no document: .*; correct the record"):
+    with pytest.raises(RecordError, match=r"a\.jsonl, line 2: no document"):
         next(examples)
     assert not caplog.messages
     everything = inputs.read_examples(folder, skip_bad=True)
@@ -141,9 +142,9 @@ def test_files_without_a_good_record_are_an_error(folder: Path, tmp_path: Path) 
     bad = str(write_lines(tmp_path / "bad.jsonl", [{"question": "who"}, {"query": "x"}]))
     empty = str(write_lines(tmp_path / "empty.jsonl", []))
     for options, message in (
-        ({"files": [bad]}, r"all 2 records are bad; the first: .*, line 1: the question"),
+        ({"files": [bad]}, "all 2 records are bad; .* line 1"),
         ({"files": [bad], "limit": 1}, "the only record is bad"),
-        ({"files": [empty]}, r"there are no records in .*empty.jsonl"),
+        ({"files": [empty]}, "no records in .*empty.jsonl"),
     ):
         with pytest.raises(Error, match=message):
             inputs.check_records(**options)
@@ -228,9 +229,11 @@ def test_a_long_line_is_skipped_to_its_end(tmp_path: Path, monkeypatch: pytest.M
 
 def test_windows_have_a_limit(tiny_vocab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
-    page = inputs.decode_example(to_line(simplified(words=200))), load_tokenizer(tiny_vocab), config
-    n = len(features(*page))
+    example, tokenizer = decode_line(to_line(simplified(words=200))), load_tokenizer(tiny_vocab)
+    n = len(features(example, tokenizer, config))
     for limit, count in (("windows", n), ("window_pieces", n * config.max_seq_length)):
-        with monkeypatch.context() as patch, pytest.raises(RecordError, match="too large"):
+        with monkeypatch.context() as patch:
             patch.setattr(LIMITS, limit, count - 1)
-            features(*page)
+            letter = make_windows(Source(0, "a", 3), example, tokenizer, config)
+        assert isinstance(letter, DeadLetter) and letter.record == example.question
+        assert letter.reason.startswith("too large: ") and letter.source.line == 3

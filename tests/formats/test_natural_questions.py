@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.evaluation.evaluate import gold_labels
+from nq.evaluation.evaluate import example_labels
 from nq.formats.fields import RecordError
-from nq.formats.inputs import decode_example
 from nq.records import Span, YesNo
 from tests import nq_records
 from tests.formats.hugging_face_rows import row
+from tests.formats.reading import decode_line
 from tests.nq_records import Record, changed, to_line
 
 LAYOUTS = [nq_records.simplified, nq_records.v1]
@@ -34,7 +34,7 @@ def hugging_face(**options: Any) -> Record:
 
 @pytest.mark.parametrize("make", [*LAYOUTS, hugging_face])
 def test_every_field_is_read(make: Make) -> None:
-    example = decode_example(to_line(make(number=-5, words=3)))
+    example = decode_line(to_line(make(number=-5, words=3)))
     assert (example.example_id, example.title) == (-5, "Moon")
     assert example.question == "who first walked on the moon"
     assert " ".join(example.tokens) == (
@@ -59,7 +59,7 @@ def test_every_field_is_read(make: Make) -> None:
 def test_simplified_text_is_split_at_single_spaces_only() -> None:
     record = nq_records.simplified() | {"document_text": "<P> a  b\u00a0c\u202fd\te <3 </P>"}
     record |= {"long_answer_candidates": [], "annotations": None, "document_tokens": None}
-    example = decode_example(to_line(record))
+    example = decode_line(to_line(record))
     assert example.tokens == ["<P>", "a", "", "b\u00a0c\u202fd\te", "<3", "</P>"]
     assert example.is_html == [True, False, False, False, False, True]
 
@@ -74,7 +74,7 @@ def test_simplified_text_is_split_at_single_spaces_only() -> None:
 )
 def test_ids_are_read_without_loss(written: int | str, expected: int | str) -> None:
     record = nq_records.simplified() | {"example_id": written}
-    assert decode_example(to_line(record)).example_id == expected
+    assert decode_line(to_line(record)).example_id == expected
 
 
 @each_layout
@@ -82,7 +82,7 @@ def test_fields_may_be_absent(make: Make) -> None:
     nothing: tuple[Any, ...] = (None, [], ...)
     for gold in nothing:
         record = changed(make(), "annotations", gold)
-        assert decode_example(to_line(record)).annotations is None
+        assert decode_line(to_line(record)).annotations is None
     record = make()
     del record["document_title"], record["long_answer_candidates"][1]["top_level"]
     del record["annotations"][0]["yes_no_answer"]
@@ -92,7 +92,7 @@ def test_fields_may_be_absent(make: Make) -> None:
         del record["question_text"]
         for token in record["document_tokens"]:
             del token["start_byte"], token["end_byte"]
-    example = decode_example(to_line(record))
+    example = decode_line(to_line(record))
     assert (example.question, example.title) == ("who first walked on the moon", "")
     assert example.candidates[1].top_level and example.token_bytes is None
     assert [a.yes_no for a in example.annotations or ()] == [YesNo.NONE, YesNo.YES]
@@ -107,12 +107,12 @@ def test_a_long_answer_without_index_is_the_candidate_of_its_tokens(make: Make) 
         nested = {"start_token": 3, "end_token": 11, "top_level": False}
         other = changed(copy.deepcopy(record), f"{A}.0.long_answer.candidate_index", index)
         other["long_answer_candidates"].insert(0, nested)
-        annotation, _ = decode_example(to_line(other)).annotations or ()
+        annotation, _ = decode_line(to_line(other)).annotations or ()
         assert (annotation.long, annotation.candidate) == (Span(3, 11), 1)
     del answer["candidate_index"]
     answer["end_token"] = 9
     with pytest.raises(RecordError, match=r"long_answer has no candidate_index and is no cand"):
-        decode_example(to_line(record))
+        decode_line(to_line(record))
 
 
 @each_layout
@@ -121,21 +121,21 @@ def test_an_annotated_candidate_may_be_empty(make: Make) -> None:
     empty = {"start_token": 1, "end_token": 1, "top_level": True}
     record["long_answer_candidates"].append(empty)
     record["annotations"][0] |= {"long_answer": {**empty, "candidate_index": 2}}
-    example = decode_example(to_line(record))
+    example = decode_line(to_line(record))
     annotation, _ = example.annotations or ()
     assert (annotation.long, annotation.candidate) == (Span(1, 1), 2)
-    assert not gold_labels(example)[0].has_long
+    assert not example_labels(example)[0].has_long
 
 
 def test_a_word_that_is_a_tag_but_for_a_blank_begins_no_paragraph() -> None:
     record = nq_records.v1(words=3)
     for index, token in ((3, "<P> "), (4, "the moon")):
         record["document_tokens"][index] |= {"token": token, "html_token": False}
-    example = decode_example(to_line(record))
+    example = decode_line(to_line(record))
     assert example.block_type(Span(3, 11)) == "Other"
     assert example.tokens[3:5] == ["<P> ", "themoon"]
     record["document_tokens"][3]["token"] = "<P>"
-    assert decode_example(to_line(record)).block_type(Span(3, 11)) == "Paragraph"
+    assert decode_line(to_line(record)).block_type(Span(3, 11)) == "Paragraph"
 
 
 @each_layout
@@ -144,9 +144,9 @@ def test_python_writes_nan_and_lone_surrogates(make: Make) -> None:
         make(words=3) | {"question_text": "moon \ud800 \\ud800 \U0001f600", "x": float("nan")}
     )
     assert b"\\ud800" in line and b"NaN" in line
-    assert decode_example(line).question == "moon \ufffc \\ud800 \U0001f600"
+    assert decode_line(line).question == "moon \ufffc \\ud800 \U0001f600"
     with pytest.raises(RecordError, match="not JSON: "):
-        decode_example(line.replace(b"NaN", b"Infinity"))
+        decode_line(line.replace(b"NaN", b"Infinity"))
 
 
 # --- bad records --------------------------------------------------------------------------
@@ -174,7 +174,7 @@ C, A, T, OUTSIDE = (
 def test_bad_fields(make: Make, path: str, value: object, expected: str) -> None:
     if not path.startswith(T) or make is nq_records.v1:
         with pytest.raises(RecordError, match=re.escape(expected)) as caught:
-            decode_example(to_line(changed(make(words=3), path, value)))
+            decode_line(to_line(changed(make(words=3), path, value)))
         assert len(str(caught.value)) < 200
 
 
@@ -189,4 +189,4 @@ def test_bad_fields(make: Make, path: str, value: object, expected: str) -> None
 )
 def test_any_line_is_an_example_or_a_record_error(line: bytes) -> None:
     with pytest.raises(RecordError):
-        decode_example(line)
+        decode_line(line)

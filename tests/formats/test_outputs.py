@@ -44,9 +44,6 @@ def predictions(draw: st.DrawFn) -> Prediction:
     )
 
 
-# --- predictions.json ---------------------------------------------------------------------
-
-
 @given(predictions(), st.booleans())
 def test_the_evaluation_reads_encoded_predictions(prediction: Prediction, with_bytes: bool) -> None:
     encoded = encode_prediction(prediction, BYTES if with_bytes else None)
@@ -85,9 +82,6 @@ def test_a_prediction_has_the_official_layout() -> None:
     for span in (Span(0, 2), Span(0, 3), Span(1, 2), Span(2, 4)):
         encoded = encode_prediction(Prediction(1, span), odd)["long_answer"]
         assert (encoded["start_byte"], encoded["end_byte"]) == (-1, -1)
-
-
-# --- other formats ------------------------------------------------------------------------
 
 
 def page(prediction: Prediction, with_bytes: bool = False) -> Example:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from nq.formats.fields import LIMITS
 from nq.records import DeadLetter, Example
 from tests import nq_records
 from tests.formats.hugging_face_rows import SCHEMA, Row, row, write
-from tests.formats.reading import items, reasons
+from tests.formats.reading import decode_line, items, reasons, values_of
 from tests.nq_records import changed, to_line, write_lines
 
 N_ROWS = 23
@@ -24,12 +23,6 @@ N_ROWS = 23
 
 def make_row(number: int = 7) -> Row:
     return row(nq_records.v1(number, words=3))
-
-
-def without_arrays(example: Example) -> tuple[Example, Any]:
-    """Returns an example that can be compared with another."""
-    token_bytes = None if example.token_bytes is None else example.token_bytes.tolist()
-    return replace(example, tokens=[*example.tokens], token_bytes=None), token_bytes
 
 
 def examples(path: Path, **options: Any) -> list[Example]:
@@ -44,7 +37,7 @@ def parquet_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_rows_are_the_examples_of_nq(tmp_path: Path) -> None:
     record = nq_records.v1(7, words=3)
-    expected = without_arrays(inputs.decode_example(to_line(record)))
+    expected = values_of(decode_line(to_line(record)))
     transposed = copy.deepcopy(row(record))  # newer exports have lists of objects
     for holder, name in (
         (transposed["document"], "tokens"),
@@ -59,7 +52,7 @@ def test_rows_are_the_examples_of_nq(tmp_path: Path) -> None:
         tmp_path / "b.parquet",
         write_lines(tmp_path / "c.jsonl.gz", [row(record), transposed]),
     ):
-        assert {str(without_arrays(example)) for example in examples(path)} == {str(expected)}
+        assert all(values_of(example) == expected for example in examples(path))
 
 
 def test_parquet_is_detected_by_its_first_bytes(parquet_file: Path, tmp_path: Path) -> None:
@@ -140,7 +133,7 @@ def test_only_the_rows_of_a_damaged_row_group_are_lost(parquet_file: Path, tmp_p
 def test_a_file_without_a_column_or_cut_off_is_refused(parquet_file: Path, tmp_path: Path) -> None:
     path, data = tmp_path / "a.parquet", parquet_file.read_bytes()
     pq.write_table(pa.Table.from_pylist([{"text": "a", "label": 1}]), path)
-    with pytest.raises(ValueError, match="found the columns text, label, and no column id or"):
+    with pytest.raises(ValueError, match="columns text, label"):
         items(path)
     for size in (4, len(data) // 2, len(data) - 1):
         path.write_bytes(data[:size])

@@ -86,7 +86,7 @@ def test_a_temporary_folder_without_room_is_named() -> None:
     with (
         written(b"[1]\n") as pipe,
         small_files(2),
-        pytest.raises(Error, match=r"cannot be copied to .*: File too large; set TMPDIR to a"),
+        pytest.raises(Error, match="File too large; set TMPDIR"),
         input_files.input_files([f"/dev/fd/{pipe}"]),
     ):
         pass
@@ -105,10 +105,10 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for data, message in ((b"", "is empty: expected"), (b"[{}, {}]", "is a JSON array")):
         with written(data) as pipe, pytest.raises(ValueError, match=message):
             ids([f"/dev/fd/{pipe}"])
-    with pytest.raises(ValueError, match="standard input is no file; save the records to a file"):
+    with pytest.raises(ValueError, match="standard input is no file"):
         input_files.find_files("-")
     monkeypatch.setattr("sys.stdin", None)
-    with pytest.raises(ValueError, match="standard input is closed: expected records"):
+    with pytest.raises(ValueError, match="standard input is closed"):
         ids(["-"])
 
 

@@ -20,8 +20,8 @@ from nq.formats.tfrecord import (
     encode_records,
     frame,
     inference_shapes,
+    raw_records,
     read_record_at,
-    read_records,
     record_offsets,
     training_shapes,
 )
@@ -58,9 +58,6 @@ def some_features(values: IntArray, example_id: int | str = 5, training: bool = 
         end_positions=first + 1 if training else None,
         answer_types=first + 2 if training else None,
     )
-
-
-# --- records ------------------------------------------------------------------------------
 
 
 @given(
@@ -124,9 +121,6 @@ def test_unique_ids_are_example_id_plus_window_modulo_2_to_the_64() -> None:
     assert np.diff(of_text).tolist() == [2, 2]
 
 
-# --- files --------------------------------------------------------------------------------
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(records=st.lists(st.binary(max_size=300), max_size=8))
 def test_files_are_tensorflows(tmp_path: Path, records: list[bytes]) -> None:
@@ -135,7 +129,7 @@ def test_files_are_tensorflows(tmp_path: Path, records: list[bytes]) -> None:
         for record in records:
             writer.write(record)
     assert b"".join(map(frame, records)) == theirs.read_bytes()
-    assert list(read_records(theirs)) == records
+    assert list(raw_records(theirs)) == records
     offsets = record_offsets(theirs)
     order = random.Random(1).sample(range(len(records)), len(records))
     with theirs.open("rb") as file:
@@ -149,11 +143,11 @@ def test_every_byte_that_is_changed_or_lacks_is_noticed(tmp_path: Path) -> None:
         data[byte] ^= 1
         path.write_bytes(data)
         with pytest.raises(Error, match="is cut off or damaged"):
-            list(read_records(path))
+            list(raw_records(path))
         if byte > 11:  # the data or its checksum, not the header
             with path.open("rb") as file, pytest.raises(Error, match="is cut off or damaged"):
                 read_record_at(file, 12, 60)
         path.write_bytes(whole[:byte])
-        for read in (read_records, record_offsets) if byte else ():
+        for read in (raw_records, record_offsets) if byte else ():
             with pytest.raises(Error, match="is cut off or damaged near byte"):
                 list(read(path))

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import WindowConfig
-from nq.formats import inputs
 from nq.formats.fields import RecordError
 from nq.formats.outputs import byte_span
 from nq.preprocess.contexts import contexts
 from nq.records import Example, Span, YesNo
+from tests.formats.reading import decode_line
 from tests.nq_records import Record, changed, to_line
 
 START, END = "plaintext_start_byte", "plaintext_end_byte"
@@ -67,7 +67,7 @@ def make_record() -> Record:
 
 
 def decode(record: Record) -> Example:
-    return inputs.decode_example(to_line(record))
+    return decode_line(to_line(record))
 
 
 def check_tokens(example: Example, text: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from nq.config import DecisionConfig, RankingWeights
-from nq.inference.scorer import Counters, Progress, Rows, no_progress
+from nq.inference.scorer import Counters, Progress, Rows, Scorer, no_progress
 from nq.preprocess.features import windows
 from nq.records import SCORE_COLUMNS, Candidate, Columns, Example, IntArray, Span, WindowScores
 from tests.postprocess import synthetic_pages
@@ -21,7 +21,7 @@ FEW_EDGES, MANY_EDGES = 8, 120
 
 
 @dataclass(eq=False)
-class TableScorer:
+class TableScorer(Scorer):
     """A scorer that looks up the scores of windows by the column ``numbers`` of their rows.
 
     Attributes:

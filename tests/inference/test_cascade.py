@@ -1,4 +1,4 @@
-"""Tests which windows a reader computes, and the scores of a cascade."""
+"""Tests which windows a second model computes, and the scores of a cascade."""
 
 from __future__ import annotations
 
@@ -17,21 +17,14 @@ from nq.formats.fields import RecordError
 from nq.inference.cascade import (
     WINDOWS_PER_BLOCK,
     CascadeScorer,
-    Selection,
+    SelectedWindows,
     blocks_in_windows,
     max_context_windows,
     rank_blocks,
     select,
 )
 from nq.inference.rescore import RescoringScorer
-from nq.inference.scorer import (
-    Progress,
-    Rows,
-    Scorer,
-    concatenate,
-    example_scores,
-    no_progress,
-)
+from nq.inference.scorer import Progress, Rows, Scorer, concatenate, example_scores, no_progress
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.ranking import rank
 from nq.preprocess.features import windows
@@ -56,11 +49,11 @@ from tests.inference.table_scorer import (
 )
 from tests.postprocess import synthetic_pages
 
-READER_LENGTH = 20
+SECOND_LENGTH = 20
 
 
 @dataclass(eq=False)
-class ReaderScorer(TableScorer):
+class SecondScorer(TableScorer):
     """A scorer that looks up the scores of windows by their first piece."""
 
     def scores(
@@ -69,13 +62,13 @@ class ReaderScorer(TableScorer):
         return super().scores({"numbers": rows["input_ids"]}, examples, progress)
 
 
-def reader_token_map(seed: int, token_map: IntArray) -> IntArray:
+def second_token_map(seed: int, token_map: IntArray) -> IntArray:
     """Returns other windows of the words in a token map, with other pieces."""
     draw = np.random.default_rng([seed, 1])
     words = np.array(list(dict.fromkeys(token_map[token_map >= 0].tolist())), int)
     pieces = np.repeat(words, draw.integers(1, 3, len(words)))
-    spans = windows(len(pieces), READER_LENGTH - 3, int(draw.integers(3, READER_LENGTH)))
-    result = np.full((max(1, len(spans)), READER_LENGTH), -1)
+    spans = windows(len(pieces), SECOND_LENGTH - 3, int(draw.integers(3, SECOND_LENGTH)))
+    result = np.full((max(1, len(spans)), SECOND_LENGTH), -1)
     for row, (start, end) in zip(result, spans, strict=False):
         row[2 : 2 + end - start] = pieces[start:end]
     return result
@@ -87,8 +80,8 @@ class TwoModels:
 
     Args:
         pages: with those of the first model.
-        maps: token map of the reader, of each page.
-        table: scores of all windows of the reader, page after page.
+        maps: token map of the second model, of each page.
+        table: scores of all windows of the second model, page after page.
         decision: of both models.
     """
 
@@ -98,7 +91,7 @@ class TwoModels:
     decision: CascadeDecision
 
     def features(self, example: Example) -> Features:
-        """Returns the reader's windows; their first piece is their row in the table."""
+        """Returns the second model's windows; their first piece is their row in the table."""
         n = [e is example for e in self.pages.examples].index(True)
         token_map, first = self.maps[n], sum(map(len, self.maps[:n]))
         ids = np.broadcast_to(first + np.arange(len(token_map))[:, None], token_map.shape)
@@ -108,16 +101,16 @@ class TwoModels:
     def scorer(self, wrap: Callable[[Scorer], Scorer] = lambda inner: inner) -> CascadeScorer:
         """Returns a cascade whose first model is wrapped."""
         inner = wrap(TableScorer(self.pages.table))
-        return CascadeScorer(inner, ReaderScorer(self.table), self.features, self.decision)
+        return CascadeScorer(inner, SecondScorer(self.table), self.features, self.decision)
 
     def with_scores(self, seed: int) -> TwoModels:
         """Returns the same pages with other scores of both models."""
         first = random_scores(self.pages.rows["token_map"], seed)
-        reader = random_scores(np.concatenate(self.maps), seed + 1)
-        return replace(self, pages=replace(self.pages, table=first), table=reader)
+        second = random_scores(np.concatenate(self.maps), seed + 1)
+        return replace(self, pages=replace(self.pages, table=first), table=second)
 
-    def selection(self, number: int) -> Selection:
-        """Returns what the reader computes of a page."""
+    def selection(self, number: int) -> SelectedWindows:
+        """Returns what the second model computes of a page."""
         some, example = self.pages, self.pages.examples[number]
         page = some.slices[number]
         scores = WindowScores(**{n: getattr(some.table, n)[page] for n in SCORE_COLUMNS})
@@ -132,17 +125,14 @@ def two_models(draw: st.DrawFn, max_pages: int = 3, max_read: int = 6) -> TwoMod
         [np.full((page.stop - page.start, 2), (0, n)) for n, page in enumerate(some.slices)]
     )
     maps = [
-        reader_token_map(int(example.example_id), some.rows["token_map"][page])
+        second_token_map(int(example.example_id), some.rows["token_map"][page])
         for example, page in zip(some.examples, some.slices, strict=True)
     ]
     table = random_scores(np.concatenate(maps), draw(st.integers(0, 999)))
-    weights = CascadeWeights(evidence=0.3, ranker=draw(st.sampled_from([0.0, 0.5])))
+    weights = CascadeWeights(evidence=0.3, block_score=draw(st.sampled_from([0.0, 0.5])))
     read = draw(st.integers(1, max_read))
-    decision = CascadeDecision(weights=weights, read_blocks=read, ranker=some.decision)
+    decision = CascadeDecision(weights=weights, read_blocks=read, first=some.decision)
     return TwoModels(some, maps, table, decision)
-
-
-# --- the windows that are read
 
 
 def slow_context(token_map: IntArray, window: int, token: int) -> int:
@@ -228,10 +218,7 @@ def test_the_best_blocks_are_those_of_the_ranking_and_then_the_others(seed: int)
     assert list(rank_blocks(example, scores, decision, blocks, 2)) == list(ranked)[:2]
 
 
-# --- scores
-
-
-def reader_rows(columns: Columns) -> IntArray:
+def second_rows(columns: Columns) -> IntArray:
     return np.asarray(columns[SECOND_WINDOW] >= 0)
 
 
@@ -239,16 +226,16 @@ def reader_rows(columns: Columns) -> IntArray:
 def test_a_cascade_has_the_scores_of_both_models(two: TwoModels) -> None:
     scorer, completed = two.scorer(), list[int]()
     columns = scorer.scores(two.pages.rows, two.pages.examples, completed.append)
-    is_reader = reader_rows(columns)
+    is_second = second_rows(columns)
     for name in SCORE_COLUMNS:
-        np.testing.assert_array_equal(columns[name][~is_reader], getattr(two.pages.table, name))
+        np.testing.assert_array_equal(columns[name][~is_second], getattr(two.pages.table, name))
     firsts = np.cumsum([0, *map(len, two.maps)])
     selections = [two.selection(n) for n in range(len(two.maps))]
     rows = np.concatenate([first + s[0] for first, s in zip(firsts, selections, strict=False)])
     for name in SCORE_COLUMNS:
-        np.testing.assert_array_equal(columns[name][is_reader], getattr(two.table, name)[rows])
+        np.testing.assert_array_equal(columns[name][is_second], getattr(two.table, name)[rows])
     numbers = np.concatenate([selection[0] for selection in selections])
-    assert columns[SECOND_WINDOW][is_reader].tolist() == numbers.tolist()
+    assert columns[SECOND_WINDOW][is_second].tolist() == numbers.tolist()
     assert sum(completed) == len(two.pages.rows["numbers"])
     assert scorer.second.counters.computed_windows == len(rows)
     for n, page in enumerate(two.pages.slices):
@@ -256,9 +243,6 @@ def test_a_cascade_has_the_scores_of_both_models(two: TwoModels) -> None:
         ids = columns["window_ids"][keys.all(axis=1)]
         total = page.stop - page.start + len(two.selection(n)[0])
         assert ids.tolist() == [[i, total] for i in range(total)]
-
-
-# --- composition
 
 
 @given(two_models(), st.sampled_from([0.0, 0.5, math.inf]))
@@ -284,28 +268,25 @@ def test_close_decisions_are_those_of_an_exact_cascade(two: TwoModels, margin: f
     assert not columns["rescored"].any() or margin > 0
 
 
-# --- pages that are read otherwise
-
-
 TOKEN_MAP = np.array([[-1, -1, 1, 2, 3, 4, *[-1] * (LENGTH - 6)]])
 EXAMPLE = Example(7, "who", ["<P>", "a", "b", "c", "d"], [True] + [False] * 4, ())
 NUMBERS = np.zeros((1, LENGTH), int)
 ROWS = {"token_map": TOKEN_MAP, "window_ids": np.array([[0, 1]]), "numbers": NUMBERS}
 
 
-def test_a_page_that_the_reader_cannot_read_has_no_evidence(
+def test_a_page_that_the_second_model_cannot_read_has_no_evidence(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def too_long(example: Example) -> Features:
         raise RecordError("windows 9000: expected at most 8192")
 
     inner = TableScorer(random_scores(TOKEN_MAP, 1))
-    scorer = CascadeScorer(inner, ReaderScorer(inner.table), too_long, CascadeDecision())
+    scorer = CascadeScorer(inner, SecondScorer(inner.table), too_long, CascadeDecision())
     columns = scorer.scores(ROWS, [EXAMPLE])
     assert "the second model cannot read example 7: windows 9000" in caplog.text
     scores = example_scores(columns)
     assert isinstance(scores, CascadeScores)
-    assert (len(scores.ranker), len(scores.second), len(scores.read)) == (1, 0, 0)
+    assert (len(scores.first), len(scores.second), len(scores.read)) == (1, 0, 0)
 
 
 @pytest.mark.parametrize("short", [0, 1])
@@ -316,7 +297,7 @@ def test_windows_shorter_than_the_number_of_positions_are_filled_up(short: int) 
     tables[short] = replace(tables[short], **narrow)
     features = Features(7, NUMBERS, NUMBERS, NUMBERS, TOKEN_MAP, np.arange(1), 1)
     scorer = CascadeScorer(
-        TableScorer(tables[0]), ReaderScorer(tables[1]), lambda _: features, CascadeDecision()
+        TableScorer(tables[0]), SecondScorer(tables[1]), lambda _: features, CascadeDecision()
     )
     columns = scorer.scores(ROWS, [EXAMPLE])
     assert columns["start_doc"].shape == columns["end_logit"].shape == (2, 4)

@@ -18,7 +18,8 @@ from safetensors.numpy import load_file, save_file
 import nq
 from nq.inference import graphs
 from nq.inference.engine import FolderNetwork
-from nq.inference.graphs import DIGESTS, KEPT, graph_folder, load_graph
+from nq.inference.graphs import KEPT, graph_folder, load_graph
+from nq.memo import DIGESTS
 from nq.model.spec import find_model
 from nq.storage import cache_folder
 from tests.full_disk import small_files
@@ -154,28 +155,20 @@ def test_two_that_write_at_once_leave_one_graph(cache: Path, tiny_model: Path) -
     assert load(0) == b"graph"  # the barrier would break
 
 
+@pytest.mark.parametrize("clock_was_set_back", [False, True])
 def test_the_newest_graphs_stay(
-    cache: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+    clock_was_set_back: bool, cache: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given, folders = network(tiny_model), list[Path]()
     for number in range(KEPT + 2):
         monkeypatch.setattr(graphs, "__version__", f"0.0.{number}")
+        load_graph(given, [], lambda folder: (folder / "model").touch(), lambda folder: None)
         folders.append(graph_folder(given, []))
-        load_graph(given, [], lambda folder: (folder / "model").touch(), lambda folder: None)
-        os.utime(folders[-1], (number, number))
-    assert [folder.exists() for folder in folders] == [False] * 2 + [True] * KEPT
-
-
-def test_a_clock_that_was_set_back_does_not_remove_the_new_graph(
-    cache: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given, later = network(tiny_model), time.time() + 1e6
-    for number in range(KEPT + 2):
-        monkeypatch.setattr(graphs, "__version__", f"0.0.{number}")
-        load_graph(given, [], lambda folder: (folder / "model").touch(), lambda folder: None)
-        folder = graph_folder(given, [])
-        assert folder.exists() and len(list(cache.glob("*/*"))) == min(number + 1, KEPT)
-        os.utime(folder, (later, later))
+        assert folders[-1].exists() and len(list(cache.glob("*/*"))) == min(number + 1, KEPT)
+        seconds = time.time() + 1e6 if clock_was_set_back else number
+        os.utime(folders[-1], (seconds, seconds))
+    if not clock_was_set_back:
+        assert [folder.exists() for folder in folders] == [False] * 2 + [True] * KEPT
 
 
 def test_without_room_for_a_graph_the_folder_is_named(cache: Path, tiny_model: Path) -> None:

@@ -13,7 +13,6 @@ import openvino
 import pytest
 import tensorflow as tf
 
-from nq.config import ModelConfig
 from nq.errors import Error
 from nq.inference import predictor as predictor_module
 from nq.inference.batches import Shape
@@ -22,6 +21,7 @@ from nq.inference.predictor import Predictor
 from nq.inference.profile import OPENVINO, THESIS, Profile, profiles
 from nq.inference.reduction import TopK
 from nq.inference.scorer import Rows, example_slices, window_scores
+from nq.model.config import ModelConfig
 from nq.model.joint import INPUTS
 from nq.records import SCORE_COLUMNS, Columns, Features, Source, WindowScores
 from tests import tiny_models
@@ -77,8 +77,6 @@ def test_scores_are_the_top_k_of_all_logits(text_only: bool, k: int) -> None:
         assert_close(as_columns(actual), as_columns(expected), atol=1e-5)
 
 
-# --- profiles
-
 LOGITS = ("start_logit", "end_logit", "cls_logit", "type_logits")
 EXACT, BFLOAT16, INT8 = (1e-5, 1e-5), (0.3, 0.03), (0.75, 0.09)
 """Largest and mean difference of logits from float32; bfloat16 and 8 bits were measured to have
@@ -89,7 +87,7 @@ CHECKED = (
     *("mixed+openvino", "openvino+buckets", "onnx+buckets", "onnx+int8"),
 )
 OTHERS = (*profiles((*THESIS, "frozen")), *profiles(("mixed", "openvino", "onnx", "int8")))
-SHAPES = (tiny_models.SHAPE, tiny_models.RELATIVE, tiny_models.PRUNED)
+SHAPES = (tiny_models.SHAPE, tiny_models.RELATIVE, tiny_models.FEWER_HEADS)
 PROFILES = [
     *(pytest.param(CHECKED[i], SHAPES[i % 3], marks=slow) for i in range(len(CHECKED))),
     *(pytest.param(str(name), tiny_models.SHAPE, marks=extended) for name in OTHERS),
@@ -126,7 +124,7 @@ def is_refused(profile: Profile) -> bool:
         return False
     if "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
         return False
-    with pytest.raises(Error, match="has no bfloat16, which OpenVINO needs: leave out mixed"):
+    with pytest.raises(Error, match="has no bfloat16"):
         score_all_positions(str(profile))
     return True
 
@@ -155,9 +153,6 @@ def test_every_profile_has_the_scores_of_baseline(name: str, shape: ModelConfig)
     assert BATCH <= counters.warmup_windows <= N_WINDOWS
 
 
-# --- batches of just the windows that there are
-
-
 @pytest.mark.parametrize(
     ("profile", "sizes"),
     [
@@ -173,8 +168,6 @@ def test_adaptive_batches_are_as_large_as_needed(profile: str, sizes: list[set[i
         assert_close(adaptive.scores(rows), fixed.scores(rows), atol=1e-5)
         assert {shape.batch_size for shape in adaptive._steps} == computed | expected
 
-
-# --- logits that are not finite
 
 WINDOW = "window 2 of the example in line 2 of input file 3"
 
@@ -216,11 +209,8 @@ def test_logits_that_are_not_finite_in_float32_are_an_error() -> None:
     rows, piece = rows_with_bad_piece()
     mixed = new_predictor("mixed", float32=lambda: make_nan(new_predictor(), piece))
     for predictor in (make_nan(new_predictor(), piece), make_nan(mixed, piece)):
-        with pytest.raises(ArithmeticError, match=f"{WINDOW} are not finite under profile basel"):
+        with pytest.raises(ArithmeticError, match=f"{WINDOW} are not finite"):
             predictor.scores(rows)
-
-
-# --- a device with too little memory
 
 
 class SmallEngine:
@@ -286,7 +276,7 @@ def test_a_layer_that_the_engine_does_not_support_is_an_error_in_one_line(profil
     outputs = {name: PythonLayer()(x) for name, x in model.output.items()}
     network = Network(tiny_models.SHAPE, keras.Model(model.input, outputs))
     computation = Computation(network, Profile.parse(profile), TopK(K, True))
-    message = f"profile {profile} cannot run this model here, choose another one: .*PyFunc"
+    message = f"profile {profile} cannot run this model here.*PyFunc"
     with pytest.raises(Error, match=message) as error:
         Predictor(computation, Shape(BATCH, LENGTH)).scores(item_rows(items(3)))
     assert "\n" not in str(error.value)

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq import reader
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, RankingWeights
 from nq.errors import Error
-from nq.formats import inputs
-from nq.formats.outputs import encode_prediction
 from nq.inference import prune
 from nq.inference.prune import LEVELS, PruningScorer, covering_windows, tokens_in_windows
-from nq.model.folder import load_settings
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.decision import decide
 from nq.postprocess.ranking import decision_margin, rank
@@ -37,8 +30,6 @@ from nq.records import (
     Span,
     WindowScores,
 )
-from nq.runs.job import Job
-from nq.runs.result import PREDICTIONS, Result
 from nq.runs.run import run
 from tests.inference.table_scorer import Pages, TableScorer, pages
 from tests.jobs import flat_job
@@ -146,68 +137,9 @@ def test_a_page_with_a_clear_decision_is_not_computed_further() -> None:
     assert (pruned.long, pruned.shorts, pruned.yes_no) == (whole.long, whole.shorts, whole.yes_no)
 
 
-# --- runs
-
-QUESTIONS = 6
-
-
-def make_job(model: Path, folder: Path, **options: Any) -> Job:
-    settings = load_settings(model)
-    weights = RankingWeights(bm25=3.0, max_evidence=2.0)
-    return flat_job(
-        [bundled_sample()],
-        model,
-        "prune",
-        windows=replace(settings.windows, doc_stride=4),
-        decision=replace(settings.decision, weights=weights),
-        output=folder,
-        limit=QUESTIONS,
-        **options,
-    )
-
-
-def predictions(result: Result) -> Any:
-    return json.loads((result.folder / PREDICTIONS).read_text())["predictions"]
-
-
-@pytest.mark.slow
-def test_a_run_an_interrupted_one_and_a_reader_have_the_same_predictions(
-    tiny_model: Path, tmp_path: Path
-) -> None:
-    undisturbed = run(make_job(tiny_model, tmp_path / "undisturbed", batch_size=1, workers=2))
-    assert 0 < undisturbed.read_windows < undisturbed.windows
-    job = make_job(tiny_model, tmp_path / "interrupted", batch_size=1)
-    completed: list[int] = []
-
-    def interrupt(windows: int, total: int) -> None:
-        completed.append(windows)
-        if sum(completed) > undisturbed.windows * 2 // 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(job, progress=interrupt)
-    resumed = run(job)
-    assert 0 < resumed.resumed_windows < resumed.windows
-    assert resumed.read_windows < undisturbed.read_windows
-    expected = predictions(undisturbed)
-    assert predictions(resumed) == expected and len(expected) == QUESTIONS
-    examples = islice(inputs.read_examples(job.files[0]), QUESTIONS)
-    with reader.load(
-        tiny_model, profile="prune", windows=job.model.windows, decision=job.model.decision
-    ) as loaded:
-        for prediction, other in zip(loaded.predict(examples), expected, strict=True):
-            actual = encode_prediction(prediction)
-            for name in ("long_answer_score", "short_answers_score"):
-                assert actual.pop(name) == pytest.approx(other.pop(name), abs=1e-4)
-            assert actual == other
-
-
 def test_a_rule_without_a_decision_margin_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     decision = DecisionConfig(rule="bert-joint")
     for profile in ("prune", "mixed+rescore"):
-        message = f"decision bert-joint has no decision margin: remove {profile.split('+')[-1]}"
         job = flat_job([bundled_sample()], tiny_model, profile, decision=decision)
-        with pytest.raises(Error, match=message):
+        with pytest.raises(Error, match=f"bert-joint .* remove {profile.split('+')[-1]}"):
             run(replace(job, output=tmp_path))
-        with pytest.raises(Error, match=message):
-            reader.load(tiny_model, profile=profile, decision=decision)

@@ -19,7 +19,7 @@ from nq.inference.scorer import (
     score_examples,
 )
 from nq.postprocess.ranking import decision_margin, rank
-from nq.records import READ, RESCORED, SCORE_COLUMNS, Columns, Example, WindowScores
+from nq.records import READ, RESCORED, SCORE_COLUMNS, Windowed, WindowScores
 from tests.inference.table_scorer import Pages, TableScorer, pages, random_scores
 
 Wrap = Callable[[Scorer, Pages], Scorer]
@@ -55,9 +55,9 @@ WRAPPERS: dict[str, Wrap] = {
 each_wrapper = pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS.keys())
 
 
-def windows_of(some: Pages) -> Iterator[tuple[Example, Columns]]:
+def windows_of(some: Pages) -> Iterator[Windowed]:
     for example, page in zip(some.examples, some.slices, strict=True):
-        yield example, some.rows_of(page)
+        yield Windowed(example, some.rows_of(page))
 
 
 @each_wrapper
@@ -86,11 +86,11 @@ def test_a_wrapped_scorer_has_the_columns_of_a_scorer_in_any_order_and_calls_of_
     completed.clear()
     scorer = wrap(TableScorer(some.table, batch_size), some)
     scored = list(score_examples(scorer, windows_of(some), completed.append))
-    assert [example for example, _ in scored] == list(some.examples)
+    assert [one.example for one in scored] == list(some.examples)
     assert sum(completed) == n
-    for (_, actual), page in zip(scored, some.slices, strict=True):
+    for one, page in zip(scored, some.slices, strict=True):
         for name in SCORE_COLUMNS:
-            np.testing.assert_array_equal(getattr(actual, name), expected[name][page], name)
+            np.testing.assert_array_equal(getattr(one.scores, name), expected[name][page], name)
 
 
 @given(pages(), st.floats(0, 5))
@@ -124,6 +124,7 @@ def test_a_call_has_whole_examples_and_at_least_so_many_batches(
     some: Pages, batch_size: int, part_batches: int
 ) -> None:
     scorer = TableScorer(some.table, batch_size, part_batches)
+    assert list(score_examples(scorer, iter(()))) == []
     list(score_examples(scorer, windows_of(some)))
     assert np.concatenate(scorer.calls).tolist() == some.rows["numbers"][:, 0].tolist()
     ends = {page.stop for page in some.slices}
@@ -133,21 +134,3 @@ def test_a_call_has_whole_examples_and_at_least_so_many_batches(
         last_page = next(page for page in some.slices if page.stop == call[-1] + 1)
         assert len(call) - (last_page.stop - last_page.start) < enough
         assert len(call) >= enough or i == len(scorer.calls) - 1
-
-
-def test_examples_are_read_only_when_they_are_needed() -> None:
-    read: list[int] = []
-    table = random_scores(np.full((6, 14), -1), seed=1)
-    examples = [Example(number, "who", ["w"], [False], ()) for number in range(6)]
-
-    def windows() -> Iterator[tuple[Example, Columns]]:
-        for number, example in enumerate(examples):
-            read.append(number)
-            yield example, {"numbers": np.array([[number]]), "window_ids": np.array([[0, 1]])}
-
-    scored = score_examples(TableScorer(table, batch_size=2, part_batches=1), windows())
-    assert read == []
-    assert [next(scored)[0].example_id for _ in range(2)] == [0, 1] and read == [0, 1]
-    assert next(scored)[0].example_id == 2 and read == [0, 1, 2, 3]
-    assert len(list(scored)) == 3
-    assert list(score_examples(TableScorer(table), iter(()))) == []

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from nq.config import ModelConfig
 from nq.inference.batches import Shape
 from nq.inference.engine import Computation, Network
 from nq.inference.predictor import Predictor
 from nq.inference.profile import Profile
 from nq.inference.reduction import TopK
-from nq.inference.scorer import PART_BATCHES, Rows, concatenate, feature_rows
+from nq.inference.scorer import PART_BATCHES, Rows, concatenate
+from nq.model.config import ModelConfig
 from nq.records import Columns, Features, Source
 from tests import tiny_models
 
@@ -54,7 +54,7 @@ def item_rows(items: Sequence[Item]) -> Columns:
     """Returns the windows of some examples as rows, as they are read from TFRecords."""
     parts = []
     for source, features in items:
-        rows = {name: x.astype(np.int32) for name, x in feature_rows(features).items()}
+        rows = {name: x.astype(np.int32) for name, x in features.rows.items()}
         keys = np.full((len(features), 2), (source.file_index, source.line), np.int32)
         parts.append({**rows, "example_keys": keys})
     return concatenate(parts)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nq.config import ModelConfig
+from nq.model.config import ModelConfig
 from nq.records import IntArray
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]

@@ -23,7 +23,6 @@ from nq.inference.engine import Computation, Network
 from nq.inference.predictor import Predictor
 from nq.inference.profile import Profile
 from nq.inference.reduction import TopK
-from nq.inference.scorer import feature_rows
 from nq.model import checkpoint, joint
 from nq.model.dual_encoder import ABSENT, MIDDLE, SCALE, KnownMarkers
 from nq.model.encoder import Layers, encoder
@@ -31,8 +30,10 @@ from nq.model.folder import ModelSettings, load_config, load_settings, read_tens
 from nq.preprocess.features import features, prefix
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import AnswerType, Candidate, Example, FloatArray, Span, YesNo
+from nq.records import AnswerType, Example, FloatArray, YesNo
 from tests import tiny_models
+from tests.conftest import Commands
+from tests.preprocess.synthetic_examples import page
 
 BLOCKS = ("the lake is deep", "old old lakes of the moon", "a", "is the lake old and deep " * 4)
 WINDOWS = WindowConfig(max_seq_length=24, doc_stride=9, max_query_length=8)
@@ -49,13 +50,7 @@ OPTIONS = {
 
 def example() -> Example:
     """Returns an example whose page has the blocks ``BLOCKS``."""
-    tokens, candidates = list[str](), list[Candidate]()
-    for block in BLOCKS:
-        start = len(tokens)
-        tokens += ["<P>", *block.split(), "</P>"]
-        candidates.append(Candidate(Span(start, len(tokens)), top_level=True))
-    is_html = tuple(token in ("<P>", "</P>") for token in tokens)
-    return Example(1, "is the lake deep", tuple(tokens), is_html, tuple(candidates))
+    return page(" ".join(f"<P> {block.strip()} </P>" for block in BLOCKS), "is the lake deep")
 
 
 @pytest.fixture(params=list(SHAPES))
@@ -118,12 +113,12 @@ def texts(
 
 
 def test_each_text_is_encoded_as_by_itself(source: Path, ranker: Path) -> None:
-    tokenizer, model = load_tokenizer(ranker), joint.load(ranker).model
+    tokenizer, model = load_tokenizer(ranker), joint.load_model(ranker).model
     settings = load_settings(ranker).windows
     assert settings.to_dict().items() >= (PREFIXED if OPTIONS[source.name] else {}).items()
     settings = dataclasses.replace(settings, max_seq_length=24, doc_stride=9, max_query_length=8)
     windows = features(example(), tokenizer, settings)
-    rows = feature_rows(windows)
+    rows = windows.rows
     outputs = model({name: np.asarray(rows[name], np.int32) for name in joint.INPUTS})
     start, end = np.asarray(outputs["start_logits"]), np.asarray(outputs["end_logits"])
     np.testing.assert_array_equal(start, end)
@@ -197,9 +192,9 @@ def test_unknown_markers_become_known(
 @pytest.mark.parametrize("source", ["mpnet"], indirect=True)
 @pytest.mark.parametrize("profile", ["xla", "mixed+buckets+openvino", "onnx"])
 def test_engines_agree(profile: str, ranker: Path) -> None:
-    loaded = joint.load(ranker)
+    loaded = joint.load_model(ranker)
     windows = features(example(), load_tokenizer(ranker), WINDOWS)
-    rows = {name: x.astype(np.int32) for name, x in feature_rows(windows).items()}
+    rows = {name: x.astype(np.int32) for name, x in windows.rows.items()}
 
     def block_logits(name: str) -> dict[tuple[int, int], float]:
         """Returns the logits of blocks by window and position."""
@@ -230,21 +225,15 @@ def test_alone_it_gives_long_answers_only(ranker: Path, caplog: pytest.LogCaptur
 
 @pytest.mark.parametrize("source", ["bert"], indirect=True)
 def test_what_is_no_sentence_encoder_is_one_line(
-    source: Path, ranker: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    source: Path, ranker: Path, tmp_path: Path, commands: Commands
 ) -> None:
-    def error_of(command: list[object]) -> str:
-        capsys.readouterr()
-        assert console([str(argument) for argument in command]) == 1
-        (line,) = capsys.readouterr().err.splitlines()
-        return line
-
     convert = ["convert", source, tmp_path / "new", "--dual-encoder"]
-    assert "is a dual encoder already" in error_of(["convert", ranker, *convert[2:]])
+    assert "is a dual encoder already" in commands.error("convert", ranker, *convert[2:])
     pooling = {"word_embedding_dimension": 8, "pooling_mode_max_tokens": True}
     (source / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
-    assert "pooling_mode_max_tokens: expected pooling_mode_mean_tokens or" in error_of(convert)
+    assert "pooling_mode_max_tokens" in commands.error(*convert)
     path = ranker / "vocab.txt"
     special, *words = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([special, "new", *words[:-1]]) + "\n", encoding="utf-8")
-    line = error_of(["answer", "--model", ranker, "--no-track"])
-    assert "put the vocabulary there that the model came with" in line
+    error = commands.error("answer", "--model", ranker, "--no-track")
+    assert "put the vocabulary there that the model came with" in error

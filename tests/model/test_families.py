@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from nq.config import ModelConfig
 from nq.model import checkpoint, joint
 from nq.model.checkpoint import LoadReport
+from nq.model.config import ModelConfig
 from nq.model.families import FAMILIES, decode_config, encode_config
 from nq.model.folder import load_config
 from nq.model.shapes import layer_flop, weight_shapes, window_gflop
@@ -39,7 +39,7 @@ def test_logits_equal_those_of_transformers_and_weights_are_saved_as_loaded(
     name: str, tmp_path: Path
 ) -> None:
     golden = GOLDEN / name
-    loaded = joint.load(golden)
+    loaded = joint.load_model(golden)
     assert loaded.report == LoadReport(HEADS) and "no head for types" in loaded.report.warning()
     assert loaded.report.warning().startswith("no head for types in the checkpoint")
     assert_same_spans(loaded.model, np.load(golden / "reference.npz"), atol=1e-5)
@@ -52,7 +52,7 @@ def test_logits_equal_those_of_transformers_and_weights_are_saved_as_loaded(
         np.testing.assert_array_equal(ours[tensor], value)
     bare = {n.split(".", 1)[1]: v for n, v in theirs.items() if not n.startswith("qa_outputs")}
     save_file(bare, tmp_path / "model.safetensors")
-    report = joint.load(tmp_path).report  # an encoder without prefix and heads
+    report = joint.load_model(tmp_path).report  # an encoder without prefix and heads
     assert report == LoadReport(("span_output/kernel", "span_output/bias", *HEADS))
     assert "left random: span_output/kernel, span_output/bias; no head" in report.warning()
 
@@ -64,23 +64,23 @@ def test_configs_are_decoded_as_encoded(model_type: str) -> None:
     other = dataclasses.replace(plain, hidden_size=24, num_attention_heads=3, num_hidden_layers=4)
     assert decode_config(encode_config(other)) == other
     assert "head_size" not in encode_config(other)
-    pruned = dataclasses.replace(other, num_attention_heads=2, head_size=8)
-    assert decode_config(encode_config(pruned)) == pruned != other
-    assert encode_config(pruned)["head_size"] == 8
+    fewer = dataclasses.replace(other, num_attention_heads=2, head_size=8)
+    assert decode_config(encode_config(fewer)) == fewer != other
+    assert encode_config(fewer)["head_size"] == 8
 
 
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
-        ({"model_type": "deberta"}, "model_type 'deberta' is not supported; known are bert, rob"),
+        ({"model_type": "deberta"}, "model_type 'deberta' is not supported"),
         ({"model_type": "albert", "inner_group_num": 2}, "inner_group_num 2 is not supported"),
-        ({"model_type": "roberta", "pad_token_id": -1}, "pad_token_id is -1: expected 0 or more"),
+        ({"model_type": "roberta", "pad_token_id": -1}, "pad_token_id is -1"),
         ({"model_type": "roberta", "max_position_embeddings": 2}, "leaves no position"),
-        ({"model_type": "albert", "num_hidden_groups": 13}, "num_hidden_groups 13 is more than"),
+        ({"model_type": "albert", "num_hidden_groups": 13}, "num_hidden_groups 13"),
         ({"hidden_act": "silu"}, "unknown hidden_act 'silu'"),
-        ({"hidden_act": ["gelu"]}, "hidden_act is .'gelu'.: expected a value of type str"),
+        ({"hidden_act": ["gelu"]}, "hidden_act is .'gelu'."),
         ({"hidden_size": 0}, "hidden_size must be at least 1, got 0"),
-        ({"layer_norm_eps": float("nan")}, "layer_norm_eps is nan: expected a number"),
+        ({"layer_norm_eps": float("nan")}, "layer_norm_eps is nan"),
     ],
 )
 def test_an_unsupported_config_is_an_error(values: dict[str, Any], problem: str) -> None:
@@ -88,9 +88,9 @@ def test_an_unsupported_config_is_an_error(values: dict[str, Any], problem: str)
         decode_config(values)
 
 
-@pytest.mark.parametrize("family", [*sorted(make.FAMILIES), "pruned"])
+@pytest.mark.parametrize("family", [*sorted(make.FAMILIES), "fewer heads"])
 def test_shapes_are_those_of_the_model(family: str) -> None:
-    config = tiny_models.PRUNED if family == "pruned" else load_config(GOLDEN / family)
+    config = tiny_models.FEWER_HEADS if family == "fewer heads" else load_config(GOLDEN / family)
     built = {weight.path: tuple(weight.shape) for weight in joint.build(config).weights}
     assert weight_shapes(config) == built
 
@@ -111,7 +111,7 @@ def test_operations_are_the_sum_of_all_matrix_products() -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_live_transformers_loads_saved_weights(name: str, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
-    loaded = joint.load(GOLDEN / name)
+    loaded = joint.load_model(GOLDEN / name)
     checkpoint.save_weights(tmp_path, loaded.model, loaded.config, skip=loaded.report.missing)
     theirs, told = transformers.AutoModelForQuestionAnswering.from_pretrained(
         tmp_path, output_loading_info=True

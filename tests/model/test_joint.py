@@ -9,8 +9,8 @@ import keras
 import numpy as np
 import pytest
 
-from nq.config import ModelConfig
 from nq.model import joint
+from nq.model.config import ModelConfig
 from nq.model.encoder import relative_buckets
 from nq.records import FloatArray
 from tests import tiny_models
@@ -27,7 +27,7 @@ SHAPES = {
     ),
     "relu": dataclasses.replace(tiny_models.SHAPE, hidden_act="relu", layer_norm_eps=1e-3),
     "relative": tiny_models.RELATIVE,
-    "pruned": tiny_models.PRUNED,
+    "fewer heads": tiny_models.FEWER_HEADS,
 }
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import nq
-from nq.commands.main import console
 from nq.errors import Error
 from nq.model import registry
 from nq.model.registry import model_folder
 from nq.runs.job import Job
+from tests.conftest import Commands
 
 
 def install(site: Path, project: str, entry_points: str) -> None:
@@ -70,8 +70,8 @@ def test_a_folder_with_a_model_comes_before_an_installed_one(
 @pytest.mark.parametrize(
     ("entry", "files", "problem"),
     [
-        ("lakes = nq_model_lakes", (), r"of nq-model-lakes 1\.0 is incomplete: no package nq_mod"),
-        ("lakes = nq_model_lakes", ("vocab.txt",), r"with a config\.json is installed; install it"),
+        ("lakes = nq_model_lakes", (), r"nq-model-lakes 1\.0 is incomplete"),
+        ("lakes = nq_model_lakes", ("vocab.txt",), r"config\.json"),
         ("lakes = ", ("config.json",), "is incomplete"),
     ],
 )
@@ -89,13 +89,13 @@ def test_an_entry_point_without_a_model_is_one_line(
 
 def test_of_two_models_with_one_name_neither_is_taken(lakes: Path, site: Path) -> None:
     install(site, "another-lakes", "lakes = another_lakes")
-    expected = r"^another-lakes 1\.0 and nq-model-lakes 1\.0 both have a model lakes: uninstall one"
+    expected = r"^another-lakes 1\.0 and nq-model-lakes 1\.0 both"
     with pytest.raises(Error, match=expected):
         model_folder("lakes")
 
 
 def test_a_model_that_is_not_installed(lakes: Path) -> None:
-    with pytest.raises(Error, match=r"absent is not installed .*lakes.* run pip install"):
+    with pytest.raises(Error, match=r"absent is not installed .*lakes"):
         model_folder("absent")
     with pytest.raises(FileNotFoundError, match=r"^no model 'lake' \(did.*\(.*lakes"):
         Job(["x"], "lake")
@@ -103,7 +103,7 @@ def test_a_model_that_is_not_installed(lakes: Path) -> None:
 
 @pytest.mark.parametrize("name", ["added_tokens.json", "1_Pooling/config.json", "vocab.txt"])
 def test_a_link_out_of_a_model_folder_is_refused(
-    name: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:
     model = shutil.copytree(tiny_model, tmp_path / "model")
     (model / name).parent.mkdir(exist_ok=True)
@@ -116,10 +116,8 @@ def test_a_link_out_of_a_model_folder_is_refused(
         ["convert", str(tmp_path / "link"), copy],
         ["preprocess", "--data", "-", "--tokenizer", str(model), "--output", copy],
     ):
-        assert console(arguments) == 1
-        assert (
-            f"{name} is a link out of the model folder, to /etc/hostname" in capsys.readouterr().err
-        )
+        commands.out(*arguments, code=1)
+        assert f"{name} is a link out of the model folder, to /etc/hostname" in commands.err
     shutil.copytree(model, copy)  # as cp -rL does
     assert model_folder(copy) == Path(copy)
 
@@ -135,7 +133,5 @@ def test_a_snapshot_in_the_cache_of_hugging_face_may_be_links(
     assert model_folder(snapshot) == snapshot
     (blobs / "nq.json").unlink()
     (blobs / "nq.json").symlink_to("/etc/hostname")
-    with pytest.raises(
-        Error, match=r"nq\.json is a link out of the model folder, to /etc/hostname"
-    ):
+    with pytest.raises(Error, match=r"nq\.json is a link .* to /etc/hostname"):
         model_folder(snapshot)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.child_processes import python
 
 IMPORT = (
     "import argparse, sys; from nq.commands import arguments, terminal; "
@@ -24,14 +24,7 @@ BROKEN = {
 
 
 def run_import(path: Path, before: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", before + IMPORT],
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "PYTHONPATH": str(path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return python("-c", before + IMPORT, PYTHONPATH=str(path))
 
 
 @pytest.mark.slow

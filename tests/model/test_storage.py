@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from safetensors.numpy import load_file, save_file
 
-from nq.config import StorageConfig
 from nq.model import checkpoint, joint, quantize
-from nq.model.folder import check, weight_files
+from nq.model.config import StorageConfig
+from nq.model.folder import check_model, weight_files
 from nq.model.names import WORD_EMBEDDINGS
 from nq.records import FloatArray
 from tests import tiny_models
@@ -44,7 +44,7 @@ def save(folder: Path, model: Any, storage: StorageConfig) -> Path:
 
 
 def loaded(folder: Path) -> dict[str, FloatArray]:
-    loaded = joint.load(folder)
+    loaded = joint.load_model(folder)
     assert loaded.report == checkpoint.LoadReport()
     return {weight.path: weight.numpy() for weight in loaded.model.weights}
 
@@ -70,10 +70,10 @@ def test_the_error_is_at_most_half_a_step(value: FloatArray) -> None:
 
 @pytest.mark.parametrize("family", ["albert-groups", "bert", "distilbert", "mpnet"])
 def test_every_family_is_stored_in_8_bits(family: str, tmp_path: Path) -> None:
-    first = joint.load(GOLDEN / family)
+    first = joint.load_model(GOLDEN / family)
     report = first.report
     checkpoint.save_weights(tmp_path, first.model, first.config, INT8, report.missing)
-    again = joint.load(tmp_path)
+    again = joint.load_model(tmp_path)
     assert again.report == report
     for weight, other in zip(first.model.weights, again.model.weights, strict=True):
         if weight.path not in report.missing and quantize.in_8_bits(weight.path):
@@ -88,7 +88,7 @@ def test_values_that_the_type_cannot_hold_are_refused() -> None:
         (kernel, "float16", 1e6),
         (bias, "float16", np.nan),
     ):
-        with pytest.raises(ValueError, match=f"^x has values .* too large for {store}: store the"):
+        with pytest.raises(ValueError, match=f"^x has values .* {store}"):
             quantize.encode("x", np.full((2, 2), value, np.float32), path, store)
     assert np.isnan(quantize.encode("x", np.full(2, np.nan, np.float32), bias, "int8")["x"]).all()
 
@@ -115,7 +115,7 @@ def test_weights_in_several_files_are_the_same(
     one = save(tmp_path / "one", wide, StorageConfig(store))
     several = divided(save(tmp_path / "several", wide, StorageConfig(store)))
     assert len(weight_files(several)) == 3
-    check(several)
+    check_model(several)
     values = loaded(one)
     for path, value in loaded(several).items():
         np.testing.assert_array_equal(value, values[path])
@@ -135,4 +135,4 @@ def test_a_damaged_file_of_several_is_named(
     folder = divided(save(tmp_path / "m", wide, StorageConfig()))
     change(folder / "model-00002-of-00003.safetensors")
     with pytest.raises((ValueError, FileNotFoundError), match=problem):
-        check(folder)
+        check_model(folder)

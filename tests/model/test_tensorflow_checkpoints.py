@@ -22,16 +22,11 @@ from tests.model.slow_bert import SlowBert
 Arrays = dict[str, FloatArray]
 TENSORS = tiny_models.tensors()
 ROWS = tiny_models.rows((16, 11, 6), 16)
-CONFIG = {
-    "hidden_act": "gelu",
-    "hidden_size": 8,
-    "intermediate_size": 16,
-    "max_position_embeddings": 32,
-    "num_attention_heads": 2,
-    "num_hidden_layers": 2,
-    "type_vocab_size": 2,
-    "vocab_size": len(tiny_models.VOCABULARY),
-}
+FIELDS = (
+    *("hidden_act", "hidden_size", "intermediate_size", "max_position_embeddings"),
+    *("num_attention_heads", "num_hidden_layers", "type_vocab_size", "vocab_size"),
+)
+CONFIG = {name: getattr(tiny_models.SHAPE, name) for name in FIELDS}
 
 
 def original_names() -> Arrays:
@@ -138,7 +133,7 @@ def assert_original_logits(model: Any) -> None:
 
 
 def test_every_tensor_is_used_and_the_logits_are_right(folder: Path) -> None:
-    loaded = joint.load(folder)
+    loaded = joint.load_model(folder)
     assert loaded.report == LoadReport()
     assert_original_logits(loaded.model)
 
@@ -152,7 +147,7 @@ def test_a_pretraining_checkpoint_lacks_the_heads(tmp_path: Path) -> None:
         "global_step": np.int64(7),
     }
     write_tf1(tmp_path, "bert_model.ckpt", plain)
-    loaded = joint.load(tmp_path)
+    loaded = joint.load_model(tmp_path)
     report = loaded.report
     assert report == LoadReport(
         ("span_output/kernel", "span_output/bias", "type_output/kernel", "type_output/bias"),
@@ -164,12 +159,12 @@ def test_a_pretraining_checkpoint_lacks_the_heads(tmp_path: Path) -> None:
 
 def test_of_several_checkpoints_the_one_with_a_known_name_is_read(tmp_path: Path) -> None:
     write_tf1(tmp_path, "one.ckpt", original_names())
-    joint.load(tmp_path)
+    joint.load_model(tmp_path)
     write_tf1(tmp_path, "two.ckpt", original_names())
-    with pytest.raises(ValueError, match=r"holds the checkpoints one\.ckpt, two\.ckpt: expected"):
-        joint.load(tmp_path)
+    with pytest.raises(ValueError, match=r"one\.ckpt, two\.ckpt"):
+        joint.load_model(tmp_path)
     write_tf1(tmp_path, "bert_joint.ckpt", original_names())
-    assert joint.load(tmp_path).report == LoadReport()
+    assert joint.load_model(tmp_path).report == LoadReport()
 
 
 def halve(path: Path) -> None:
@@ -191,5 +186,5 @@ def test_a_missing_or_truncated_file_is_named(
     (path,) = folder.glob(pattern)
     damage(path)
     with pytest.raises((ValueError, FileNotFoundError), match=problem) as error:
-        joint.load(folder)
+        joint.load_model(folder)
     assert "\n" not in str(error.value)

@@ -17,7 +17,7 @@ from nq.postprocess.fit import (
     OPTION_WEIGHTS,
     ChoiceSet,
     block_choices,
-    fit,
+    fit_weights,
     right_options,
 )
 from nq.records import Annotation, AnswerType, Example, Prediction, Span, YesNo
@@ -61,8 +61,8 @@ def is_right(example: Example, prediction: Prediction) -> tuple[bool, bool]:
     return long[0].correct, short[0].correct
 
 
-def label(span: Span | None) -> labels.Span:
-    return labels.Span(-1, -1, span.start, span.end) if span else labels.Span()
+def label(span: Span | None) -> labels.LabelSpan:
+    return labels.LabelSpan(-1, -1, span.start, span.end) if span else labels.LabelSpan()
 
 
 @given(seeds)
@@ -104,14 +104,14 @@ def test_fitting_recovers_the_weights_of_sampled_data() -> None:
         evidence=0.6, bm25=0.8, page_length=-0.5, null=1.5,
         short_evidence=0.7, short_length=-0.4, no_short=0.5, yes_no=-0.6,
     )  # fmt: skip
-    fitted = fit(sampled(BLOCK_WEIGHTS, truth, 3000), sampled(OPTION_WEIGHTS, truth, 3000))
+    fitted = fit_weights(sampled(BLOCK_WEIGHTS, truth, 3000), sampled(OPTION_WEIGHTS, truth, 3000))
     for name in (*BLOCK_WEIGHTS, *OPTION_WEIGHTS):
         assert getattr(fitted, name) == pytest.approx(getattr(truth, name), abs=0.1), name
 
 
 def test_the_largest_expected_evidence_is_rarely_exceeded() -> None:
-    assert fit([], []) == RankingWeights()
+    assert fit_weights([], []) == RankingWeights()
     choice_sets = sampled(BLOCK_WEIGHTS, RankingWeights(), 500)
-    fitted = fit(choice_sets, [])
+    fitted = fit_weights(choice_sets, [])
     scores = [fitted.evidence * choices.features[:-1, 0] for choices in choice_sets]
     assert 0 < (np.concatenate(scores) > fitted.max_evidence).mean() <= 0.0015

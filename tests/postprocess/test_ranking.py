@@ -214,26 +214,26 @@ def test_the_margin_of_a_page_without_evidence_is_infinite() -> None:
 # --- two models
 
 WEIGHTS = RankingWeights(evidence=0.4, bm25=0.7, null=1.5, short_evidence=0.8)
-RANKER = DecisionConfig(weights=RankingWeights(evidence=0.25, bm25=0.1))
+FIRST = DecisionConfig(weights=RankingWeights(evidence=0.25, bm25=0.1))
 CASCADE = CascadeDecision(
-    long_threshold=0.2, weights=CascadeWeights(**WEIGHTS.to_dict()), ranker=RANKER
+    long_threshold=0.2, weights=CascadeWeights(**WEIGHTS.to_dict()), first=FIRST
 )
 
 
-def with_weight(ranker: float) -> CascadeDecision:
-    return replace(CASCADE, weights=CascadeWeights(**WEIGHTS.to_dict(), ranker=ranker))
+def with_weight(block_score: float) -> CascadeDecision:
+    return replace(CASCADE, weights=CascadeWeights(**WEIGHTS.to_dict(), block_score=block_score))
 
 
 def two_scores(seed: int, step: int = 1) -> tuple[Example, CascadeScores]:
     """Returns a random page with the scores of two models; the second read each step-th block."""
-    example, ranker = synthetic_pages.page(seed)
+    example, first = synthetic_pages.page(seed)
     _, second = synthetic_pages.page(seed + 1)
     read: IntArray = Blocks.of(example).candidates[::step]
-    return example, CascadeScores(ranker, second, read)
+    return example, CascadeScores(first, second, read)
 
 
 @given(seeds)
-def test_without_a_weight_of_the_ranker_a_reader_of_all_blocks_decides_alone(seed: int) -> None:
+def test_a_second_model_that_reads_all_blocks_decides_alone_without_block_scores(seed: int) -> None:
     example, scores = two_scores(seed)
     alone = rank(
         example, scores.second, replace(DecisionConfig(weights=WEIGHTS), long_threshold=0.2)
@@ -246,14 +246,14 @@ def test_without_a_weight_of_the_ranker_a_reader_of_all_blocks_decides_alone(see
 
 
 @given(seeds, st.integers(1, 3), st.floats(-2, 2))
-def test_the_block_score_of_the_ranker_is_one_more_feature_of_the_blocks_read(
+def test_the_block_score_of_the_first_model_is_one_more_feature_of_the_blocks_read(
     seed: int, step: int, weight: float
 ) -> None:
     example, scores = two_scores(seed, step)
     ranking = rank(example, scores, with_weight(weight))
     assert set(ranking.evidence.blocks.tolist()) <= set(scores.read.tolist())
-    first = rank(example, scores.ranker, RANKER).evidence
-    block_scores = RANKER.weights.evidence * first.block_scores()
+    first = rank(example, scores.first, FIRST).evidence
+    block_scores = FIRST.weights.evidence * first.block_scores()
     by_block = dict(zip(first.blocks.tolist(), block_scores, strict=True))
     lowest = min([0.0, *by_block.values()])
     ranked = [by_block.get(block, lowest) for block in ranking.evidence.blocks.tolist()]
@@ -270,7 +270,7 @@ def test_a_second_model_that_only_ranks_changes_places_with_the_first(
     types[:, [AnswerType.UNKNOWN, AnswerType.LONG]] = 0
     ranks = replace(scores.second, type_logits=types)
     again = rank(example, replace(scores, second=ranks), with_weight(weight))
-    swapped = CascadeScores(ranks, scores.ranker, scores.read)
+    swapped = CascadeScores(ranks, scores.first, scores.read)
     first = rank(example, swapped, with_weight(weight))
     np.testing.assert_array_equal(again.utility, first.utility)
     assert again.prediction() == first.prediction()
@@ -280,5 +280,5 @@ def test_the_scores_of_a_cascade_need_the_decision_of_both_models() -> None:
     example, scores = two_scores(1)
     with pytest.raises(Error, match="give the decision of both"):
         rank(example, scores, DecisionConfig())
-    with pytest.raises(Error, match="decision kisialiou ranks no blocks for a second model"):
+    with pytest.raises(Error, match="decision kisialiou ranks no blocks"):
         decide(example, scores, replace(CASCADE, rule="kisialiou"))

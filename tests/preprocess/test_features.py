@@ -22,11 +22,7 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.preprocess.tokenizers.sentencepiece import SentencePieceTokenizer
 from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
 from nq.records import UNLABELLED, AnswerType, Example, Features
-from tests.preprocess.synthetic_examples import (
-    few,
-    page,
-    pages,
-)
+from tests.preprocess.synthetic_examples import few, pages
 
 SMALL = WindowConfig(max_seq_length=24, doc_stride=5, max_query_length=6, max_contexts=6)
 NAMES = ("input_ids", "input_mask", "segment_ids", "token_map")
@@ -139,21 +135,6 @@ def test_against_a_slower_search(n_pieces: int, length: int, stride: int) -> Non
     assert windows(n_pieces, length, stride) == every_start(n_pieces, length, stride)
 
 
-def test_a_window_in_small(wordpiece: WordPieceTokenizer) -> None:
-    config = WindowConfig(max_seq_length=16, max_query_length=4)
-    made = features(page("<P> ice flows </P>", question="who walks ice"), wordpiece, config)
-    spelled = [wordpiece.piece_id(p) for p in ("walk", "##s", "ice", "flow")]
-    walk, s, ice, flow = (piece for piece in spelled if piece is not None)
-    cls, sep = wordpiece.cls_id, wordpiece.sep_id
-    assert rows(made) == {
-        "input_ids": [[cls, 104, walk, s, ice, sep, 259, 107, 260, 109, ice, flow, s, sep, 0, 0]],
-        "input_mask": [[1] * 14 + [0] * 2],
-        "segment_ids": [[0] * 6 + [1] * 8 + [0] * 2],
-        "token_map": [[-1] * 10 + [1, 2, 2] + [-1] * 3],
-    }
-    assert (made.example_id, len(made), made.n_windows, made.windows.tolist()) == (7, 1, 1, [0])
-
-
 @few
 @given(pages(), shapes, st.sampled_from([PAGE, BLOCK]))
 def test_rows_against_a_slower_truth(
@@ -187,9 +168,9 @@ def test_text_never_looks_like_the_frame(wordpiece: WordPieceTokenizer, example:
 
 @pytest.mark.parametrize("compat", ["bert-joint", "kisialiou"])
 def test_the_originals_have_no_windows_of_one_block(compat: str) -> None:
-    with pytest.raises(ValueError, match=f"compat {compat} has no windows of one block"):
+    with pytest.raises(ValueError, match=f"compat {compat}"):
         WindowConfig(compat=compat, window_scope="block")
-    with pytest.raises(ValueError, match="unknown window_scope 'word'; known are page, block"):
+    with pytest.raises(ValueError, match="unknown window_scope 'word'"):
         WindowConfig(window_scope="word")
 
 

@@ -32,25 +32,6 @@ def found(example: Example, config: WindowConfig = OURS) -> tuple[AnswerType, li
     return it.kind, sequence.words[it.first : it.last + 1]
 
 
-def test_several_short_answers_are_one_span_without_the_tags() -> None:
-    shorts = [(8, 10), (12, 14)]
-    merged = (AnswerType.SHORT, ["it", "floats", "it", "melts"])
-    assert found(page(PAGE, long=1, shorts=shorts)) == merged
-    assert found(page(PAGE, long=1, shorts=shorts[::-1])) == merged
-
-
-def test_of_short_answers_far_apart_the_first_of_the_page_is_wanted() -> None:
-    example = page("<P> Ann and Bo , then later with the help of Al </P>", long=0)
-    apart, list_, both = [(10, 11), (1, 2)], [(1, 2), (3, 4)], [(11, 12), (3, 4), (1, 2)]
-    words_ = {}
-    for name, shorts in (("apart", apart), ("list", list_), ("both", both)):
-        short = page(" ".join(example.tokens), long=0, shorts=shorts)
-        words_[name] = found(short)[1], found(short, BERT_JOINT)[1]
-    assert words_["apart"][0] == ["Ann"]
-    assert words_["list"] == (["Ann", "and", "Bo"],) * 2
-    assert words_["both"][0] == ["Ann", "and", "Bo"]
-
-
 @pytest.mark.parametrize(
     ("yes_no", "kind"),
     [("YES", AnswerType.YES), ("NO", AnswerType.NO), ("NONE", AnswerType.LONG)],

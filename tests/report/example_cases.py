@@ -47,10 +47,10 @@ def page(*annotations: Annotation) -> Example:
 
 
 def label(long: Span | None = None, *shorts: Span, yes_no: str = "none") -> labels.Label:
-    def encoded(span: Span) -> labels.Span:
-        return labels.Span(start_token=span.start, end_token=span.end)
+    def encoded(span: Span) -> labels.LabelSpan:
+        return labels.LabelSpan(start_token=span.start, end_token=span.end)
 
-    long_span = encoded(long) if long else labels.Span()
+    long_span = encoded(long) if long else labels.LabelSpan()
     return labels.Label(long_span, tuple(map(encoded, shorts)), yes_no, 0.5, 0.25)
 
 

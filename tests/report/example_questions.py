@@ -10,9 +10,8 @@ from typing import Any
 import orjson
 
 from nq.config import WindowConfig
-from nq.evaluation.evaluate import gold_labels
+from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import Label
-from nq.evaluation.labels import Span as LabelSpan
 from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats import outputs
 from nq.preprocess.contexts import contexts
@@ -21,7 +20,7 @@ from nq.report.judgments import STAGES, Case, StageOutputs, judgments
 from nq.report.page import Report, RunView, write_page
 from nq.report.questions import Question
 from nq.report.traits import traits
-from tests.report.example_cases import FIRST, NULL, SECOND, annotation, page
+from tests.report.example_cases import FIRST, NULL, SECOND, annotation, label, page
 
 SHORT, OTHER_SHORT = Span(9, 11), Span(1, 3)
 GOLD = annotation(SECOND, SHORT)
@@ -46,14 +45,9 @@ METRICS = {
 }
 
 
-def label(long: Span | None, short: Span | None, score: float) -> Label:
-    return Label(
-        LabelSpan(-1, -1, long.start, long.end) if long else LabelSpan(),
-        (LabelSpan(-1, -1, short.start, short.end),) if short else (),
-        "none",
-        score,
-        score / 2,
-    )
+def scored(long: Span | None, short: Span | None, score: float) -> Label:
+    plain = label(long, *([short] if short else []))
+    return replace(plain, long_score=score, short_score=score / 2)
 
 
 def question(
@@ -63,8 +57,8 @@ def question(
     gold, long, short = ANSWERS[outcome]
     score = (number % 100) / 100
     example = replace(page(gold), example_id=number, question=f"{text} {number}")
-    mine = label(long, short, score if long else 0.0)
-    others = label(None, None, 0.0) if outcome == "right" else label(SECOND, SHORT, 0.7)
+    mine = scored(long, short, score if long else 0.0)
+    others = scored(None, None, 0.0) if outcome == "right" else scored(SECOND, SHORT, 0.7)
     source = Source(0, "data.jsonl", number + 1)
     prediction = Prediction(number, long, score, (short,) if short else (), score / 2)
     listed = (Alternative(SECOND, (SHORT,), YesNo.NONE, 0.4, 0.2),)
@@ -75,7 +69,7 @@ def question(
 
 
 def _case(example: Example, mine: Label) -> Case:
-    gold = gold_labels(example)
+    gold = example_labels(example)
     long, short = decisions = decisions_of_one(gold, mine)
     blocks = contexts(example, WindowConfig())
     values = traits(example, long.has_gold, short.has_gold, blocks, len(blocks))

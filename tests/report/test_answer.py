@@ -8,10 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from nq.answers import Answer, Page
 from nq.config import WindowConfig
 from nq.formats.documents import page_from_text
+from nq.postprocess.decision import RankedPrediction
 from nq.reader import make_answer
-from nq.records import Alternative, Answer, Page, Prediction, Span, YesNo
+from nq.records import Alternative, Prediction, Span, YesNo
 from nq.report.answer import MAX_LINES, render
 
 PAGE = page_from_text(
@@ -27,13 +29,25 @@ N_BEST = (
 BOTH = Prediction(0, FIRST, 0.9, (ADA,), 0.834)
 
 
+class Ranked(RankedPrediction):
+    """A prediction with a given n-best list."""
+
+    def __init__(self, prediction: Prediction, n_best: Sequence[Alternative]) -> None:
+        super().__init__(prediction)
+        object.__setattr__(self, "n_best", tuple(n_best))
+
+    def alternatives(self, limit: int) -> tuple[Alternative, ...]:
+        n_best: tuple[Alternative, ...] = self.__dict__["n_best"]
+        return n_best
+
+
 def make(
     prediction: Prediction,
     n_best: Sequence[Alternative] = N_BEST,
     top: int = 3,
     page: Page = PAGE,
 ) -> Answer:
-    return make_answer("who", page, prediction, n_best, top, WindowConfig())
+    return make_answer("who", page, Ranked(prediction, n_best), top, WindowConfig())
 
 
 @pytest.mark.parametrize("marks", [("»", "«"), ("\033[1m", "\033[0m")])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nq.config import WindowConfig
 from nq.evaluation import nq_eval
-from nq.evaluation.evaluate import gold_labels
+from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import Label
 from nq.evaluation.nq_eval import Outcome
 from nq.preprocess.contexts import contexts
@@ -27,7 +27,7 @@ CONTEXTS, WINDOWS, POSITIONS, DECISION = Stage
 
 
 def judged(example: Example, answer: Label, outputs: StageOutputs) -> tuple[Judgment, ...]:
-    decisions = nq_eval.decisions_of_one(gold_labels(example), answer)
+    decisions = nq_eval.decisions_of_one(example_labels(example), answer)
     return tuple(judgments(example, decisions, outputs).values())
 
 
@@ -107,7 +107,7 @@ def test_the_tally_equals_the_official_evaluation(
 ) -> None:
     both = [judged(page(*gold), answer, outputs) for gold, answer, outputs in examples]
     metrics: dict[str, Any] = nq_eval.score(
-        {i: gold_labels(page(*gold)) for i, (gold, _, _) in enumerate(examples)},
+        {i: example_labels(page(*gold)) for i, (gold, _, _) in enumerate(examples)},
         {i: answer for i, (_, answer, _) in enumerate(examples)},
         one_annotator=True,
     )

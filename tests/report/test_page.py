@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 
-import markupsafe
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from nq.report.page import script_json
-from tests.chromium import Browser, browser, needs_chromium
+from tests.chromium import Browser, needs_chromium
 from tests.report.example_questions import HOSTILE, hostile, questions, write_example_page
 
 MANY, LAST_WRONG = 20_000, 19_996
@@ -24,32 +17,7 @@ SHOWN = "[...document.querySelectorAll('#list a')].map(a => decodeURIComponent(a
 COUNT = "document.getElementById('count').textContent"
 DETAIL = "document.getElementById('detail').innerText"
 
-in_browser = [pytest.mark.browser, pytest.mark.slow, needs_chromium]
-
-
-@given(st.text(), st.dictionaries(st.text(), st.text() | st.integers(-(2**53), 2**53)))
-def test_json_in_a_script_is_read_back_and_cannot_end_it(text: str, values: dict[str, str]) -> None:
-    encoded = script_json([text, values])
-    assert json.loads(encoded) == [text, values]
-    assert not re.search("[<>&]", encoded)
-
-
-def test_the_page_has_no_markup_of_the_data_and_no_address(tmp_path: Path) -> None:
-    write_example_page(tmp_path / "page.html", [hostile(1), *questions(5)], name=HOSTILE)
-    text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert len(re.findall(r"<script[ >]", text)) == len(re.findall("</script>", text)) == 8
-    text = re.sub(r'<script type="application/json".*?</script>', "", text, flags=re.DOTALL)
-    for vendored in resources.files("nq.report").joinpath("templates/vendor").iterdir():
-        text = text.replace(vendored.read_text("utf-8"), "")  # Vega has names of XML namespaces
-    text = text.replace(str(markupsafe.escape(HOSTILE)), "").replace("http-equiv", "")
-    for outside in ("http", " src=", "@import", "url(", "<link", "<img", "innerHTML", "{{"):
-        assert outside not in text, outside
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("profile")) as running:
-        yield running
+pytestmark = [pytest.mark.browser, pytest.mark.slow, needs_chromium]
 
 
 @pytest.fixture
@@ -78,124 +46,115 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-class TestPage:
-    pytestmark = in_browser
-
-    @pytest.mark.parametrize("width", [320, 1280])
-    def test_it_never_scrolls_sideways(self, tab: Browser, page: Path, width: int) -> None:
-        tab.size(width)
-        open_page(tab, page)
-        tab.run("document.querySelectorAll('details').forEach(d => d.open = true)")
-        wide = "document.documentElement.scrollWidth"
-        assert tab.run(wide) == width
-        tab.run("document.querySelector('#list a').click()")
-        tab.wait_for(f"{DETAIL}.includes('N-best list')")
-        assert tab.run(wide) == width
-        assert tab.run("document.querySelector('#detail .passage').clientWidth") > 250
-
-    def test_filters_searches_and_sorts(self, tab: Browser, page: Path) -> None:
-        open_page(tab, page)
-        tab.run("document.querySelectorAll('#outcomes button')[1].click()")
-        wrong = tab.run(SHOWN)
-        assert wrong == [str(n) for n in range(1, 100, 5)]
-        tab.run(
-            "const low = document.getElementById('low'); low.value = 30; "
-            "low.dispatchEvent(new Event('input'))"
-        )
-        # the answer is the short one, whose score is half of the number in percent
-        assert tab.run(SHOWN) == [n for n in wrong if int(n) / 2 >= 30]
-        tab.run("document.getElementById('reset').click()")
-        assert tab.run(COUNT) == "100 questions"
-        choose = (
-            "const box = [...document.querySelectorAll('#traits select')][0]; "
-            "box.value = [...box.options].find(o => o.text.startsWith('none')).value; "
-            "box.dispatchEvent(new Event('change'))"
-        )
-        tab.run(choose)
-        assert tab.run(COUNT) == "40 of 100 questions"  # extra and null
-        tab.run("document.getElementById('reset').click()")
-        search = (
-            "const words = document.getElementById('search'); words.value = 'NUMBER 7 who'; "
-            "words.dispatchEvent(new Event('input'))"
-        )
-        tab.run(search)
-        assert tab.run(SHOWN) == [str(n) for n in range(100) if "7" in str(n)]
-        tab.run("document.getElementById('reset').click()")
-        sort = (
-            "const sort = document.getElementById('sort'); sort.value = 'score, highest first'; "
-            "sort.dispatchEvent(new Event('change'))"
-        )
-        tab.run(sort)
-        assert tab.run(SHOWN)[:3] == ["98", "96", "95"]  # 97 and 99 have no answer
-
-    def test_a_link_opens_its_question(self, tab: Browser, page: Path) -> None:
-        open_page(tab, page, "#41")
-        tab.wait_for(f"{DETAIL}.includes('who is number 41')")
-        marks = tab.run(
-            "[...document.querySelectorAll('#passages mark')].map(m => [m.className, m.innerText])"
-        )
-        assert marks == [["p", "a1 a2"], ["g", "b9 b10"]]
-        assert "data.jsonl, line 42" in tab.run(DETAIL)
-        tab.run("location.hash = '#7'")
-        tab.wait_for(f"{DETAIL}.includes('who is number 7')")
-        tab.run("history.back()")
-        tab.wait_for(f"{DETAIL}.includes('who is number 41')")
-        open_page(tab, page, "#nothing")
-        assert tab.run(COUNT) == "100 questions"
-
-    def test_text_of_the_data_is_only_text(self, tab: Browser, tmp_path: Path) -> None:
-        path = tmp_path / "a page #1 %41.html"
-        write_example_page(path, [hostile(1), *questions(5)], name=HOSTILE)
-        open_page(tab, path)
-        title = tab.run("document.title")
-        tab.run("document.querySelector('#list a').click()")
-        tab.wait_for(f"{DETAIL}.includes('N-best list')")
-        tab.run("document.querySelectorAll('details').forEach(d => d.open = true)")
-        assert title.startswith("nq report · </script><script>document.title='broken'")
-        assert tab.run("document.title") == title
-        assert tab.run("document.querySelectorAll('img, b b, #list script').length") == 0
-        shown = tab.run("document.querySelector('#detail h2').textContent")
-        assert shown == HOSTILE
-        assert "onerror=" in tab.run("document.querySelector('#passages').textContent")
-        assert tab.run("document.querySelector('#list .ask').textContent") == HOSTILE[:300]
-        assert tab.urls == [path.as_uri()]
-
-    def test_changed_answers_come_first(self, tab: Browser, tmp_path: Path) -> None:
-        both = list(questions(70, with_other=True))
-        same = [replace(question, other=question.label) for question in both[:60]]
-        path = tmp_path / "page.html"
-        write_example_page(path, [*same, *both[60:]])
-        open_page(tab, path)
-        assert tab.run(SHOWN)[:10] == [str(n) for n in range(60, 70)]
-        assert "other run" in tab.run("document.querySelector('#list a').innerText")
-        chips = "[...document.querySelectorAll('#changes button')].map(b => b.textContent)"
-        assert tab.run(chips) == ["changed10", "better4", "worse4"]
-        tab.run("document.querySelectorAll('#changes button')[0].click()")
-        assert tab.run(COUNT) == "10 of 70 questions"
-        assert tab.run("document.querySelectorAll('.answers .other').length") == 1
+@pytest.mark.parametrize("width", [320, 1280])
+def test_it_never_scrolls_sideways(tab: Browser, page: Path, width: int) -> None:
+    tab.size(width)
+    open_page(tab, page)
+    tab.run("document.querySelectorAll('details').forEach(d => d.open = true)")
+    wide = "document.documentElement.scrollWidth"
+    assert tab.run(wide) == width
+    tab.run("document.querySelector('#list a').click()")
+    tab.wait_for(f"{DETAIL}.includes('N-best list')")
+    assert tab.run(wide) == width
+    assert tab.run("document.querySelector('#detail .passage').clientWidth") > 250
 
 
-@pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page of 20,000 questions."""
-    path = tmp_path_factory.mktemp("many") / "page.html"
-    write_example_page(path, questions(MANY))
-    return path
+def test_filters_searches_and_sorts(tab: Browser, page: Path) -> None:
+    open_page(tab, page)
+    tab.run("document.querySelectorAll('#outcomes button')[1].click()")
+    wrong = tab.run(SHOWN)
+    assert wrong == [str(n) for n in range(1, 100, 5)]
+    tab.run(
+        "const low = document.getElementById('low'); low.value = 30; "
+        "low.dispatchEvent(new Event('input'))"
+    )
+    # the answer is the short one, whose score is half of the number in percent
+    assert tab.run(SHOWN) == [n for n in wrong if int(n) / 2 >= 30]
+    tab.run("document.getElementById('reset').click()")
+    assert tab.run(COUNT) == "100 questions"
+    choose = (
+        "const box = [...document.querySelectorAll('#traits select')][0]; "
+        "box.value = [...box.options].find(o => o.text.startsWith('none')).value; "
+        "box.dispatchEvent(new Event('change'))"
+    )
+    tab.run(choose)
+    assert tab.run(COUNT) == "40 of 100 questions"  # extra and null
+    tab.run("document.getElementById('reset').click()")
+    search = (
+        "const words = document.getElementById('search'); words.value = 'NUMBER 7 who'; "
+        "words.dispatchEvent(new Event('input'))"
+    )
+    tab.run(search)
+    assert tab.run(SHOWN) == [str(n) for n in range(100) if "7" in str(n)]
+    tab.run("document.getElementById('reset').click()")
+    sort = (
+        "const sort = document.getElementById('sort'); sort.value = 'score, highest first'; "
+        "sort.dispatchEvent(new Event('change'))"
+    )
+    tab.run(sort)
+    assert tab.run(SHOWN)[:3] == ["98", "96", "95"]  # 97 and 99 have no answer
 
 
-class TestManyQuestions:
-    pytestmark = in_browser
+def test_a_link_opens_its_question(tab: Browser, page: Path) -> None:
+    open_page(tab, page, "#41")
+    tab.wait_for(f"{DETAIL}.includes('who is number 41')")
+    marks = tab.run(
+        "[...document.querySelectorAll('#passages mark')].map(m => [m.className, m.innerText])"
+    )
+    assert marks == [["p", "a1 a2"], ["g", "b9 b10"]]
+    assert "data.jsonl, line 42" in tab.run(DETAIL)
+    tab.run("location.hash = '#7'")
+    tab.wait_for(f"{DETAIL}.includes('who is number 7')")
+    tab.run("history.back()")
+    tab.wait_for(f"{DETAIL}.includes('who is number 41')")
+    open_page(tab, page, "#nothing")
+    assert tab.run(COUNT) == "100 questions"
 
-    def test_they_open(self, tab: Browser, many: Path) -> None:
-        open_page(tab, many, f"#{LAST_WRONG}")
-        tab.wait_for(f"{DETAIL}.includes('who is number {LAST_WRONG}')")
-        assert tab.run(COUNT) == "20,000 questions"
-        assert "b9 b10" in tab.run("document.getElementById('passages').innerText")
-        assert len(tab.urls) == 1
-        assert tab.run("document.querySelector('#list [aria-current]').hash") == f"#{LAST_WRONG}"
-        assert len(tab.run(SHOWN)) < 100
-        tab.run("document.querySelector('#list .gap button').click()")
-        assert tab.run(SHOWN)[0] == str(LAST_WRONG - 3 - 60)
-        for number in (0, 9_999):
-            tab.run(f"location.hash = '#{number}'")
-            tab.wait_for(f"{DETAIL}.includes('who is number {number}')")
+
+def test_text_of_the_data_is_only_text(tab: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "a page #1 %41.html"
+    write_example_page(path, [hostile(1), *questions(5)], name=HOSTILE)
+    open_page(tab, path)
+    title = tab.run("document.title")
+    tab.run("document.querySelector('#list a').click()")
+    tab.wait_for(f"{DETAIL}.includes('N-best list')")
+    tab.run("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert title.startswith("nq report · </script><script>document.title='broken'")
+    assert tab.run("document.title") == title
+    assert tab.run("document.querySelectorAll('img, b b, #list script').length") == 0
+    shown = tab.run("document.querySelector('#detail h2').textContent")
+    assert shown == HOSTILE
+    assert "onerror=" in tab.run("document.querySelector('#passages').textContent")
+    assert tab.run("document.querySelector('#list .ask').textContent") == HOSTILE[:300]
+    assert tab.urls == [path.as_uri()]
+
+
+def test_changed_answers_come_first(tab: Browser, tmp_path: Path) -> None:
+    both = list(questions(70, with_other=True))
+    same = [replace(question, other=question.label) for question in both[:60]]
+    path = tmp_path / "page.html"
+    write_example_page(path, [*same, *both[60:]])
+    open_page(tab, path)
+    assert tab.run(SHOWN)[:10] == [str(n) for n in range(60, 70)]
+    assert "other run" in tab.run("document.querySelector('#list a').innerText")
+    chips = "[...document.querySelectorAll('#changes button')].map(b => b.textContent)"
+    assert tab.run(chips) == ["changed10", "better4", "worse4"]
+    tab.run("document.querySelectorAll('#changes button')[0].click()")
+    assert tab.run(COUNT) == "10 of 70 questions"
+    assert tab.run("document.querySelectorAll('.answers .other').length") == 1
+
+
+def test_many_questions_open(tab: Browser, tmp_path: Path) -> None:
+    write_example_page(tmp_path / "page.html", questions(MANY))
+    open_page(tab, tmp_path / "page.html", f"#{LAST_WRONG}")
+    tab.wait_for(f"{DETAIL}.includes('who is number {LAST_WRONG}')")
+    assert tab.run(COUNT) == "20,000 questions"
+    assert "b9 b10" in tab.run("document.getElementById('passages').innerText")
+    assert len(tab.urls) == 1
+    assert tab.run("document.querySelector('#list [aria-current]').hash") == f"#{LAST_WRONG}"
+    assert len(tab.run(SHOWN)) < 100
+    tab.run("document.querySelector('#list .gap button').click()")
+    assert tab.run(SHOWN)[0] == str(LAST_WRONG - 3 - 60)
+    for number in (0, 9_999):
+        tab.run(f"location.hash = '#{number}'")
+        tab.wait_for(f"{DETAIL}.includes('who is number {number}')")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nq.formats.documents import page_from_record
 from nq.records import Candidate, Example, Span
-from nq.report.passages import MAX_CHARS, Blocks, Segment, marked, span_text
+from nq.report.passages import MAX_CHARS, Segment, ShownBlocks, marked, span_text
 from tests.report.example_cases import FIRST, PAGE, SECOND, THIRD
 
 TOKENS = st.sampled_from(["<P>", "</P>", "<Td>", "</Td>", "<B>", *"abc", "(", ")", ",", "'s", "-"])
@@ -62,12 +62,14 @@ def test_a_long_block_is_cut_around_its_mark() -> None:
     assert span_text(page, Span(0, 5002), 160).endswith("…")
 
 
-def shown(blocks: Blocks, longs: list[Span], shorts: list[Span], chars: int) -> list[int | None]:
+def shown(
+    blocks: ShownBlocks, longs: list[Span], shorts: list[Span], chars: int
+) -> list[int | None]:
     return [p["n"] for p in blocks.passages({"P": longs}, {"p": shorts}, chars)]
 
 
 def test_blocks_with_answers_come_first_and_near_ones_next() -> None:
-    blocks = Blocks(PAGE)
+    blocks = ShownBlocks(PAGE)
     assert blocks.spans == [FIRST, SECOND, THIRD]
     assert shown(blocks, [SECOND], [], 0) == [2]
     assert shown(blocks, [], [Span(17, 18)], 0) == [3]
@@ -80,7 +82,8 @@ def test_blocks_with_answers_come_first_and_near_ones_next() -> None:
 def test_an_answer_in_no_block_is_shown_with_its_surroundings() -> None:
     page = replace(PAGE, candidates=[Candidate(FIRST, True)])
     outside, inside = sorted(
-        Blocks(page).passages({}, {"p": [Span(1, 2), Span(18, 19)]}, 0), key=lambda p: p["n"] or 0
+        ShownBlocks(page).passages({}, {"p": [Span(1, 2), Span(18, 19)]}, 0),
+        key=lambda p: p["n"] or 0,
     )
     assert (outside["n"], outside["k"], outside["e"]) == (None, "", 1)
     assert text_of(outside["x"], "p").endswith("c18")

@@ -2,50 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.evaluation.evaluate import gold_labels, judge
+from nq.evaluation.evaluate import example_labels, judge
 from nq.evaluation.labels import prediction_label
-from nq.evaluation.nq_eval import Decision, decisions_of_one
+from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats.outputs import encode_prediction
 from nq.records import Annotation, Prediction, Span
-from nq.report.page import curve
+from nq.report.page import script_json
 from nq.report.questions import entries, outcomes, scores
 from tests.report.example_cases import FIRST, SECOND, annotation, page
 from tests.report.example_questions import ANSWERS, question
-
-DECISIONS = st.lists(
-    st.builds(
-        lambda gold, predicted, correct, score: Decision(
-            gold, predicted, gold and predicted and correct, score if predicted else 0.0
-        ),
-        *(st.booleans(), st.booleans(), st.booleans(), st.integers(0, 20).map(lambda n: n / 20)),
-    ),
-    max_size=30,
-)
-
-
-@given(DECISIONS)
-def test_points_of_a_curve_by_their_definition(decisions: list[Decision]) -> None:
-    result = curve(decisions)
-    given_scores = sorted({d.score for d in decisions if d.predicted})
-    if result is None:
-        assert given_scores == []
-        return
-    assert [point.threshold for point in result["points"]] == given_scores
-    n_gold = sum(d.has_gold for d in decisions)
-    for point in result["points"]:
-        kept = [d for d in decisions if d.predicted and d.score >= point.threshold]
-        right = sum(d.correct for d in kept)
-        assert point.precision == right / len(kept)
-        assert point.recall == (right / n_gold if n_gold else 0)
-        assert point.f1 == pytest.approx(2 * right / (len(kept) + n_gold))
-    assert result["best"].f1 == max(point.f1 for point in result["points"])
-    assert result["given"] == result["points"][0]
 
 
 @pytest.mark.parametrize("outcome", ANSWERS)
@@ -73,8 +46,15 @@ def test_the_answer_is_right_where_the_table_of_answers_says_so(
     example = page(*gold)
     encoded: dict[str, Any] = encode_prediction(Prediction(5, long, 0.5, tuple(shorts), 0.25))
     label = prediction_label(encoded)
-    decisions = decisions_of_one(gold_labels(example), label)
+    decisions = decisions_of_one(example_labels(example), label)
     outcome = outcomes(decisions)[0]
     assert (outcome in ("right", "null")) == judge(example, encoded).correct
     assert scores(label, decisions)[0] in (0.5, 0.25)
     assert outcomes(None) == ["", "", ""]
+
+
+@given(st.text(), st.dictionaries(st.text(), st.text() | st.integers(-(2**53), 2**53)))
+def test_json_in_a_script_is_read_back_and_cannot_end_it(text: str, values: dict[str, str]) -> None:
+    encoded = script_json([text, values])
+    assert json.loads(encoded) == [text, values]
+    assert not re.search("[<>&]", encoded)

@@ -15,18 +15,19 @@ import pytest
 from nq import storage
 from nq.bundle import bundled_sample
 from nq.child import ROOT
-from nq.config import Beam, Compute, TrackingConfig
+from nq.config import TrackingConfig
 from nq.errors import Error
 from nq.model.spec import find_model
+from nq.runs.config import Beam, Compute
 from nq.runs.finished import read_run
 from nq.runs.job import Job
 from nq.runs.result import JOB, PREDICTIONS, Result
 from nq.runs.run import run
 from nq.runs.run_page import write_report
-from nq.storage import RUN, UNFINISHED
+from nq.storage import UNFINISHED
 from tests.beam.folder_file_system import PLUGIN, uri
 from tests.folders import write
-from tests.jobs import flat_job
+from tests.jobs import flat_job, predictions
 from tests.nq_records import changed, simplified, write_lines
 
 INSTANCES = Compute(instances=2)
@@ -111,11 +112,9 @@ def test_a_runner_gives_the_files_of_a_run_without_beam(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("limit", [5, 12])
-def test_a_limit(limit: int, data: list[str], tiny_model: Path, tmp_path: Path) -> None:
-    expected = run(job(data, tiny_model, tmp_path / "local", None, limit=limit))
-    found = run(job(data, tiny_model, tmp_path / "beam", limit=limit))
-    assert_equal(found, expected)
+def test_a_limit(data: list[str], tiny_model: Path, tmp_path: Path) -> None:
+    expected = run(job(data, tiny_model, tmp_path / "local", None, limit=12))
+    assert_equal(run(job(data, tiny_model, tmp_path / "beam", limit=12)), expected)
 
 
 @pytest.mark.slow
@@ -136,7 +135,7 @@ def test_a_reader_and_profiles(
     ]
     found, expected = map(run, jobs)
     assert_equal(found, expected)
-    assert found.reader_windows == expected.reader_windows > 0
+    assert found.second_model_windows == expected.second_model_windows > 0
 
 
 @pytest.mark.slow
@@ -156,10 +155,6 @@ def test_the_sample_by_two_processes(tiny_model: Path, tmp_path: Path) -> None:
     read = read_run(found.folder)
     assert len(read.predictions) == found.examples
     assert write_report(found.folder).page.is_file()
-
-
-def predictions(folder: Path) -> list[Any]:
-    return list(json.loads((folder / PREDICTIONS).read_bytes())["predictions"])
 
 
 @pytest.mark.slow
@@ -259,7 +254,7 @@ def test_workers_in_another_folder(
 def test_a_worker_without_the_package(
     data: list[str], tiny_model: Path, tmp_path: Path, pool: str
 ) -> None:
-    with pytest.raises(Error, match=r"^ModuleNotFoundError: .*: a worker has no nq, or another"):
+    with pytest.raises(Error, match="a worker has no nq"):
         run(job(data, tiny_model, tmp_path / "b", "PortableRunner", beam_options=external(pool)))
     assert not (tmp_path / "b").exists()
 
@@ -284,7 +279,7 @@ def test_a_worker_without_the_model_and_the_next_start(
             (tmp_path / "hidden").rename(model)
 
     monkeypatch.setattr(pipelines, "execute", hidden)
-    with pytest.raises(Error, match=r"^FileNotFoundError: no model in .*: a worker does not se"):
+    with pytest.raises(Error, match=r"no model in .*: a worker"):
         run(one)
     assert not (tmp_path / "beam").exists()
     monkeypatch.undo()
@@ -296,27 +291,9 @@ LOOPBACK = [*EMBEDDED, "--environment_type=LOOPBACK"]
 
 def test_a_job_server_that_is_not_there(data: list[str], tiny_model: Path, tmp_path: Path) -> None:
     options = ["--job_endpoint=localhost:9", "--job_server_timeout=1"]
-    with pytest.raises(Error, match="the job server at localhost:9 does not answer within 1 s: st"):
+    with pytest.raises(Error, match="the job server at localhost:9 does not answer"):
         run(job(data, tiny_model, tmp_path / "beam", "PortableRunner", beam_options=options))
     assert not (tmp_path / "beam").exists()
-
-
-@pytest.mark.slow
-def test_a_failure_keeps_the_files_of_the_user_and_the_next_start_works(
-    data: list[str], tiny_model: Path, tmp_path: Path
-) -> None:
-    output = tmp_path / "beam"
-    left = output / f"{UNFINISHED}0123" / "progress"
-    with storage.hold(left.parent, storage.PART):
-        left.mkdir()
-        (left / ("0" * 32)).write_text("of a job that was killed")
-    (output / storage.MARK).write_text('{"kind": "run"}')
-    found = run(job(data, tiny_model, output))
-    assert not left.parent.exists() and found.examples == 9
-    again = run(job(data, tiny_model, output))
-    assert again.metrics == found.metrics
-    (output / "mine.txt").write_text("the user's")
-    assert all(path.name != "mine.txt" for path in storage.own_paths(output, RUN))
 
 
 @pytest.mark.slow
@@ -325,10 +302,10 @@ def test_the_run_of_another_job_is_not_overwritten(
 ) -> None:
     first = run(job(data, tiny_model, tmp_path / "run", None))
     before = (first.folder / PREDICTIONS).read_bytes()
-    with pytest.raises(Error, match=r"run has the finished run of another job: give another --ou"):
+    with pytest.raises(Error, match="has the finished run of another job"):
         run(job(data, tiny_model, tmp_path / "run", limit=2))
-    (tmp_path / "run" / "results").mkdir()
-    with pytest.raises(Error, match="has an unfinished run, which the same command without --run"):
+    (tmp_path / "run" / "unfinished").mkdir()
+    with pytest.raises(Error, match="has an unfinished run"):
         run(job(data, tiny_model, tmp_path / "run"))
     assert (first.folder / PREDICTIONS).read_bytes() == before
 
@@ -336,22 +313,6 @@ def test_the_run_of_another_job_is_not_overwritten(
 def test_a_folder_that_beam_cannot_write_to(
     data: list[str], tiny_model: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(Error, match=r"Beam takes \*, \? and \[ in .* for patterns: give another"):
+    with pytest.raises(Error, match="for patterns"):
         run(job(data, tiny_model, tmp_path / "a[1]"))
     assert not (tmp_path / "a[1]").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"profile": "auto"}, "profile is 'auto': expected another profile, since a runner is"),
-        ({"keep_scores": True}, "keep_scores is True: expected False, since a runner is given"),
-        (
-            {"compute": Compute(instances=2)},
-            "instances is 2: expected None, since a runner is given",
-        ),
-    ],
-)
-def test_what_a_runner_cannot_do(options: dict[str, Any], problem: str, tiny_model: Path) -> None:
-    with pytest.raises(ValueError, match=problem):
-        Job(["a.jsonl"], tiny_model, beam=Beam(LOCAL), **options)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
-import signal
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
@@ -37,8 +35,9 @@ from nq.runs.plan import Plan
 from nq.runs.result import JOB, KEPT_SCORES, PREDICTIONS, Result
 from nq.runs.run import run
 from nq.runs.score_store import ScoreStore
+from tests.conftest import Commands
 from tests.jobs import flat_job
-from tests.runs.test_resume import run_killed
+from tests.runs.test_resume import run_killed, until_killed
 
 QUESTIONS, ALL = 6, 1000
 
@@ -68,10 +67,10 @@ def test_the_second_model_has_the_scores_that_it_has_alone(
     )
     every = run(make_job(tiny_model, tiny_mpnet, tmp_path / "every", read_blocks=ALL))
     few = run(make_job(tiny_model, tiny_mpnet, tmp_path / "few", read_blocks=2))
-    assert every.reader_windows == alone.windows != every.windows
-    assert every.time["reader_s"] > 0 == alone.time["reader_s"]
+    assert every.second_model_windows == alone.windows != every.windows
+    assert every.time["second_model_s"] > 0 == alone.time["second_model_s"]
     assert few.windows == few.read_windows == first.windows
-    assert few.examples < few.reader_windows < alone.windows / 2
+    assert few.examples < few.second_model_windows < alone.windows / 2
     for both in (every, few):
         for columns, of_first, of_second in zip(*map(scores_of, (both, first, alone)), strict=True):
             number = columns[SECOND_WINDOW]
@@ -116,16 +115,9 @@ def test_a_run_is_described_compared_and_repeated_in_memory(
 
 
 def run_until_killed(model: Path, second: Path, output: Path) -> None:
-    """Answers until SIGKILL, in the second half of the windows; runs in a process of its own."""
-    completed = 0
-
-    def kill(windows: int, total: int) -> None:
-        nonlocal completed
-        completed += windows
-        if completed > total // 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    run(make_job(model, second, output, batch_size=1, read_blocks=2), progress=kill)
+    """Answers until SIGKILL; runs in a process of its own."""
+    job = make_job(model, second, output, batch_size=1, read_blocks=2)
+    run(job, progress=until_killed())
 
 
 @pytest.mark.slow
@@ -134,12 +126,12 @@ def test_a_run_that_was_killed_continues_to_the_same_bytes(
 ) -> None:
     settings = {"batch_size": 1, "read_blocks": 2}
     undisturbed = run(make_job(tiny_model, tiny_mpnet, tmp_path / "undisturbed", **settings))
-    code = "from tests.runs.test_cascade import run_until_killed; run_until_killed(*paths, last)"
-    run_killed(code, tiny_model, tiny_mpnet, tmp_path / "killed")
+    killed = tmp_path / "killed"
+    run_killed("tests.runs.test_cascade", "run_until_killed", tiny_model, tiny_mpnet, killed)
     assert not (tmp_path / "killed" / PREDICTIONS).exists()
     resumed = run(make_job(tiny_model, tiny_mpnet, tmp_path / "killed", **settings))
     assert 0 < resumed.resumed_windows < resumed.windows == undisturbed.windows
-    assert resumed.reader_windows == undisturbed.reader_windows
+    assert resumed.second_model_windows == undisturbed.second_model_windows
     assert predictions(resumed.folder) == predictions(undisturbed.folder)
     for path in (undisturbed.folder / KEPT_SCORES).iterdir():
         assert (resumed.folder / KEPT_SCORES / path.name).read_bytes() == path.read_bytes()
@@ -157,7 +149,7 @@ def test_everything_of_the_second_model_identifies_a_run(
     other = Path(shutil.copytree(tiny_mpnet, tmp_path / "other"))
     vocab = (other / "vocab.txt").read_text("utf-8")
     (other / "vocab.txt").write_text(vocab.replace("lake", "pond"), "utf-8")
-    ranker = replace(decision.ranker, weights=RankingWeights(evidence=0.5))
+    first = replace(decision.first, weights=RankingWeights(evidence=0.5))
     short = replace(second, windows=WindowConfig(max_seq_length=20, max_query_length=8))
     different = [
         scores(job),
@@ -165,14 +157,11 @@ def test_everything_of_the_second_model_identifies_a_run(
         scores(make_job(tiny_model, other, tmp_path)),
         scores(make_job(tiny_model, tiny_mpnet, tmp_path, read_blocks=5)),
         scores(job, second=short),
-        scores(job, decision=replace(decision, ranker=ranker)),
+        scores(job, decision=replace(decision, first=first)),
     ]
     assert len(set(different)) == len(different)
-    tuned = replace(decision, weights=replace(decision.weights, ranker=0.5))
+    tuned = replace(decision, weights=replace(decision.weights, block_score=0.5))
     assert scores(job, decision=tuned) == scores(job)
-
-
-# --- the settings and the decision of both models
 
 
 def test_a_second_model_without_a_decision_for_both_has_its_own(
@@ -181,34 +170,33 @@ def test_a_second_model_without_a_decision_for_both_has_its_own(
     second = Path(shutil.copytree(tiny_mpnet, tmp_path / "second"))
     own = DecisionConfig(long_threshold=0.3, weights=RankingWeights(bm25=0.5, null=2.0))
     save_settings(second, replace(load_settings(second), decision=own))
-    ranker = load_settings(tiny_model).decision
+    first = load_settings(tiny_model).decision
     weights = CascadeWeights(bm25=0.5, null=2.0)
-    expected = CascadeDecision(long_threshold=0.3, weights=weights, ranker=ranker)
+    expected = CascadeDecision(long_threshold=0.3, weights=weights, first=first)
     windows = replace(load_settings(tiny_model).windows, max_contexts=7)
     model = find_model(tiny_model, windows, None, second)
-    assert model.decision == expected and model.own_decision == ranker
+    assert model.decision == expected and model.own_decision == first
     assert model.models[1].windows == replace(load_settings(second).windows, max_contexts=7)
     given = find_model(tiny_model, None, DecisionConfig(), second, 9)
-    assert given.decision == CascadeDecision(read_blocks=9, ranker=ranker)
+    assert given.decision == CascadeDecision(read_blocks=9, first=first)
     assert CascadeDecision.from_dict(expected.to_dict()) == expected
 
 
 @pytest.mark.slow
 def test_a_tuned_decision_is_found_when_both_models_are_given(
-    tiny_model: Path, tiny_mpnet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny_model: Path, tiny_mpnet: Path, tmp_path: Path, commands: Commands
 ) -> None:
     second = Path(shutil.copytree(tiny_mpnet, tmp_path / "second"))
     before = load_settings(second)
-    data = ["--data", str(bundled_sample()), "--model", str(tiny_model), "--json"]
-    models = ["--second-model", str(second), "--read-blocks", "3", "--profile", "baseline"]
-    assert console(["tune", *data, *models]) == 0
-    figures = json.loads(capsys.readouterr().out)
+    data = ["--data", bundled_sample(), "--model", tiny_model]
+    models = ["--second-model", second, "--read-blocks", "3", "--profile", "baseline"]
+    figures = commands.json("tune", *data, *models)
     assert figures["model"] == str(second) and figures["odd_examples"] > 0
     after = load_settings(second)
     tuned = after.cascades[weights_digest(tiny_model)]
     assert (after.windows, after.decision) == (before.windows, before.decision)
-    assert tuned.read_blocks == 3 and tuned.ranker == load_settings(tiny_model).decision
-    assert tuned.weights.ranker != 0
+    assert tuned.read_blocks == 3 and tuned.first == load_settings(tiny_model).decision
+    assert tuned.weights.block_score != 0
     assert tuned.long_threshold == figures["long_threshold"]
     assert find_model(tiny_model, second_model=second).decision == tuned
     fewer = find_model(tiny_model, second_model=second, read_blocks=2)
@@ -238,11 +226,11 @@ def test_a_model_stands_for_the_pair_that_its_settings_name(
 
 
 def test_an_installed_model_is_not_tuned_through_its_pair(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:
     ranker = naming(tiny_model, tmp_path / "ranker", second_model="small")
-    assert console(["tune", "--data", str(bundled_sample()), "--model", str(ranker)]) == 1
-    assert "is an installed model: copy it" in capsys.readouterr().err
+    commands.out("tune", "--data", bundled_sample(), "--model", ranker, code=1)
+    assert "is an installed model: copy it" in commands.err
 
 
 @pytest.mark.slow
@@ -257,21 +245,18 @@ def test_a_second_model_that_only_ranks_adds_block_scores(
     run(make_job(tiny_model, None, tmp_path / "alone"))
     job = make_job(tiny_model, dual_encoder, tmp_path / "all", read_blocks=ALL)
     decision = job.model.cascade
-    assert decision is not None and decision.ranker == own
+    assert decision is not None and decision.first == own
     assert decision.weights == CascadeWeights(**own.weights.to_dict())
     all_blocks = run(job)
-    assert all_blocks.reader_windows > QUESTIONS
+    assert all_blocks.second_model_windows > QUESTIONS
     assert predictions(tmp_path / "all") == predictions(tmp_path / "alone")
-    ranking = replace(decision, weights=replace(decision.weights, ranker=100.0))
+    ranking = replace(decision, weights=replace(decision.weights, block_score=100.0))
     few = make_job(tiny_model, dual_encoder, tmp_path / "few", read_blocks=2, decision=ranking)
-    assert run(few).reader_windows < all_blocks.reader_windows
+    assert run(few).second_model_windows < all_blocks.second_model_windows
     assert predictions(tmp_path / "few") != predictions(tmp_path / "alone")
     caplog.set_level(logging.INFO, "nq")
     mention_decision(find_model(dual_encoder, second_model=dual_encoder))
     assert f"{dual_encoder} only ranks blocks: give --second-model MODEL for short" in caplog.text
-
-
-# --- what is refused
 
 
 def cut_weights(folder: Path) -> None:
@@ -296,10 +281,7 @@ def remove_settings(folder: Path) -> None:
     ("change", "options", "message"),
     [
         (cut_weights, "--second-model COPY", "model.safetensors is damaged"),
-        (
-            settings(windows={"max_seq_length": 512}),
-            *("--second-model COPY", "max_seq_length 512"),
-        ),
+        (settings(windows={"max_seq_length": 512}), "--second-model COPY", "max_seq_length 512"),
         (shutil.rmtree, "--second-model COPY", "no model in "),
         (remove_settings, "--model COPY --second-model MPNET", "has the weights of the model"),
         (None, "--read-blocks 2", "read_blocks is 2 without a second model: give one too"),
@@ -307,67 +289,19 @@ def remove_settings(folder: Path) -> None:
         (settings(second_model="nowhere"), "--model COPY", "copy/nq.json: no model 'nowhere'"),
     ],
 )
-def test_a_bad_second_model_is_refused_by_every_command_before_it_computes(
+def test_a_bad_second_model_is_refused_before_anything_is_computed(
     change: Callable[[Path], None] | None,
     options: str,
     message: str,
     tiny_model: Path,
     tiny_mpnet: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    commands: Commands,
 ) -> None:
     copy = Path(shutil.copytree(tiny_mpnet, tmp_path / "copy"))
     if change is not None:
         change(copy)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "page.txt").write_text("The lake is deep.")
-    models = ["--model", str(tiny_model)]
-    models += options.replace("COPY", str(copy)).replace("MPNET", str(tiny_mpnet)).split()
-    commands = [
-        ["answer", "--no-track"],
-        ["tune", "--data", str(bundled_sample())],
-        ["ask", "how deep is it", "page.txt"],
-    ]
-    for command in commands:
-        assert console([*command, *models]) == 1
-        (line,) = capsys.readouterr().err.splitlines()
-        assert message in line
-    assert not list(tmp_path.glob("runs/*/results"))
-
-
-def test_a_decision_without_ranks_and_prepared_windows_are_refused(
-    tiny_model: Path,
-    tiny_mpnet: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    models = ["--model", str(tiny_model), "--second-model", str(tiny_mpnet), "--no-track"]
-    assert console(["answer", *models, "--decision", "kisialiou"]) == 1
-    assert "decision kisialiou ranks no blocks for a second model" in capsys.readouterr().err
-    with pytest.raises(nq.Error, match="ranks no blocks"):
-        decision = DecisionConfig(rule="kisialiou")
-        nq.load(tiny_model, second_model=tiny_mpnet, decision=decision)
-    source = ["--data", str(bundled_sample()), "--limit", "1", "--tokenizer", str(tiny_model)]
-    assert console(["preprocess", *source, "--output", "windows"]) == 0
-    capsys.readouterr()
-    (shard,) = map(str, (tmp_path / "windows").glob("*.tfrecord"))
-    assert console(["answer", "--data", shard, *models]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "is a TFRecord file: give the records from which it was made" in line
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"second_model": 5}, "second_model is 5: expected the path of a model folder"),
-        ({"second_model": "r", "read_blocks": True}, "read_blocks is True: expected a whole"),
-        ({"second_model": "r", "decision": "default"}, "decision is 'default': expected nq."),
-        ({"decision": CascadeDecision()}, "is for two models: give a second model too"),
-    ],
-)
-def test_bad_arguments_of_a_model(values: Any, message: str, tiny_model: Path) -> None:
-    with pytest.raises(ValueError, match=message):
-        find_model(tiny_model, **values)
+    models = options.replace("COPY", str(copy)).replace("MPNET", str(tiny_mpnet)).split()
+    command = ["answer", "--no-track", "--root", tmp_path / "runs", "--model", tiny_model]
+    assert message in commands.error(*command, *models)
+    assert not (tmp_path / "runs").exists()

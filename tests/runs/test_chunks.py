@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nq.bundle import bundled_sample
-from nq.config import Compute
+from nq.runs.config import Compute
 from nq.runs.job import Job
 from nq.runs.result import DEAD_LETTERS, JOB, PREDICTIONS, Result
 from nq.runs.run import run

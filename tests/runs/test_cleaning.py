@@ -9,21 +9,12 @@ from typing import Any
 
 import pytest
 
+from nq import storage
 from nq.runs.cleaning import COPIED, RESULT, Item, clean
-from nq.storage import (
-    CONVERSION,
-    LOCK,
-    MARK,
-    PART,
-    RUN,
-    TRAINING,
-    WINDOWS,
-    Kind,
-    hold,
-    write_json,
-)
+from nq.storage import CONVERSION, LOCK, MARK, PART, RUN, TRAINING, WINDOWS, Kind, hold, write_json
 from tests.folders import held, write
 
+PROGRESS = f"{storage.STATE}/{storage.PROGRESS}"
 KILLED = "0123456789ab.tmp"
 """Ends the name of a file whose writer was killed."""
 SHARD = "windows-00000-of-00001.tfrecord"
@@ -47,16 +38,18 @@ def make(folder: Path, kind: Kind, *names: str, size: int = 10) -> Path:
 def make_all(root: Path) -> None:
     """Makes a folder of each kind, as ``nq answer``, ``preprocess`` and ``train`` leave them."""
     make(root / "finished", RUN, *RESULTS, *(f"scores/{name}" for name in SCORES))
-    make(root / "unfinished", RUN, *(f"results/{name}" for name in SCORES), f"kaggle.csv.{KILLED}")
+    make(
+        root / "unfinished", RUN, *(f"unfinished/{name}" for name in SCORES), f"kaggle.csv.{KILLED}"
+    )
     make(root / "by Beam", RUN, "mine", size=0)
     make(root / "by Beam" / ".unfinished-01ab", PART, *PARTS)
     (root / "by Beam" / "mine").rename(root / "by Beam" / LOCK)  # as of a killed process
     make(root / ".unfinished-02cd", PART, f"model-{'0' * 64}.tar")  # in a folder for --temp
     make(root / "windows-0123456789ab", WINDOWS, *PREPARED)
     make(root / "for me", WINDOWS, *PREPARED)
-    make(root / "model", TRAINING, "training/3-training_state.npz", "training/training_state.json")
-    make(root / "model" / "training" / "windows", WINDOWS, *PREPARED)
-    write_json(root / "model" / "training" / "training_state.json", {"step": 3, "total": 3})
+    make(root / "model", TRAINING, "unfinished/state/step-3.npz", PROGRESS)
+    make(root / "model" / "unfinished" / "windows", WINDOWS, *PREPARED)
+    write_json(root / "model" / PROGRESS, {"step": 3, "total": 3})
     (root / "model" / "model.safetensors").write_bytes(b"x")
     make(root / ".convert-abcdefgh", CONVERSION, "model/model.safetensors")
 
@@ -81,9 +74,6 @@ def names(items: list[Item], root: Path, kept: bool = False) -> dict[str, str]:
     return {str(item.folder.relative_to(root)): item.kept or item.what for item in chosen}
 
 
-# --- what is removed --------------------------------------------------------------------------
-
-
 def test_what_can_be_made_again_is_removed(tmp_path: Path) -> None:
     make_all(tmp_path)
     items = clean([tmp_path])
@@ -93,7 +83,7 @@ def test_what_can_be_made_again_is_removed(tmp_path: Path) -> None:
         "by Beam": "unfinished run",
         "by Beam/.unfinished-01ab": "unfinished job",
         "model": "state of a finished training",
-        "model/training/windows": "prepared windows",
+        "model/unfinished/windows": "prepared windows",
         "unfinished": "unfinished run",
         "windows-0123456789ab": "prepared windows",
     }
@@ -118,8 +108,8 @@ def test_what_can_be_made_again_is_removed(tmp_path: Path) -> None:
 def test_the_state_of_an_unfinished_training_is_a_result(
     steps: dict[str, int], time: int, tmp_path: Path
 ) -> None:
-    make(tmp_path / "x", TRAINING, "model.safetensors", "training/training_state.json")
-    write_json(tmp_path / "x" / "training" / "training_state.json", steps)
+    make(tmp_path / "x", TRAINING, "model.safetensors", PROGRESS)
+    write_json(tmp_path / "x" / PROGRESS, steps)
     os.utime(tmp_path / "x" / "model.safetensors", (time, time))
     (item,) = clean([tmp_path])
     assert (item.what, item.kept) == ("state of an unfinished training", RESULT)
@@ -128,7 +118,7 @@ def test_the_state_of_an_unfinished_training_is_a_result(
 
 
 def test_predictions_of_an_earlier_run_in_an_unfinished_one_stay(tmp_path: Path) -> None:
-    make(tmp_path / "x", RUN, "predictions.json", "results/request.json", f"job.json.{KILLED}")
+    make(tmp_path / "x", RUN, "predictions.json", "unfinished/request.json", f"job.json.{KILLED}")
     first, second = clean([tmp_path])
     assert (first.what, first.kept, first.bytes) == ("unfinished run", "", 20)
     assert (second.what, second.kept) == ("results of a run", RESULT)
@@ -140,10 +130,8 @@ def test_files_of_others_stay_and_keep_their_folder(tmp_path: Path) -> None:
     foreign = {
         "notes.txt",
         "unfinished/notes.txt",
-        "unfinished/results/mine.npz",
-        "finished/scores/part-1.npz",
         "windows-0123456789ab/windows-mine.tfrecord",
-        "model/training/mine-training_state.npz",
+        "model/unfinished/mine.npz",
         "runs/job.json",
     }
     for name in foreign:
@@ -165,31 +153,17 @@ def test_copies_of_folders_are_kept(tmp_path: Path) -> None:
     assert files(tmp_path / "moved") == {"model/model.safetensors"}
 
 
-@pytest.mark.parametrize("name", ["by Beam/.unfinished-01ab", ".convert-abcdefgh"])
-def test_an_unfinished_folder_with_files_of_others_is_kept(name: str, tmp_path: Path) -> None:
-    make_all(tmp_path)
-    write(tmp_path / name / "model" / "chapter1.txt")
-    before = state(tmp_path / name)
-    items = clean([tmp_path], remove_results=True)
-    kept = "has files of others, such as model/chapter1.txt"
-    assert names(items, tmp_path, kept=True) == {name: kept}
-    assert state(tmp_path / name) == before
-
-
 def test_folders_without_a_mark_and_links_are_left_alone(tmp_path: Path) -> None:
     make_all(tmp_path / "elsewhere")
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "runs" / "windows-0123456789ab").symlink_to(tmp_path / "elsewhere" / "for me")
-    for name in (*PREPARED, "results/request.json", "predictions.json", ".unfinished-abc/x"):
+    for name in (*PREPARED, "unfinished/request.json", "predictions.json", ".unfinished-abc/x"):
         write(tmp_path / "runs" / "mine" / name)
     before = state(tmp_path)
     roots = [tmp_path / "runs", tmp_path / "runs" / "mine"]
     assert clean(roots, remove_results=True) == []
     assert state(tmp_path) == before
-
-
-# --- sizes, dry runs --------------------------------------------------------------------------
 
 
 def test_a_dry_run_tells_the_same_and_changes_nothing(tmp_path: Path) -> None:
@@ -206,15 +180,12 @@ def test_a_dry_run_tells_the_same_and_changes_nothing(tmp_path: Path) -> None:
     assert sum(item.bytes for item in planned) == sizes - 1  # without the model
 
 
-# --- locks ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "kind", "busy"),
     [
         ("unfinished", RUN, {"unfinished", "windows-0123456789ab", "for me"}),
         ("windows-0123456789ab", WINDOWS, {"windows-0123456789ab"}),
-        ("model", TRAINING, {"model", "model/training/windows"}),
+        ("model", TRAINING, {"model", "model/unfinished/windows"}),
         (".convert-abcdefgh", CONVERSION, {".convert-abcdefgh"}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

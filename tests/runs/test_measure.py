@@ -15,19 +15,19 @@ from pathlib import Path
 import pytest
 
 from nq import storage
+from nq.memo import Memo
 from nq.runs.job import Job
 from nq.runs.measure import (
     LOST,
     MACHINES,
     TIMES,
     WARM,
-    Clock,
     Measured,
     own_peak_bytes,
     read_times,
     tree_memory_bytes,
 )
-from nq.runs.result import METRICS, UNFINISHED_SCORES
+from nq.runs.result import METRICS, PREDICTIONS
 from nq.runs.run import run
 from tests.runs.test_resume import make_job, run_killed
 
@@ -40,36 +40,6 @@ PART = Measured(
     reasons=(WARM,),
 )
 MIB = 1 << 20
-
-
-def test_phases_add_up_at_every_moment() -> None:
-    started = time.perf_counter()
-    clock = Clock()
-    with clock("preprocess_wait_s"):
-        with clock("read_s"):
-            inside = clock.seconds
-        assert clock.enter("predict_s") == "preprocess_wait_s"
-    assert set(inside) == {"load_s", "preprocess_wait_s", "read_s"}
-    seconds = clock.seconds
-    assert 0 < sum(inside.values()) < sum(seconds.values()) <= time.perf_counter() - started
-    assert clock.enter("score_s") == "load_s"
-
-
-def test_a_phase_of_other_processes_covers_those_of_this_one() -> None:
-    reported: list[str] = []
-    clock = Clock(reported.append)
-    clock.cover("predict_s")
-    clock.cover("predict_s")
-    with clock("preprocess_wait_s"):
-        before = clock.seconds
-        assert clock.enter("preprocess_wait_s") == "preprocess_wait_s"
-    assert set(before) == {"load_s", "predict_s"}
-    assert clock.seconds["predict_s"] > before["predict_s"]
-    clock.cover("")
-    assert set(clock.seconds) == {"load_s", "predict_s"}
-    assert clock.seconds["predict_s"] == clock.seconds["predict_s"]
-    assert clock.enter("score_s") == "load_s"
-    assert reported == ["loading the model", "compiling, computing the first windows"]
 
 
 def test_a_run_says_what_goes_on(tiny_model: Path, tmp_path: Path) -> None:
@@ -100,7 +70,7 @@ def test_damaged_times_are_reported_in_one_line(
     content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / TIMES).write_bytes(content)
-    assert read_times(tmp_path / TIMES) is None
+    assert read_times(Memo(tmp_path)) is None
     (message,) = caplog.messages
     assert "the time of the earlier parts of the run is not known" in message
 
@@ -124,9 +94,8 @@ def test_the_time_of_a_resumed_run_is_the_sum_of_its_parts(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     begin, folder = time.time(), tmp_path / "run"
-    code = "from tests.runs.test_resume import run_until_killed; run_until_killed(*paths, last)"
-    run_killed(code, tiny_model, folder)
-    first = storage.read_json(folder / UNFINISHED_SCORES / TIMES)
+    run_killed("tests.runs.test_resume", "run_until_killed", tiny_model, folder)
+    first = storage.read_json(folder / storage.WORK / TIMES)
     shutil.copytree(folder, tmp_path / "lost")
     killed = time.time()
     result = run(make_job(tiny_model, folder))
@@ -146,7 +115,7 @@ def test_the_time_of_a_resumed_run_is_the_sum_of_its_parts(
     written = json.loads((folder / METRICS).read_bytes())
     assert written["time"] == result.time
     assert written["speed_comparable"] == result.speed_comparable
-    assert not (folder / UNFINISHED_SCORES).exists()
+    assert not (folder / storage.WORK).exists()
     check_lost_times(make_job(tiny_model, tmp_path / "lost"))
     check_second_run(make_job(tiny_model, folder))
 
@@ -154,7 +123,7 @@ def test_the_time_of_a_resumed_run_is_the_sum_of_its_parts(
 def check_lost_times(job: Job) -> None:
     """Checks a continuation without the times of the first part, as earlier versions left it."""
     assert job.output
-    (job.output / UNFINISHED_SCORES / TIMES).unlink()
+    (job.output / storage.WORK / TIMES).unlink()
     result = run(job)
     assert result.resumed and result.parts == 1
     assert LOST in result.not_comparable
@@ -162,8 +131,15 @@ def check_lost_times(job: Job) -> None:
 
 
 def check_second_run(job: Job) -> None:
-    """Checks a run in a process that has run before, with windows that are prepared."""
+    """Checks a run in a process that has run before, with windows that are prepared.
+
+    Undisturbed, it has the predictions of the run that was killed and resumed.
+    """
+    assert job.output
+    resumed = (job.output / PREDICTIONS).read_bytes()
     again = run(job)
+    assert (job.output / PREDICTIONS).read_bytes() == resumed
     assert again.not_comparable == (WARM,)
     assert again.speed_comparable == f"no: {WARM}"
     assert not again.resumed and again.parts == 1
+    assert again.time["preprocess_s"] == 0 < again.time["predict_s"]

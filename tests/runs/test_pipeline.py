@@ -4,37 +4,25 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
-import signal
-import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
+from nq import storage
 from nq.bundle import bundled_sample
-from nq.config import Compute
 from nq.inference.instances import InstanceDiedError
+from nq.runs.config import Compute
 from nq.runs.job import Job
-from nq.runs.result import KEPT_SCORES, METRICS, PREDICTIONS, UNFINISHED_SCORES, Result
+from nq.runs.result import KEPT_SCORES, METRICS, PREDICTIONS, Result
 from nq.runs.run import run
 from nq.runs.scoring import RunProgress
-from tests.child_processes import children
+from tests.child_processes import children, python, wait_until
+from tests.runs.test_resume import run_killed, until_killed
 
-ROOT = Path(__file__).parents[2]
-PATIENCE_S = 60.0
-KILLED = """
-import sys
-from pathlib import Path
-from tests.runs.test_pipeline import run_until_killed
-run_until_killed(Path(sys.argv[1]), Path(sys.argv[2]))
-"""
 IN_PROCESS = """
 import sys
 from collections import Counter
@@ -124,18 +112,13 @@ def test_a_dead_instance_is_started_again_and_nothing_changes(
 
 
 def run_until_killed(model: Path, output: Path) -> None:
-    """Answers by two instances until SIGKILL; prints their processes; runs in a process."""
-    completed = 0
+    """Answers by two instances until SIGKILL; writes their processes; runs in a process."""
 
-    def kill(windows: int, total: int) -> None:
-        nonlocal completed
-        completed += windows
-        if completed > total * 2 // 3:
-            Path(f"{output}.pids").write_text(" ".join(str(p.pid) for p in instances()))
-            assert "tensorflow" not in sys.modules
-            os.kill(os.getpid(), signal.SIGKILL)
+    def before() -> None:
+        Path(f"{output}.pids").write_text(" ".join(str(p.pid) for p in instances()))
+        assert "tensorflow" not in sys.modules
 
-    run(make_job(model, output, 2), progress=kill)
+    run(make_job(model, output, 2), progress=until_killed(before))
 
 
 @pytest.mark.slow
@@ -144,39 +127,23 @@ def test_runs_that_die_resume_with_any_number_of_instances(
 ) -> None:
     """An instance dies twice, then the run itself, and a part in the middle is lost."""
     output = tmp_path / "run"
-    with pytest.raises(InstanceDiedError, match=r"1 of 1 \(core .*SIGKILL.* again to resume"):
+    with pytest.raises(InstanceDiedError, match=r"1 of 1 .*SIGKILL.* again to resume"):
         run(make_job(tiny_model, output, 1), progress=killing(2))
     assert not instances()
-    paths = str(tiny_model), str(output)
-    killed = [sys.executable, "-c", KILLED, *paths]
-    assert subprocess.run(killed, cwd=ROOT, check=False).returncode == -signal.SIGKILL
+    run_killed("tests.runs.test_pipeline", "run_until_killed", tiny_model, output)
     pids = [int(pid) for pid in Path(f"{output}.pids").read_text().split()]
     wait_until(lambda: not any(map(psutil.pid_exists, pids)))
-    stored = parts(output / UNFINISHED_SCORES)
+    stored = parts(output / storage.WORK)
     assert len(pids) == 2 and len(stored) > 2
-    (output / UNFINISHED_SCORES / list(stored)[1]).unlink()
-    in_process = [sys.executable, "-c", IN_PROCESS, *paths]
-    done = subprocess.run(in_process, cwd=ROOT, capture_output=True, text=True, check=True)
+    (output / storage.WORK / list(stored)[1]).unlink()
+    done = python("-c", IN_PROCESS, tiny_model, output)
+    assert done.returncode == 0, done.stderr
     first, error = done.stdout.splitlines()
     resumed, threads = map(int, first.split())
     assert 0 < resumed < undisturbed.windows and threads == 1
     assert "with 1 threads already and cannot change to 2" in error
     expected = (undisturbed.folder / PREDICTIONS).read_bytes()
     assert (output / PREDICTIONS).read_bytes() == expected
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"instances": 0}, "instances must be at least 1"),
-        ({"instances": "two"}, "instances is 'two'"),
-        ({"threads": -1}, "threads must be at least 1"),
-        ({"threads": "auto"}, "threads is 'auto'"),
-    ],
-)
-def test_bad_numbers_are_errors(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Job([bundled_sample()], compute=Compute(**values))
 
 
 def test_scores_depend_on_threads_and_not_on_instances(tiny_model: Path, tmp_path: Path) -> None:
@@ -191,10 +158,3 @@ def test_scores_depend_on_threads_and_not_on_instances(tiny_model: Path, tmp_pat
     assert len({Plan.of(plain).folder, one.folder, four.folder}) == 3
     assert Job.from_dict(one.job.to_dict()).compute.threads == 1
     assert "threads" not in plain.to_dict()
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import re
@@ -12,8 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
@@ -21,27 +19,26 @@ from typing import Any, Self
 import httpx
 import psutil
 
-from nq.config import ServeConfig
-from nq.inference.scorer import Rows, Scorer
+from nq.inference.scorer import Progress, Rows, Scorer, no_progress
 from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns, Example
+from nq.serving.access import AccessMiddleware
 from nq.serving.answering import Answering
 from nq.serving.app import make_app
-from nq.serving.gate import Gate
+from nq.serving.config import ServeConfig
 
 ROOT = Path(__file__).parents[2]
 START_S, END_S = 240.0, 60.0
 TOKEN = "secret"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
-LINES = {"Content-Type": "application/jsonl"}
 PAGE = (
     "The lake is deep and old.\n\nTom Hale (1931) was the keeper of the tower.\n\n"
     "The old tower is on the lake; it was lit in 1874."
 )
 
 
-class InProcess:
+class InProcess(Scorer):
     """The application of a server without sockets, whose model runs in a thread.
 
     Args:
@@ -61,11 +58,11 @@ class InProcess:
         tokenizer = load_tokenizer(model.folder, model.windows.compat)
         self.answering = Answering(model, tokenizer, config)
         self.answering.is_alive = lambda: True
-        app, metrics = make_app(self.answering, token is not None), self.answering.metrics
-        self.gate = Gate(app, config, metrics, token, self.answering.is_ready)
+        app = make_app(self.answering, token is not None)
+        self.app = AccessMiddleware(app, self.answering, token)
         self._scorer, self._threads, self.runner = scorer, ThreadPoolExecutor(1), asyncio.Runner()
         if scorer:
-            self._batches = self.runner.get_loop().create_task(self.answering.batcher.run(self, 1))
+            self._batches = self.runner.get_loop().create_task(self.answering.batcher.run(self))
 
     def __enter__(self) -> Self:
         return self
@@ -75,29 +72,34 @@ class InProcess:
         self._threads.shutdown()
         self.answering.close()
 
-    def submit(self, rows: Rows, examples: Sequence[Example]) -> Future[Columns]:
-        assert self._scorer
-        return self._threads.submit(self._scorer.scores, rows, examples)
+    parallel_parts = 1
 
-    async def send(
-        self, method: str, path: str, client: str = "127.0.0.1", **options: Any
-    ) -> httpx.Response:
-        """Sends a request from an address; the options are ``httpx.AsyncClient.request``'s."""
-        transport = httpx.ASGITransport(self.gate, client=(client, 1))
+    def scores(
+        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+    ) -> Columns:
+        assert self._scorer
+        return self._scorer.scores(rows, examples, progress)
+
+    def submit(
+        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+    ) -> Future[Columns]:
+        return self._threads.submit(self.scores, rows, examples, progress)
+
+    async def send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Sends a request; the options are ``httpx.AsyncClient.request``'s."""
+        transport = httpx.ASGITransport(self.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             return await http.request(method, path, **options)
 
     def post(self, path: str, **options: Any) -> httpx.Response:
         return self.runner.run(self.send("POST", path, **options))
 
-    def ask_at_once(self, bodies: Sequence[Any], clients: int = 99) -> list[httpx.Response]:
-        """Asks questions, which come from so many clients in turn."""
+    def ask_at_once(self, bodies: Sequence[Any]) -> list[httpx.Response]:
+        """Asks questions, each as a client of its own."""
 
         async def main() -> list[httpx.Response]:
-            addresses = itertools.cycle(f"127.0.0.{n + 1}" for n in range(clients))
-            pairs = zip(bodies, addresses, strict=False)
             return await asyncio.gather(
-                *(self.send("POST", "/v1/ask", address, json=body) for body, address in pairs)
+                *(self.send("POST", "/v1/ask", json=body) for body in bodies)
             )
 
         return self.runner.run(main())
@@ -144,12 +146,10 @@ class RunningServer:
     def client(self) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=60, trust_env=False, headers=BEARER)
 
-    def stream(
-        self, path: str, *parts: bytes, end: bool = True, source: str = "127.0.0.1"
-    ) -> socket.socket:
+    def stream(self, path: str, *parts: bytes, end: bool = True) -> socket.socket:
         """Returns a connection over which a request with a body in parts has been sent."""
         host, port = self.url.removeprefix("http://").split(":")
-        connection = socket.create_connection((host, int(port)), 60, (source, 0))
+        connection = socket.create_connection((host, int(port)), 60)
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
         head += "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
         connection.sendall(head.encode() + b"Connection: close\r\n\r\n")
@@ -185,14 +185,6 @@ class RunningServer:
         assert "Traceback" not in self.log() and "never retrieved" not in self.log()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Waits until a condition holds."""
-    end = time.monotonic() + END_S
-    while not condition():
-        assert time.monotonic() < end, "the condition has not come true"
-        time.sleep(0.02)
-
-
 def chunk(data: bytes) -> bytes:
     """Returns a part of a body in HTTP's chunked encoding."""
     return b"%x\r\n%s\r\n" % (len(data), data)
@@ -206,8 +198,3 @@ def free_port() -> int:
 def ask_body(question: str = "who", page: str = PAGE, **others: Any) -> dict[str, Any]:
     """Returns a request of ``/v1/ask``."""
     return {"question": question, "page": page, **others}
-
-
-def record(text: str, **others: Any) -> dict[str, Any]:
-    """Returns a record of ``/v1/predict``."""
-    return {"question": "who", "context": text, **others}

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from nq.errors import Error
-from nq.inference.scorer import Rows
-from nq.records import Columns, Example
+from nq.inference.scorer import Progress, Rows, Scorer, no_progress
+from nq.records import Columns, Example, Windowed
 from nq.serving.batcher import Batcher, ScoringError
 from nq.serving.metrics import Metrics
 
 SIZE = 8
 
 
-class OneThread:
+class OneThread(Scorer):
     """Scores each window by its own number, in a thread that waits until it may.
 
     Attributes:
@@ -30,16 +30,22 @@ class OneThread:
         error: is raised in place of scores.
     """
 
+    parallel_parts = 1
+
     def __init__(self) -> None:
         self.batches, self.go = list[int](), threading.Event()
         self.error: Exception | None = None
         self._threads = ThreadPoolExecutor(1)
         self.go.set()
 
-    def submit(self, rows: Rows, examples: Sequence[Example]) -> Future[Columns]:
-        return self._threads.submit(self._scores, rows, examples)
+    def submit(
+        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+    ) -> Future[Columns]:
+        return self._threads.submit(self.scores, rows, examples)
 
-    def _scores(self, rows: Rows, examples: Sequence[Example]) -> Columns:
+    def scores(
+        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+    ) -> Columns:
         self.batches.append(len(rows["window_ids"]))
         starts = np.flatnonzero(rows["window_ids"][:, 0] == 0)
         assert len(starts) == len(examples)
@@ -49,16 +55,16 @@ class OneThread:
         return {"sum": rows["input_ids"].sum(axis=1)}
 
 
-def example(number: int, windows: int) -> tuple[Example, Columns]:
+def example(number: int, windows: int) -> Windowed:
     ids = np.stack([np.arange(windows), np.full(windows, windows)], axis=1)
     rows = {"window_ids": ids, "input_ids": np.full((windows, 3), number) + ids[:, :1]}
-    return Example(number, "who", ["a"], [False], ()), rows
+    return Windowed(Example(number, "who", ["a"], [False], ()), rows)
 
 
 @contextlib.asynccontextmanager
 async def running(pool: OneThread, size: int = SIZE) -> AsyncIterator[Batcher]:
     batcher = Batcher(size, Metrics())
-    task = asyncio.create_task(batcher.run(pool, 1))
+    task = asyncio.create_task(batcher.run(pool))
     try:
         yield batcher
     finally:
@@ -68,7 +74,7 @@ async def running(pool: OneThread, size: int = SIZE) -> AsyncIterator[Batcher]:
 
 
 def waiting(batcher: Batcher, number: int, windows: int) -> asyncio.Task[Any]:
-    return asyncio.create_task(batcher.scores(*example(number, windows)))
+    return asyncio.create_task(batcher.score(example(number, windows)))
 
 
 async def begun(pool: OneThread, batches: int) -> None:
@@ -83,8 +89,8 @@ def test_each_example_gets_its_own_scores_whatever_is_beside_it() -> None:
         async with running(pool) as batcher:
             tasks = [waiting(batcher, 100 * n, count) for n, count in enumerate(counts)]
             for n, (task, count) in enumerate(zip(tasks, counts, strict=True)):
-                columns = await task
-                assert columns["sum"].tolist() == [3 * (100 * n + i) for i in range(count)]
+                scored = await task
+                assert scored.columns["sum"].tolist() == [3 * (100 * n + i) for i in range(count)]
         assert sum(pool.batches) == sum(counts)
         assert all(size <= max(SIZE, *counts) for size in pool.batches)
 
@@ -121,7 +127,7 @@ def test_what_nobody_waits_for_is_not_computed() -> None:
             pool.go.set()
             await asyncio.gather(first, late[1])
             last = await waiting(batcher, 5, 1)
-            assert last["sum"].tolist() == [15]
+            assert last.columns["sum"].tolist() == [15]
 
     pool = OneThread()
     asyncio.run(main())
@@ -137,7 +143,7 @@ def test_an_error_reaches_all_of_its_batch_and_no_others() -> None:
                 with pytest.raises(ScoringError, match="out of order"):
                     await task
             pool.error = None
-            assert (await waiting(batcher, 2, 1))["sum"].tolist() == [6]
+            assert (await waiting(batcher, 2, 1)).columns["sum"].tolist() == [6]
 
     pool = OneThread()
     asyncio.run(main())

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,13 @@ import pytest
 import nq
 from nq.commands.main import console
 from nq.formats.documents import page_of
+from nq.mlflow_store import ENVIRONMENT, import_mlflow
 from nq.model.spec import find_model
 from nq.runs.record import _copy_models
-from nq.tracking import ENVIRONMENT, import_mlflow
+from tests.child_processes import wait_until
+from tests.conftest import Commands
 from tests.nq_records import simplified, write_lines
-from tests.serving.servers import ROOT, free_port, until
+from tests.serving.servers import ROOT, free_port
 
 pytestmark = pytest.mark.slow  # importing MLflow takes seconds
 
@@ -78,16 +79,6 @@ def test_it_answers_as_the_python_api_does(saved: Path, loaded: Any, tiny_model:
     assert f"nq-pipeline[cpu,mlflow]=={nq.__version__}" in requirements
 
 
-def test_a_folder_that_is_no_model_is_not_saved(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "empty").mkdir()
-    arguments = [str(tmp_path / "empty"), str(tmp_path / "saved"), "--to", "mlflow"]
-    assert console(["convert", *arguments]) == 1
-    assert capsys.readouterr().err.startswith("nq: error: ")
-    assert not (tmp_path / "saved").exists()
-
-
 @pytest.mark.parametrize(
     ("row", "message"),
     [
@@ -132,7 +123,7 @@ def served(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
         return False
 
     try:
-        until(is_alive)
+        wait_until(is_alive)
         yield address
     finally:
         if process.poll() is None:
@@ -168,16 +159,14 @@ def store(saved: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("store")
 def test_a_run_has_the_model_with_its_settings(
-    data: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:
     import mlflow
 
     paths = ["--data", data, "--model", tiny_model, "--output", tmp_path / "run"]
-    options = ["--profile", "baseline", "--doc-stride", "5", "--log-model", "--json"]
-    assert console(["answer", *map(str, paths), *options]) == 0
-    captured = capsys.readouterr()
-    result = json.loads(captured.out)
-    assert f"mlflow models serve -m {result['model_uri']} --env-manager local" in captured.err
+    options = ["--profile", "baseline", "--set", "doc_stride=5", "--log-model"]
+    result = commands.json("answer", *paths, *options)
+    assert f"mlflow models serve -m {result['model_uri']} --env-manager local" in commands.err
     model = load(result["model_uri"])
     by_run = load(f"runs:/{result['run_id']}/nq")
     outputs = mlflow.get_run(result["run_id"]).outputs.model_outputs
@@ -191,31 +180,12 @@ def test_a_run_has_the_model_with_its_settings(
 
 
 @pytest.mark.usefixtures("store")
-def test_a_model_that_cannot_be_copied_costs_one_warning(
-    data: Path,
-    tiny_model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
-    paths = ["--data", data, "--model", tiny_model, "--output", tmp_path / "run"]
-    options = ["--profile", "baseline", "--log-model", "--json"]
-    assert console(["answer", *map(str, paths), *options]) == 0
-    captured = capsys.readouterr()
-    assert json.loads(captured.out)["examples"] == 2
-    (warning,) = [line for line in captured.err.splitlines() if "warning" in line]
-    assert "MLflow: cannot log the model: " in warning and "missing" in warning
-
-
-@pytest.mark.usefixtures("store")
 def test_a_training_has_its_model(
-    data: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: Path, tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:
     paths = ["--data", data, "--init", tiny_model, "--output", tmp_path / "new"]
     sizes = "--max-seq-length 32 --doc-stride 8 --max-query-length 8 --epochs 1 --batch-size 2"
-    assert console(["train", *map(str, paths), *sizes.split(), "--log-model", "--json"]) == 0
-    uri = json.loads(capsys.readouterr().out)["model_uri"]
+    uri = commands.json("train", *paths, *sizes.split(), "--log-model")["model_uri"]
     assert load(uri).predict(ROWS) == expected(tmp_path / "new")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nq.commands.main import console
+from tests.conftest import Commands
 
 
 @pytest.fixture(scope="module")
@@ -26,46 +26,21 @@ def used_port() -> Iterator[str]:
     ],
 )
 def test_an_address_that_cannot_be_used(
-    host: str,
-    message: str,
-    used_port: str,
-    tiny_model: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    host: str, message: str, used_port: str, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NQ_TOKEN", "secret")
-    options = ["--model", str(tiny_model), "--host", host, "--port", used_port]
-    assert console(["serve", *options]) == 1
-    out, err = capsys.readouterr()
-    assert not out
-    assert err.startswith("nq: error: ") and message in err and err.count("\n") == 1, err
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--workers", "0"], "workers must be at least 1, got 0"),
-        (["--port", "65536"], "port must be in [0, 65535], got 65536"),
-        (["--timeout", "nan"], "timeout is nan: expected a number"),
-        (["--host", ""], "host is empty"),
-    ],
-)
-def test_settings_that_make_no_sense_are_usage_errors(
-    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert console(["serve", *options]) == 2
-    assert message in capsys.readouterr().err
+    assert message in commands.error("serve", "--host", host, "--port", used_port)
 
 
 def test_an_empty_token_is_refused_and_none_is_a_warning_for_a_network(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model is missing, so that each command ends at once."""
     warning = "nq: warning: everyone who reaches 0.0.0.0 may ask: set NQ_TOKEN"
 
     def stderr() -> str:
-        assert console(["serve", "--model", str(tmp_path), "--host", "0.0.0.0"]) == 1
-        return capsys.readouterr().err
+        commands.out("serve", "--model", tmp_path, "--host", "0.0.0.0", code=1)
+        return commands.err
 
     assert warning in stderr()
     monkeypatch.setenv("NQ_TOKEN", " ")

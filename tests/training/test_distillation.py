@@ -13,9 +13,9 @@ import pytest
 import tensorflow as tf
 from scipy.special import log_softmax, softmax
 
-from nq.config import DistillationConfig
 from nq.inference.reduction import LOGITS
 from nq.records import UNLABELLED, AnswerType, FloatArray, IntArray
+from nq.training.config import DistillationConfig
 from nq.training.distillation import Distillation, SoftCrossEntropy, SoftTargets
 from nq.training.job import LOSS, PARTS
 from nq.training.loop import compile_for_training
@@ -70,9 +70,6 @@ def slow_cross_entropy(teacher: FloatArray, student: FloatArray, temperature: fl
     return total * temperature**2
 
 
-# --- one loss
-
-
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0, 7.0])
 def test_the_soft_loss_and_its_gradient_against_a_slow_truth(temperature: float) -> None:
     draw = np.random.default_rng(int(10 * temperature))
@@ -95,9 +92,6 @@ def test_the_soft_loss_and_its_gradient_against_a_slow_truth(temperature: float)
         for a, b, h in zip(known, student.astype(float), step, strict=True)
     )
     assert float(np.sum(gradient * step)) == pytest.approx(change / 2, rel=1e-3, abs=1e-8)
-
-
-# --- a step
 
 
 def slow_losses(model: keras.Model, settings: Distillation, rows: IntArray) -> dict[str, float]:

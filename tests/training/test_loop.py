@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,15 +13,16 @@ import numpy as np
 import pytest
 
 from nq import storage
-from nq.config import TrainConfig
+from nq.memo import Memo
 from nq.model import joint
 from nq.records import FloatArray, IntArray
+from nq.training.config import TrainConfig
 from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures
 from nq.training.loop import TrainingState, WarmupThenDecay, compile_for_training, fit, identity
 from nq.training.windows import TrainingWindows
 from tests import tiny_models
+from tests.runs.test_resume import run_killed
 
-ROOT = Path(__file__).parents[2]
 LENGTH = 16
 SHAPE = dataclasses.replace(tiny_models.SHAPE, num_hidden_layers=1, initializer_range=0.3)
 CONFIG = TrainConfig(
@@ -62,15 +61,12 @@ def train(
     folder: Path,
     on_step: Callable[[Curves, int], None] = lambda losses, total: None,
 ) -> list[float]:
-    state = TrainingState(folder, identity(model, WINDOWS, config))
+    state = TrainingState(Memo.open(folder, identity(model, WINDOWS, config)))
     return fit(model, WINDOWS, config, state, on_step)[LOSS]
 
 
 def weights(model: keras.Model) -> list[FloatArray]:
     return [weight.numpy() for weight in model.weights]
-
-
-# --- learning and resuming
 
 
 @pytest.fixture(scope="module")
@@ -103,15 +99,8 @@ def train_until_killed(folder: Path) -> None:
 def test_a_killed_training_resumes_to_the_same_weights(
     uninterrupted: tuple[keras.Model, Path], tmp_path: Path
 ) -> None:
-    code = (
-        "import pathlib, sys; from tests.training.test_loop import train_until_killed;"
-        "train_until_killed(pathlib.Path(sys.argv[1]))"
-    )
-    killed = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, capture_output=True, check=False
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    half_written = tmp_path / f"{KILLED_AT}-training_state.npz"
+    run_killed("tests.training.test_loop", "train_until_killed", tmp_path)
+    half_written = tmp_path / f"step-{KILLED_AT}.npz"
     half_written.write_bytes(b"PK\x03\x04")
     model, steps = untrained(), list[int]()
     train(model, CONFIG, tmp_path, lambda losses, _: steps.append(len(losses[LOSS])))
@@ -119,8 +108,8 @@ def test_a_killed_training_resumes_to_the_same_weights(
     for actual, expected in zip(weights(model), weights(uninterrupted[0]), strict=True):
         np.testing.assert_array_equal(actual, expected)
     assert {path.name for path in tmp_path.iterdir()} == {
-        "training_state.json",
-        f"{STEPS}-training_state.npz",
+        *("request.json", "progress.json"),
+        f"step-{STEPS}.npz",
     }
 
 
@@ -130,7 +119,7 @@ def test_a_training_that_ended_is_not_repeated(tmp_path: Path) -> None:
     for model in models:
         train(model, config, tmp_path, lambda losses, _: steps.append(len(losses[LOSS])))
     assert steps == [1, 2, 3, 4]
-    progress = storage.read_json(tmp_path / "training_state.json")
+    progress = storage.read_json(tmp_path / "progress.json")
     assert progress["step"] == progress["total"] == 4  # which tells nq clean that it has ended
     for actual, expected in zip(*map(weights, models), strict=True):
         np.testing.assert_array_equal(actual, expected)
@@ -141,14 +130,14 @@ def test_another_training_ignores_the_state(tmp_path: Path) -> None:
     other = dataclasses.replace(config, seed=6)
     windows = dataclasses.replace(WINDOWS, end_positions=WINDOWS.end_positions[::-1])
     model, variables = untrained(config), [keras.Variable(0.0)]
-    TrainingState(tmp_path, identity(model, WINDOWS, config), 3).save(variables)
+    TrainingState(Memo.open(tmp_path, identity(model, WINDOWS, config)), 3).save(variables)
     for arguments, step in (
         ((model, WINDOWS, config), 3),
         ((untrained(other), WINDOWS, config), 0),
         ((model, windows, config), 0),
         ((model, WINDOWS, other), 0),
     ):
-        state = TrainingState(tmp_path, identity(*arguments))
+        state = TrainingState(Memo.open(tmp_path, identity(*arguments)))
         state.restore(variables)
         assert state.step == step
 
@@ -164,9 +153,6 @@ def test_half_precision_trains_float32_weights(tmp_path: Path) -> None:
     for old, new in zip(before, weights(model), strict=True):
         assert new.dtype == np.float32 and not np.array_equal(old, new)
     assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
-
-
-# --- evaluations
 
 
 @pytest.mark.parametrize(
@@ -201,7 +187,7 @@ def test_the_weights_of_the_best_evaluation_are_kept(
         def on_evaluation(figures: Figures, is_best: bool) -> None:
             evaluated[int(figures[STEP])] = weights(model), is_best
 
-        state = TrainingState(tmp_path, identity(model, WINDOWS, config))
+        state = TrainingState(Memo.open(tmp_path, identity(model, WINDOWS, config)))
         fit(model, WINDOWS, config, state, on_step, None, measure, 3, on_evaluation)
         return model, state
 
@@ -219,14 +205,11 @@ def test_the_weights_of_the_best_evaluation_are_kept(
 def test_damaged_best_weights_leave_the_last_ones(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    state, model = TrainingState(tmp_path, {}), untrained()
+    state, model = TrainingState(Memo(tmp_path)), untrained()
     assert [state.add({STEP: n, MEASURED[0]: -n}, model) for n in (1, 2)] == [True, False]
     (tmp_path / "best_weights.npz").write_bytes(b"PK\x03\x04 damaged")
     state.assign_best(model)
     assert "the model has the weights of the last step instead" in caplog.text
-
-
-# --- learning rate and weight decay
 
 
 @pytest.mark.parametrize(("warmup", "total"), [(0, 1), (3, 10)])
@@ -253,6 +236,3 @@ def test_weight_decay_excludes_biases_and_norms() -> None:
         excluded = weight.path.rsplit("/", 1)[1] in ("bias", "gamma", "beta")
         expected = 2.0 if excluded else 2.0 * (1 - 0.5 * CONFIG.learning_rate)
         np.testing.assert_allclose(weight.numpy(), expected, rtol=1e-6)
-
-
-# --- levels

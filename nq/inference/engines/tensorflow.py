@@ -16,7 +16,8 @@ from tensorflow.python.framework.convert_to_constants import (
 from nq.inference.batches import Shape
 from nq.inference.engine import Computation, Step
 from nq.inference.profile import Profile, ProfileNotInForceError
-from nq.inference.scorer import COLUMNS, Rows
+from nq.inference.scorer import Rows
+from nq.records import INPUTS
 
 PRODUCTS = ("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
 READS = ("ReadVariableOp", "ResourceGather")
@@ -71,7 +72,7 @@ class Engine:
 
     def compiled(self, shape: Shape) -> Step:
         """See ``nq.inference.engine.Engine.compiled``."""
-        columns = [name for name in COLUMNS if not (shape.full and name == "input_mask")]
+        columns = [name for name in INPUTS if not (shape.full and name == "input_mask")]
         with memory_error():
             traced = self._traced(shape, columns)
         check_in_force(self.computation.profile, traced, self.precision)

@@ -71,7 +71,7 @@ def test_the_bound_holds_for_every_chain_that_is_taken(chain: list[Any], text: s
     ],
 )
 def test_steps_that_multiply_the_length_are_refused(normalizer: Any, pre_tokenizer: Any) -> None:
-    with pytest.raises(ValueError, match=r"tokenizer\.json may make a text .* times longer"):
+    with pytest.raises(ValueError, match=r"tokenizer\.json .* times longer"):
         load(normalizer, pre_tokenizer)
 
 
@@ -97,7 +97,7 @@ def test_a_damaged_map_is_an_error_or_harmless(changes: list[tuple[int, int]]) -
 def test_a_damaged_map_is_one_line_and_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     damaged = bytearray(character_map())
     damaged[4 * (1 + (256 ^ ord("a"))) + 3] = 0x7F  # its children are far outside the map
-    with pytest.raises(ValueError, match=r"is no tokenizer that nq knows \(PanicExc") as error:
+    with pytest.raises(ValueError, match="is no tokenizer that nq knows") as error:
         load(normalizers.Precompiled(bytes(damaged)))
     assert "\n" not in str(error.value)
     assert capfd.readouterr().err == ""

@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,7 @@ from nq.preprocess.tokenizers.huggingface import LibraryTokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.preprocess.tokenizers.wordpiece import OriginalWordPieceTokenizer, WordPieceTokenizer
 from nq.records import Candidate, Example, Span
-from tests.preprocess.synthetic_examples import (
-    BLANK_WORDS,
-    FULLWIDTH_SEP,
-    ODD_WORDS,
-    SPECIAL_WORDS,
-    any_words,
-)
+from tests.preprocess.synthetic_examples import FULLWIDTH_SEP, ODD_WORDS, SPECIAL_WORDS, any_words
 
 TEXT = [
     "The old bridge over the river is made of ice , isn't it ?",
@@ -124,43 +119,19 @@ def test_the_kind_follows_from_the_files(folders: dict[str, Path]) -> None:
 
 
 @each_kind
-def test_word_by_word_is_the_whole_page(folders: dict[str, Path], kind: str) -> None:
-    """The library's own tokenizer has a blank before the first word, and no special pieces."""
-    values = json.loads((folders[kind] / "whole.json").read_bytes())
-    values |= {"added_tokens": [], "post_processor": None}
-    if values["pre_tokenizer"]["type"] == "ByteLevel":
-        values["pre_tokenizer"]["add_prefix_space"] = True
-    library, tokenizer = Library.from_str(json.dumps(values)), load_tokenizer(folders[kind])
-    for page in TEXT[:3]:
-        assert joined(tokenizer, page) == library.encode(page, add_special_tokens=False).ids
+def test_markers_follow_the_last_piece(folders: dict[str, Path], kind: str) -> None:
+    tokenizer = load_tokenizer(folders[kind])
     assert tokenizer.vocab_size == tokenizer.pieces + len(MARKERS)
     assert tokenizer.marker_id(MARKERS[0]) == tokenizer.pieces
     assert tokenizer.encode(["", "\u00a0", " ", "ice"])[:3] == [(), (), ()]
 
 
-@pytest.mark.parametrize(
-    ("normalizer", "pre_tokenizer"),
-    [
-        (normalizers.BertNormalizer(lowercase=True, strip_accents=False), None),
-        (normalizers.BertNormalizer(lowercase=False, handle_chinese_chars=False), None),
-        (normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]), None),
-        (normalizers.Lowercase(), pre_tokenizers.WhitespaceSplit()),
-    ],
-)
-def test_a_wordpiece_json_says_how_text_is_prepared(
-    folders: dict[str, Path], tmp_path: Path, normalizer: Any, pre_tokenizer: Any
-) -> None:
-    library = Library.from_file(str(folders["wordpiece"] / "tokenizer.json"))
-    library.normalizer = normalizer
-    library.pre_tokenizer = pre_tokenizer or pre_tokenizers.BertPreTokenizer()
+def test_markers_in_a_file_keep_their_ids(tmp_path: Path) -> None:
+    library = cased_wordpiece()
     library.add_special_tokens([*MARKERS])
     library.save(str(tmp_path / "tokenizer.json"))
-    tokenizer = load_tokenizer(tmp_path)
-    for page in TEXT[:3]:
-        assert joined(tokenizer, page) == library.encode(page, add_special_tokens=False).ids
-    ids = list(map(tokenizer.marker_id, MARKERS))
+    ids = list(map(load_tokenizer(tmp_path).marker_id, MARKERS))
     assert ids == list(map(library.token_to_id, MARKERS))
-    assert tokenizer.pieces == tokenizer.vocab_size == library.get_vocab_size()
 
 
 @given(st.lists(st.one_of(any_words, st.sampled_from(ODD)), min_size=1, max_size=3))
@@ -185,14 +156,8 @@ def test_only_a_known_regular_expression_is_taken(tmp_path: Path, step: str, pat
     if pattern == " {2,}":
         assert load_tokenizer(tmp_path).encode(["lake"])
         return
-    with pytest.raises(ValueError, match=r"has the regular expression .* may take for ever"):
+    with pytest.raises(ValueError, match="has the regular expression"):
         load_tokenizer(tmp_path)
-
-
-def test_a_blank_word_has_no_pieces(tokenizers: list[Tokenizer]) -> None:
-    for tokenizer in tokenizers:
-        *blank, ice = tokenizer.encode([*BLANK_WORDS, "ice"])
-        assert set(blank) == {()} and ice
 
 
 @each_kind
@@ -208,9 +173,6 @@ def test_windows_have_the_layout_of_the_family(folders: dict[str, Path], kind: s
         assert ids[mask > 0][-1] == tokenizer.sep_id
         assert (ids[mask == 0] == tokenizer.pad_id).all()
     assert windows.segment_ids.any() == is_bert
-
-
-# --- SentencePiece as XLM-RoBERTa and ALBERT use it
 
 
 def test_xlm_robertas_ids_are_one_behind_the_files(tmp_path: Path) -> None:
@@ -248,37 +210,6 @@ def test_words_are_prepared_as_in_the_family(
     (tmp_path / "tokenizer_config.json").write_text(settings, encoding="utf-8")
     assert load_tokenizer(tmp_path).encode(["Rivér"]) == plain.encode(["Rivér"])
 
-
-@pytest.mark.extended
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    ("kind", "model_type", "options"),
-    [
-        ("byte-level", "roberta", {"add_prefix_space": True}),
-        ("unigram", "xlm-roberta", {}),
-        ("wordpiece", "bert", {"do_lower_case": False}),
-    ],
-)
-def test_live_pieces_are_those_of_transformers(
-    folders: dict[str, Path], kind: str, model_type: str, options: dict[str, bool], tmp_path: Path
-) -> None:
-    transformers = pytest.importorskip("transformers")
-    shutil.copytree(folders[kind], tmp_path, dirs_exist_ok=True)
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}), encoding="utf-8")
-    reference = transformers.AutoTokenizer.from_pretrained(tmp_path, **options)
-    ours = load_tokenizer(folders[kind])
-    question, between = "who walked", [ours.sep_id] * ours.separators
-    for page in PAGES[:3]:
-        expected = reference(question, page)["input_ids"]
-        pieces = [*joined(ours, question), *between, *joined(ours, page)]
-        assert [ours.cls_id, *pieces, ours.sep_id] == expected
-    reference.save_pretrained(tmp_path / "saved")
-    again, words = load_tokenizer(tmp_path / "saved"), " ".join(PAGES).split(" ")
-    assert again.encode(words) == ours.encode(words)
-    assert (again.cls_id, again.sep_id, again.pad_id) == (ours.cls_id, ours.sep_id, ours.pad_id)
-
-
-# --- the libraries themselves, on odd words
 
 ADDED = {
     "covid19": {},
@@ -321,20 +252,30 @@ def metaspace(scheme: str) -> Library:
     return library
 
 
-def uncased_wordpiece() -> Library:
+def wordpiece(normalizer: Any, pre_tokenizer: Any = None) -> Library:
     library = cased_wordpiece()
-    library.normalizer = normalizers.BertNormalizer()
+    library.normalizer = normalizer
+    library.pre_tokenizer = pre_tokenizer or library.pre_tokenizer
     return library
 
 
-FAMILIES = {
+FAMILIES: dict[str, Callable[[], Library]] = {
     "byte-level": byte_level,
     "byte-level behind whitespace": whitespace_byte_level,
     "unigram": unigram,
     "metaspace first": lambda: metaspace("first"),
     "metaspace never": lambda: metaspace("never"),
     "cased wordpiece": cased_wordpiece,
-    "uncased wordpiece": uncased_wordpiece,
+    "uncased wordpiece": lambda: wordpiece(normalizers.BertNormalizer()),
+    "lower case wordpiece": lambda: wordpiece(
+        normalizers.BertNormalizer(handle_chinese_chars=False, strip_accents=False)
+    ),
+    "wordpiece without accents": lambda: wordpiece(
+        normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()])
+    ),
+    "wordpiece between blanks": lambda: wordpiece(
+        normalizers.Lowercase(), pre_tokenizers.WhitespaceSplit()
+    ),
 }
 
 
@@ -371,7 +312,7 @@ def test_live_pieces_of_a_vocabulary_are_those_of_transformers(
     model_type: str, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     transformers = pytest.importorskip("transformers")
-    library = uncased_wordpiece() if model_type == "bert" else byte_level()
+    library = FAMILIES["uncased wordpiece"]() if model_type == "bert" else byte_level()
     library.model.save(str(tmp_path))
     new = {token: library.get_vocab_size() + i for i, token in enumerate(ADDED)}
     settings = {"tokenizer_class": f"{model_type.capitalize()}Tokenizer", "do_lower_case": True}

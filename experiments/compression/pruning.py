@@ -1,0 +1,204 @@
+"""Prunes a model folder by the importance of its parts on training data.
+
+    python -m experiments.compression.pruning my_model smaller --prune heads=9,ffn=1152 \\
+        --data train.jsonl.gz
+
+The most important attention heads, feed-forward units and layers are kept
+(``experiments.compression.structure``). The decision of the model is kept, too; ``nq tune`` fits it
+again, best after a training with the whole model as the teacher.
+TensorFlow is imported when a pruning starts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+from collections.abc import Mapping, Sequence
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from experiments.compression.structure import (
+    FFN_STEP,
+    FORM,
+    PruningRecord,
+    parse_counts,
+    prune_weights,
+    pruned_shape,
+    select,
+)
+from nq.commands import arguments, terminal
+from nq.config import WindowConfig
+from nq.formats import input_files, inputs
+from nq.formats.fields import RecordError
+from nq.formats.input_files import shown
+from nq.formats.inputs import read_records
+from nq.formats.tfrecord import INPUTS, TARGETS
+from nq.model import checkpoint
+from nq.model.convert import fitting_windows
+from nq.model.folder import load_joint_config, load_settings
+from nq.model.registry import model_folder
+from nq.model.runtime import import_tensorflow
+from nq.preprocess.features import training_features
+from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.records import DeadLetter, Features
+from nq.storage import check_writable
+from nq.text import visible
+from nq.training.config import TrainConfig
+from nq.training.windows import TrainingWindows
+
+if TYPE_CHECKING:
+    from nq.formats.questions import PageFolder
+    from nq.preprocess.tokenizers.base import Tokenizer
+
+log = logging.getLogger(__name__)
+
+WINDOWS = 512
+"""Training windows that the importance is measured on."""
+SPAN_HEAD = "span_output/kernel"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command."""
+    parser = terminal.Parser(
+        prog="python -m experiments.compression.pruning",
+        description="Makes a smaller model folder of the attention heads, feed-forward units and "
+        "layers of a model that are the most important ones on training data.",
+    )
+    parser.add_argument(
+        "source", metavar="SRC", help="model folder of any kind, or name of an installed model"
+    )
+    parser.add_argument("target", type=Path, metavar="DST", help="folder to write; new or empty")
+    parser.add_argument(
+        "--prune",
+        type=arguments.parsed_by(parse_counts),
+        required=True,
+        metavar="COUNTS",
+        help="keep so many attention heads and feed-forward units of each layer, and so many "
+        f"layers: {FORM}; ffn is a multiple of {FFN_STEP}",
+    )
+    arguments.add_data(parser, note=", annotated, which importance is measured on")
+    arguments.add_common(parser)
+    return parser
+
+
+def prune(
+    source: Path,
+    target: Path,
+    counts: Mapping[str, int],
+    data: Sequence[str],
+    pages: PageFolder | None = None,
+) -> PruningRecord:
+    """Writes a model without its least important heads, feed-forward units and layers.
+
+    Args:
+        source: model folder.
+        target: folder to write, which is empty or does not exist.
+        counts: numbers of parts to keep; see ``parse_counts``.
+        data: annotated files, globs or folders.
+        pages: pages that the data name.
+
+    Raises:
+        ValueError: the model cannot be pruned to these counts, or no record has an answer.
+    """
+    settings = load_settings(source)
+    tokenizer = load_tokenizer(source, settings.windows.compat)
+    before = checkpoint.with_room_for(load_joint_config(source), tokenizer)
+    after = pruned_shape(before, counts)
+    settings = dataclasses.replace(settings, windows=fitting_windows(settings.windows, before))
+    with input_files.input_files(data) as files:
+        inputs.check_inputs(files, pages=pages)
+        import_tensorflow()
+        from experiments.compression.importance import assign, importance, weights_of
+        from nq.model import joint
+
+        whole = joint.load_model(source, config=before)
+        if SPAN_HEAD in whole.report.missing:
+            raise ValueError(
+                f"{source} has no span head, so that no part of it has an importance for answers: "
+                "train it first with nq train --init"
+            )
+        windows = training_windows(files, tokenizer, settings.windows, pages=pages)
+        names = tuple(shown(Path(file).name) for file in files)
+    fewer_layers = after.num_hidden_layers < before.num_hidden_layers
+    kept = select(importance(whole.model, before, windows, fewer_layers), before, after)
+    model = joint.build(after, initialize=False)
+    assign(model, prune_weights(weights_of(whole.model), before, kept))
+    record = PruningRecord(source.name, before, after, kept, len(windows), names)
+    settings = dataclasses.replace(
+        settings, removed_parts=(*settings.removed_parts, record.to_dict())
+    )
+    missing = whole.report.missing
+    checkpoint.save(target, model, after, tokenizer, settings, record.card(), skip=missing)
+    return record
+
+
+def training_windows(
+    files: Sequence[str],
+    tokenizer: Tokenizer,
+    config: WindowConfig,
+    count: int = WINDOWS,
+    pages: PageFolder | None = None,
+) -> TrainingWindows:
+    """Returns the first ``count`` windows of a training on some files, with its default settings.
+
+    One record of each file is read in turn, no more than are needed; bad ones are counted and
+    logged.
+    """
+    recipe = TrainConfig()
+    parts: list[Features] = []
+    total, bad = 0, list[str]()
+    readers = [read_records(file, i, pages=pages) for i, file in enumerate(files)]
+    for source, item in filter(None, chain.from_iterable(zip_longest(*readers))):
+        try:
+            if isinstance(item, DeadLetter):
+                raise RecordError(item.reason)
+            if item.annotations:
+                sampling = recipe.negatives, recipe.seed
+                parts.append(training_features(item, tokenizer, config, *sampling))
+                total += len(parts[-1])
+        except RecordError as error:
+            bad.append(f"{source.path}, line {source.line}: {error}")
+        if total >= count:
+            break
+    if bad:
+        log.warning("bad records, which are skipped: %d; the first: %s", len(bad), bad[0])
+    if not total:
+        raise ValueError(
+            f"no window with an answer in {', '.join(map(shown, files))}: expected records with "
+            "annotations, as nq train does"
+        )
+    if total < count:
+        log.warning("training windows of the data: %d, fewer than %d", total, count)
+    columns = {
+        name: np.concatenate([getattr(part, name) for part in parts])[:count]
+        for name in (*INPUTS, *TARGETS)
+    }
+    return TrainingWindows.from_columns(columns)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    if args.target.exists() and (args.target.is_file() or any(args.target.iterdir())):
+        raise ValueError(f"{args.target} is not empty: choose a new folder")
+    check_writable(args.target)
+    source, pages = model_folder(args.source), arguments.pages(args)
+    record = prune(source, args.target, args.prune, args.data, pages)
+    if args.json:
+        terminal.print_json({"output": str(args.target), "pruning": record.to_dict()})
+        return 0
+    print(visible(f"{args.source} -> {args.target}: {record.summary()}"))
+    print(visible(f"the decision is that of {args.source}: fit it again with nq tune"))
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    return terminal.run(run, parser(), argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,131 @@
+"""Results that are expensive to compute: the parts of a request, kept in a folder.
+
+A part is arrays (``NAME.npz``), values (``NAME.json``) or a folder of files. It is written whole or
+not at all, and has checksums. An interrupted computation of an equal request finds the parts that
+are complete; a damaged one is computed again. Everything in the folder belongs to the memo.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from nq import storage
+from nq.errors import DamagedError
+from nq.records import Columns
+
+log = logging.getLogger(__name__)
+
+REQUEST, DIGESTS = "request.json", "digests.json"
+"""The files of what all parts depend on, and in a folder of files of their SHA-256."""
+
+T = TypeVar("T")
+
+
+class Memo:
+    """The parts in a folder, which need not exist."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def open(cls, folder: Path, request: Mapping[str, Any]) -> Self:
+        """Returns the memo in a folder, which is created; parts of another request are removed.
+
+        The request is everything that the parts depend on, as JSON values.
+        """
+        memo, stored = cls(folder), None
+        try:
+            stored = memo.values(REQUEST)
+        except FileNotFoundError:
+            pass
+        except DamagedError as error:
+            log.warning("%s; everything is computed again", error)
+        if stored != json.loads(json.dumps(request)):
+            memo.clear()
+            memo.write_values(REQUEST, request)
+        return memo
+
+    def names(self) -> list[str]:
+        """Returns the names of the parts that are arrays, sorted."""
+        return sorted(path.name for path in self.folder.glob("*.npz"))
+
+    def arrays(self, name: str) -> Columns:
+        """Returns the arrays of a part.
+
+        Raises:
+            FileNotFoundError, DamagedError: the part is missing or damaged.
+        """
+        return storage.read_arrays(self.folder / name)
+
+    def write_arrays(self, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Writes a part that is arrays."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        storage.write_arrays(self.folder / name, arrays)
+
+    def values(self, name: str) -> dict[str, Any]:
+        """Returns the values of a part; raises as ``arrays`` does."""
+        return storage.read_json(self.folder / name)
+
+    def write_values(self, name: str, values: Mapping[str, Any]) -> None:
+        """Writes a part that is values for JSON."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        storage.write_json(self.folder / name, values)
+
+    def files(self, name: str) -> Path:
+        """Returns the folder of a part, whose files are read and checked; raises as ``arrays``."""
+        folder = self.folder / name
+        for file, digest in storage.read_json(folder / DIGESTS).items():
+            if _sha256(folder / file) != digest:
+                raise DamagedError(f"{folder / file} is damaged: its SHA-256 does not match")
+        return folder
+
+    def write_files(self, name: str, write: Callable[[Path], T]) -> T:
+        """Writes a part that is files, and returns what ``write`` does, which gets a new folder.
+
+        The part of a process that was faster stays.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with storage.unfinished(self.folder) as unfinished:
+            new = unfinished / name
+            new.mkdir()
+            result = write(new)
+            storage.write_json(new / DIGESTS, {path.name: _sha256(path) for path in new.iterdir()})
+            with contextlib.suppress(OSError):
+                new.rename(self.folder / name)
+        return result
+
+    def remove(self, name: str) -> None:
+        """Removes a part, if it is there."""
+        _remove(self.folder / name)
+
+    def clear(self) -> None:
+        """Removes the folder with all that is in it; of a link to a folder, the link."""
+        _remove(self.folder)
+
+    def move(self, to: Path) -> None:
+        """Moves the arrays and the request to another folder; the request is the last one."""
+        to.mkdir(parents=True, exist_ok=True)
+        for name in (*self.names(), REQUEST):
+            (self.folder / name).rename(to / name)
+        storage.sync(to)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

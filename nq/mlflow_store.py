@@ -1,0 +1,110 @@
+"""MLflow's import and its tracking stores: servers, and databases that are checked or created."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import os
+import sqlite3
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from nq import extras
+from nq.text import truncate, without_password
+
+DEFAULT_URI, DEFAULT_EXPERIMENT = "sqlite:///mlflow.db", "nq"
+ENVIRONMENT = {
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # failures are reported here, in one line
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "true",
+    "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL": "3",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",  # seconds in which a server sends nothing
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+}
+"""MLflow's settings in the environment; a variable that is already set keeps its value."""
+
+
+def import_mlflow() -> None:
+    """Imports MLflow without its messages on the terminal."""
+    extras.require("mlflow")
+    for key, value in ENVIRONMENT.items():
+        os.environ.setdefault(key, value)
+    importlib.import_module("mlflow")
+    for name in ("mlflow", "alembic", "urllib3.connectionpool"):
+        logging.getLogger(name).setLevel(os.environ["MLFLOW_LOGGING_LEVEL"].upper())
+
+
+def store(uri: str | None, experiment: str | None) -> tuple[str, str]:
+    """Returns the URI of the tracking store and the name of the experiment, with the defaults."""
+    return (
+        uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI,
+        experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or DEFAULT_EXPERIMENT,
+    )
+
+
+def connect(uri: str) -> Any:
+    """Returns an ``MlflowClient`` of a store; a database is created if there is none.
+
+    Raises:
+        Exception: the store cannot be used.
+    """
+    import_mlflow()
+    from mlflow import MlflowClient
+
+    path = database_path(uri)
+    if path is None:
+        return MlflowClient(uri)
+    if path.exists():
+        _check_database(path)
+    else:
+        _create_database(path)
+    # the path is absolute, since MLflow caches stores by their URI
+    return MlflowClient(uri if "?" in uri else f"sqlite:///{path}")
+
+
+def database_path(uri: str) -> Path | None:
+    """Returns the absolute path of the file of a SQLite URI, ``None`` for other URIs."""
+    path = uri.removeprefix("sqlite:///").partition("?")[0]
+    return None if path in ("", uri, ":memory:") else Path(path).absolute()
+
+
+def _check_database(path: Path) -> None:
+    """Checks that a file is empty or a database of MLflow.
+
+    MLflow would add its tables to the database of another program, and tries to open a damaged one
+    for minutes.
+    """
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    if tables and "experiments" not in tables:
+        raise ValueError(
+            f"{path} is the database of another program, with {', '.join(sorted(tables)[:3])}; "
+            "give another --tracking-uri"
+        )
+
+
+def _create_database(path: Path) -> None:
+    """Creates a database in a temporary folder and moves it to its place.
+
+    MLflow creates its tables one by one, which takes seconds; a kill, or a second process that
+    starts meanwhile, would leave a broken database.
+    """
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".mlflow-", dir=path.parent) as folder:
+        new = Path(folder, path.name)
+        SqlAlchemyStore(f"sqlite:///{new}", str(path.parent / "mlruns")).engine.dispose()
+        if not path.exists():
+            new.rename(path)
+
+
+def reason(error: BaseException) -> str:
+    """Returns the deepest cause in one line, since MLflow wraps it several times."""
+    while (cause := error.__cause__ or error.__context__) and not isinstance(cause, LookupError):
+        error = cause
+    line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return truncate(without_password(line), 300).rstrip(".")

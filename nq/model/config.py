@@ -1,0 +1,154 @@
+"""Shape of a model, and how its folder stores the weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from nq.config import Settings, ensure, option
+
+STORES = ("float32", "float16", "int8")
+
+
+@dataclass(frozen=True)
+class ModelConfig(Settings):
+    """Shape of the encoder, in the words of a BERT ``config.json``.
+
+    The defaults describe BERT base. Its relatives differ in ``type_vocab_size`` and in the
+    five fields from ``model_type`` on.
+
+    Args:
+        type_vocab_size: rows of the segment table; 0 for no such table (DistilBERT).
+        model_type: whose names the weights have in a folder (``nq.model.families``).
+        embedding_size: width of the tables, of which a projection makes ``hidden_size``
+            (ALBERT, RemBERT, ELECTRA); 0 for no projection.
+        num_hidden_groups: so many sets of weights are shared by all layers (ALBERT);
+            0 for weights of each layer's own.
+        position_offset: row of the position table that the first piece has (RoBERTa: 2).
+        relative_attention_num_buckets: rows of the table of attention biases by the distance of
+            two pieces, which all layers share (MPNet: 32); 0 for no such table.
+        head_size: columns of query, key and value for each head where heads were removed; 0 for
+            ``hidden_size / num_attention_heads``, the only size that ``transformers`` knows.
+            ``head_width`` has the size in either case.
+        separator_id, unknown_id: ids of [SEP] and [UNK] for a dual encoder, else 0.
+        first_marker_id, last_marker_id: ids of the first and the last type marker for a dual
+            encoder, else 0. The ids of [ContextId=n] follow, up to ``last_context_id``.
+        prefix_pieces: pieces of ``WindowConfig.block_prefix``.
+        pools_first_piece: whether the output of its first piece stands for a text in a dual
+            encoder; otherwise the mean of all outputs does.
+    """
+
+    DUAL_ENCODER_IDS: ClassVar[tuple[str, ...]] = (
+        "separator_id",
+        "unknown_id",
+        "first_marker_id",
+        "last_marker_id",
+        "last_context_id",
+    )
+    BEYOND_TRANSFORMERS: ClassVar[tuple[str, ...]] = (
+        "head_size",
+        *DUAL_ENCODER_IDS,
+        "prefix_pieces",
+        "pools_first_piece",
+    )
+
+    vocab_size: int = option(30522, minimum=1)
+    hidden_size: int = option(768, minimum=1)
+    num_hidden_layers: int = option(12, minimum=1)
+    num_attention_heads: int = option(12, minimum=1)
+    intermediate_size: int = option(3072, minimum=1)
+    max_position_embeddings: int = option(512, minimum=1)
+    type_vocab_size: int = option(2, minimum=0)
+    hidden_act: str = option("gelu", choices=("gelu", "gelu_new", "relu"))
+    layer_norm_eps: float = option(1e-12, within="(0, inf)")
+    initializer_range: float = option(0.02, within="(0, inf)")
+    model_type: str = "bert"
+    embedding_size: int = option(0, minimum=0)
+    num_hidden_groups: int = option(0, minimum=0)
+    position_offset: int = option(0, minimum=0)
+    relative_attention_num_buckets: int = option(0, minimum=0)
+    head_size: int = option(0, minimum=0)
+    separator_id: int = 0
+    unknown_id: int = 0
+    first_marker_id: int = 0
+    last_marker_id: int = 0
+    last_context_id: int = 0
+    prefix_pieces: int = option(0, minimum=0)
+    pools_first_piece: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        own = [getattr(self, name) for name in self.DUAL_ENCODER_IDS]
+        ensure(
+            (min(own) > 0 and own[2] <= own[3] < own[4]) or not any(own),
+            f"{', '.join(self.DUAL_ENCODER_IDS)} are {', '.join(map(str, own))}: expected "
+            "none, or all of a dual encoder",
+        )
+        if self.head_size * self.num_attention_heads == self.hidden_size:
+            object.__setattr__(self, "head_size", 0)
+        ensure(
+            self.head_size > 0 or self.hidden_size % self.num_attention_heads == 0,
+            f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
+            f"{self.num_attention_heads}",
+        )
+        groups = self.num_hidden_groups
+        ensure(
+            0 <= groups <= self.num_hidden_layers,
+            f"num_hidden_groups {groups} is more than num_hidden_layers {self.num_hidden_layers}",
+        )
+        ensure(
+            self.positions > 0,
+            f"max_position_embeddings {self.max_position_embeddings} leaves no position behind "
+            f"the first {self.position_offset}",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns all fields as plain JSON values, ``BEYOND_TRANSFORMERS`` only where not 0."""
+        values = super().to_dict().items()
+        return {n: v for n, v in values if v or n not in self.BEYOND_TRANSFORMERS}
+
+    @property
+    def is_dual_encoder(self) -> bool:
+        """Whether question and blocks are encoded apart, and compared."""
+        return self.first_marker_id > 0
+
+    @property
+    def head_width(self) -> int:
+        """Columns of query, key and value for each head."""
+        return self.head_size or self.hidden_size // self.num_attention_heads
+
+    @property
+    def attention_width(self) -> int:
+        """Columns of query, key and value for all heads together."""
+        return self.num_attention_heads * self.head_width
+
+    @property
+    def table_width(self) -> int:
+        """Columns of the embedding tables."""
+        return self.embedding_size or self.hidden_size
+
+    @property
+    def positions(self) -> int:
+        """Pieces that a window may have."""
+        return self.max_position_embeddings - self.position_offset
+
+    @property
+    def layer_sets(self) -> int:
+        """How many sets of layer weights there are."""
+        return self.num_hidden_groups or self.num_hidden_layers
+
+    def layer_set(self, layer: int) -> int:
+        """Which set of weights a layer has."""
+        return layer * self.layer_sets // self.num_hidden_layers
+
+
+@dataclass(frozen=True)
+class StorageConfig(Settings):
+    """How a model folder stores its weights."""
+
+    store: str = option(
+        "float32",
+        "type of the stored weights; int8: matrices and word embeddings in 8 bits, with scales per "
+        "output and input channel, the rest in float32",
+        choices=STORES,
+    )

@@ -1,0 +1,122 @@
+"""What every request passes: host, token, limits of requests, security headers, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import re
+import time
+from collections.abc import Mapping
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nq.serving.answering import Answering, SlowClientError
+from nq.serving.metrics import GONE
+
+ASK = "/v1/ask"
+PAGE = {
+    "/": ("index.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+}
+"""Files of the page, with their media types, by path."""
+ASSETS = "/docs-assets"
+OPEN = {*PAGE, "/docs", "/openapi.json", "/healthz", "/readyz"}
+"""Paths that need no token, as ``ASSETS``: they tell nothing that is not in this package."""
+ENDPOINTS = {ASK, "/metrics", *OPEN}
+RETRY = {"Retry-After": "1"}
+
+_STRICT = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+POLICIES = {
+    "/": f"{_STRICT}; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:",
+    "/docs": f"{_STRICT}; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    "connect-src 'self'; img-src 'self' data:",
+}
+"""Content-Security-Policy by path; of others ``_STRICT``."""
+
+
+class AccessMiddleware:
+    """Refuses requests to other hosts, without the token or beyond a limit, and counts all of them.
+
+    Args:
+        app: answers the others.
+        answering: has the limits and the metrics, and tells whether questions can be answered.
+        token: which clients must send; ``None`` for no token.
+    """
+
+    def __init__(self, app: ASGIApp, answering: Answering, token: str | None) -> None:
+        config, self._metrics = answering.config, answering.metrics
+        self._app, self._answering, self._config = app, answering, config
+        self._token = None if token is None else token.encode()
+        names = f"localhost,127.0.0.1,::1,{config.host},{config.allowed_hosts or ''}".lower()
+        self._hosts = {*filter(None, names.replace(" ", "").split(","))}
+        self._requests = 0
+        self._metrics.in_progress.set_function(lambda: self._requests)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started, status = time.perf_counter(), GONE
+        path, names = scope["path"], {name for name, _ in scope["headers"]}
+
+        async def send_in_time(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(raw=message.setdefault("headers", []))
+                headers["Content-Security-Policy"] = POLICIES.get(path, _STRICT)
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["Referrer-Policy"] = "no-referrer"
+                headers.setdefault("Cache-Control", "no-cache" if path in PAGE else "no-store")
+                if names >= {b"content-length", b"transfer-encoding"}:  # RFC 9112, 6.1
+                    headers["Connection"] = "close"
+            try:
+                await asyncio.wait_for(send(message), self._config.timeout)
+            except TimeoutError:
+                raise SlowClientError from None
+
+        try:
+            await self._answer(scope, receive, send_in_time)
+        except SlowClientError:
+            pass  # uvicorn closes the connection
+        finally:
+            endpoint = path if path in ENDPOINTS else "other"
+            self._metrics.requests.labels(endpoint, status).inc()
+            self._metrics.seconds.labels(endpoint).observe(time.perf_counter() - started)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path, own_address = scope["path"], (scope["server"] or ["localhost"])[0]
+        host = re.sub(r":\d*$", "", Headers(scope=scope).get("host", "")).strip("[]").lower()
+        is_open = self._token is None or path in OPEN or path.startswith(f"{ASSETS}/")
+        if host not in {*self._hosts, own_address}:  # another site's page, under a name of its own
+            text = f"the host {host!r:.80} is not allowed: see --allowed-hosts of nq serve"
+            await refusal(421, text)(scope, receive, send)
+        elif not (is_open or self._has_token(scope)):
+            header = {"WWW-Authenticate": 'Bearer realm="nq"'}
+            text = "a token is needed: send the header Authorization: Bearer TOKEN"
+            await refusal(401, text, header)(scope, receive, send)
+        elif path != ASK or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+        elif not self._answering.is_ready():
+            await refusal(503, "the model is not loaded yet", RETRY)(scope, receive, send)
+        elif self._requests >= self._config.queue:
+            text = f"{self._requests} requests are waiting or computed already: send it again later"
+            await refusal(503, text, RETRY)(scope, receive, send)
+        else:
+            self._requests += 1
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._requests -= 1
+
+    def _has_token(self, scope: Scope) -> bool:
+        """Returns whether a request has the token, in a time that does not tell how much of it."""
+        header = Headers(scope=scope).get("authorization", "")
+        scheme, _, token = header.partition(" ")
+        sent = token.strip().encode("latin-1")
+        return scheme.lower() == "bearer" and hmac.compare_digest(sent, self._token or b"")
+
+
+def refusal(status: int, error: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Returns an answer that says in one sentence why there is no other one."""
+    return JSONResponse({"error": error}, status, headers)

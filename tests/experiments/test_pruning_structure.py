@@ -1,0 +1,152 @@
+"""Pruning: which parts are kept, that the others leave, and that what had no effect leaves none."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.compression.structure import (
+    Importance,
+    Kept,
+    parse_counts,
+    prune_weights,
+    pruned_shape,
+    select,
+)
+from nq.model import joint
+from nq.model.config import ModelConfig
+from nq.records import FloatArray, IntArray
+from tests import tiny_models
+
+pytestmark = pytest.mark.extended
+
+WIDE = dataclasses.replace(
+    tiny_models.SHAPE, num_attention_heads=4, intermediate_size=128, num_hidden_layers=3
+)
+RELATIVE = dataclasses.replace(WIDE, relative_attention_num_buckets=8)
+COUNTS = {"heads": 3, "ffn": 64, "layers": 2}
+ROWS = tiny_models.rows((16, 11, 6, 4), 16)
+
+each_shape = pytest.mark.parametrize("shape", [WIDE, RELATIVE], ids=["plain", "relative"])
+
+
+@cache
+def built(shape: ModelConfig) -> Any:
+    """A model to give weights again and again."""
+    return joint.build(shape)
+
+
+@cache
+def tiny_model(shape: ModelConfig) -> Any:
+    return tiny_models.model(shape=shape)
+
+
+def weights_of(shape: ModelConfig) -> dict[str, FloatArray]:
+    """Returns weights that may be changed."""
+    return {weight.path: np.array(weight.numpy()) for weight in tiny_model(shape).weights}
+
+
+def logits(shape: ModelConfig, weights: dict[str, FloatArray]) -> dict[str, FloatArray]:
+    model = built(shape)
+    assert weights.keys() == {weight.path for weight in model.weights}
+    for weight in model.weights:
+        weight.assign(weights[weight.path])
+    return {name: np.asarray(value) for name, value in model(ROWS).items()}
+
+
+def random_kept(shape: ModelConfig, draw: np.random.Generator) -> Kept:
+    """Returns any parts that a pruned model can have."""
+    after = pruned_shape(shape, COUNTS)
+    importance = Importance(
+        draw.random((shape.num_hidden_layers, shape.num_attention_heads)),
+        draw.random((shape.num_hidden_layers, shape.intermediate_size)),
+        draw.random(shape.num_hidden_layers),
+    )
+    return select(importance, shape, after)
+
+
+def without(weights: dict[str, FloatArray], shape: ModelConfig, kept: Kept) -> None:
+    """Sets what is not kept of the kept layers to 0, where it enters the rest of the model."""
+    size = shape.head_width
+    for layer, heads, units in zip(kept.layers, kept.heads, kept.units, strict=True):
+        for head in others(shape.num_attention_heads, heads):
+            weights[f"layer_{layer}_attention_output/kernel"][head * size : (head + 1) * size] = 0
+        for unit in others(shape.intermediate_size, units):
+            weights[f"layer_{layer}_output/kernel"][unit] = 0
+
+
+def make_identity(weights: dict[str, FloatArray], layer: int) -> None:
+    """Makes a layer return its input: it adds nothing to it, and it is normalized already."""
+    before = f"layer_{layer - 1}_output_norm" if layer else "embeddings_norm"
+    for part in ("attention_output", "output"):
+        weights[f"layer_{layer}_{part}/kernel"][:] = 0
+        weights[f"layer_{layer}_{part}/bias"][:] = 0
+    for norm in (before, f"layer_{layer}_attention_norm", f"layer_{layer}_output_norm"):
+        weights[f"{norm}/gamma"][:], weights[f"{norm}/beta"][:] = 1, 0
+
+
+def others(number: int, kept: IntArray) -> set[int]:
+    """Returns the numbers below ``number`` that are not kept."""
+    return set(range(number)) - set(kept.tolist())
+
+
+@each_shape
+@given(seed=st.integers(0, 2**32 - 1))
+def test_a_pruned_model_is_the_model_without_what_was_pruned(shape: ModelConfig, seed: int) -> None:
+    """Any heads and units are removed, and a layer that is the identity."""
+    kept = random_kept(shape, np.random.default_rng(seed))
+    weights = weights_of(shape)
+    make_identity(weights, *others(shape.num_hidden_layers, kept.layers))
+    pruned = logits(pruned_shape(shape, COUNTS), prune_weights(weights, shape, kept))
+    whole = logits(shape, weights)
+    without(weights, shape, kept)
+    masked = logits(shape, weights)
+    for name in masked:
+        np.testing.assert_allclose(pruned[name], masked[name], atol=1e-5)
+    assert max(np.abs(whole[name] - masked[name]).max() for name in whole) > 0.01
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_what_stays_of_a_layer_is_at_least_as_important_as_what_leaves_it(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    heads, units = draw.integers(0, 4, (3, 4)) / 1, draw.integers(0, 9, (3, 128)) / 1
+    importance = Importance(heads, units, draw.integers(0, 3, 3) / 1)
+    kept = select(importance, WIDE, pruned_shape(WIDE, COUNTS))
+    groups = [(importance.layers, kept.layers)]
+    groups += zip(importance.heads[kept.layers], kept.heads, strict=True)
+    groups += zip(importance.units[kept.layers], kept.units, strict=True)
+    for values, numbers in groups:
+        assert (np.diff(numbers) > 0).all()
+        assert values[numbers].min() >= np.delete(values, numbers).max()
+
+
+@pytest.mark.parametrize(
+    ("counts", "shape", "problem"),
+    [
+        ("heads=13", ModelConfig(), "heads is 13, the model has 12: choose 12 or less"),
+        ("heads=4,ffn=128", WIDE, "nothing is pruned: the model has heads 4, ffn 128 already"),
+        (
+            "layers=1",
+            dataclasses.replace(WIDE, model_type="albert", num_hidden_groups=1),
+            r"3 layers share 1 sets of weights \(albert\)",
+        ),
+        ("", WIDE, "'' is not a count: expected heads=9,ffn=1152,layers=5"),
+        ("heads=9 ffn=64", WIDE, "heads is '9 ffn=64': expected a whole number"),
+        ("heads=9,heads=6", WIDE, "heads is given twice"),
+        ("heads=0", WIDE, "heads is 0: at least 1 must be kept"),
+        ("ffn=1000", WIDE, "ffn is 1000: expected a multiple of 64, such as 1024"),
+        ("heads=" + "9" * 5000, WIDE, "heads is '9"),
+    ],
+)
+def test_counts_that_a_model_cannot_have_are_one_short_line(
+    counts: str, shape: ModelConfig, problem: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{problem}") as error:
+        pruned_shape(shape, parse_counts(counts))
+    assert "\n" not in str(error.value) and len(str(error.value)) < 200
