@@ -1,4 +1,4 @@
-"""A server with the routes of the Hugging Face hub that its client uses to fetch a model."""
+"""A server with the routes of the Hugging Face hub that its client uses to fetch files."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 _ROUTE = re.compile(
-    r"/api/models/(?P<info>[^/]+/[^/]+)/revision/(?P<revision>.+)"
-    r"|/api/models/(?P<tree>[^/]+/[^/]+)/tree/(?P<at>[^/]+)"
-    r"|/(?P<repository>[^/]+/[^/]+)/resolve/(?P<commit>[^/]+)/(?P<file>.+)"
+    r"/(?P<api>api/models/|api/(?=datasets/))?(?P<name>(?:datasets/)?[^/]+/[^/]+)"
+    r"(?:/(?P<verb>revision|tree|resolve)/(?P<commit>[^/]+)(?:/(?P<file>.+))?)?"
 )
 
 
 @dataclass
 class Hub:
-    """Repositories by name, and how the server answers.
+    """Repositories with one revision, ``main``, and how the server answers.
 
     Attributes:
-        folders: of the repositories, each with the files of all its revisions.
-        requests: the paths that were asked for.
+        folders: the folders of models ``org/name`` and of data ``datasets/org/name``.
+        requests: the method and the path of each request.
         status: an answer to all requests, such as 429 or 503; 0 for none.
         gated: names of repositories that need a token.
         cut_bytes: after so many bytes the body of a file ends; 0 for whole files.
+        n_cuts: how many bodies end so.
         delay_s: seconds before each answer.
+        sizes: sizes of files that the server claims, by name.
     """
 
     folders: dict[str, Path]
@@ -39,7 +40,9 @@ class Hub:
     status: int = 0
     gated: set[str] = field(default_factory=set)
     cut_bytes: int = 0
+    n_cuts: int = 0
     delay_s: float = 0.0
+    sizes: dict[str, int] = field(default_factory=dict)
     address: str = ""
 
     def commit(self, name: str) -> str:
@@ -52,10 +55,19 @@ class Hub:
     def files(self, name: str) -> list[Path]:
         return sorted(path for path in self.folders[name].rglob("*") if path.is_file())
 
+    def entries(self, name: str) -> list[dict[str, object]]:
+        """Returns the files of a repository as its tree lists them."""
+        entries = list[dict[str, object]]()
+        for path in self.files(name):
+            data, file = path.read_bytes(), str(path.relative_to(self.folders[name]))
+            size, digest = self.sizes.get(file, len(data)), hashlib.sha1(data).hexdigest()
+            entries.append({"type": "file", "path": file, "size": size, "oid": digest})
+        return entries
+
 
 @contextlib.contextmanager
 def serve(folders: dict[str, Path]) -> Iterator[Hub]:
-    """Runs a hub with one revision, ``main``, of each repository."""
+    """Runs a hub on a free port."""
     hub = Hub(folders)
 
     class Handler(BaseHTTPRequestHandler):
@@ -66,42 +78,25 @@ def serve(folders: dict[str, Path]) -> Iterator[Hub]:
 
         def do_GET(self) -> None:
             path = unquote(urlsplit(self.path).path)
-            hub.requests.append(path)
+            hub.requests.append(f"{self.command} {path}")
             time.sleep(hub.delay_s)
             match = _ROUTE.fullmatch(path)
-            parts = match.groupdict() if match else {}
-            name = parts.get("info") or parts.get("tree") or parts.get("repository") or ""
+            name = match["name"] if match else ""
             if hub.status:
                 self._send(hub.status, b"{}")
-            elif name not in hub.folders:
+            elif match is None or name not in hub.folders:
                 self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
             elif name in hub.gated and "Authorization" not in self.headers:
                 self._send(403, b"{}", {"X-Error-Code": "GatedRepo"})
-            elif (parts["revision"] or parts["at"] or parts["commit"]) not in (
-                "main",
-                hub.commit(name),
-            ):
+            elif match["commit"] not in (None, "main", hub.commit(name)):
                 self._send(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
-            elif parts["info"]:
-                names = [str(p.relative_to(hub.folders[name])) for p in hub.files(name)]
-                siblings = [{"rfilename": one} for one in names]
-                info = {"id": name, "sha": hub.commit(name), "siblings": siblings}
-                self._send(200, json.dumps(info).encode())
-            elif parts["tree"]:
-                self._send(
-                    200, json.dumps([self._entry(name, p) for p in hub.files(name)]).encode()
-                )
+            elif match["verb"] == "resolve":
+                self._send_file(name, hub.folders[name] / match["file"])
+            elif match["verb"] == "tree":
+                self._send(200, json.dumps(hub.entries(name)).encode())
             else:
-                self._send_file(name, hub.folders[name] / str(parts["file"]))
-
-        def _entry(self, name: str, path: Path) -> dict[str, object]:
-            data = path.read_bytes()
-            return {
-                "type": "file",
-                "path": str(path.relative_to(hub.folders[name])),
-                "size": len(data),
-                "oid": hashlib.sha1(data).hexdigest(),
-            }
+                info = {"id": name.removeprefix("datasets/"), "sha": hub.commit(name)}
+                self._send(200, json.dumps(info).encode())
 
         def _send_file(self, name: str, path: Path) -> None:
             if not path.is_file():
@@ -110,8 +105,8 @@ def serve(folders: dict[str, Path]) -> Iterator[Hub]:
             data, status = path.read_bytes(), 200
             digest = hashlib.sha1(data).hexdigest()
             headers = {"X-Repo-Commit": hub.commit(name), "ETag": f'"{digest}"'}
-            if asked := re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", "")):
-                start, status = int(asked[1]), 206
+            if ranged := re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", "")):
+                start, status = int(ranged[1]), 206
                 headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
                 data = data[start:]
             self._send(status, data, headers)
@@ -123,7 +118,8 @@ def serve(folders: dict[str, Path]) -> Iterator[Hub]:
             self.end_headers()
             if self.command == "HEAD":
                 return
-            if hub.cut_bytes and len(data) > hub.cut_bytes:
+            if hub.n_cuts and len(data) > hub.cut_bytes:
+                hub.n_cuts -= 1
                 self.wfile.write(data[: hub.cut_bytes])
                 self.close_connection = True
                 return

@@ -33,11 +33,6 @@ OTHERS = (CONFIG, TF_CONFIG, SETTINGS, CARD, *TOKENIZER_FILES)
 """Files that a model folder may have besides its weights."""
 SHARD = re.compile(r"[^/\\\x00-\x1f]{1,200}\.safetensors")
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
-CONVERT_PICKLE = (
-    "convert it where you trust it and have transformers: python -c 'import sys; from "
-    "transformers import AutoModelForQuestionAnswering as M; "
-    "M.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[2])' FOLDER NEW_FOLDER"
-)
 
 
 @dataclass(frozen=True)
@@ -147,9 +142,10 @@ def weight_files(folder: str | Path) -> list[Path]:
                 "is both; copy the missing file"
             )
         return [Path(f"{prefix}.index"), *data]
+    advice = registry.CONVERT_PICKLE.format("FOLDER")
     for name in PICKLES:
         if (path / name).is_file():
-            raise ValueError(f"{path / name} is a pickle, which is never loaded: {CONVERT_PICKLE}")
+            raise ValueError(f"{path / name} is a pickle, which is never loaded: {advice}")
     raise FileNotFoundError(
         f"no {WEIGHTS} in {folder}: weights are read from safetensors only, or from a "
         "TensorFlow checkpoint (NAME.index and NAME.data-…)"
