@@ -7,10 +7,12 @@ where the hub cannot be reached, and without asking the hub where a whole commit
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -112,48 +114,53 @@ def _fetch(
     extras.require("hub")
     from huggingface_hub import HfApi, constants, errors, get_cached_repo_tree, get_session
     from huggingface_hub.hf_api import RepoFile
+    from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
 
     name = f"{repository}@{revision}" if revision else repository
+    start = "datasets/" if kind == "dataset" else ""
     if revision and (".." in revision or revision[:1] in "/-."):
         raise Error(f"{name}: {revision!r} is no revision, give a branch, a tag or a commit")
     options: dict[str, Any] = {"repo_id": repository, "repo_type": kind}
     api = HfApi(library_name="nq", library_version=__version__)
+    cache = Path(constants.HF_HUB_CACHE).expanduser().resolve()
+    folders = cache / f"{kind}s--{repository.replace('/', '--')}" / "snapshots"
     try:
         get_session().timeout = TIMEOUT_S
-        resolved = api.resolve_revision(**options, revision=revision)
-        options["revision"] = resolved.resolved
+        offline = constants.is_offline_mode()
+        resolved = api.resolve_revision(**options, revision=revision, local_files_only=offline)
+        options["revision"], folder = resolved.resolved, folders / resolved.resolved
         try:
-            files = get_cached_repo_tree(**options)
+            tree: Iterable[Any] = get_cached_repo_tree(**options)
         except errors.CachedRepoTreeNotFoundError:
-            tree = api.list_repo_tree(**options, recursive=True)
-            files = [entry for entry in tree if isinstance(entry, RepoFile)]
-        sizes = {file.path: file.size for file in files}
+            tree = [] if offline else api.list_repo_tree(**options, recursive=True)
+        sizes = {entry.path: entry.size for entry in tree if isinstance(entry, RepoFile)}
+        if not sizes:  # another program fetched single files
+            files = (path for path in folder.rglob("*") if path.is_file())
+            sizes = {str(path.relative_to(folder)): path.stat().st_size for path in files}
+        if offline and not sizes:
+            raise errors.OfflineModeIsEnabled
         names = select(sizes)
-        folder = _folder(Path(constants.HF_HUB_CACHE), kind, repository, resolved.resolved)
-        missing = sum(sizes[one] for one in names if not (folder / one).exists())
+        missing = [one for one in names if not (folder / one).exists()]
         if missing:
-            size = f"{missing / 1e6:.1f} MB"
-            log.info("fetching %s of %s, commit %s", size, repository, resolved.resolved)
-        folder = api.snapshot_download(**options, allow_patterns=list(map(glob.escape, names)))
-        return Path(folder), names
+            size = sum(sizes[one] for one in missing) / 1e6
+            log.info("fetching %.1f MB of %s, commit %s", size, repository, folder.name)
+            patterns = list(map(glob.escape, names))
+            with contextlib.nullcontext() if sys.stderr.isatty() else disable_progress_bars():
+                api.snapshot_download(**options, allow_patterns=patterns)
+        return folder, names
     except Error as error:
         raise Error(f"{name}: {error}") from error
     except Exception as error:  # of the network, the disk, or the client, which has many kinds
-        raise Error(f"{name} {_reason(error, repository, revision)}") from error
+        raise Error(f"{name} {_reason(error, f'{start}{repository}')}") from error
 
 
-def _folder(cache: Path, kind: str, repository: str, commit: str) -> Path:
-    return cache / f"{kind}s--{repository.replace('/', '--')}" / "snapshots" / commit
-
-
-def _reason(error: BaseException, repository: str, revision: str | None) -> str:
+def _reason(error: BaseException, repository: str) -> str:
     """Returns why a repository cannot be fetched, and what to do."""
     from huggingface_hub import constants, errors
 
-    hub = constants.ENDPOINT
-    while isinstance(error, errors.RevisionResolutionError | errors.LocalEntryNotFoundError):
-        if error.__cause__ is None:
-            break
+    later = "try again later; HF_HUB_OFFLINE=1 takes what was fetched before"
+    hub, local = constants.ENDPOINT, errors.RevisionResolutionError | errors.LocalEntryNotFoundError
+    if isinstance(error, local) and error.__cause__ is not None:
         error = error.__cause__
     match error:
         case errors.GatedRepoError():
@@ -161,11 +168,11 @@ def _reason(error: BaseException, repository: str, revision: str | None) -> str:
         case errors.RepositoryNotFoundError():
             text = f"is neither a folder here nor public at {hub}: check the name"
         case errors.RevisionNotFoundError():
-            text = f"does not exist: {repository} has no revision {revision}"
-        case errors.OfflineModeIsEnabled():
+            text = f"does not exist: there is no such revision at {hub}/{repository}"
+        case errors.OfflineModeIsEnabled() | errors.RevisionResolutionError():
             text = f"is not in {constants.HF_HUB_CACHE}, and HF_HUB_OFFLINE is set: unset it once"
         case errors.HfHubHTTPError():
-            text = f"cannot be fetched, {hub} answers {error.response.status_code}: try again later"
+            text = f"cannot be fetched, {hub} answers {error.response.status_code}: {later}"
         case OSError(filename=str(path)):
             text = f"cannot be stored, {path}: {error.strerror}; set HF_HOME to another folder"
         case _:

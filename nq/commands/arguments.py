@@ -158,7 +158,7 @@ def beam_options(options: Sequence[str]) -> list[str]:
 
 def add_data(parser: argparse.ArgumentParser, required: bool = True, note: str = "") -> None:
     """Adds ``--data``, ``--pages`` and ``--page-column``."""
-    text = f"files, globs, folders, or - for standard input{note}"
+    text = f"files, globs, folders, hf://datasets/…, or - for standard input{note}"
     parser.add_argument("--data", nargs="+", required=required, metavar="FILE", help=text)
     parser.add_argument(
         "--pages", metavar="FOLDER", help="text or HTML files, which questions name as their page"
@@ -212,7 +212,8 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         metavar="MODEL",
-        help="model folder, or name of an installed model; default: small, the bundled model",
+        help="model folder, name of an installed model, or org/name[@revision] of the Hugging "
+        "Face hub; default: small, the bundled model",
     )
 
 

@@ -30,7 +30,9 @@ def parser() -> terminal.Parser:
         ),
     )
     parser.add_argument(
-        "source", metavar="SRC", help="model folder of any kind, or name of an installed model"
+        "source",
+        metavar="SRC",
+        help="model folder of any kind, or name of a model, as --model of nq answer",
     )
     parser.add_argument("target", type=Path, metavar="DST", help="folder to write; new or empty")
     parser.add_argument(

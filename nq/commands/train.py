@@ -34,8 +34,8 @@ def parser() -> terminal.Parser:
         "--init",
         required=True,
         metavar="MODEL",
-        help="initial weights: a model folder of this project, Hugging Face's or Google's, or the "
-        "name of an installed model",
+        help="initial weights: a model folder of this project, Hugging Face's or Google's, the "
+        "name of an installed model, or org/name[@revision] of the Hugging Face hub",
     )
     parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="model folder")
     arguments.add_limit(parser)

@@ -143,8 +143,8 @@ def own_model(model: ModelSpec, *given: str | Path) -> ModelSpec:
     folder = model.models[-1].folder
     if folder not in map(Path, given):
         raise Error(
-            f"the decision is written into the model folder, and {folder} is an installed model: "
-            f"copy it (cp -r {folder} my_model) and tune the copy"
+            f"the decision is written into the model folder, and {folder} is no folder of yours: "
+            f"copy it (cp -rL {folder} my_model) and tune the copy"
         )
     return model
 
