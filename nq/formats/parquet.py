@@ -1,6 +1,8 @@
-"""Parquet files of Hugging Face's ``natural_questions``: their rows as records.
+"""Parquet files of Hugging Face's ``natural_questions``, or of questions: their rows as records.
 
-Only ``COLUMNS`` are read, since the HTML of a page is larger than the rest. Levels of lists do not
+Of the former only ``COLUMNS`` are read, since the HTML of a page is larger than the rest. Others,
+such as SQuAD and MRQA, have a column ``question``; of their columns those with one value are read,
+those with a list of such, and the answers. Levels of lists do not
 count in their names: ``document.tokens.token`` is the same column in a struct of lists and in a
 list of structs.
 """
@@ -12,6 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from nq.formats import text_gold
 from nq.formats.fields import LIMITS, Record, RecordError, listed
 
 MAGIC = b"PAR1"
@@ -31,6 +34,7 @@ COLUMNS = (
     *("annotations.short_answers.start_token", "annotations.short_answers.end_token"),
     "annotations.long_answer.candidate_index",
 )
+QUESTION = "question"
 _LIST_LEVELS = re.compile(r"\.(?:list|bag)\.(?:element|item|array_element|array)\b")
 
 
@@ -164,10 +168,17 @@ def _columns(path: str, file: Any) -> list[str]:
     paths = [file.schema.column(i).path for i in range(len(file.schema))]
     names = {path: _LIST_LEVELS.sub("", path) for path in paths}
     missing = [name for name in REQUIRED if name not in names.values()]
+    if missing and QUESTION in names.values():
+        answers = *text_gold.FIELDS, text_gold.DETECTED
+        return sorted(
+            path
+            for path, name in names.items()
+            if "." not in name or name.partition(".")[0] in answers
+        )
     if missing:
         raise ValueError(
             f"{path}: found the columns {listed(file.schema_arrow.names)}, and no column "
             f"{' or '.join(missing)}; give parquet files of Hugging Face's natural_questions with "
-            "all of its columns, or convert the records to jsonl"
+            f"all of its columns, or of questions in a column {QUESTION} of text"
         )
     return sorted(path for path, name in names.items() if name in COLUMNS)
