@@ -91,7 +91,7 @@ def test_rows_of_mrqa_are_the_examples_of_its_lines(several: Any, tmp_path: Path
 
 
 def test_own_questions_with_contexts_pages_and_other_columns(tmp_path: Path) -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"question": "When?", "context": "Built in 1889.", "answer": "1889", "n": 1, "x": [[1]]},
         {"question": "Who?", "context": None, "answer": None, "n": 2, "x": None},
     ]
