@@ -24,7 +24,7 @@ from nq.text import truncate
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 20
-"""How long the hub may send nothing; the client itself would wait for ever."""
+"""How long the hub may send nothing; the client itself waits for ever for most answers."""
 DATA = "hf://"
 MAX_SHOWN = 4
 _PART = r"[a-zA-Z0-9](?:[\w.-]{0,94}\w)?"
@@ -125,7 +125,8 @@ def _fetch(
     cache = Path(constants.HF_HUB_CACHE).expanduser().resolve()
     folders = cache / f"{kind}s--{repository.replace('/', '--')}" / "snapshots"
     try:
-        get_session().timeout = TIMEOUT_S
+        hooks = get_session().event_hooks["request"]
+        hooks += [] if _limit in hooks else [_limit]
         offline = constants.is_offline_mode()
         resolved = api.resolve_revision(**options, revision=revision, local_files_only=offline)
         options["revision"], folder = resolved.resolved, folders / resolved.resolved
@@ -152,6 +153,13 @@ def _fetch(
         raise Error(f"{name}: {error}") from error
     except Exception as error:  # of the network, the disk, or the client, which has many kinds
         raise Error(f"{name} {_reason(error, f'{start}{repository}')}") from error
+
+
+def _limit(request: Any) -> None:
+    """Gives a request of the client, which is one of ``httpx``, the time limits that it lacks."""
+    given = request.extensions.get("timeout", {})
+    names = "connect", "read", "write", "pool"
+    request.extensions["timeout"] = {name: given.get(name) or TIMEOUT_S for name in names}
 
 
 def _reason(error: BaseException, repository: str) -> str:

@@ -34,7 +34,7 @@ from nq.inference.scorer import (
     concatenate,
     no_progress,
 )
-from nq.model.folder import has_type_head
+from nq.model.folder import has_head
 from nq.model.registry import model_name
 from nq.model.runtime import use_device
 from nq.model.spec import ModelSpec, find_model, mention_decision
@@ -85,7 +85,7 @@ class Reader:
         self._tokenizer: Tokenizer = load_tokenizer(model.folder, self.windows.compat)
         self._scorer = _SharedScorer(load_scorer(spec))
         self._spec, self._predictor = spec, cast(Any, None)
-        self._has_types = model.second is not None or has_type_head(model.folder)
+        self._has_types = model.second is not None or has_head(model.folder, "type_output")
 
     def __repr__(self) -> str:
         names = " behind ".join(model_name(one.folder) for one in reversed(self._spec.model.models))

@@ -213,10 +213,13 @@ def read_tensors(folder: str | Path, check_digest: bool = True) -> CheckpointTen
     return safetensors_file.read(files, layout)
 
 
-def has_type_head(folder: str | Path) -> bool:
-    """Returns whether a model tells types of answers, which a Hugging Face model does not."""
+def has_head(folder: str | Path, name: str) -> bool:
+    """Returns whether a model has the head ``span_output``, or ``type_output``, or needs none.
+
+    A Hugging Face model does not tell types of answers.
+    """
     config, tensors = load_config(folder), read_tensors(folder, check_digest=False)
-    return config.is_dual_encoder or tensors.fill(tensors.table(config)["type_output/kernel"])
+    return config.is_dual_encoder or tensors.fill(tensors.table(config)[f"{name}/kernel"])
 
 
 def check_model(folder: str | Path, windows: WindowConfig | None = None) -> None:
