@@ -24,19 +24,19 @@ from typing import Any
 
 import orjson
 
+from experiments import command
 from nq.beam.prepare import Prepared, prepare
 from nq.commands import arguments, terminal
 from nq.formats import lines
 from nq.formats.input_files import find_files
 from nq.inference.profile import DEFAULT_PROFILE
 from nq.inference.scorer import score_examples
-from nq.model.folder import load_settings
+from nq.model.folder import load_config, load_settings
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import decide
 from nq.preprocess.local import write_windows
 from nq.preprocess.request import Request
-from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Windowed
 from nq.runs.compare import answer_in_process
 from nq.runs.config import Compute
@@ -52,28 +52,15 @@ NARROW: dict[str, Any] = {
 }
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.benchmark",
-        description="Measures speed and memory of everything around the model.",
-        epilog=arguments.PROFILES_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
+    parser.epilog = arguments.PROFILES_HELP
     arguments.add_data(parser)
     arguments.add_model(parser)
     arguments.add_profile(parser)
     arguments.add_settings(parser, Compute, ["batch_size"])
-    parser.add_argument(
-        "--windows",
-        type=arguments.positive,
-        default=320,
-        metavar="N",
-        help="windows in a round, to the end of an example (default: 320)",
-    )
+    command.add_option(parser, "windows", 320, "windows in a round, to the end of an example")
     parser.add_argument("--no-memory", action="store_true", help="skip the memory, which is slow")
-    arguments.add_common(parser)
-    return parser
 
 
 def preprocessing(request: Request, folder: Path) -> dict[str, Any]:
@@ -91,10 +78,7 @@ def preprocessing(request: Request, folder: Path) -> dict[str, Any]:
 def prediction(args: argparse.Namespace, request: Request, folder: Path) -> dict[str, Any]:
     """Returns the speed on disk, compared with memory, and the share of postprocessing.
 
-    Args:
-        args: of the command.
-        request: of the windows.
-        folder: windows are written to ``prepared``, scores to ``scores``.
+    Windows are written to ``prepared`` in the folder, scores to ``scores``.
     """
     from nq.inference.load import ScorerSpec, load_predictor
     from nq.model.spec import find_model
@@ -149,28 +133,19 @@ def _first_examples(prepared: Prepared, request: Request, count: int) -> Iterato
 
 def memory(files: Sequence[str], model: Path, folder: Path) -> dict[str, Any]:
     """Returns the peak memory of whole runs over the data once and ten times, in MB."""
-    tiny = _tiny_model(model, folder / "tiny")
+    from experiments.peers.inputs import random_model
+
+    tiny = random_model(replace(load_config(model), **NARROW), folder / "tiny", model)
     peaks = {}
     for times in (1, 10):
         data = folder / f"{times}.jsonl"
         data.write_bytes(b"".join(_repeated(files, times)))
         paths = ["--data", str(data), "--model", str(tiny), "--output", str(folder / f"{times}")]
-        result = answer_in_process(DEFAULT_PROFILE, [*paths, "--no-track", "--json"])
+        result = answer_in_process(DEFAULT_PROFILE, paths)
         megabytes = result["peak_memory_bytes"] / 2**20
         peaks[f"peak memory at {result['examples']} pages, MB"] = megabytes
     once, ten_times = peaks.values()
     return {**peaks, "memory, ten times the pages over once": ten_times / once}
-
-
-def _tiny_model(model: Path, folder: Path) -> Path:
-    """Makes a model of two narrow layers with the tokenizer and the windows of ``model``."""
-    from nq.model import checkpoint, joint
-    from nq.model.folder import load_config
-
-    config = replace(load_config(model), **NARROW)
-    tokenizer, settings = load_tokenizer(model), load_settings(model)
-    checkpoint.save(folder, joint.build(config), config, tokenizer, settings, "tiny")
-    return folder
 
 
 def _repeated(files: Sequence[str], times: int) -> Iterator[bytes]:
@@ -199,9 +174,7 @@ def benchmark(args: argparse.Namespace) -> int:
     return 0
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(benchmark, parser(), argv)
+main = command.main(benchmark, options)
 
 
 if __name__ == "__main__":

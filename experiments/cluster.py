@@ -13,53 +13,24 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
+from experiments import command
 from experiments.flink import cluster, processes, programs
-from nq.commands import arguments, terminal
+from nq.commands import terminal
 from nq.errors import Error
 
 FOLDER = Path("runs") / "cluster"
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the command's parser."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.cluster",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def options(parser: terminal.Parser) -> None:
+    """Adds the options of the command."""
     parser.add_argument("action", choices=ACTIONS, help="what to do")
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        default=FOLDER,
-        metavar="DIR",
-        help=f"folder of the logs, one for each cluster (default: {FOLDER})",
-    )
-    parser.add_argument(
-        "--task-managers",
-        type=arguments.positive,
-        default=2,
-        metavar="N",
-        help="TaskManagers, each with one core (default: 2)",
-    )
-    parser.add_argument(
-        "--slots",
-        type=arguments.positive,
-        default=2,
-        metavar="N",
-        help="tasks that a TaskManager can run at a time (default: 2)",
-    )
-    parser.add_argument(
-        "--free-ports",
-        action="store_true",
-        help=f"listen on free ports instead of {', '.join(map(str, programs.Ports()))}",
-    )
-    arguments.add_common(parser)
-    return parser
+    command.add_option(parser, "folder", FOLDER, "folder of the logs, one for each cluster")
+    command.add_option(parser, "task-managers", 2, "TaskManagers, each with one core")
+    command.add_option(parser, "slots", 2, "tasks that a TaskManager can run at a time")
+    usual = ", ".join(map(str, programs.Ports()))
+    parser.flag("free-ports", f"listen on free ports instead of {usual}")
 
 
 def start(args: argparse.Namespace) -> int:
@@ -70,11 +41,7 @@ def start(args: argparse.Namespace) -> int:
 
 
 def status(args: argparse.Namespace) -> int:
-    """Prints the same of a running cluster.
-
-    Raises:
-        Error: none runs, or one of its programs has ended.
-    """
+    """Prints the same of a running cluster; an ``Error`` says which of its programs have ended."""
     described = cluster.read(args.folder)
     running = {process.pid for process in processes.find(args.folder)}
     if ended := [name for name, pid in described.pids.items() if pid not in running]:
@@ -115,10 +82,7 @@ def _print(described: cluster.Cluster, as_json: bool) -> None:
         print(describe(described))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit code."""
-    return terminal.run(lambda args: ACTIONS[args.action](args), parser(), argv)
-
+main = command.main(lambda args: ACTIONS[args.action](args), options)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -17,49 +17,25 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import psutil
 
-from experiments import units
+from experiments import command, units
 from experiments.flink import cluster as clusters
 from experiments.flink import processes
 from experiments.flink.cluster import Cluster
 from experiments.text_tables import markdown
-from nq.commands import arguments, terminal
+from nq import processor
 from nq.errors import Error
 
 ROOT = Path(__file__).parents[1]
-LOCAL, WORKER = "local", "SdkHarness"
+WORKER = "SdkHarness"
 FEW, MANY, MOST = 40, 240, 400
 POLL_S = 2.0
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One run of ``nq answer``.
-
-    Args:
-        workers: TaskManagers; 0 for a local run.
-        questions: that were answered.
-        total_s: all phases of the run.
-        windows: that were scored.
-        prepare_s, model_s, merge_s: of these, for making windows, for the model, for merging.
-        worker_peak_bytes: memory of the largest worker; 0 for a local run.
-    """
-
-    workers: int
-    questions: int
-    total_s: float
-    windows: int
-    prepare_s: float
-    model_s: float
-    merge_s: float
-    worker_peak_bytes: int
 
 
 class Workers:
@@ -85,8 +61,13 @@ class Workers:
                     yield process
 
 
-def measure(args: argparse.Namespace, questions: int, cluster: Cluster | None) -> Measurement:
+def measure(args: argparse.Namespace, questions: int, cluster: Cluster | None) -> dict[str, float]:
     """Answers questions locally on one core, or on a cluster.
+
+    Returns:
+        The numbers of ``workers`` (TaskManagers; 0 for a local run), ``questions`` and
+        ``windows``, the seconds of all phases and those for making windows, for the model and for
+        merging, and the memory of the largest worker (0 for a local run).
 
     Raises:
         Error: the command failed.
@@ -95,7 +76,7 @@ def measure(args: argparse.Namespace, questions: int, cluster: Cluster | None) -
         command = [sys.executable, "-m", "nq.answer", "--data", *args.data]
         command += ["--limit", str(questions), "--profile", args.profile, "--threads", "1"]
         command += ["--no-track", "--json", "--output", f"{folder}/run"]
-        pin = [] if cluster else ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
+        pin = [] if cluster else ["taskset", "--cpu-list", str(processor.cores()[0])]
         workers = Workers(cluster)
         with open(f"{folder}/errors", "w+", encoding="utf-8") as errors:
             process = subprocess.Popen(
@@ -114,16 +95,16 @@ def measure(args: argparse.Namespace, questions: int, cluster: Cluster | None) -
                 raise Error(f"nq answer failed: {errors.read().strip()[-500:]}")
     summary = json.loads(output)
     seconds, metrics = summary["time"], summary.get("beam", {}).get("metrics", {})
-    return Measurement(
-        workers=cluster.task_managers if cluster else 0,
-        questions=questions,
-        total_s=seconds["total_s"],
-        windows=summary["windows"],
-        prepare_s=seconds["preprocess_s"],
-        model_s=metrics.get("model_s", seconds.get("predict_s", 0.0)),
-        merge_s=seconds.get("merge_s", 0.0),
-        worker_peak_bytes=workers.peak_bytes,
-    )
+    return {
+        "workers": cluster.task_managers if cluster else 0,
+        "questions": questions,
+        "total_s": seconds["total_s"],
+        "windows": summary["windows"],
+        "prepare_s": seconds["preprocess_s"],
+        "model_s": metrics.get("model_s", seconds.get("predict_s", 0.0)),
+        "merge_s": seconds.get("merge_s", 0.0),
+        "worker_peak_bytes": workers.peak_bytes,
+    }
 
 
 def study(args: argparse.Namespace) -> int:
@@ -140,30 +121,14 @@ def study(args: argparse.Namespace) -> int:
                 for number in numbers:
                     measurements.append(measure(args, number, cluster))
                     print(measurements[-1], file=sys.stderr)
-    result = {
-        "profile": args.profile,
-        "rounds": args.rounds,
-        "runs": [asdict(one) for one in measurements],
-    }
-    if args.json:
-        terminal.print_json(result)
-    else:
-        print(table(result), end="")
-    return 0
+    result = {"profile": args.profile, "rounds": args.rounds, "runs": measurements}
+    return command.show(result, table, args)
 
 
 def middle(result: Mapping[str, Any], workers: int, questions: int, name: str) -> float:
-    """Returns the median of a figure over the rounds.
-
-    Args:
-        result: what the command prints with ``--json``.
-        workers: TaskManagers; 0 for the local run.
-        questions: of the run.
-        name: of a field of ``Measurement``.
-    """
-    runs = (Measurement(**run) for run in result["runs"])
-    same = (run for run in runs if (run.workers, run.questions) == (workers, questions))
-    return float(median(getattr(run, name) for run in same))
+    """Returns the median of a figure over the rounds; the local run has 0 workers."""
+    same = (run for run in result["runs"] if run["workers"] == workers)
+    return float(median(run[name] for run in same if run["questions"] == questions))
 
 
 def warm(result: Mapping[str, Any], workers: int) -> tuple[float, int]:
@@ -191,28 +156,16 @@ def table(result: Mapping[str, Any]) -> str:
     )
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.cluster_scaling",
-        description="Measures a Flink cluster of one and of two TaskManagers on this machine "
-        "against a local run on one core.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     parser.add_argument("--data", nargs="+", required=True, metavar="FILE", help="questions")
     parser.add_argument(
         "--profile", default="buckets+openvino", help="default: buckets+openvino", metavar="P"
     )
-    parser.add_argument(
-        "--rounds", type=arguments.positive, default=2, metavar="N", help="rounds (default: 2)"
-    )
-    arguments.add_common(parser)
-    return parser
+    command.add_option(parser, "rounds", 2, "rounds")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns its exit code."""
-    return terminal.run(study, parser(), argv)
-
+main = command.main(study, options)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

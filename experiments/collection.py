@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from experiments import command
 from experiments.halves import add_half, in_half
 from nq.collection import ranking
 from nq.commands import arguments, terminal
@@ -41,17 +42,11 @@ CANDIDATES = 200
 BATCH_SIZE = 16
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.collection",
-        description="Measures the recall of the blocks that are read of many documents.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     arguments.add_data(parser)
     add_half(parser, default="even")
     parser.add_argument("--ranker", metavar="MODEL", help="folder or name of a dual encoder")
-    arguments.add_common(parser)
-    return parser
 
 
 def measure(args: argparse.Namespace) -> int:
@@ -154,10 +149,7 @@ def _gold(example: Example) -> set[tuple[str, ...]]:
     return {tuple(lower_words(example, a.long)) for a in example.annotations or () if a.long}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Parses arguments and measures."""
-    return terminal.run(measure, parser(), argv)
-
+main = command.main(measure, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -17,22 +17,22 @@ import argparse
 import asyncio
 import contextlib
 import functools
+import itertools
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from experiments import command, study, units
 from experiments import concurrency_report as report
-from experiments import study, units
 from experiments.concurrency_report import ASYNCIO, BUDGET, MEASURED, PROCESSES, SYNC, THREADS
-from experiments.intervals import rotated
+from experiments.study import timed
 from experiments.workloads import ENGINE_PACKAGES, SHAPES, Model, Step, Workload, missing
-from nq import storage
-from nq.commands import arguments, terminal
+from nq import processor
 from nq.runs.measure import own_peak_bytes
 
 ENGINES = ("tensorflow", "tensorflow-eager", "openvino")
@@ -47,13 +47,9 @@ IN_PROCESS = (SYNC, ASYNCIO, THREADS)
 
 @dataclass(frozen=True)
 class Task:
-    """What a unit loads.
+    """What a unit loads: ``count`` models, or one that is ``shared``.
 
-    Args:
-        workload: what a model computes.
-        count: number of models.
-        shared: whether all are one model.
-        budget_mb: resident memory beyond which no further model is loaded.
+    No further model is loaded beyond a resident memory of ``budget_mb``.
     """
 
     workload: Workload
@@ -62,17 +58,9 @@ class Task:
     budget_mb: float
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """What a unit has loaded.
-
-    Args:
-        models: how many; fewer than asked for if the budget is reached.
-        cores: the sets of cores that its threads may use.
-    """
-
-    models: int
-    cores: list[list[int]]
+Loaded = tuple[int, list[list[int]]]
+"""How many models a unit has loaded, fewer than asked for if the budget is reached, and the sets of
+cores that its threads may use."""
 
 
 def load(task: Task) -> tuple[Loaded, units.Work]:
@@ -90,7 +78,7 @@ def load(task: Task) -> tuple[Loaded, units.Work]:
         THREADS: lambda: in_threads(steps),
         MEMORY: lambda: own_peak_bytes() / MIB,
     }
-    loaded = Loaded(task.count if complete else len(models), units.thread_cores())
+    loaded = task.count if complete else len(models), units.thread_cores()
     return loaded, lambda command: run[command]()
 
 
@@ -108,10 +96,7 @@ def _within_budget(task: Task, wanted: int) -> list[Model]:
 
 def one_after_the_other(steps: Sequence[Step]) -> tuple[float, float]:
     """Runs all steps in this thread; returns its seconds, twice."""
-    started = time.perf_counter()
-    for step in steps:
-        step()
-    seconds = time.perf_counter() - started
+    seconds = units.seconds(lambda: [step() for step in steps])
     return seconds, seconds
 
 
@@ -135,12 +120,7 @@ def in_threads(steps: Sequence[Step]) -> tuple[float, float]:
 def in_asyncio(
     steps: Sequence[Step], loop: asyncio.AbstractEventLoop, executor: ThreadPoolExecutor
 ) -> tuple[float, float]:
-    """Runs each step in an executor, as one task each, which are awaited together.
-
-    Args:
-        steps: the steps.
-        loop: runs the tasks.
-        executor: has a thread for each step.
+    """Runs each step in an executor with a thread for each, as one task each, awaited together.
 
     Returns:
         The seconds from before the tasks are made, and from when the wait for them begins.
@@ -161,32 +141,29 @@ def in_asyncio(
     return ended - started, ended - waiting
 
 
+@dataclass(frozen=True)
 class Cell:
-    """One shape, length, engine and N: its approaches, measured together.
+    """One shape, length, engine and N (``count``): its approaches, measured together.
 
-    Args:
-        workload: what one model computes, with all cores.
-        count: N.
-        memory_mb: budget of all processes together.
-        rounds: number of rounds.
+    The workload has all cores; ``memory_mb`` is the budget of all processes together.
     """
 
-    def __init__(self, workload: Workload, count: int, memory_mb: float, rounds: int) -> None:
-        self.workload, self.count = workload, count
-        self.memory_mb, self.rounds = memory_mb, rounds
-        self.cores = sorted(os.sched_getaffinity(0))
+    workload: Workload
+    count: int
+    memory_mb: float
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self, rounds: int) -> list[dict[str, Any]]:
         """Measures all approaches; returns their rows."""
         groups = [((name,), OWN) for name in (*IN_PROCESS, PROCESSES)]
         rows = [row for group in (*groups, (IN_PROCESS, SHARED)) for row in self._loaded(*group)]
-        self._time([row for row in rows if row["status"] == MEASURED])
+        with contextlib.ExitStack() as stack:
+            timed(list(self._steps(rows, stack)), rounds)
         return rows
 
     def _loaded(self, approaches: Sequence[str], weights: str) -> list[dict[str, Any]]:
         """Returns rows with the peak memory of approaches, measured in processes of their own."""
         with self._units(approaches[0], weights) as (group, loaded):
-            models = sum(one.models for one in loaded)
+            models = sum(count for count, _ in loaded)
             if models == self.count:
                 for name in approaches:
                     _round(name, group)
@@ -195,34 +172,28 @@ class Cell:
         values = {
             **key(self.workload, self.count),
             **{"weights": weights, "models": models, "memory_mb": memory_mb},
-            **{"cores": [one.cores for one in loaded], "status": MEASURED if fits else BUDGET},
+            **{"cores": [cores for _, cores in loaded], "status": MEASURED if fits else BUDGET},
         }
-        empty: list[dict[str, Any]] = [{"seconds": [], "source_seconds": []} for _ in approaches]
         return [
-            {**values, "approach": name, **lists}
-            for name, lists in zip(approaches, empty, strict=True)
+            {**values, "approach": name, "seconds": [], "source_seconds": []} for name in approaches
         ]
 
-    def _time(self, rows: list[dict[str, Any]]) -> None:
-        """Measures the rounds of the rows that fit into the budget together, in place."""
-        timed, left_mb = [], self.memory_mb
-        with contextlib.ExitStack() as stack:
-            groups: dict[tuple[bool, str], list[units.Unit]] = {}
-            for row in rows:
-                group = row["approach"] == PROCESSES, row["weights"]
-                if group not in groups:
-                    if row["memory_mb"] > left_mb:
-                        row["status"] = BUDGET
-                        continue
-                    left_mb -= row["memory_mb"]
-                    approach = row["approach"], row["weights"]
-                    groups[group], _ = stack.enter_context(self._units(*approach))
-                timed.append((row, groups[group]))
-            for number in range(self.rounds if timed else 0):
-                for row, some in rotated(timed, number):
-                    seconds, source = _round(row["approach"], some)
-                    row["seconds"].append(seconds)
-                    row["source_seconds"].append(source)
+    def _steps(
+        self, rows: list[dict[str, Any]], stack: contextlib.ExitStack
+    ) -> Iterator[tuple[dict[str, Any], study.Step]]:
+        """Yields the rows that fit into the budget together, each with its step."""
+        left_mb, groups = self.memory_mb, dict[tuple[bool, str], list[units.Unit]]()
+        for row in rows:
+            group = row["approach"] == PROCESSES, row["weights"]
+            if row["status"] == MEASURED and group not in groups:
+                if row["memory_mb"] > left_mb:
+                    row["status"] = BUDGET
+                    continue
+                left_mb -= row["memory_mb"]
+                approach = row["approach"], row["weights"]
+                groups[group], _ = stack.enter_context(self._units(*approach))
+            if row["status"] == MEASURED:
+                yield row, partial(_round, row["approach"], groups[group])
 
     @contextlib.contextmanager
     def _units(
@@ -235,15 +206,15 @@ class Cell:
         with contextlib.ExitStack() as stack:
 
             def start(task: Task, cores: Sequence[int]) -> units.Unit:
-                settings = units.thread_settings(len(cores))
-                return stack.enter_context(units.started(load, task, cores, settings))
+                return stack.enter_context(units.started(load, task, cores))
 
+            cores = processor.cores()
             if approach != PROCESSES:
                 task = Task(self.workload, self.count, weights == SHARED, self.memory_mb)
-                unit = start(task, self.cores)
+                unit = start(task, cores)
                 yield [unit], [unit.receive()]
                 return
-            shares = units.shares(self.cores, self.count)
+            shares = units.shares(cores, self.count)
             workload = replace(self.workload, threads=len(shares[0]))
             task = Task(workload, 1, False, self.memory_mb)
             group = [start(task, shares[0])]
@@ -254,128 +225,67 @@ class Cell:
             yield group, loaded
 
 
-def _round(approach: str, group: Sequence[units.Unit]) -> tuple[float, float]:
+def _round(approach: str, group: Sequence[units.Unit]) -> dict[str, float]:
     """Returns the seconds of one round, by both clocks."""
     if approach != PROCESSES:
-        seconds: tuple[float, float] = group[0].ask(approach)
-        return seconds
-    started = time.perf_counter()
-    for unit in group:
-        unit.send(SYNC)
-    for unit in group:
-        unit.receive()
-    passed = time.perf_counter() - started
-    return passed, passed
+        seconds, source = group[0].ask(approach)
+        return {"seconds": seconds, "source_seconds": source}
+    passed, _ = units.together(group, SYNC)
+    return {"seconds": passed, "source_seconds": passed}
 
 
 def key(workload: Workload, count: int) -> dict[str, Any]:
     """Returns what names a cell in the results."""
-    return {
-        "shape": workload.shape,
-        "length": workload.length,
-        "engine": workload.engine,
-        "n": count,
-    }
+    names = {"shape": workload.shape, "length": workload.length, "engine": workload.engine}
+    return {**names, "n": count}
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.concurrency",
-        description="Computes one window by each of N models: one after the other, in asyncio, in "
-        "threads, or in N pinned processes. Windows and weights are random.",
-    )
-    parser.add_argument(
-        "--shapes", nargs="+", choices=SHAPES, default=["minilm", "base", "rembert"], metavar="S"
-    )
-    parser.add_argument(
-        "--lengths", nargs="+", type=arguments.positive, default=list(LENGTHS), metavar="L"
-    )
-    parser.add_argument(
-        "--engines", nargs="+", choices=ENGINE_PACKAGES, default=list(ENGINES), metavar="E"
-    )
-    parser.add_argument(
-        "--most",
-        type=arguments.positive,
-        default=MOST,
-        metavar="N",
-        help=f"largest number of models; all from 1 on are measured (default: {MOST})",
-    )
-    parser.add_argument(
-        "--memory-gb",
-        type=float,
-        default=round(0.6 * _memory_gb(), 1),
-        metavar="X",
-        help="resident memory of all processes at most, in 2^30 bytes (default here: %(default)s)",
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="try the command: a tiny model, N up to 2"
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
+    command.add_list(parser, "shapes", ("minilm", "base", "rembert"), SHAPES)
+    command.add_list(parser, "lengths", LENGTHS)
+    command.add_list(parser, "engines", ENGINES, ENGINE_PACKAGES)
+    command.add_option(parser, "most", MOST, "largest number of models; all from 1 on are measured")
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    text = "resident memory of all processes at most, in 2^30 bytes"
+    command.add_option(parser, "memory-gb", round(0.6 * memory_gb, 1), text)
     study.add_options(parser, report.STUDY.name)
-    return parser
-
-
-def _memory_gb() -> float:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-
-
-def workloads(args: argparse.Namespace) -> list[Workload]:
-    """Returns the workloads of the grid that can run here; says which cannot."""
-    cores = len(os.sched_getaffinity(0))
-    engines = []
-    for engine in args.engines:
-        if reason := missing(engine):
-            print(f"nq: {engine} left out: {reason}", file=sys.stderr)
-        else:
-            engines.append(engine)
-    return [
-        Workload(shape, engine, length, threads=cores)
-        for shape in args.shapes
-        for length in args.lengths
-        for engine in engines
-        if not (length == SHORT and engine in WITHOUT_SHORT)
-    ]
 
 
 def concurrency(args: argparse.Namespace) -> int:
     """Runs the command."""
     if args.quick:
         vars(args).update(QUICK)
-    started = time.time()
-    with storage.hold(args.output, report.STUDY.kind, []):
-        results = study.Results.of(report.STUDY, args, memory_gb=args.memory_gb)
-        grid = workloads(args)
-        with terminal.ProgressBar("concurrency", "cells") as bar:
-            for workload in grid:
-                _series(workload, args, results, lambda: bar(1, len(grid) * args.most))
-        return study.finish(report.STUDY, args, results, started)
+    return study.measure(report.STUDY, args, partial(cells, args), memory_gb=args.memory_gb)
 
 
-def _series(
-    workload: Workload,
-    args: argparse.Namespace,
-    results: study.Results,
-    done: Callable[[], None],
-) -> None:
-    """Measures a workload for N = 1, 2, … until the memory of all approaches ends."""
-    reached = False
-    for count in range(1, args.most + 1):
-        found = results.find(key(workload, count))
-        if found is None and not reached:
-            results.add(*Cell(workload, count, 1024 * args.memory_gb, args.rounds).rows())
-        own = [
-            row
-            for row in results.rows
-            if row["weights"] == OWN and key(workload, count).items() <= row.items()
-        ]
-        reached = reached or all(row["status"] == BUDGET for row in own)
-        done()
+def cells(args: argparse.Namespace, results: study.Results) -> list[study.Cell]:
+    """Returns the cells of the grid that can be measured here; says which cannot."""
+    engines, threads = study.installed(args.engines, missing), len(processor.cores())
+    workloads = (
+        Workload(shape, engine, length, threads=threads)
+        for shape, length, engine in itertools.product(args.shapes, args.lengths, engines)
+        if not (length == SHORT and engine in WITHOUT_SHORT)
+    )
+    return [
+        (key(workload, count), partial(_rows, args, workload, count, results))
+        for workload in workloads
+        for count in range(1, args.most + 1)
+    ]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(concurrency, parser(), argv)
+def _rows(
+    args: argparse.Namespace, workload: Workload, count: int, results: study.Results
+) -> list[dict[str, Any]]:
+    """Measures N models, unless the memory was too small for every approach to fewer models."""
+    fewer = key(workload, count - 1).items()
+    known = [r for r in results.rows if r["weights"] == OWN and fewer <= r.items()]
+    if count > 1 and all(row["status"] == BUDGET for row in known):
+        return []
+    return Cell(workload, count, 1024 * args.memory_gb).rows(args.rounds)
 
+
+main = command.main(concurrency, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

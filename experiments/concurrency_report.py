@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from experiments.intervals import (
@@ -15,12 +14,12 @@ from experiments.intervals import (
     Interval,
     interval,
     kept,
+    middle,
     overall,
     ratios,
     verdict,
 )
-from experiments.study import Row, Study
-from experiments.text_tables import markdown
+from experiments.study import Row, Study, beside, grouped, line, whole_numbers
 
 SYNC, ASYNCIO, THREADS, PROCESSES = "sync", "asyncio", "threads", "processes"
 MEASURED, BUDGET = "measured", "budget reached"
@@ -64,16 +63,15 @@ def source_ratio(approach: str, count: int) -> float | None:
 
 def against_sync(row: Row, rows: Sequence[Row]) -> Interval | None:
     """Returns a row's time ÷ that of sync with its own weights in the same rounds."""
-    cell = _cell(row)
-    for other in rows:
-        is_sync = (other["approach"], other["weights"]) == (SYNC, OWN)
-        if is_sync and _cell(other) == cell and other["seconds"] and row["seconds"]:
-            return interval(ratios(row["seconds"], other["seconds"]))
+    sync = _sync(row, rows)
+    if sync and sync["seconds"] and row["seconds"]:
+        return interval(ratios(row["seconds"], sync["seconds"]))
     return None
 
 
-def _cell(row: Row) -> tuple[Any, ...]:
-    return row["shape"], row["length"], row["engine"], row["n"]
+def _sync(row: Row, rows: Sequence[Row]) -> Row | None:
+    names = ("shape", "length", "engine", "n")
+    return beside(row, rows, names, approach=SYNC, weights=OWN)
 
 
 def _is_sync(row: Row) -> bool:
@@ -84,57 +82,28 @@ def _name(row: Row) -> str:
     return str(row["approach"]) + ("" if row["weights"] == OWN else ", one copy")
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Returns the rows and the verdicts of the claims as two Markdown tables."""
-    lines = [_cells(row, rows) for row in rows]
-    return f"{markdown(HEAD, *lines)}\n{markdown(('claim', 'engine', 'verdict'), *claims(rows))}"
-
-
-def summary(rows: Sequence[Row]) -> str:
-    """Returns the verdicts, and the rows of 2, 4 and the most models with weights of their own."""
-    most: dict[tuple[Any, ...], int] = {}
-    for row in rows:
-        series = row["shape"], row["length"], row["engine"]
-        most[series] = max(row["n"], most.get(series, 0))
-    chosen = [
-        row
-        for row in rows
-        if row["weights"] == OWN
-        and row["n"] in (2, 4, most[row["shape"], row["length"], row["engine"]])
-    ]
-    lines = [_cells(row, rows) for row in chosen]
-    return f"{markdown(('claim', 'engine', 'verdict'), *claims(rows))}\n{markdown(HEAD, *lines)}"
-
-
 def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
     ratio = against_sync(row, rows)
     source = source_ratio(row["approach"], row["n"]) if row["weights"] == OWN else None
     timed = bool(row["seconds"])
     return (
         *(row["shape"], str(row["length"]), row["engine"], str(row["n"]), _name(row)),
-        f"{statistics.median(kept(row['seconds'])):.4g}" if timed else str(row["status"]),
+        f"{middle(row['seconds']):.4g}" if timed else str(row["status"]),
         "" if ratio is None else str(ratio),
-        f"{statistics.median(kept(row['source_seconds'])):.4g}" if timed else "",
+        f"{middle(row['source_seconds']):.4g}" if timed else "",
         f"{row['memory_mb']:.0f}",
         "" if source is None else f"{source:.2f}",
         "" if ratio is None or _is_sync(row) else verdict(ratio, above=1),
     )
 
 
-def claims(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
+def claims(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """Returns the source's claims with a verdict for each engine."""
-    result = []
-    for engine in dict.fromkeys(row["engine"] for row in rows):
-        some = [row for row in rows if row["engine"] == engine]
-        result += [
-            ("sync is the fastest at every N", engine, fastest(some)),
-            ("the gap to sync grows with N", engine, gap_grows(some)),
-            ("the same holds for all shapes", engine, same_for_all_shapes(some)),
-            ("sync needs the least memory", engine, least_memory(some)),
-            ("sync fits the most models", engine, most_models(some)),
-            ("asyncio ÷ threads at the largest N (no claim)", engine, asyncio_by_threads(some)),
-        ]
-    return result
+    return [
+        (f"{engine}: {claim}", test(some))
+        for (engine,), some in grouped(rows, "engine").items()
+        for claim, test in CLAIMS.items()
+    ]
 
 
 def _rivals(rows: Sequence[Row]) -> list[Row]:
@@ -150,29 +119,21 @@ def fastest(rows: Sequence[Row]) -> str:
 def gap_grows(rows: Sequence[Row]) -> str:
     """Returns whether time ÷ sync is higher at the largest N than at the smallest above 1."""
     verdicts = []
-    series: dict[tuple[Any, ...], list[Row]] = {}
-    for row in _rivals(rows):
-        if row["n"] > 1 and against_sync(row, rows) is not None:
-            series.setdefault((row["shape"], row["length"], row["approach"]), []).append(row)
-    for some in series.values():
+    rivals = [r for r in _rivals(rows) if r["n"] > 1 and against_sync(r, rows) is not None]
+    for some in grouped(rivals, "shape", "length", "approach").values():
         few, many = min(some, key=lambda row: row["n"]), max(some, key=lambda row: row["n"])
         if few["n"] < many["n"]:
-            growth = _quotients(many, few, rows)
-            verdicts.append(verdict(interval(growth), above=1))
+            pairs = [(row, _sync(row, rows) or row) for row in (many, few)]
+            both = [ratios(row["seconds"], sync["seconds"]) for row, sync in pairs]
+            growth = interval([a / b for a, b in zip(*both, strict=True)])
+            verdicts.append(verdict(growth, above=1))
     return overall(verdicts)
-
-
-def _quotients(many: Row, few: Row, rows: Sequence[Row]) -> list[float]:
-    """Returns time ÷ sync of one row, divided by that of another, for each round."""
-    of_sync = {_cell(row): row["seconds"] for row in rows if _is_sync(row)}
-    both = [ratios(row["seconds"], of_sync[_cell(row)]) for row in (many, few)]
-    return [a / b for a, b in zip(*both, strict=True)]
 
 
 def same_for_all_shapes(rows: Sequence[Row]) -> str:
     """Returns whether the verdict on the fastest approach is the same for all shapes."""
-    shapes = dict.fromkeys(row["shape"] for row in rows)
-    verdicts = {fastest([row for row in rows if row["shape"] == shape]) for shape in shapes}
+    shapes = grouped(rows, "shape").values()
+    verdicts = set(map(fastest, shapes))
     if len(shapes) < 2 or NOT_TESTABLE in verdicts:
         return NOT_TESTABLE
     if {CONFIRMED, REFUTED} <= verdicts:
@@ -182,21 +143,16 @@ def same_for_all_shapes(rows: Sequence[Row]) -> str:
 
 def least_memory(rows: Sequence[Row]) -> str:
     """Returns whether no other approach had less peak memory, apart from noise."""
-    own_mb = {_cell(row): row["memory_mb"] for row in rows if _is_sync(row)}
-    pairs = [
-        (row["memory_mb"], own_mb[_cell(row)]) for row in _rivals(rows) if _cell(row) in own_mb
-    ]
-    if not pairs:
-        return NOT_TESTABLE
-    less = any(other < (1 - MEMORY_NOISE) * sync for other, sync in pairs)
-    return REFUTED if less else CONFIRMED
+    pairs = [(row, sync) for row in _rivals(rows) if (sync := _sync(row, rows))]
+    least = 1 - MEMORY_NOISE
+    less = [row["memory_mb"] < least * sync["memory_mb"] for row, sync in pairs]
+    return overall(REFUTED if one else CONFIRMED for one in less)
 
 
 def most_models(rows: Sequence[Row]) -> str:
     """Returns whether sync fits as many models into the budget as others, where it was reached."""
     verdicts = []
-    for shape, length in dict.fromkeys((row["shape"], row["length"]) for row in rows):
-        some = [r for r in rows if (r["shape"], r["length"], r["weights"]) == (shape, length, OWN)]
+    for some in grouped((r for r in rows if r["weights"] == OWN), "shape", "length").values():
         if any(row["models"] < row["n"] for row in some):
             most = {
                 name: max((r["models"] for r in some if r["approach"] == name), default=0)
@@ -210,8 +166,7 @@ def asyncio_by_threads(rows: Sequence[Row]) -> str:
     """Returns asyncio's time ÷ threads' at the largest N, of each shape and length."""
     rivals = [row for row in _rivals(rows) if row["seconds"]]
     texts = []
-    for shape, length in dict.fromkeys((row["shape"], row["length"]) for row in rivals):
-        some = [row for row in rivals if (row["shape"], row["length"]) == (shape, length)]
+    for (shape, length), some in grouped(rivals, "shape", "length").items():
         most = max(row["n"] for row in some)
         seconds = {row["approach"]: row["seconds"] for row in some if row["n"] == most}
         if len(seconds) == 2:
@@ -220,47 +175,37 @@ def asyncio_by_threads(rows: Sequence[Row]) -> str:
     return "; ".join(texts) or NOT_TESTABLE
 
 
-def plot(rows: Sequence[Row], path: Path) -> None:
-    """Draws seconds and memory over N; dotted are the source's ratios times our sync."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
+CLAIMS: dict[str, Callable[[Sequence[Row]], str]] = {
+    "sync is the fastest at every N": fastest,
+    "the gap to sync grows with N": gap_grows,
+    "the same holds for all shapes": same_for_all_shapes,
+    "sync needs the least memory": least_memory,
+    "sync fits the most models": most_models,
+    "asyncio ÷ threads at the largest N (no claim)": asyncio_by_threads,
+}
 
-    panels = list(dict.fromkeys((row["shape"], row["length"], row["engine"]) for row in rows))
-    figure = Figure(figsize=(3.2 * len(panels), 6), layout="constrained")
+
+def plot(rows: Sequence[Row], figure: Any) -> None:
+    """Draws seconds and memory over N; dotted are the source's ratios times our sync."""
+    panels = grouped(rows, "shape", "length", "engine")
+    figure.set_size_inches(3.2 * len(panels), 6)
     grid = figure.subplots(2, len(panels), squeeze=False)
-    for column, panel in enumerate(panels):
-        some = [r for r in rows if (r["shape"], r["length"], r["engine"]) == panel]
-        for color, name in enumerate(dict.fromkeys(map(_name, some))):
-            line = [row for row in some if _name(row) == name]
-            timed = [row for row in line if row["seconds"]]
-            medians = [statistics.median(kept(row["seconds"])) for row in timed]
-            style = {"color": f"C{color}", "marker": "."}
-            grid[0][column].plot([r["n"] for r in timed], medians, label=name, **style)
-            grid[1][column].plot([r["n"] for r in line], [r["memory_mb"] for r in line], **style)
-            _plot_source(grid[0][column], name, timed, some, f"C{color}")
-        grid[0][column].set_title(f"{panel[0]}, {panel[1]} pieces\n{panel[2]}", fontsize="medium")
-        grid[1][column].set_xlabel("models")
-        for axes in (grid[0][column], grid[1][column]):
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     grid[0][0].set_ylabel("seconds for one window of each model")
     grid[1][0].set_ylabel("peak memory, MB")
-    grid[0][0].legend(fontsize="small")
-    figure.savefig(path, dpi=120)
-
-
-def _plot_source(
-    axes: Any, name: str, timed: Sequence[Row], some: Sequence[Row], color: str
-) -> None:
-    sync = {
-        r["n"]: statistics.median(kept(r["seconds"])) for r in some if _is_sync(r) and r["seconds"]
-    }
-    points = [
-        (row["n"], ratio * sync[row["n"]])
-        for row in timed
-        if row["n"] in sync and (ratio := source_ratio(name, row["n"])) is not None
-    ]
-    if points and name != SYNC:
-        axes.plot(*zip(*points, strict=True), color=color, linestyle=":")
+    for upper, lower, (panel, some) in zip(*grid, panels.items(), strict=True):
+        upper.set_title("{}, {} pieces\n{}".format(*panel), fontsize="medium")
+        lower.set_xlabel("models")
+        sync_s = {r["n"]: middle(r["seconds"]) for r in some if _is_sync(r) and r["seconds"]}
+        for number, name in enumerate(dict.fromkeys(map(_name, some))):
+            own, color = [row for row in some if _name(row) == name], f"C{number}"
+            seconds = {row["n"]: middle(row["seconds"]) for row in own if row["seconds"]}
+            line(upper, list(seconds.items()), label=name, color=color)
+            line(lower, [(row["n"], row["memory_mb"]) for row in own], color=color)
+            if name != SYNC:
+                ratio_of = {n: source_ratio(name, n) for n in seconds.keys() & sync_s.keys()}
+                source_s = [(n, ratio * sync_s[n]) for n, ratio in ratio_of.items() if ratio]
+                line(upper, source_s, color=color, linestyle=":", marker="")
+    whole_numbers(figure)
 
 
 def metrics(row: Row) -> dict[str, float | None]:
@@ -275,11 +220,11 @@ def metrics(row: Row) -> dict[str, float | None]:
 
 STUDY = Study(
     "concurrency",
-    table=table,
+    head=HEAD,
+    cells=_cells,
+    claims=claims,
     plot=plot,
     title=lambda row: f"{row['shape']} {row['length']} {row['engine']} {row['n']} {_name(row)}",
-    params=lambda row: {
-        name: row[name] for name in ("shape", "length", "engine", "n", "approach", "weights")
-    },
+    params=("shape", "length", "engine", "n", "approach", "weights"),
     metrics=metrics,
 )

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from experiments import command
 from experiments.halves import add_half, in_half
 from experiments.text_tables import markdown
 from nq.commands import arguments, terminal
@@ -37,21 +38,14 @@ METRICS = {
 }
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.decisions",
-        description="Compares the decision rules on the scores of one model.",
-        epilog=arguments.PROFILES_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
+    parser.epilog = arguments.PROFILES_HELP
     arguments.add_data(parser, note=" of annotated data")
     arguments.add_model(parser)
     arguments.add_profile(parser)
     arguments.add_limit(parser)
     add_half(parser, default="odd")
-    arguments.add_common(parser)
-    return parser
 
 
 def compare(args: argparse.Namespace) -> int:
@@ -59,11 +53,7 @@ def compare(args: argparse.Namespace) -> int:
     job = Job(args.data, args.model, args.profile, limit=args.limit, keep_scores=True)
     with tempfile.TemporaryDirectory() as folder:
         rows = list(_rows(replace(job, root=Path(folder)), args.half))
-    if args.json:
-        terminal.print_json({"rows": rows})
-    else:
-        print(table(rows), end="")
-    return 0
+    return command.show({"rows": rows}, table, args)
 
 
 def _rows(job: Job, half: str) -> Iterator[dict[str, Any]]:
@@ -82,11 +72,7 @@ def _rows(job: Job, half: str) -> Iterator[dict[str, Any]]:
 
 
 def _evaluate(finished: FinishedRun, decision: DecisionConfig, half: str) -> dict[str, float]:
-    """Returns the metrics of a rule on the scores of a run.
-
-    Raises:
-        Error: no example of this half has gold.
-    """
+    """Returns the metrics of a rule on the scores of a run; an ``Error`` without gold."""
     evaluation = Evaluation()
     for key, example in finished.examples():
         if finished.scores is not None and in_half(example.example_id, half):
@@ -98,16 +84,16 @@ def _evaluate(finished: FinishedRun, decision: DecisionConfig, half: str) -> dic
     return metrics
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
+def table(result: Mapping[str, Any]) -> str:
     """Returns the rows as a Markdown table."""
-    cells = ((f"`{row['decision']}`", *(f"{row[name]:.3f}" for name in METRICS)) for row in rows)
+    cells = (
+        (f"`{row['decision']}`", *(f"{row[name]:.3f}" for name in METRICS))
+        for row in result["rows"]
+    )
     return markdown(("decision", *METRICS.values()), *cells)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(compare, parser(), argv)
-
+main = command.main(compare, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

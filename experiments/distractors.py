@@ -186,11 +186,7 @@ def _candidates(texts: Sequence[str], start: int) -> Iterator[Record]:
 
 
 class Index:
-    """A BM25 index of many texts; see ``nq.postprocess.blocks`` for the formula.
-
-    Args:
-        texts: the texts to rank.
-    """
+    """A BM25 index of many texts to rank; see ``nq.postprocess.blocks`` for the formula."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts

@@ -19,12 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Interval:
-    """The median of ratios with its interval.
-
-    Args:
-        median: of the ratios.
-        low, high: ends of the interval; infinitely far apart if there are too few ratios.
-    """
+    """The median of ratios with its interval, infinitely long if there are too few ratios."""
 
     median: float
     low: float
@@ -55,17 +50,20 @@ def kept(values: Sequence[T]) -> Sequence[T]:
     return values[DROPPED:] or values[-1:]
 
 
+def middle(values: Sequence[float]) -> float:
+    """Returns the median of the values of the rounds that count."""
+    return float(statistics.median(kept(values)))
+
+
 def ratios(values: Sequence[float], others: Sequence[float]) -> list[float]:
     """Returns value ÷ other of each round that counts."""
     return [value / other for value, other in zip(kept(values), kept(others), strict=True)]
 
 
 def interval(values: Sequence[float], level: float = LEVEL) -> Interval:
-    """Returns the median with its bootstrap interval, by percentiles.
+    """Returns the median of one value a round with its bootstrap interval, by percentiles.
 
-    Args:
-        values: one for each round; with one alone the interval has no ends.
-        level: share of the resampled medians between the ends.
+    The interval has the share ``level`` of the resampled medians; with one value it has no ends.
     """
     median = float(statistics.median(values))
     if len(values) < 2:

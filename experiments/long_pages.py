@@ -16,10 +16,11 @@ import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from experiments import command
 from experiments.distractors import lengthened, without_gold
 from experiments.recipes import ALL_WIKI, SEED
 from experiments.training_data import Record, read_records, write_records
-from nq.commands import arguments, terminal
+from nq.commands import terminal
 
 FEWEST, MOST, RANKED = 30, 134, 6
 ANSWERED = 0.5
@@ -29,18 +30,12 @@ ID_SHIFT = 4 * 10**18
 """Added to the ids, so that they differ from those of the short pages; even, and 0 in all folds."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.long_pages",
-        description="Makes questions about long pages of those of dev.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     parser.add_argument(
         "--data", type=Path, required=True, metavar="DIR", help="folder with train/ and dev/"
     )
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="a jsonl.gz")
-    arguments.add_common(parser)
-    return parser
 
 
 def long_pages(dev: Sequence[Record], training: Sequence[Record]) -> Iterator[Record]:
@@ -70,9 +65,7 @@ def make(args: argparse.Namespace) -> int:
     return 0
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(make, parser(), argv)
+main = command.main(make, options)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,7 +32,7 @@ def describe() -> dict[str, Any]:
 
 def topology() -> dict[str, int]:
     """Returns how many cores this process may use, and threads, sockets and NUMA nodes of them."""
-    cpus = sorted(os.sched_getaffinity(0))
+    cpus = processor.cores()
     places = [_place(cpu) for cpu in cpus]
     return {
         "threads": len(cpus),

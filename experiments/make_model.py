@@ -17,10 +17,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from experiments import command
 from experiments.long_pages import long_pages
 from experiments.recipes import RECIPES, Pair, Recipe, Stage
 from experiments.training_data import read_records, write_records
-from nq.commands import arguments, terminal
 from nq.commands.main import console
 from nq.model.config import StorageConfig
 from nq.model.convert import convert, to_dual_encoder
@@ -38,26 +38,13 @@ MODELS = Kind(
 )
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.make_model",
-        description="Makes the models small and ranker. Run the same command again to resume after "
-        "an interruption.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     parser.add_argument(
         "--data", type=Path, required=True, metavar="DIR", help="folder with train/ and dev/"
     )
-    parser.add_argument(
-        "--models",
-        nargs="+",
-        choices=tuple(RECIPES),
-        default=list(RECIPES),
-        help="models to make (default: all)",
-    )
-    parser.add_argument("--output", type=Path, default=Path("runs/model"), metavar="DIR")
-    arguments.add_common(parser)
-    return parser
+    command.add_list(parser, "models", RECIPES, RECIPES)
+    command.add_option(parser, "output", Path("runs/model"), "folder of the models")
 
 
 def make(args: argparse.Namespace) -> int:
@@ -134,10 +121,7 @@ def _tune(
 def mean(models: Sequence[Path], output: Path, storage: StorageConfig) -> None:
     """Makes a model folder with the mean of the weights of some folders of one shape.
 
-    Args:
-        models: at least one; the first gives vocabulary and settings.
-        output: the new folder.
-        storage: how its weights are stored.
+    The first one gives vocabulary and settings.
     """
     import_tensorflow()
     import numpy as np
@@ -167,9 +151,7 @@ def write_data(files: Sequence[Path], stage: Stage, output: Path) -> None:
     write_records(output, stage.records(list(read_records(files))))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(make, parser(), argv)
+main = command.main(make, options)
 
 
 if __name__ == "__main__":

@@ -38,15 +38,14 @@ import argparse
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from experiments import command
 from nq.errors import Error
 from nq.formats.words import located_words
-from nq.storage import check_output_file
 
 SOURCES = Path(__file__).resolve().parent / "sample"
 SAMPLE = Path(__file__).resolve().parents[1] / "nq" / "sample" / "questions.jsonl"
@@ -59,14 +58,10 @@ Extent = tuple[int, int]
 
 @dataclass
 class Answer:
-    """The answer of one annotator, or of several who agree.
+    """The answer of one annotator, or of several who agree, with its file and line.
 
-    Args:
-        where: its file and line.
-        block: number of the gold block, from 1, and of a row or item in it; empty for no answer.
-        annotators: how many annotators gave it.
-        shorts: texts of the short answers.
-        yes_no: ``YES``, ``NO`` or ``NONE``.
+    ``block`` has the number of the gold block, from 1, and of a row or item in it; it is empty for
+    no answer. ``yes_no`` is ``YES``, ``NO`` or ``NONE``.
     """
 
     where: str
@@ -150,14 +145,7 @@ def block(lines: Sequence[str]) -> list[str]:
 
 
 def questions(lines: Sequence[tuple[str, str]]) -> list[Question]:
-    """Returns the questions below the ``---``.
-
-    Args:
-        lines: pairs of ``file:number`` and the line.
-
-    Raises:
-        ValueError: a line or a combination of answers is invalid.
-    """
+    """Returns the questions below the ``---``, of pairs of ``file:number`` and the line."""
     result: list[Question] = []
     for where, line in lines:
         key, _, value = (part.strip() for part in line.partition(" "))
@@ -194,12 +182,7 @@ def check(question: Question) -> None:
 
 
 def read_article(path: Path) -> Article:
-    """Reads one source file.
-
-    Raises:
-        ValueError: the title or ``---`` is missing, the text has ``<`` or ``>``, or a question is
-            invalid.
-    """
+    """Reads one source file; a ``ValueError`` says what is wrong in it."""
     lines = path.read_text(encoding="utf-8").splitlines()
     if not lines or not lines[0].startswith("# ") or "---" not in lines:
         raise ValueError(f"{path.name}: expected '# Title' as first line and a line '---'")
@@ -235,16 +218,10 @@ def candidates(tokens: Sequence[str]) -> list[Record]:
 
 
 def find_answer(answer: str, article: Article, extent: Extent, where: str) -> Extent:
-    """Returns the range of tokens of an answer in its block.
+    """Returns the range of tokens of an answer, which must be in its block exactly once.
 
-    Args:
-        answer: its text, or a longer text with the answer in ``[ ]``.
-        article: the page.
-        extent: start and end of the block, in document tokens.
-        where: file and line for an error.
-
-    Raises:
-        ValueError: the block does not contain the text exactly once.
+    The tokens of the block are ``extent``. The answer may be a longer text with the answer in ``[
+    ]``; ``where`` is for an error.
     """
     before, bracket, rest = answer.partition("[")
     inside, _, after = rest.partition("]") if bracket else (answer, "", "")
@@ -270,13 +247,7 @@ def number(*parts: str) -> int:
 def find_block(block: Sequence[int], options: Sequence[Record], where: str) -> int:
     """Returns the index of a block, or of a row or item in it, among all candidates.
 
-    Args:
-        block: its number from 1, and that of the row or item in it; at least one number.
-        options: the candidates of the page.
-        where: file and line for an error.
-
-    Raises:
-        ValueError: there is no such block.
+    ``block`` has its number from 1, and that of the row or item in it; ``where`` is for an error.
     """
     index, inside = -1, [n for n, option in enumerate(options) if option["top_level"]]
     for depth, number in enumerate(block):
@@ -291,11 +262,7 @@ def find_block(block: Sequence[int], options: Sequence[Record], where: str) -> i
 
 
 def annotate(article: Article, question: Question) -> Iterator[Record]:
-    """Yields the annotations of a question, one for each annotator.
-
-    Raises:
-        ValueError: the block or the text of an answer is not in the article.
-    """
+    """Yields the annotations of a question, one for each annotator."""
     agreed = [answer for answer in question.answers for _ in range(answer.annotators)]
     for annotator, answer in enumerate(agreed):
         key = ["annotation", article.title, question.text, *[str(annotator)] * (annotator > 0)]
@@ -303,11 +270,7 @@ def annotate(article: Article, question: Question) -> Iterator[Record]:
 
 
 def gold(article: Article, answer: Answer) -> Record:
-    """Returns an answer as the fields of an annotation; -1 means "none", as in every NQ file.
-
-    Raises:
-        ValueError: the block or the text of the answer is not in the article.
-    """
+    """Returns an answer as the fields of an annotation; -1 means "none", as in every NQ file."""
     extent, index = (-1, -1), -1
     if answer.block:
         index = find_block(answer.block, article.candidates, answer.where)
@@ -353,34 +316,24 @@ def build(folder: Path = SOURCES) -> str:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Writes the sample, or compares it with its sources; returns the exit code."""
-    parser = argparse.ArgumentParser(description="Makes the bundled sample from its sources.")
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit with 1 if the file is out of date"
     )
-    parser.add_argument("--sources", type=Path, default=SOURCES, help="folder of the *.txt files")
-    parser.add_argument("--output", type=Path, default=SAMPLE, help="the jsonl file")
-    args = parser.parse_args(argv)
-    try:
-        if not args.check:
-            check_output_file(args.output, args.sources.glob("*"))
-        text = build(args.sources).encode()
-    except (ValueError, OSError, Error) as error:
-        print(f"make_sample: {error}", file=sys.stderr)
-        return 1
+
+
+def make(args: argparse.Namespace) -> int:
+    """Writes the sample, or compares it with its sources."""
+    text = build().encode()
     if not args.check:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        args.output.write_bytes(text)
-    elif not args.output.is_file() or args.output.read_bytes() != text:
-        print(
-            f"make_sample: {args.output.name} is out of date: "
-            "run python -m experiments.make_sample",
-            file=sys.stderr,
-        )
-        return 1
+        SAMPLE.write_bytes(text)
+    elif not SAMPLE.is_file() or SAMPLE.read_bytes() != text:
+        raise Error(f"{SAMPLE.name} is out of date: run python -m experiments.make_sample")
     return 0
 
+
+main = command.main(make, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

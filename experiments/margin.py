@@ -11,16 +11,17 @@ an interrupted run resumes, and other margins need no computation.
 from __future__ import annotations
 
 import argparse
-import math
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from experiments import command
 from experiments.halves import add_half, in_half
+from experiments.text_tables import markdown
 from nq.commands import arguments, terminal
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error
@@ -30,6 +31,7 @@ from nq.formats.outputs import encode_prediction
 from nq.inference import prune
 from nq.inference.profile import Profile
 from nq.inference.scorer import window_scores
+from nq.model.spec import ModelSpec
 from nq.postprocess.decision import decide
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -54,85 +56,44 @@ PARTS = ("long", "short", "yes_no")
 F1 = {"long": "long-answer-f1", "short": "short-answer-f1", "micro": "micro_f1"}
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.margin",
-        description="Measures what each margin of the optimization 'prune' saves and costs.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     arguments.add_data(parser)
     arguments.add_model(parser)
     arguments.add_settings(
         parser, WindowConfig, only=("max_seq_length", "doc_stride"), show_default=False
     )
-    parser.add_argument(
-        "--margins",
-        nargs="+",
-        type=_margin,
-        default=MARGINS,
-        metavar="X",
-        help="to be compared",
-    )
+    kind = arguments.number_in("[0, inf)")
+    parser.add_argument("--margins", nargs="+", type=kind, default=MARGINS, metavar="X")
     add_half(parser, default="even")
-    parser.add_argument(
-        "--profile",
-        type=arguments.profile,
-        default=Profile.parse(DEFAULT_PROFILE),
-        metavar="P",
-        help=f"optimizations to score all windows under (default: {DEFAULT_PROFILE})",
-    )
+    text = "optimizations to score all windows under"
+    command.add_option(parser, "profile", Profile.parse(DEFAULT_PROFILE), text)
     arguments.add_settings(parser, Compute, ["batch_size"])
     arguments.add_limit(parser)
-    parser.add_argument(
-        "--output", type=Path, metavar="DIR", help="keep windows and scores in this folder"
-    )
-    arguments.add_common(parser)
-    return parser
+    text = "keep windows and scores in this folder"
+    command.add_option(parser, "output", None, text, **command.KINDS[Path])
 
 
-def _margin(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a number from 0 on, got {text}")
-    return value
+def pruned(
+    example: Example,
+    scores: WindowScores,
+    token_map: IntArray,
+    decision: DecisionConfig,
+    margin: float,
+) -> tuple[Prediction, int]:
+    """Returns the prediction under ``prune``, and how many windows that computes.
 
-
-@dataclass(frozen=True)
-class Page:
-    """One example with the scores of all its windows.
-
-    Args:
-        example: question and page.
-        scores: of all windows.
-        token_map: ``[W, L]`` document token of each position of each window.
-        decision: how scores become answers.
+    ``scores`` are those of all windows, and ``token_map`` is ``[W, L]``: the document token of each
+    position of each window.
     """
 
-    example: Example
-    scores: WindowScores
-    token_map: IntArray
-    decision: DecisionConfig
+    def look_up(windows: IntArray) -> Columns:
+        return {name: getattr(scores, name)[windows] for name in SCORE_COLUMNS}
 
-    def predict(self) -> Prediction:
-        """Returns the prediction by all windows."""
-        return decide(self.example, self.scores, self.decision).prediction
-
-    def predict_pruned(self, margin: float) -> tuple[Prediction, int]:
-        """Returns the prediction under ``prune``, and how many windows that computes."""
-
-        def look_up(windows: IntArray) -> Columns:
-            return {name: getattr(self.scores, name)[windows] for name in SCORE_COLUMNS}
-
-        columns = prune.pruned_scores(
-            look_up,
-            self.token_map,
-            [self.example],
-            [slice(0, len(self.scores))],
-            self.decision,
-            margin,
-        )
-        decision = decide(self.example, window_scores(columns), self.decision)
-        return decision.prediction, int(columns[READ].sum())
+    every = [slice(0, len(scores))]
+    columns = prune.pruned_scores(look_up, token_map, [example], every, decision, margin)
+    prediction = decide(example, window_scores(columns), decision).prediction
+    return prediction, int(columns[READ].sum())
 
 
 @dataclass
@@ -144,20 +105,14 @@ class Tally:
     changed: Counter[str] = field(default_factory=Counter)
     evaluation: Evaluation = field(default_factory=Evaluation)
 
-    def add(self, example: Example, pruned: Prediction, full: Prediction, windows: int) -> None:
-        """Adds a prediction.
-
-        Args:
-            example: question and page.
-            pruned: the prediction.
-            full: the prediction by all windows.
-            windows: how many windows were computed for ``pruned``.
-        """
+    def add(self, example: Example, full: Prediction, one: Prediction, windows: int) -> None:
+        """Adds the prediction by all windows, and one for which so many were computed."""
         self.questions += 1
         self.windows += windows
-        parts = changed_parts(pruned, full)
+        same = one.long == full.long, one.shorts == full.shorts, one.yes_no is full.yes_no
+        parts = [part for part, equal in zip(PARTS, same, strict=True) if not equal]
         self.changed.update([*parts, "any"] if parts else [])
-        self.evaluation.add(judge(example, encode_prediction(pruned, example.token_bytes)))
+        self.evaluation.add(judge(example, encode_prediction(one, example.token_bytes)))
 
     def shares(self) -> dict[str, float]:
         """Returns the share of the answers that changed, by part, and in any part."""
@@ -169,26 +124,10 @@ class Tally:
         return {name: metrics[key] for name, key in F1.items() if metrics}
 
 
-def changed_parts(pruned: Prediction, full: Prediction) -> list[str]:
-    """Returns the parts of the answer that differ; scores do not count.
-
-    >>> changed_parts(Prediction(1, long_score=0.5), Prediction(1))
-    []
-    """
-    same = (
-        pruned.long == full.long,
-        pruned.shorts == full.shorts,
-        pruned.yes_no is full.yes_no,
-    )
-    return [part for part, equal in zip(PARTS, same, strict=True) if not equal]
-
-
-def measure(pages: Iterable[Page], margins: Sequence[float]) -> dict[str, Any]:
-    """Returns what every margin computes and changes.
-
-    Args:
-        pages: with the scores of all windows.
-        margins: values for ``nq.inference.prune.NEAR``.
+def measure(
+    scoring: Scoring, model: ModelSpec, half: str, margins: Iterable[float]
+) -> dict[str, Any]:
+    """Returns what every margin computes and changes; all examples of the job are scored.
 
     Returns:
         The numbers of ``questions`` and ``windows``, the ``f1`` with all windows, and for each of
@@ -196,15 +135,17 @@ def measure(pages: Iterable[Page], margins: Sequence[float]) -> dict[str, Any]:
         that ``changed``, and the change of ``f1``.
 
     Raises:
-        Error: there are no pages.
+        Error: there are no pages in that half.
     """
+    tokenizer = load_tokenizer(model.folder, model.windows.compat)
     full, tallies = Tally(), {margin: Tally() for margin in sorted(set(margins))}
-    for page in pages:
-        prediction = page.predict()
-        full.add(page.example, prediction, prediction, len(page.scores))
-        for margin, tally in tallies.items():
-            pruned, windows = page.predict_pruned(margin)
-            tally.add(page.example, pruned, prediction, windows)
+    for example, scores in scoring:
+        if isinstance(scores, WindowScores) and in_half(example.example_id, half):
+            page = example, scores, features(example, tokenizer, model.windows).token_map
+            prediction = decide(example, scores, model.decision).prediction
+            full.add(example, prediction, prediction, len(scores))
+            for margin, tally in tallies.items():
+                tally.add(example, prediction, *pruned(*page, model.decision, margin))
     if not full.questions:
         raise Error("no example of that half in the data: give --half all, or more data")
     f1 = full.f1()
@@ -224,30 +165,24 @@ def measure(pages: Iterable[Page], margins: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def read_pages(job: Job, scoring: Scoring, half: str) -> Iterator[Page]:
-    """Yields the examples of one half with their scores; all examples are scored."""
-    tokenizer = load_tokenizer(job.model.folder, job.model.windows.compat)
-    for example, scores in scoring:
-        if isinstance(scores, WindowScores) and in_half(example.example_id, half):
-            token_map = features(example, tokenizer, job.model.windows).token_map
-            yield Page(example, scores, token_map, job.model.decision)
-
-
-def table(result: dict[str, Any]) -> str:
-    """Returns the result as text."""
-    f1 = "   ".join(f"{name} {value:.3f}" for name, value in result["f1"].items())
-    lines = [
-        f"{result['questions']} questions, {result['windows']} windows",
-        f"F1 with all windows: {f1 or 'unknown, the data have no annotations'}",
-        "",
-        "        windows     answers changed, %           F1 changed, points",
-        "margin   read, %    long  short yes/no    any     long  short  micro",
-    ]
-    for row in result["margins"]:
-        changed = "".join(f"{100 * share:7.1f}" for share in row["changed"].values())
-        f1 = "".join(f"{100 * row['f1'][name]:+7.2f}" if row["f1"] else f"{'-':>7}" for name in F1)
-        lines.append(f"{row['margin']:6g}{100 * row['read']:10.1f} {changed}  {f1}")
-    return "\n".join(lines)
+def table(result: Mapping[str, Any]) -> str:
+    """Returns the result as a Markdown table, with a line about all windows."""
+    f1 = ", ".join(f"{name} {value:.3f}" for name, value in result["f1"].items())
+    shares = (f"{name} changed, %" for name in (*PARTS, "any"))
+    points = (f"{name} F1, points" for name in F1)
+    cells = (
+        (
+            *(f"{row['margin']:g}", f"{100 * row['read']:.1f}"),
+            *(f"{100 * share:.1f}" for share in row["changed"].values()),
+            *(f"{100 * row['f1'][name]:+.2f}" if row["f1"] else "" for name in F1),
+        )
+        for row in result["margins"]
+    )
+    head = ("margin", "windows, %", *shares, *points)
+    return (
+        f"{result['questions']} questions, {result['windows']} windows, F1 with all windows: "
+        f"{f1 or 'unknown, the data have no annotations'}\n\n{markdown(head, *cells)}"
+    )
 
 
 def compare(args: argparse.Namespace) -> int:
@@ -271,18 +206,11 @@ def compare(args: argparse.Namespace) -> int:
             terminal.ProgressBar("predict", "windows") as bar,
             open_scoring(Plan.of(job), Clock(), bar) as scoring,
         ):
-            result = measure(read_pages(job, scoring, args.half), args.margins)
-    if args.json:
-        terminal.print_json(result)
-    else:
-        print(table(result))
-    return 0
+            result = measure(scoring, job.model, args.half, args.margins)
+    return command.show(result, table, args)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(compare, parser(), argv)
-
+main = command.main(compare, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -1,6 +1,8 @@
 """Draws the page of ``nq compare`` for README.md from a committed result, as docs/compare.png.
 
-python -m experiments.picture           # needs Chromium
+    python -m experiments.picture
+
+Chromium draws it.
 """
 
 from __future__ import annotations
@@ -9,9 +11,9 @@ import argparse
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
+from experiments import command
 from experiments.table_sources import read_result
 from nq.errors import Error
 from nq.report.comparison import ComparisonRow
@@ -22,11 +24,8 @@ RESULT, PICTURE = "compare_60", ROOT / "docs" / "compare.png"
 SIZE = (1180, 552)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Writes the picture; returns the exit code."""
-    argparse.ArgumentParser(
-        prog="python -m experiments.picture", description="Draws docs/compare.png."
-    ).parse_args(argv)
+def draw(args: argparse.Namespace) -> int:
+    """Runs the command."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         raise Error("the picture needs Chromium: install chromium or google-chrome")
@@ -43,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         subprocess.run([browser, *options, size, *picture], check=True, capture_output=True)
     return 0
 
+
+main = command.main(draw)
 
 if __name__ == "__main__":
     raise SystemExit(main())

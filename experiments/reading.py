@@ -16,21 +16,21 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from experiments import command
 from experiments.halves import add_half, in_half
-from experiments.string_match import normalized
 from nq.commands import arguments, terminal
 from nq.config import WindowConfig
 from nq.errors import Error
 from nq.evaluation import nq_eval
 from nq.evaluation.calibration import expected_calibration_error
 from nq.evaluation.evaluate import Evaluation, judge
+from nq.evaluation.text_match import score_text
 from nq.formats.outputs import encode_prediction
 from nq.postprocess.blocks import block_of_token
 from nq.postprocess.decision import decide
@@ -45,23 +45,15 @@ ERRORS = ("too_short", "too_long", "elsewhere")
 F1 = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.reading",
-        description="Measures exact match and F1 inside the gold block, the rank of that block "
-        "among all blocks of the page, and the answers of the model's decision.",
-        epilog=arguments.PROFILES_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
+    parser.epilog = arguments.PROFILES_HELP
     arguments.add_data(parser, note=" of annotated data")
     arguments.add_model(parser)
     arguments.add_profile(parser)
     arguments.add_limit(parser)
     arguments.add_settings(parser, WindowConfig)
     add_half(parser, default="even")
-    arguments.add_common(parser)
-    return parser
 
 
 @dataclass(frozen=True)
@@ -99,9 +91,10 @@ def read(example: Example, scores: WindowScores, max_answer_length: int) -> Read
     texts = [_text(example, a.shorts) for a in example.annotations or () if a.shorts]
     if len(texts) < min(2, len(example.annotations or ())):
         texts = []
+    matched = score_text(texts, answer)
     return Reading(
-        normalized(answer) in map(normalized, texts) if texts else None,
-        max((word_f1(answer, text) for text in texts), default=0.0),
+        matched.exact_match if texts else None,
+        matched.f1,
         _error(span, [s for a in example.annotations or () for s in a.shorts]),
         best >= 0 and bool(is_gold[first[best]]),
     )
@@ -115,17 +108,6 @@ def _error(span: Span | None, gold: Sequence[Span]) -> str:
 
 def _text(example: Example, spans: Sequence[Span]) -> str:
     return " ".join(map(example.text, spans))
-
-
-def word_f1(answer: str, gold: str) -> float:
-    """Returns SQuAD's F1 of the words of two texts.
-
-    >>> word_f1("the 42 kilometers", "42"), word_f1("yes", "no")
-    (0.6666666666666666, 0.0)
-    """
-    words, expected = Counter(normalized(answer).split()), Counter(normalized(gold).split())
-    common = (words & expected).total()
-    return 2 * common / (words.total() + expected.total()) if common else 0.0
 
 
 def measure(args: argparse.Namespace) -> int:
@@ -184,9 +166,7 @@ def _readings(folder: Path, half: str) -> tuple[list[Reading], dict[str, float]]
     return readings, figures
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(measure, parser(), argv)
+main = command.main(measure, options)
 
 
 if __name__ == "__main__":

@@ -80,23 +80,14 @@ class Stage:
     start: tuple[str, ...] = ()
 
     def records(self, records: Sequence[Record]) -> Iterator[Record]:
-        """Yields the records of the stage.
-
-        Args:
-            records: the whole training data, in simplified NQ format, with ``source``.
-        """
+        """Yields the records of the stage, of the whole training data in simplified NQ format."""
         for part in self.parts:
             yield from part.records(records)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """With which model a dual encoder answers.
-
-    Args:
-        name: of the model that reads the blocks.
-        read_blocks: blocks of a page that it gets, the best.
-    """
+    """The model that reads the best blocks of a dual encoder, and how many of a page it gets."""
 
     name: str
     read_blocks: int

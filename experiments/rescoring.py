@@ -19,10 +19,11 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from experiments import command
 from experiments.halves import in_half
 from experiments.text_tables import markdown
 from nq.commands import arguments, terminal
@@ -44,15 +45,9 @@ PROFILES = (
 )
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = terminal.Parser(
-        prog="python -m experiments.rescoring",
-        description="Measures the limits of 'rescore', the share of examples that it computes "
-        "again, and the answers that still differ from baseline. Other options are passed to nq "
-        "answer.",
-        pass_on=True,
-    )
+def options(parser: terminal.Parser) -> None:
+    """Adds the options of the command."""
+    parser.pass_on = True
     arguments.add_data(parser)
     parser.add_argument(
         "--profiles", nargs="+", default=PROFILES, metavar="P", help="without rescore"
@@ -60,18 +55,12 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--output", type=Path, required=True, metavar="DIR", help="folder of the runs"
     )
-    arguments.add_common(parser)
-    return parser
 
 
 def measure(args: argparse.Namespace) -> int:
     """Runs the command."""
     rows = [row for name in args.profiles for row in _rows(Profile.parse(name), args)]
-    if args.json:
-        terminal.print_json({"rows": rows})
-    else:
-        print(table({"rows": rows}), end="")
-    return 0
+    return command.show({"rows": rows}, table, args)
 
 
 def _rows(profile: Profile, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -147,10 +136,7 @@ def table(result: Mapping[str, Any]) -> str:
     return markdown(head, *cells)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(measure, parser(), argv)
-
+main = command.main(measure, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

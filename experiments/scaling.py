@@ -20,23 +20,20 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import os
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from experiments import command, study, units
 from experiments import scaling_dispatch as dispatch
 from experiments import scaling_report as report
-from experiments import study, units
-from experiments.intervals import rotated
 from experiments.machine import topology
 from experiments.scaling_report import COPIES, DISPATCH, ENGINES, INSTANCES, THREADS
 from experiments.workloads import ENGINE_PACKAGES, SHAPES, Model, Workload, missing
-from nq import storage
+from nq import processor
 from nq.bundle import bundled_sample
-from nq.commands import arguments, terminal
+from nq.commands import arguments
 from nq.formats.input_files import find_files
 
 PARTS = (THREADS, ENGINES, INSTANCES, COPIES, DISPATCH)
@@ -54,110 +51,71 @@ Instance = tuple[Workload, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Variant:
-    """One row: instances that compute at the same time.
-
-    Args:
-        instances: each with its cores.
-        pinned: whether the cores of the instances are disjoint.
-    """
+    """One row: instances that compute at the same time, pinned to cores of their own or not."""
 
     instances: tuple[Instance, ...]
     pinned: bool = True
 
-    @property
-    def values(self) -> dict[str, Any]:
-        """What the row says of it."""
-        workload, _ = self.instances[0]
-        return {
-            "engine": workload.engine,
-            "instances": len(self.instances),
-            "threads": workload.threads,
-            "batch": workload.batch,
-            "pinned": self.pinned,
-        }
 
-
-@dataclass(frozen=True)
-class Group:
-    """Rows that are measured in the same rounds; the first is the one to compare with.
-
-    Args:
-        part: of the study.
-        shape, length: of all rows.
-        name: what else the rows have in common.
-        variants: the rows.
-    """
-
-    part: str
-    shape: str
-    length: int
-    name: str
-    variants: tuple[Variant, ...]
-
-    @property
-    def key(self) -> dict[str, Any]:
-        """What names the group in the results."""
-        values = {"part": self.part, "shape": self.shape, "length": self.length}
-        return {**values, "group": self.name}
+Group = tuple[dict[str, Any], list[Variant]]
+"""What names rows that are measured in the same rounds, and the rows, the one to compare with
+first."""
 
 
 def load(workload: Workload) -> tuple[list[list[int]], units.Work]:
     """Loads an instance; a command is one step, whose reply is its seconds."""
     step = Model(workload).step()
-
-    def timed(command: object) -> float:
-        started = time.perf_counter()
-        step()
-        return time.perf_counter() - started
-
-    return units.thread_cores(), timed
+    return units.thread_cores(), lambda command: units.seconds(step)
 
 
-def measure(group: Group, rounds: int) -> list[dict[str, Any]]:
-    """Measures the rows of a group in rotating order."""
-    rows: list[dict[str, Any]] = []
+def measure(key: dict[str, Any], variants: Sequence[Variant], rounds: int) -> list[dict[str, Any]]:
+    """Measures the rows of a group."""
+    pairs: list[tuple[dict[str, Any], study.Step]] = []
     with contextlib.ExitStack() as stack:
-        running = []
-        for variant in group.variants:
+        for variant in variants:
             some, cores = [], []
             for workload, own in variant.instances:
                 settings = units.thread_settings(workload.threads)
                 some.append(stack.enter_context(units.started(load, workload, own, settings)))
                 cores.append(some[-1].receive())  # a conversion takes much memory: one at a time
-            windows = sum(workload.batch for workload, _ in variant.instances)
-            values = {
-                **{"reference": variant is group.variants[0], "windows": windows},
-                "topology": topology(),
+            first, count = variant.instances[0][0], len(variant.instances)
+            row = {
+                **{**key, "engine": first.engine, "instances": count, "threads": first.threads},
+                **{"batch": first.batch, "pinned": variant.pinned},
+                **{"reference": variant is variants[0], "windows": count * first.batch},
+                **{"topology": topology(), "cores": cores, "seconds": [], "latencies": []},
             }
-            lists = {"cores": cores, "seconds": [], "latencies": []}
-            rows.append({**group.key, **variant.values, **values, **lists})
-            running.append((rows[-1], some))
-        for number in range(rounds):
-            for row, some in rotated(running, number):
-                started = time.perf_counter()
-                for unit in some:
-                    unit.send(True)
-                row["latencies"].append([unit.receive() for unit in some])
-                row["seconds"].append(time.perf_counter() - started)
-    return rows
+            pairs.append((row, functools.partial(_step, some)))
+        return study.timed(pairs, rounds)
+
+
+def _step(some: Sequence[units.Unit]) -> dict[str, Any]:
+    seconds, latencies = units.together(some, True)
+    return {"seconds": seconds, "latencies": latencies}
 
 
 def groups(args: argparse.Namespace, engines: Sequence[str], cores: Sequence[int]) -> list[Group]:
     """Returns the groups of all parts but ``dispatch``."""
-    result = []
-    for shape in args.shapes:
-        for length in args.lengths:
-            make = functools.partial(_variant, shape, length, cores)
-            every = {
-                ENGINES: [("all", [make(engine, 1, len(cores)) for engine in engines])],
-                THREADS: [(e, _thread_variants(make, e, len(cores))) for e in engines],
-                INSTANCES: [(e, _instance_variants(make, e, len(cores))) for e in engines],
-                COPIES: [(e, _copy_variants(make, e, len(cores))) for e in engines],
-            }
-            for part in PARTS:
-                for name, variants in every.get(part, []) if part in args.parts else []:
-                    if len(variants) > 1:
-                        result.append(Group(part, shape, length, name, tuple(variants)))
+    result, n = list[Group](), len(cores)
+    threads = [n, *(2**i for i in range(n.bit_length()) if 2**i < n), 2 * n]
+    counts = [k for k in (2, 4, 8) if n % k == 0] + [k for k in (2, 4, 8) if k > n][:1]
+    instances = [(k, max(1, n // k), TOTAL_BATCH // k, p) for k in counts for p in (True, False)]
+    copies = [(k, n // max(2, k)) for k in (1, 2, 4) if n >= max(2, k)]
+    for shape, length in itertools.product(args.shapes, args.lengths):
+        make = functools.partial(_variant, shape, length, cores)
+        every: dict[str, dict[str, list[Variant]]] = {
+            THREADS: {e: [make(e, 1, number) for number in threads] for e in engines},
+            ENGINES: {"all": [make(e, 1, n) for e in engines]},
+            INSTANCES: {
+                e: [make(e, 1, n, TOTAL_BATCH), *(make(e, *one) for one in instances)]
+                for e in engines
+            },
+            COPIES: {e: [make(e, *one) for one in copies] for e in engines},
+        }
+        for part in (part for part in every if part in args.parts):
+            for name, variants in every[part].items():
+                key = {"part": part, "shape": shape, "length": length, "group": name}
+                result += [(key, variants)] if len(variants) > 1 else []
     return result
 
 
@@ -179,103 +137,37 @@ def _variant(
     return Variant(tuple((workload, place) for place in chosen), pinned)
 
 
-def _thread_variants(make: Callable[..., Variant], engine: str, cores: int) -> list[Variant]:
-    """One instance with all cores, then with 1, 2, 4, … threads, and with twice as many."""
-    powers = [2**i for i in range(cores.bit_length()) if 2**i < cores]
-    return [make(engine, 1, threads) for threads in (cores, *powers, 2 * cores)]
-
-
-def _instance_variants(make: Callable[..., Variant], engine: str, cores: int) -> list[Variant]:
-    """A batch of 8 by one instance, then by N, pinned and not; also by more than the cores."""
-    counts = [n for n in (2, 4, 8) if cores % n == 0]
-    counts += [n for n in (2, 4, 8) if n > cores][:1]
-    variants = [make(engine, 1, cores, TOTAL_BATCH)]
-    for n in counts:
-        for pinned in (True, False):
-            variants.append(make(engine, n, max(1, cores // n), TOTAL_BATCH // n, pinned))
-    return variants
-
-
-def _copy_variants(make: Callable[..., Variant], engine: str, cores: int) -> list[Variant]:
-    """One instance with half of the cores, then another one on the other half; with 4, a quarter.
-
-    Each computes a window of its own.
-    """
-    variants = [make(engine, n, cores // 2) for n in (1, 2) if cores >= 2]
-    return [*variants, *([make(engine, 4, cores // 4)] if cores >= 4 else [])]
-
-
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.scaling",
-        description="Measures one model with more and more threads, divided into instances, and "
-        "under requests of mixed lengths. Windows and weights are random; --data gives the "
-        "lengths of the requests.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     arguments.add_data(parser, required=False, note="; default: the bundled sample")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
-    parser.add_argument(
-        "--shapes", nargs="+", choices=SHAPES, default=["minilm", "base"], metavar="S"
-    )
-    parser.add_argument(
-        "--lengths", nargs="+", type=arguments.positive, default=list(LENGTHS), metavar="L"
-    )
+    command.add_list(parser, "parts", PARTS, PARTS)
+    command.add_list(parser, "shapes", ("minilm", "base"), SHAPES)
+    command.add_list(parser, "lengths", LENGTHS)
     engines = [name for name in ENGINE_PACKAGES if name != "tensorflow-eager"]
-    parser.add_argument(
-        "--engines", nargs="+", choices=ENGINE_PACKAGES, default=engines, metavar="E"
-    )
-    parser.add_argument(
-        "--requests",
-        type=arguments.positive,
-        default=REQUESTS,
-        metavar="N",
-        help=f"of a round of the part dispatch (default: {REQUESTS})",
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="try the command: a tiny model and one engine"
-    )
+    command.add_list(parser, "engines", engines, ENGINE_PACKAGES)
+    command.add_option(parser, "requests", REQUESTS, "requests of a round of the part dispatch")
     study.add_options(parser, report.STUDY.name)
-    return parser
-
-
-def _installed(names: Sequence[str]) -> Iterator[str]:
-    for name in names:
-        if reason := missing(name):
-            print(f"nq: {name} left out: {reason}", file=sys.stderr)
-        else:
-            yield name
 
 
 def scaling(args: argparse.Namespace) -> int:
     """Runs the command."""
     if args.quick:
         vars(args).update(QUICK)
-    started = time.time()
     files = find_files(args.data or [bundled_sample()])
-    with storage.hold(args.output, report.STUDY.kind, files):
-        results = study.Results.of(report.STUDY, args, requests=args.requests)
-        engines, cores = list(_installed(args.engines)), sorted(os.sched_getaffinity(0))
-        some = groups(args, engines, cores)
-        pairs = [(s, e) for s in args.shapes for e in engines if DISPATCH in args.parts]
-        with terminal.ProgressBar("scaling", "groups") as bar:
-            for group in some:
-                if results.find(group.key) is None:
-                    results.add(*measure(group, args.rounds))
-                bar(1, len(some) + len(pairs))
-            lengths = dispatch.real_lengths(files) if pairs else ()
-            for shape, engine in pairs:
-                served = dispatch.Dispatch(shape, engine, tuple(cores), lengths, args.requests)
-                if results.find(served.key) is None:
-                    results.add(*served.rows(args.rounds))
-                bar(1, len(some) + len(pairs))
-        return study.finish(report.STUDY, args, results, started)
+    engines, cores = study.installed(args.engines, missing), processor.cores()
+    cells: list[study.Cell] = [
+        (key, functools.partial(measure, key, variants, args.rounds))
+        for key, variants in groups(args, engines, cores)
+    ]
+    pairs = [(s, e) for s in args.shapes for e in engines if DISPATCH in args.parts]
+    lengths = dispatch.real_lengths(files) if pairs else ()
+    for shape, engine in pairs:
+        served = dispatch.Dispatch(shape, engine, cores, lengths, args.requests)
+        cells.append((served.key, functools.partial(served.rows, args.rounds)))
+    return study.measure(report.STUDY, args, lambda _: cells, files, requests=args.requests)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(scaling, parser(), argv)
-
+main = command.main(scaling, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

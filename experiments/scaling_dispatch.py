@@ -8,15 +8,16 @@ waits. The latency of a request is the time from its arrival to its answer, the 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
 
-from experiments import units
-from experiments.intervals import rotated
+from experiments import study, units
 from experiments.scaling_report import DISPATCH, ONE, QUEUE, SPLIT
 from experiments.workloads import Model, Workload
 
@@ -31,12 +32,7 @@ CALIBRATION = 3
 
 @dataclass(frozen=True)
 class Request:
-    """One window to compute.
-
-    Args:
-        arrival_s: seconds after the start.
-        length: one of ``CLASSES``.
-    """
+    """One window to compute, of one of the ``CLASSES``, and the second in which it arrives."""
 
     arrival_s: float
     length: int
@@ -63,14 +59,7 @@ def real_lengths(files: Sequence[str]) -> tuple[int, ...]:
 
 
 def requests(lengths: Sequence[int], count: int, per_s: float, seed: int) -> list[Request]:
-    """Returns requests whose gaps are exponentially distributed.
-
-    Args:
-        lengths: to draw from.
-        count: number of requests.
-        per_s: requests that arrive per second on average.
-        seed: of moments and lengths.
-    """
+    """Returns ``count`` requests whose gaps are exponentially distributed, and drawn lengths."""
     import numpy as np
 
     draw = np.random.default_rng(seed)
@@ -81,13 +70,9 @@ def requests(lengths: Sequence[int], count: int, per_s: float, seed: int) -> lis
 
 @dataclass(frozen=True)
 class Policy:
-    """Instances, and the queue of each.
+    """The cores of the instances, and the number of the queue that each takes requests from.
 
-    Args:
-        name: of the policy.
-        cores: of each instance.
-        queues: of each instance: the number of the queue that it takes requests from.
-        long_queue: number of the queue of long windows; others wait in queue 0.
+    Long windows wait in the queue ``long_queue``, others in queue 0.
     """
 
     name: str
@@ -120,12 +105,7 @@ def load(task: tuple[Workload, tuple[int, ...]]) -> tuple[None, units.Work]:
         length: Model(dataclasses.replace(workload, length=length)).step() for length in lengths
     }
 
-    def work(length: int) -> float:
-        started = time.perf_counter()
-        steps[length]()
-        return time.perf_counter() - started
-
-    return None, work
+    return None, lambda length: units.seconds(steps[length])
 
 
 def serve(policy: Policy, group: Sequence[units.Unit], incoming: Sequence[Request]) -> list[float]:
@@ -156,13 +136,9 @@ def serve(policy: Policy, group: Sequence[units.Unit], incoming: Sequence[Reques
 
 @dataclass(frozen=True)
 class Dispatch:
-    """The policies of one shape and engine, measured in the same rounds.
+    """The policies of one shape and engine, measured in the same rounds of ``count`` requests.
 
-    Args:
-        shape, engine: of the model.
-        cores: of the machine.
-        lengths: of windows, to draw from.
-        count: requests of a round.
+    Their lengths are drawn from ``lengths``.
     """
 
     shape: str
@@ -186,25 +162,26 @@ class Dispatch:
                     unit.receive()
                 running.append((policy, group))
             per_s = self._capacity(running[0][1][0])
-            pairs = [(load, *pair) for load in LOADS for pair in running]
-            rows = [self._row(load, policy, load * per_s) for load, policy, _ in pairs]
-            for number in range(rounds):
-                for row, (load, policy, group) in rotated(
-                    list(zip(rows, pairs, strict=True)), number
-                ):
-                    incoming = requests(self.lengths, self.count, load * per_s, number)
-                    latencies = serve(policy, group, incoming)
-                    row["latencies"].append(latencies)
-                    row["classes"].append([request.length for request in incoming])
-                    ends = [r.arrival_s + s for r, s in zip(incoming, latencies, strict=True)]
-                    row["seconds"].append(max(ends))
-        return rows
+            steps: list[tuple[dict[str, Any], study.Step]] = []
+            for load, (policy, group) in itertools.product(LOADS, running):
+                step = partial(self._step, load * per_s, policy, group, itertools.count())
+                steps.append((self._row(load, policy, load * per_s), step))
+            return study.timed(steps, rounds)
+
+    def _step(
+        self, per_s: float, policy: Policy, group: Sequence[units.Unit], seeds: Iterator[int]
+    ) -> dict[str, Any]:
+        """Serves the requests of a round, which are the same for all policies."""
+        incoming = requests(self.lengths, self.count, per_s, next(seeds))
+        latencies = serve(policy, group, incoming)
+        ends = [r.arrival_s + s for r, s in zip(incoming, latencies, strict=True)]
+        classes = [request.length for request in incoming]
+        return {"seconds": max(ends), "latencies": latencies, "classes": classes}
 
     def _unit(self, cores: tuple[int, ...]) -> contextlib.AbstractContextManager[units.Unit]:
         workload = Workload(self.shape, self.engine, 0, threads=len(cores))
         classes = tuple(sorted(set(self.lengths)))
-        settings = units.thread_settings(len(cores))
-        return units.started(load, (workload, classes), cores, settings)
+        return units.started(load, (workload, classes), cores)
 
     def _capacity(self, unit: units.Unit) -> float:
         """Returns the requests per second that one instance with all cores computes."""

@@ -1,10 +1,9 @@
-"""Table, plots, metrics and verdicts of ``experiments.scaling``, from its rows alone."""
+"""Table, plot, metrics and verdicts of ``experiments.scaling``, from its rows alone."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from experiments.intervals import (
@@ -13,13 +12,12 @@ from experiments.intervals import (
     REFUTED,
     Interval,
     interval,
-    kept,
+    middle,
     overall,
     ratios,
     verdict,
 )
-from experiments.study import Row, Study
-from experiments.text_tables import markdown
+from experiments.study import Row, Study, beside, grouped, line, whole_numbers
 
 THREADS, ENGINES, INSTANCES = "threads", "engines", "instances"
 COPIES, DISPATCH = "copies", "dispatch"
@@ -45,33 +43,27 @@ def largest(row: Row) -> list[float]:
 def p95(row: Row, length: int | None = None) -> list[float]:
     """Returns the 95th percentile of the latencies of each round, in seconds.
 
-    Args:
-        row: of any part.
-        length: of dispatched requests, only those of this length; rounds without any are left out.
+    With a length, only dispatched requests of this length count, and rounds without any are left
+    out.
     """
     import numpy as np
 
     rounds = row["latencies"]
     if length is not None:
-        rounds = [
-            [s for s, own in zip(some, classes, strict=True) if own == length]
-            for some, classes in zip(rounds, row["classes"], strict=True)
-        ]
-    return [float(np.percentile(some, 95)) for some in rounds if some]
+        pairs = (zip(*pair, strict=True) for pair in zip(rounds, row["classes"], strict=True))
+        rounds = [[s for s, own in pair if own == length] for pair in pairs]
+    return [float(np.percentile(latencies, 95)) for latencies in rounds if latencies]
 
 
 def windows_per_s(row: Row) -> float:
     """Returns the median throughput of all instances together."""
-    return float(statistics.median(row["windows"] / s for s in kept(row["seconds"])))
+    return middle([row["windows"] / s for s in row["seconds"]])
 
 
 def reference(row: Row, rows: Sequence[Row]) -> Row | None:
     """Returns the row that another one of its group is compared with."""
     names = ("part", "shape", "length", "group", "load")
-    for other in rows:
-        if other["reference"] and all(other.get(name) == row.get(name) for name in names):
-            return other
-    return None
+    return beside(row, rows, names, reference=True)
 
 
 def speed_up(row: Row, rows: Sequence[Row]) -> Interval | None:
@@ -85,32 +77,6 @@ def speed_up(row: Row, rows: Sequence[Row]) -> Interval | None:
     return interval([factor * value for value in ratios(other["seconds"], row["seconds"])])
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Returns the rows and the verdicts of the claims as two Markdown tables."""
-    return (
-        f"{markdown(HEAD, *(_cells(row, rows) for row in rows))}\n"
-        f"{markdown(('claim', 'verdict'), *claims(rows))}"
-    )
-
-
-def summary(rows: Sequence[Row]) -> str:
-    """Returns the verdicts, and of each group the row to compare with and the best other one."""
-    chosen = []
-    for row in rows:
-        if row["reference"]:
-            others = [r for r in rows if not r["reference"] and reference(r, rows) is row]
-            chosen += [row, *sorted(others, key=_rank)[:1]]
-    return (
-        f"{markdown(('claim', 'verdict'), *claims(rows))}\n"
-        f"{markdown(HEAD, *(_cells(row, rows) for row in chosen))}"
-    )
-
-
-def _rank(row: Row) -> float:
-    """Returns a number that is lower for a better row of a group."""
-    return statistics.median(p95(row)) if row["part"] == DISPATCH else -windows_per_s(row)
-
-
 def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
     ratio = speed_up(row, rows)
     is_dispatch = row["part"] == DISPATCH
@@ -119,8 +85,8 @@ def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
     return (
         *(part, row["shape"], str(row["length"] or "mixed"), row["engine"], shape),
         *(str(row["batch"]), "yes" if row["pinned"] else "no"),
-        f"{statistics.median(kept(largest(row))):.4g}",
-        f"{statistics.median(kept(p95(row))):.4g}",
+        f"{middle(largest(row)):.4g}",
+        f"{middle(p95(row)):.4g}",
         f"{windows_per_s(row):.4g}",
         "" if ratio is None else f"{ratio}{' (p95)' * is_dispatch}",
         _choice(row),
@@ -167,13 +133,11 @@ def _verdicts(rows: Iterable[Row], every: Sequence[Row], test: Callable[[Interva
 def torch_first(rows: Sequence[Row]) -> str:
     """Returns whether torch has more windows/s than TensorFlow in float32, in all groups."""
     verdicts = []
-    some = _part(rows, ENGINES)
-    for row in some:
-        for other in some:
-            same = (row["shape"], row["length"]) == (other["shape"], other["length"])
-            if same and (row["engine"], other["engine"]) == ("torch", "tensorflow"):
-                quotient = interval(ratios(other["seconds"], row["seconds"]))
-                verdicts.append(verdict(quotient, above=1))
+    for some in grouped(_part(rows, ENGINES), "shape", "length").values():
+        seconds = {row["engine"]: row["seconds"] for row in some}
+        if {"torch", "tensorflow"} <= seconds.keys():
+            quotient = interval(ratios(seconds["tensorflow"], seconds["torch"]))
+            verdicts.append(verdict(quotient, above=1))
     return overall(verdicts)
 
 
@@ -240,14 +204,8 @@ def instances(rows: Sequence[Row]) -> str:
 def _best(rows: Sequence[Row]) -> list[Row]:
     """Returns the fastest row with several instances of each group."""
     several = [row for row in _part(rows, INSTANCES) if row["instances"] > 1]
-    names = dict.fromkeys((row["shape"], row["length"], row["group"]) for row in several)
-    return [
-        max(
-            (r for r in several if (r["shape"], r["length"], r["group"]) == name),
-            key=windows_per_s,
-        )
-        for name in names
-    ]
+    groups = grouped(several, "shape", "length", "group").values()
+    return [max(some, key=windows_per_s) for some in groups]
 
 
 def best_instances(rows: Sequence[Row]) -> str:
@@ -279,44 +237,33 @@ def arithmetic(rows: Sequence[Row]) -> str:
     return "; ".join(texts)
 
 
-def plot(rows: Sequence[Row], path: Path) -> None:
+def plot(rows: Sequence[Row], figure: Any) -> None:
     """Draws latency over threads, throughput over instances, and p95 by length of dispatch."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    figure = Figure(figsize=(13, 4.5), layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
-    _lines(left, _part(rows, THREADS), "threads", lambda r: statistics.median(kept(largest(r))))
+    figure.set_size_inches(13, 4.5)
+    left, center, right = figure.subplots(1, 3)
     left.set(xlabel="threads", ylabel="latency of one window, s", yscale="log")
-    pinned = [row for row in _part(rows, INSTANCES) if row["pinned"]]
-    _lines(middle, pinned, "instances", windows_per_s)
-    middle.set(xlabel="pinned instances of a batch of 8", ylabel="windows/s", yscale="log")
-    for row in _part(rows, DISPATCH):
-        classes = sorted({length for some in row["classes"] for length in some})
-        points = [(n, statistics.median(p95(row, n))) for n in classes]
-        label = f"{row['shape']} {row['engine']}, {row['policy']}, {row['load']:.0%}"
-        right.plot(*zip(*points, strict=True), marker=".", label=label)
+    center.set(xlabel="pinned instances of a batch of 8", ylabel="windows/s", yscale="log")
     right.set(xlabel="pieces of a window", ylabel="p95 latency, s", yscale="log")
-    for axes in (left, middle, right):
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        if axes.lines:
-            axes.legend(fontsize="xx-small")
-    figure.savefig(path, dpi=120)
-
-
-def _lines(axes: Any, rows: Sequence[Row], x: str, y: Callable[[Row], float]) -> None:
-    for name in dict.fromkeys((r["shape"], r["length"], r["engine"]) for r in rows):
-        some = [row for row in rows if (row["shape"], row["length"], row["engine"]) == name]
-        points = sorted((row[x], y(row)) for row in some)
-        axes.plot(*zip(*points, strict=True), marker=".", label=" ".join(map(str, name)))
+    for name, some in grouped(_part(rows, THREADS), "shape", "length", "engine").items():
+        points = [(row["threads"], middle(largest(row))) for row in some]
+        line(left, points, label=" ".join(map(str, name)))
+    pinned = [row for row in _part(rows, INSTANCES) if row["pinned"]]
+    for name, some in grouped(pinned, "shape", "length", "engine").items():
+        points = [(row["instances"], windows_per_s(row)) for row in some]
+        line(center, points, label=" ".join(map(str, name)))
+    for row in _part(rows, DISPATCH):
+        lengths = {length for some in row["classes"] for length in some}
+        points = [(length, statistics.median(p95(row, length))) for length in lengths]
+        line(right, points, label=f"{title(row)} {row['load']:.0%}")
+    whole_numbers(figure)
 
 
 def metrics(row: Row) -> dict[str, float | None]:
     """Returns the metrics of a row's MLflow run."""
     return {
         "time/windows_per_s": windows_per_s(row),
-        "time/latency_max_s": statistics.median(kept(largest(row))),
-        "time/latency_p95_s": statistics.median(kept(p95(row))),
+        "time/latency_max_s": middle(largest(row)),
+        "time/latency_p95_s": middle(p95(row)),
     }
 
 
@@ -327,15 +274,16 @@ def title(row: Row) -> str:
     return f"{what} {row['shape']} {row['length'] or 'mixed'} {row['engine']} {size}"
 
 
-PARAMS = ("part", "shape", "length", "engine", "instances", "threads", "batch", "pinned")
 STUDY = Study(
     "scaling",
-    table=table,
+    head=HEAD,
+    cells=_cells,
+    claims=claims,
     plot=plot,
     title=title,
-    params=lambda row: {
-        **{name: row[name] for name in PARAMS},
-        **{name: row[name] for name in ("policy", "load") if name in row},
-    },
+    params=(
+        *("part", "shape", "length", "engine", "instances", "threads", "batch", "pinned"),
+        *("policy", "load"),
+    ),
     metrics=metrics,
 )

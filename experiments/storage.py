@@ -12,14 +12,15 @@ from __future__ import annotations
 import argparse
 import itertools
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments import command
 from experiments.text_tables import markdown
-from nq.commands import arguments, terminal
+from nq.commands import arguments
 from nq.errors import Error
 from nq.formats import input_files, inputs
 from nq.inference.scorer import concatenate
@@ -36,31 +37,15 @@ INPUTS = ("input_ids", "input_mask", "segment_ids")
 SPANS = ("start_logits", "end_logits")
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.storage",
-        description="Measures the size and the rounding error of each storage of the weights.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     parser.add_argument("model", metavar="MODEL", help="model folder, or name of a model")
     arguments.add_data(parser)
-    parser.add_argument(
-        "--windows",
-        type=arguments.positive,
-        default=64,
-        metavar="N",
-        help="windows to compute, each from another page (default: 64)",
-    )
-    arguments.add_common(parser)
-    return parser
+    command.add_option(parser, "windows", 64, "windows to compute, each from another page")
 
 
 def windows_of(files: Sequence[str], model: Path, count: int) -> Columns:
-    """Returns the first window of each of the first pages.
-
-    Raises:
-        Error: the data have no pages.
-    """
+    """Returns the first window of each of the first pages; an ``Error`` if there are none."""
     tokenizer, settings = load_tokenizer(model), load_settings(model)
     examples = itertools.islice(inputs.read_examples(files), count)
     rows = [features(example, tokenizer, settings.windows).rows for example in examples]
@@ -70,13 +55,7 @@ def windows_of(files: Sequence[str], model: Path, count: int) -> Columns:
 
 
 def compare(model: Path, rows: Columns, folder: Path) -> list[dict[str, Any]]:
-    """Returns the figures of each kind of storage.
-
-    Args:
-        model: a model folder.
-        rows: windows.
-        folder: to write into.
-    """
+    """Returns the figures of each kind of storage of a model, computed on rows of windows."""
     from nq.model import joint
 
     tokenizer = load_tokenizer(model)
@@ -122,27 +101,24 @@ def run(args: argparse.Namespace) -> int:
     import_tensorflow()
     with tempfile.TemporaryDirectory() as folder:
         figures = compare(model, rows, Path(folder))
-    if args.json:
-        terminal.print_json({"windows": len(rows["input_ids"]), "stores": figures})
-        return 0
+    return command.show({"windows": len(rows["input_ids"]), "stores": figures}, table, args)
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """Returns the figures as a Markdown table."""
     head = ("store", "MB", "mean drift", "largest drift", "deviation of logits", "windows changed")
-    table = [
+    cells = (
         (
-            row["store"],
-            f"{row['bytes'] / 10**6:.1f}",
+            *(row["store"], f"{row['bytes'] / 10**6:.1f}"),
             *(f"{row[name]:.4f}" for name in ("mean_drift", "max_drift", "logit_deviation")),
             f"{100 * row['changed_share']:.1f}%",
         )
-        for row in figures
-    ]
-    print(markdown(head, *table), end="")
-    return 0
+        for row in result["stores"]
+    )
+    return markdown(head, *cells)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(run, parser(), argv)
-
+main = command.main(run, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

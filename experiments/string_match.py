@@ -2,57 +2,35 @@
 
     python -m experiments.string_match runs/grappler-0e8ba8e85b
 
-The records must have their answers as texts (``answers``: a list of strings). Before texts are
-compared, upper case, punctuation, articles and repeated blanks are removed, as in the evaluation of
-SQuAD (Rajpurkar et al. 2016).
+The records must have their answers as texts (``answers``: a list of strings); they are
+compared as in the evaluation of SQuAD.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import re
-import string
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from nq.commands import arguments, terminal
+from experiments import command
+from nq.commands import terminal
 from nq.errors import Error
 from nq.evaluation.labels import Label
+from nq.evaluation.text_match import normalize
 from nq.formats import lines
 from nq.records import Example, ExampleKey, Span
 
 if TYPE_CHECKING:
     from nq.runs.finished import FinishedRun
 
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_NO_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation, ""))
 
-
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.string_match",
-        description="Counts the short answers of a finished run that equal one of the record's "
-        "'answers'.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     parser.add_argument("run", type=Path, metavar="RUN_DIR", help="folder that nq answer wrote")
-    arguments.add_common(parser)
-    return parser
-
-
-def normalized(text: str) -> str:
-    """Returns the part of a text that is compared.
-
-    >>> normalized("The  U.S. , 1990"), normalized("u.s. 1990")
-    ('us 1990', 'us 1990')
-    """
-    plain = text.lower().translate(_NO_PUNCTUATION)
-    return " ".join(_ARTICLES.sub(" ", plain).split())
 
 
 def match(args: argparse.Namespace) -> int:
@@ -68,7 +46,7 @@ def match(args: argparse.Namespace) -> int:
     ]
     if not answers:
         raise Error(f"no record of the data of {args.run} has 'answers' to compare with")
-    matched = sum(normalized(answer) in map(normalized, texts) for answer, texts in answers)
+    matched = sum(normalize(answer) in map(normalize, texts) for answer, texts in answers)
     result = {
         "questions": len(answers),
         "answered_in_short": sum(bool(answer) for answer, _ in answers),
@@ -101,10 +79,7 @@ def answer_text(example: Example, label: Label) -> str:
     return " ".join(example.text(Span(*span.tokens)) for span in label.short_spans)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(match, parser(), argv)
-
+main = command.main(match, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -1,28 +1,35 @@
-"""The frame of all studies: options, resumable results, table, plot, one MLflow run a row.
+"""The frame of all studies: options, resumable results, rounds, tables, one MLflow run a row.
 
-A study measures rows. Each row is JSON values: its key (what was measured) and every timing of its
-rounds. ``NAME.json`` is written after each row, so that the same command continues where it was
-interrupted; table, plot, metrics and verdicts are computed from it alone.
+A study measures cells: several rows in the same rounds. Each row is JSON values: its key (what was
+measured) and every timing of its rounds. ``NAME.json`` is written after each cell, so that the same
+command continues where it was interrupted; tables, plot, metrics and verdicts follow from it alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, TypeVar
 
-from experiments import machine
-from experiments.intervals import ROUNDS
-from nq import extras, storage, tracking
+from experiments import command, machine
+from experiments.intervals import ROUNDS, rotated
+from experiments.text_tables import markdown
+from nq import extras, storage
 from nq.commands import arguments, terminal
+from nq.config import TrackingConfig
 from nq.errors import Error
+from nq.runs.record import measured_run
 from nq.storage import atomic_write
 
 Row = Mapping[str, Any]
+R = TypeVar("R", bound=Row)
+Step = Callable[[], Mapping[str, Any]]
+"""Computes a row once; returns what it adds to the lists of the row, by their names."""
 
 
 @dataclass(frozen=True)
@@ -31,18 +38,22 @@ class Study:
 
     Args:
         name: of its files and of the module ``experiments.NAME``.
-        table: returns the rows as Markdown.
-        plot: draws the rows into a file.
+        head: of the table of the rows.
+        cells: returns the cells of a row in the table; its second argument are all rows.
+        claims: returns each claim of the source with its verdict.
+        plot: draws the rows into a figure of matplotlib.
         title: of a row's MLflow run.
-        params: of a row's MLflow run.
+        params: of a row's MLflow run, those of these fields that it has.
         metrics: of a row's MLflow run.
     """
 
     name: str
-    table: Callable[[Sequence[Row]], str]
-    plot: Callable[[Sequence[Row], Path], None]
+    head: Sequence[str]
+    cells: Callable[[Row, Sequence[Row]], Sequence[str]]
+    claims: Callable[[Sequence[Row]], Sequence[tuple[str, str]]]
+    plot: Callable[[Sequence[Row], Any], None]
     title: Callable[[Row], str]
-    params: Callable[[Row], Mapping[str, Any]]
+    params: Sequence[str]
     metrics: Callable[[Row], Mapping[str, float | None]]
 
     @property
@@ -54,56 +65,105 @@ class Study:
             files=rf"{self.name}(?:-\w+)?\.(?:json|png)",
         )
 
+    def table(self, rows: Sequence[Row]) -> str:
+        """Returns the rows as a Markdown table."""
+        return markdown(self.head, *(self.cells(row, rows) for row in rows))
+
+    def verdicts(self, rows: Sequence[Row]) -> str:
+        """Returns the claims with their verdicts as a Markdown table."""
+        return markdown(("claim", "verdict"), *self.claims(rows))
+
+    def draw(self, rows: Sequence[Row], path: Path) -> None:
+        """Draws the rows into a file."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(layout="constrained")
+        self.plot(rows, figure)
+        for axes in figure.axes:
+            if axes.get_legend_handles_labels()[0]:
+                axes.legend(fontsize="xx-small")
+        figure.savefig(path, dpi=120)
+
+
+def line(axes: Any, points: Sequence[tuple[float, float]], **style: Any) -> None:
+    """Draws a line through points, if there are any."""
+    if points:
+        axes.plot(*zip(*sorted(points), strict=True), **{"marker": ".", **style})
+
+
+def whole_numbers(figure: Any) -> None:
+    """Lets the horizontal axes of a figure have ticks at whole numbers alone."""
+    for axes in figure.axes:
+        axes.xaxis.get_major_locator().set_params(integer=True)
+
 
 def add_options(parser: argparse.ArgumentParser, name: str, rounds: int = ROUNDS) -> None:
     """Adds the options of every study."""
-    parser.add_argument(
-        "--rounds",
-        type=arguments.positive,
-        default=rounds,
-        metavar="N",
-        help=f"rounds (default: {rounds})",
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("runs") / name,
-        metavar="DIR",
-        help=f"folder of {name}.json and {name}.png (default: runs/{name})",
-    )
+    command.add_option(parser, "rounds", rounds, "rounds")
+    text = f"folder of {name}.json and {name}.png"
+    command.add_option(parser, "output", Path("runs") / name, text)
+    parser.add_argument("--quick", action="store_true", help="try the command with a tiny model")
     arguments.add_tracking(parser)
-    arguments.add_common(parser)
+
+
+def installed(names: Sequence[str], missing: Callable[[str], str]) -> list[str]:
+    """Returns the names of which nothing is missing; says what is missing of the others."""
+    left_out = {name: reason for name in names if (reason := missing(name))}
+    for name, reason in left_out.items():
+        print(f"nq: {name} left out: {reason}", file=sys.stderr)
+    return [name for name in names if name not in left_out]
+
+
+def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
+    """Returns the rows by their values of some fields, in the order in which these appear."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(name) for name in names), []).append(row)
+    return groups
+
+
+def find(rows: Iterable[R], values: Mapping[str, Any]) -> R | None:
+    """Returns the first row with some values, ``None`` if there is none."""
+    return next((row for row in rows if all(row.get(k) == v for k, v in values.items())), None)
+
+
+def beside(row: Row, rows: Iterable[Row], names: Iterable[str], **values: Any) -> Row | None:
+    """Returns the row that differs from a row by ``values`` and has the same fields ``names``."""
+    return find(rows, {**{name: row.get(name) for name in names}, **values})
+
+
+def timed(pairs: Sequence[tuple[dict[str, Any], Step]], rounds: int) -> list[dict[str, Any]]:
+    """Runs the steps of rows in rounds of rotating order; returns the rows with their timings."""
+    for number in range(rounds if pairs else 0):
+        for row, step in rotated(pairs, number):
+            for name, value in step().items():
+                row[name].append(value)
+    return [row for row, _ in pairs]
 
 
 class Results:
-    """The rows that are measured so far, kept in a file.
+    """The rows that are measured so far, kept in a file for each part of the results.
 
-    Args:
-        path: the file; its rows are read if it exists.
-        settings: what all rows have in common, such as the number of rounds.
+    ``settings`` are what all rows have in common besides the number of rounds.
 
     Raises:
         Error: the file has rows of another machine or with other settings, or no rows.
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
-        self.path, self.machine = path, machine.describe()
-        self.settings = dict(settings)
-        self.rows: list[dict[str, Any]] = []
-        if path.is_file():
-            self._read()
-
-    @classmethod
-    def of(cls, study: Study, args: argparse.Namespace, part: str = "", /, **settings: Any) -> Self:
-        """Returns the results of a command, or a part of them that is kept in a file of its own."""
+    def __init__(
+        self, study: Study, args: argparse.Namespace, part: str = "", /, **settings: Any
+    ) -> None:
         extras.require("plots")  # not after hours of measuring
-        path = args.output / f"{study.name}{part and f'-{part}'}.json"
-        return cls(path, {"rounds": args.rounds, **settings})
+        self.path = args.output / f"{study.name}{part and f'-{part}'}.json"
+        self.machine = machine.describe()
+        self.settings = {"rounds": args.rounds, **settings}
+        self.rows: list[dict[str, Any]] = []
+        if self.path.is_file():
+            self._read()
 
     def find(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
         """Returns the row with these values, ``None`` if it is not measured yet."""
-        matching = (row for row in self.rows if all(row.get(k) == v for k, v in key.items()))
-        return next(matching, None)
+        return find(self.rows, key)
 
     def add(self, *rows: dict[str, Any]) -> None:
         """Adds rows and writes the file."""
@@ -134,39 +194,66 @@ class Results:
         self.rows = rows
 
 
+Cell = tuple[Mapping[str, Any], Callable[[], Sequence[dict[str, Any]]]]
+"""What names the rows of a cell, and what measures them."""
+
+
+def measure(
+    study: Study,
+    args: argparse.Namespace,
+    cells: Callable[[Results], Sequence[Cell]],
+    files: Iterable[str] = (),
+    **settings: Any,
+) -> int:
+    """Measures the cells that are missing, and shows the results; returns the exit code.
+
+    ``cells`` returns all of them, of the rows that are measured so far. ``files`` are those that
+    are read, ``settings`` what all rows have in common besides the number of rounds.
+    """
+    started = time.time()
+    with storage.hold(args.output, study.kind, files):
+        results = Results(study, args, **settings)
+        with terminal.ProgressBar(study.name, "cells") as bar:
+            every = cells(results)
+            for key, rows in every:
+                if results.find(key) is None:
+                    results.add(*rows())
+                bar(1, len(every))
+        return finish(study, args, results, started)
+
+
 def finish(study: Study, args: argparse.Namespace, results: Results, started: float) -> int:
-    """Draws, records and prints the results of a study; returns the exit code of its command."""
+    """Draws, records and prints the results; returns the exit code of the command."""
     results.add()
-    rows = results.rows
-    if rows:
-        study.plot(rows, args.output / f"{study.name}.png")
-    if rows and not args.no_track:
-        record(study, args, rows, started)
+    picture = args.output / f"{study.name}.png"
+    if results.rows:
+        study.draw(results.rows, picture)
+    track = arguments.tracking_config(args)
+    if results.rows and track:
+        record(study, track, args, results.rows, started)
     if args.json:
         terminal.print_json(results.to_dict())
     else:
-        print(study.table(rows), end="")
-        print(f"written to {args.output}/{study.name}.json and {study.name}.png")
+        print(study.table(results.rows), study.verdicts(results.rows), sep="\n")
+        print(f"written to {results.path} and {picture.name}")
     return 0
 
 
-def record(study: Study, args: argparse.Namespace, rows: Sequence[Row], started: float) -> None:
+def record(
+    study: Study,
+    track: TrackingConfig,
+    args: argparse.Namespace,
+    rows: Sequence[Row],
+    started: float,
+) -> None:
     """Records one MLflow run for each row, all with the same tag and the time of the study."""
-    ended = time.time()
-    tag = f"{study.name} {time.strftime('%Y-%m-%d %H:%M:%S')}"
+    tags = {"study": f"{study.name} {time.strftime('%Y-%m-%d %H:%M:%S')}"}
+    source, period = f"experiments.{study.name}", (started, time.time())
     for row in rows:
-        with tracking.Run(
-            uri=args.tracking_uri,
-            experiment=args.experiment,
-            name=f"{study.title(row)} · {study.name}",
-            source=f"experiments.{study.name}",
-            system_metrics=False,
-        ) as run:
-            run.open(started=started)
-            run.ended = ended
-            run.tags({"study": tag, tracking.SPEED_COMPARABLE: "yes"})
-            run.params({"rounds": args.rounds, **study.params(row)})
+        title = f"{study.title(row)} · {study.name}"
+        with measured_run(track, title, source, tags, period) as run:
+            params = {name: row[name] for name in study.params if name in row}
+            run.params({"rounds": args.rounds, **params})
             run.metrics(study.metrics(row))
             if row is rows[0]:
-                files = (f"{study.name}.json", f"{study.name}.png")
-                run.artifacts([args.output / name for name in files])
+                run.artifacts([args.output / f"{study.name}.{kind}" for kind in ("json", "png")])

@@ -8,13 +8,18 @@ underscore.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments.text_tables import markdown
 from nq.errors import Error
+
+if TYPE_CHECKING:
+    from experiments.study import Study
 
 RESULTS = Path("experiments/results")
 KEYS = ("command", "date", "machine", "versions", "result")
@@ -24,11 +29,7 @@ ResultFile = Mapping[str, Any]
 
 
 def kind_of(name: str) -> str:
-    """Returns the kind of a result by its name.
-
-    Raises:
-        Error: there is no such kind.
-    """
+    """Returns the kind of a result by its name; an ``Error`` names the known ones."""
     kind = name.partition("_")[0]
     if kind not in KINDS:
         known = ", ".join((*SOURCES, *(f"{kind}_NAME" for kind in KINDS)))
@@ -37,11 +38,7 @@ def kind_of(name: str) -> str:
 
 
 def read_result(name: str, root: Path) -> ResultFile:
-    """Returns the content of a result file.
-
-    Raises:
-        Error: the file is missing, or it is not a result of the kind in its name.
-    """
+    """Returns a result file; an ``Error`` if it is missing or not of the kind in its name."""
     kind = kind_of(name)
     path = root / RESULTS / f"{name}.json"
     if not path.is_file():
@@ -144,70 +141,22 @@ def compare(result: ResultFile) -> str:
     return f"{markdown([head.replace('- ', '') for head in heads], *named)}\n{result['reason']}\n"
 
 
-def concurrency(result: ResultFile) -> str:
-    """Returns the summary of ``python -m experiments.concurrency --json``."""
-    from experiments.concurrency_report import summary
-
-    return summary(result["rows"])
+def verdicts(result: ResultFile, kind: str) -> str:
+    """Returns the verdicts of a study; ``experiments.tables --show`` has its rows."""
+    return study(kind).verdicts(result["rows"])
 
 
-def scaling(result: ResultFile) -> str:
-    """Returns the summary of ``python -m experiments.scaling --json``."""
-    from experiments.scaling_report import summary
-
-    return summary(result["rows"])
+def own_table(result: ResultFile, module: str) -> str:
+    """Returns the table that a command prints without ``--json``."""
+    return str(importlib.import_module(f"experiments.{module}").table(result))
 
 
-def compression(result: ResultFile) -> str:
-    """Returns the table of ``python -m experiments.compression --json``."""
-    from experiments.compression.report import table
-
-    return table(result["rows"])
-
-
-def partition(result: ResultFile) -> str:
-    """Returns the summary of ``python -m experiments.partition --json``."""
-    from experiments.partition.report import summary
-
-    return summary(result["rows"])
-
-
-def cluster(result: ResultFile) -> str:
-    """Returns the table of ``python -m experiments.cluster_scaling --json``."""
-    from experiments.cluster_scaling import table
-
-    return table(result)
-
-
-def decisions(result: ResultFile) -> str:
-    """Returns the table of ``python -m experiments.decisions --json``."""
-    from experiments.decisions import table
-
-    return table(result["rows"])
-
-
-def rescoring(result: ResultFile) -> str:
-    """Returns the table of ``python -m experiments.rescoring --json``."""
-    from experiments.rescoring import table
-
-    return table(result)
-
-
-def peers(result: ResultFile) -> str:
-    """Returns the table of ``python -m experiments.peers --json``."""
-    rows = [
-        (
-            f"`{row['name']}`",
-            row["precision"],
-            f"{row['windows_per_s']:.3g}",
-            f"{row['against_baseline']:.2f}",
-            f"{row['drift']:.2g}",
-            f"{row['memory_mb']:.0f}",
-        )
-        for row in result["peers"]
-    ]
-    head = ("engine", "type", "windows/s", "times baseline", "largest drift", "memory MB")
-    return markdown(head, *rows)
+def study(kind: str) -> Study:
+    """Returns the study that makes results of a kind; an ``Error`` if none does."""
+    if kind not in STUDIES:
+        raise Error(f"{kind} is no study; known are {', '.join(STUDIES)}")
+    found: Study = importlib.import_module(STUDIES[kind]).STUDY
+    return found
 
 
 def tune(result: ResultFile) -> str:
@@ -275,20 +224,6 @@ def match(result: ResultFile) -> str:
     )
 
 
-def serving(result: ResultFile) -> str:
-    """Returns the table of ``python -m experiments.serving --json``."""
-    from experiments.serving.__main__ import table
-
-    return table(dict(result))
-
-
-def scale(result: ResultFile) -> str:
-    """Returns the tables of ``python -m experiments.scale --json``."""
-    from experiments.scale.report import table
-
-    return table(result)
-
-
 def scale_check(root: Path) -> str:
     """Returns the table of what was predicted beside what a cluster took."""
     from experiments.scale.report import check
@@ -296,6 +231,22 @@ def scale_check(root: Path) -> str:
     return check(*(read_result(name, root)["result"] for name in ("scale_dev", "cluster_dev")))
 
 
+STUDIES = {
+    "concurrency": "experiments.concurrency_report",
+    "scaling": "experiments.scaling_report",
+    "compression": "experiments.compression.report",
+    "partition": "experiments.partition.report",
+}
+"""Maps each study to the module of its ``STUDY``."""
+TABLES = {
+    "cluster": "cluster_scaling",
+    "decisions": "decisions",
+    "peers": "peers.report",
+    "rescoring": "rescoring",
+    "scale": "scale.report",
+    "serving": "serving.__main__",
+}
+"""Maps other kinds of results to the module that prints them."""
 SOURCES: dict[str, Callable[[Path], str]] = {
     "profiles": profiles,
     "families": families,
@@ -306,18 +257,10 @@ SOURCES: dict[str, Callable[[Path], str]] = {
     "scale_check": scale_check,
 }
 KINDS: dict[str, Callable[[ResultFile], str]] = {
+    **{kind: partial(verdicts, kind=kind) for kind in STUDIES},
+    **{kind: partial(own_table, module=module) for kind, module in TABLES.items()},
     "compare": compare,
-    "concurrency": concurrency,
-    "scaling": scaling,
-    "compression": compression,
-    "partition": partition,
-    "decisions": decisions,
-    "rescoring": rescoring,
-    "peers": peers,
-    "tune": tune,
     "match": match,
     "reading": reading,
-    "serving": serving,
-    "cluster": cluster,
-    "scale": scale,
+    "tune": tune,
 }

@@ -3,6 +3,7 @@
     python -m experiments.tables            # rewrites every table that is out of date
     python -m experiments.tables --check    # exits with 1 if a file is out of date
     python -m experiments.tables --record compare_60 -- nq compare … --json
+    python -m experiments.tables --show scaling_cpu         # prints all rows of a study
 
 A table is between ``<!-- table: NAME -->`` and ``<!-- end -->``. NAME is a table of the code or a
 result file (``experiments.table_sources``). ``--record`` runs a command that prints one JSON object
@@ -26,22 +27,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments import machine
-from experiments.table_sources import KEYS, KINDS, RESULTS, SOURCES, kind_of, read_result
-from nq.commands import arguments, terminal
+from experiments import command, machine
+from experiments.table_sources import KEYS, KINDS, RESULTS, SOURCES, kind_of, read_result, study
+from nq.commands import terminal
 from nq.errors import Error
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command's arguments."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.tables",
-        description="Writes the tables of README.md, docs/*.md and experiments/README.md from the "
-        "code and from the result files in experiments/results, or records such a result file.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     action = parser.add_mutually_exclusive_group()
     action.add_argument(
         "--check", action="store_true", help="write nothing; exit with 1 if a file is out of date"
@@ -51,15 +47,18 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help=f"run COMMAND and write {RESULTS}/NAME.json; NAME begins with {', '.join(KINDS)}",
     )
+    action.add_argument("--show", metavar="NAME", help="print the rows of the result of a study")
     parser.add_argument("command", nargs="*", metavar="COMMAND", help="command for --record")
-    arguments.add_common(parser)
-    return parser
 
 
 def tables(args: argparse.Namespace) -> int:
     """Runs the command and returns its exit code."""
     if bool(args.command) != bool(args.record):
         raise terminal.UsageError("give --record NAME and the COMMAND to run together, after --")
+    if args.show:
+        result = read_result(args.show, ROOT)["result"]
+        print(study(kind_of(args.show)).table(result["rows"]), end="")
+        return 0
     if args.record:
         changed = [str(record(args.record, args.command, ROOT))]
     else:
@@ -73,17 +72,10 @@ def tables(args: argparse.Namespace) -> int:
 
 
 def update(root: Path, write: bool) -> list[str]:
-    """Replaces every table in the documentation that differs from its source.
+    """Replaces every table below the folder ``root`` that differs from its source, or writes none.
 
-    Args:
-        root: folder of the repository.
-        write: whether to write the files that differ.
-
-    Returns:
-        The paths, relative to ``root``, of the files that differ.
-
-    Raises:
-        Error: a marker names an unknown table, or a result file is missing or malformed.
+    Returns the paths, relative to ``root``, of the files that differ. An ``Error`` says that a
+    marker names an unknown table, or that a result file is missing or malformed.
     """
     changed = []
     studies = root / RESULTS.parent / "README.md"
@@ -119,16 +111,8 @@ def table(name: str, root: Path) -> str:
 def record(name: str, command: Sequence[str], root: Path) -> Path:
     """Runs a command and writes the JSON object that it prints, with its origin, as a result.
 
-    Args:
-        name: name of the result.
-        command: command and arguments; it must print one JSON object on stdout.
-        root: folder of the repository.
-
-    Returns:
-        The path of the result file.
-
-    Raises:
-        Error: the command fails, or prints something else or a result of another kind.
+    Returns the path of the result file. An ``Error`` says that the command fails, or prints
+    something else or a result of another kind.
     """
     kind = kind_of(name)
     date = datetime.date.today().isoformat()
@@ -155,10 +139,7 @@ def record(name: str, command: Sequence[str], root: Path) -> Path:
     return path
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code."""
-    return terminal.run(tables, parser(), argv)
-
+main = command.main(tables, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

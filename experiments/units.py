@@ -11,8 +11,9 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import time
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -44,12 +45,7 @@ class Failed:
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """A process that measures.
-
-    Args:
-        process: the process.
-        pipe: our end of the pipe to it.
-    """
+    """A process that measures, and our end of the pipe to it."""
 
     process: BaseProcess
     pipe: Connection
@@ -60,11 +56,7 @@ class Unit:
             self.pipe.send(command)
 
     def receive(self) -> Any:
-        """Returns the next reply.
-
-        Raises:
-            Error: the unit failed, or its process has ended.
-        """
+        """Returns the next reply; an ``Error`` if the unit failed or its process has ended."""
         try:
             reply = self.pipe.recv()
         except (EOFError, OSError):
@@ -80,6 +72,35 @@ class Unit:
         """Returns the reply to a command; see ``receive``."""
         self.send(command)
         return self.receive()
+
+
+def seconds(step: Callable[[], object]) -> float:
+    """Returns the seconds that a step takes."""
+    started = time.perf_counter()
+    step()
+    return time.perf_counter() - started
+
+
+def together(units: Sequence[Unit], command: Any) -> tuple[float, list[Any]]:
+    """Lets units compute at the same time; returns the seconds of all, and the reply of each."""
+    started = time.perf_counter()
+    for unit in units:
+        unit.send(command)
+    replies = receive_all(units)
+    return time.perf_counter() - started, replies
+
+
+def receive_all(units: Sequence[Unit]) -> list[Any]:
+    """Returns the next reply of each unit; an ``Error`` says which one failed or has ended."""
+    replies, failures = [], []
+    for number, unit in enumerate(units, 1):
+        try:
+            replies.append(unit.receive())
+        except Error as error:
+            failures.append(f"process {number} of {len(units)}: {error}")
+    if failures:
+        raise Error(failures[0])
+    return replies
 
 
 def thread_settings(threads: int) -> dict[str, str]:
@@ -118,13 +139,15 @@ def started(
         load: a function of a module.
         task: its argument.
         cores: that the process may use; by default those of this process.
-        environment: of the process, besides that of this one.
+        environment: of the process, besides that of this one, and with cores the
+            ``thread_settings`` for a thread on each.
         log: file for all that the process prints, by C++ code too; by default it is shown.
     """
     context = multiprocessing.get_context("spawn")
     parent, child = context.Pipe()
     process = context.Process(target=_serve, args=(child, load, task, log), daemon=True)
-    with _environment({**CPU_ONLY, **(environment or {})}), _affinity(cores):
+    settings = thread_settings(len(cores)) if cores else {}
+    with _environment({**CPU_ONLY, **settings, **(environment or {})}), _affinity(cores):
         process.start()  # it inherits both
     child.close()
     try:

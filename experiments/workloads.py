@@ -7,13 +7,12 @@ needed. A step computes one batch and returns when its logits are in memory.
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from experiments import command
 from experiments.planning import models
-from nq import extras
 from nq.model.config import ModelConfig
 
 SHAPES = {
@@ -48,15 +47,7 @@ Step = Callable[[], None]
 
 @dataclass(frozen=True)
 class Workload:
-    """What one step computes.
-
-    Args:
-        shape: a key of ``SHAPES``.
-        engine: a key of ``ENGINE_PACKAGES``.
-        length: pieces of a window.
-        batch: windows of a step.
-        threads: that compute it.
-    """
+    """What one step computes: windows of ``length`` pieces, by a shape and an engine."""
 
     shape: str
     engine: str
@@ -72,18 +63,11 @@ class Workload:
 
 def missing(engine: str) -> str:
     """Returns what to install for an engine; empty if all is installed."""
-    names = [name for name in ENGINE_PACKAGES[engine] if importlib.util.find_spec(name) is None]
-    extra = {"openvino": "openvino", "onnx": "onnx"}.get(engine, "peers")
-    return f"{' and '.join(names)} not installed: {extras.install(extra)}" if names else ""
+    return command.missing(ENGINE_PACKAGES[engine])
 
 
 class Model:
-    """A model with weights of its own, of which several steps may be made.
-
-    Args:
-        workload: what a step computes.
-        seed: of the weights.
-    """
+    """A model with weights of its own, of which several steps may be made."""
 
     def __init__(self, workload: Workload, seed: int = 0) -> None:
         self._make = {
@@ -107,14 +91,7 @@ def rows(workload: Workload, seed: int = 0) -> dict[str, Any]:
 
 
 def full_windows(vocab_size: int, count: int, length: int, seed: int = 0) -> dict[str, Any]:
-    """Returns so many full windows of random pieces.
-
-    Args:
-        vocab_size: the pieces are below it.
-        count: number of windows.
-        length: pieces of each.
-        seed: of the pieces.
-    """
+    """Returns ``count`` full windows of random pieces below ``vocab_size``."""
     import numpy as np
 
     draw, size = np.random.default_rng(seed), (count, length)
@@ -145,14 +122,7 @@ def _graph(workload: Workload, seed: int) -> Callable[[], Step]:
 
 
 def graph_step(config: ModelConfig, name: str, batch: dict[str, Any], seed: int = 0) -> Step:
-    """Returns a step that computes a batch in the traced graph of a profile of TensorFlow.
-
-    Args:
-        config: shape of the encoder.
-        name: of the profile, without engines of other libraries.
-        batch: rows of windows.
-        seed: of the weights.
-    """
+    """Returns a step that computes windows in the traced graph of a profile of TensorFlow."""
     from nq.inference.profile import Profile
 
     profile = Profile.parse(name)

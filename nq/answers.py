@@ -175,7 +175,8 @@ class Answer:
     their short answers, the most probable short answer first. ``page`` is the document of the
     answer, ``unread_blocks`` the number of blocks that a limit left out, and ``skipped`` has name
     and reason of each document that could not be read. With ``asks_yes_no`` the question asks for
-    yes or no, and the model, which cannot tell which is right, gives the block alone.
+    yes or no, and the model, which cannot tell which is right, gives the block alone. By a decision
+    rule without probabilities there is a ``score`` in their place, above 0 for what is answered.
     """
 
     question: str
@@ -189,6 +190,7 @@ class Answer:
     unread_blocks: int = 0
     skipped: tuple[str, ...] = ()
     asks_yes_no: bool = False
+    score: float | None = None
 
     @property
     def document(self) -> str | None:
@@ -249,6 +251,7 @@ class Answer:
                 {**_span(self.page, span), **_place(self, span)} for span in self.short_spans
             ],
             "short_probability": self.short_probability,
+            "score": self.score,
             "long_answer": _span(self.page, self.long_span) if self.long_span else None,
             "long_probability": self.long_probability,
             "runners_up": [

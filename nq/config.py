@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, get_type_hints
 
 MAX_NUMBER = 1e18
 """The largest number that a file of settings may hold."""
-DECISION_RULES = ("default", "bert-joint", "kisialiou", "kisialiou-2020-04")
+DECISION_RULES = ("default", "squad", "bert-joint", "kisialiou", "kisialiou-2020-04")
 PAGE, BLOCK = "page", "block"
 ALL_CONTEXTS = 1 << 30
 """A ``max_contexts`` beyond the blocks of every page."""
@@ -116,6 +116,8 @@ class Compat:
             originals append it before they count.
         keep_unannotated: an example without annotations gives negative training windows,
             instead of none.
+        running_text: windows have the plain text of the blocks, without markers, in pieces of the
+            whole text, as readers of SQuAD know it; such windows are not for training.
         id_name: name of the TFRecord column that holds the window's id.
         max_seq_length: pieces in a window, unless ``WindowConfig`` says otherwise.
     """
@@ -127,6 +129,7 @@ class Compat:
     merge_all_short_answers: bool = False
     always_reads_block: bool = False
     keep_unannotated: bool = False
+    running_text: bool = False
     id_name: str = "unique_ids"
     max_seq_length: int = 512
 
@@ -142,6 +145,7 @@ _BERT_JOINT = Compat(
 )
 COMPAT = {
     "ours": Compat(),
+    "squad": Compat(running_text=True, max_seq_length=384),
     "bert-joint": _BERT_JOINT,
     "kisialiou": replace(
         _BERT_JOINT, angle_bracket_is_tag=True, id_name="unique_id", max_seq_length=512
@@ -159,7 +163,8 @@ class WindowConfig(Settings):
 
     Args:
         max_seq_length: pieces in a window; 0 stands for the default of the compatibility mode,
-            which for ``bert-joint`` is that of Google's command line.
+            which for ``bert-joint`` is that of Google's command line, for ``squad`` that with
+            which such readers are trained.
         question_prefix, block_prefix: text that a dual encoder was trained with before each
             question and before each block. It is of no word of the page.
     """
@@ -167,7 +172,7 @@ class WindowConfig(Settings):
     max_seq_length: int = option(
         0,
         "pieces in a window, padding included",
-        shown_default="512, with --compat bert-joint 384",
+        shown_default="512, with compat bert-joint or squad 384",
     )
     doc_stride: int = option(
         128, "pieces from the start of one window to the start of the next", minimum=1
@@ -181,7 +186,8 @@ class WindowConfig(Settings):
     )
     compat: str = option(
         "ours",
-        "which features: ours, or those of the original or of the 2020 port, piece by piece",
+        "which features: ours, those of a reader of SQuAD, or those of the original or of the 2020 "
+        "port, piece by piece",
         choices=tuple(COMPAT),
     )
     window_scope: str = option(

@@ -34,7 +34,7 @@ from nq.inference.scorer import (
     concatenate,
     no_progress,
 )
-from nq.model.folder import has_head
+from nq.model.folder import is_squad_reader
 from nq.model.registry import model_name
 from nq.model.runtime import use_device
 from nq.model.spec import ModelSpec, find_model, mention_decision
@@ -85,10 +85,10 @@ class Reader:
         self._tokenizer: Tokenizer = load_tokenizer(model.folder, self.windows.compat)
         self._scorer = _SharedScorer(load_scorer(spec))
         self._spec, self._predictor = spec, cast(Any, None)
-        self._has_types = model.second is not None or has_head(model.folder, "type_output")
+        self._has_types = model.second is not None or not is_squad_reader(model.folder)
 
     def __repr__(self) -> str:
-        names = " behind ".join(model_name(one.folder) for one in reversed(self._spec.model.models))
+        names = " + ".join(model_name(one.folder) for one in self._spec.model.models)
         profile, device = f"{self.profile}", self._scorer.device.lower()
         return f"Reader(model={names!r}, {profile=}, {device=})"
 
@@ -325,7 +325,7 @@ def make_answer(
 ) -> Answer:
     """Returns a prediction in words, with at most ``top`` alternatives.
 
-    There are none by a decision rule without probabilities.
+    By a decision rule without probabilities there are none, and the answer has a score.
     """
     prediction, n_best = ranked.prediction, ranked.alternatives(top + 1) or ()
     given = next(
@@ -353,6 +353,7 @@ def make_answer(
         given.short_probability if given else None,
         *(alternatives, left_out.unread_blocks, left_out.skipped),
         asks_yes_no=given is not None and given.asks_yes_no,
+        score=None if ranked.ranking else prediction.short_score,
     )
 
 

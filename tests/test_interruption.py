@@ -84,19 +84,6 @@ FORKS = """
     print("ready", flush=True)
     time.sleep(0.5)
 """
-MULTIPROCESSING = """
-    import multiprocessing
-    print("ready", flush=True)
-    fork = multiprocessing.get_context("fork").Process
-    children = [fork(target=time.sleep, args=(9,)) for _ in range(9)]
-    for child in children:
-        child.start()
-        child.terminate()
-    for child in children:
-        child.join()
-    assert {child.exitcode for child in children} == {-signal.SIGTERM}
-    time.sleep(0.5)
-"""
 EVENT_LOOP = """
     import asyncio, os
     async def main():
@@ -146,7 +133,7 @@ def test_an_interrupted_process_ends(body: str) -> None:
         assert stderr == "nq: interrupted\n"
 
 
-@pytest.mark.parametrize("body", [FORKS, MULTIPROCESSING, EVENT_LOOP])
+@pytest.mark.parametrize("body", [FORKS, EVENT_LOOP])
 def test_a_signal_to_a_forked_child_ends_the_child_alone(body: str) -> None:
     with running(f"{body}    return 0\n") as process:
         assert (*process.communicate(timeout=PATIENCE_S), process.returncode) == ("", "", 0)

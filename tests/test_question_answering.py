@@ -39,7 +39,7 @@ def test_all_calls_give_the_answers_of_transformers_4(
             pipeline(**LIVE, max_seq_len=513)
         with pytest.raises(ValueError, match="doc_stride is 90"):
             pipeline(**LIVE, max_seq_len=100, doc_stride=90)
-    assert caplog.text.count("no head for types") == 1  # the model is loaded once
+    assert not caplog.text
     assert actual.keys() == expected.keys()
     assert {call: differences(expected[call], actual[call]) for call in actual} == {
         call: [] for call in actual

@@ -18,16 +18,14 @@ An interrupted study continues with the rows that are missing.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from experiments import study
+from experiments import command, study
 from experiments.compression import report
-from experiments.compression.measure import Compression
+from experiments.compression.measure import Compression, Variant, best_variants, variants
 from experiments.compression.models import STATES, Models, in_new_process, prunings, tiny_model
-from experiments.compression.variants import Variant, best_variants, variants
 from nq import storage
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal, train
@@ -41,14 +39,9 @@ SPEEDS = "speeds"
 QUICK_PRUNE, QUICK_TRAINING = "heads=2,ffn=64,layers=2", ("--epochs", "0.2", "--batch-size", "8")
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = terminal.Parser(
-        prog="python -m experiments.compression",
-        description="Measures speed and micro-F1 of a model in 8 bits, in two processes, pruned, "
-        "and recovered. Other options are passed to nq train, which recovers pruned models.",
-        pass_on=True,
-    )
+def options(parser: terminal.Parser) -> None:
+    """Adds the options of the command."""
+    parser.pass_on = True
     parser.add_argument(
         "--data",
         nargs="+",
@@ -70,37 +63,14 @@ def parser() -> argparse.ArgumentParser:
         "three quarters and half of the FFN and of the heads, one and two layers less, and three "
         "mixtures",
     )
-    parser.add_argument(
-        "--states",
-        nargs="+",
-        choices=STATES,
-        default=list(STATES),
-        metavar="STATE",
-        help=f"of pruned models: {', '.join(STATES)} (default: all)",
-    )
-    parser.add_argument(
-        "--scores-profile",
-        type=arguments.profile,
-        default=Profile(),
-        metavar="P",
-        help="computes the answers of rows in float32, such as buckets+openvino, which is faster "
-        "(default: baseline)",
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="try the command: a tiny model and the bundled sample"
-    )
+    command.add_list(parser, "states", STATES, STATES)
+    text = "computes the answers of rows in float32, such as buckets+openvino, which is faster"
+    command.add_option(parser, "scores-profile", Profile(), text)
     study.add_options(parser, report.STUDY.name)
-    return parser
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Checks what the options say together.
-
-    Raises:
-        UsageError: data are missing.
-        SystemExit: nq train does not know an option.
-        Error: the profile for the scores rounds, or the training data are the test data.
-    """
+    """Checks what the options say together, also those of nq train for the recovery."""
     train.parser().parse_args(["--data", "", "--init", "", "--output", "", *args.unknown])
     if args.scores_profile.changes.mixed or args.scores_profile.changes.int8:
         raise Error(f"--scores-profile {args.scores_profile} rounds: give one in float32")
@@ -113,13 +83,14 @@ def _check(args: argparse.Namespace) -> None:
         raise Error("a file of --dev is among those of --data: give other training data")
 
 
-def _installed(rows: Sequence[Variant]) -> Iterator[Variant]:
-    for row in rows:
-        if missing := Profile.parse(row.profile).missing():
-            names = ", ".join(missing)
-            print(f"nq: {row.profile} left out: {names} not installed", file=sys.stderr)
-        else:
-            yield row
+def _installed(rows: Sequence[Variant]) -> list[Variant]:
+    profiles = study.installed([*{row.profile: None for row in rows}], _missing)
+    return [row for row in rows if row.profile in profiles]
+
+
+def _missing(profile: str) -> str:
+    names = ", ".join(Profile.parse(profile).missing())
+    return f"{names} not installed" if names else ""
 
 
 def compression(args: argparse.Namespace) -> int:
@@ -138,8 +109,8 @@ def compression(args: argparse.Namespace) -> int:
             "data": [sha256(path) for path in data],
             "dev": [sha256(path) for path in dev],
         }
-        results = study.Results.of(report.STUDY, args, training=list(training), **settings)
-        speeds = study.Results.of(report.STUDY, args, SPEEDS, **settings)
+        results = study.Results(report.STUDY, args, training=list(training), **settings)
+        speeds = study.Results(report.STUDY, args, SPEEDS, **settings)
         measured = Compression(
             Models(args.output / "models", original, tuple(data), training),
             dev,
@@ -164,7 +135,7 @@ def _prunings(args: argparse.Namespace, original: Path) -> Sequence[str]:
 
 def _measure_all(measured: Compression, rows: Sequence[Variant]) -> None:
     """Measures the rows that are missing, and then those of the best pruned model."""
-    known = list(_installed(rows))
+    known = _installed(rows)
     with terminal.ProgressBar("compression", "rows") as bar:
 
         def add(variants: Sequence[Variant]) -> None:
@@ -174,18 +145,10 @@ def _measure_all(measured: Compression, rows: Sequence[Variant]) -> None:
                     bar(1, 2 * (len(known) + 2))
 
         add(known)
-        add(list(_best(measured.results)))
+        add(_installed(best_variants(measured.results.rows)))
 
 
-def _best(results: study.Results) -> Iterator[Variant]:
-    """Yields the rows that depend on others, once these are measured."""
-    yield from _installed(best_variants(results.rows))
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(compression, parser(), argv)
-
+main = command.main(compression, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

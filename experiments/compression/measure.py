@@ -1,49 +1,93 @@
-"""Measures the rows: first their speeds, then the answers of their models."""
+"""The rows of the study, and what measures them: first their speeds, then their answers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from experiments import study
-from experiments.compression import speed
+from experiments.compression import report, speed
 from experiments.compression.models import RAW, RECOVERED, TUNED, Answers, Models, answers
-from experiments.compression.report import BASELINE
-from experiments.compression.variants import Variant
+from experiments.compression.report import BASELINE, BFLOAT16, INT8
 from nq.evaluation.gate import question_counts, relative_loss
 from nq.evaluation.labels import same_answers
 from nq.model.folder import load_config, load_settings
 from nq.model.shapes import window_gflop
 
 BATCH_SIZE = 16
+ZEROS = 0.5
 
 
-class Compression:
-    """Measures rows.
+@dataclass(frozen=True)
+class Variant:
+    """One row: a model and how it is computed.
 
-    Args:
-        models: the model folders.
-        dev: annotated files.
-        root: folder of the runs of nq.
-        rounds: number of rounds.
-        scores_profile: computes the answers of the rows whose profile is the baseline.
-        results: the rows that are known already.
-        speeds: the speeds that are known already.
+    The whole model has no counts to ``prune`` to and no ``state``. ``zeros`` is the share of the
+    weights that are set to zero; ``references`` are the profiles of the baseline that are measured
+    in the same rounds.
     """
 
-    def __init__(
-        self,
-        models: Models,
-        dev: Sequence[str],
-        root: Path,
-        rounds: int,
-        scores_profile: str,
-        results: study.Results,
-        speeds: study.Results,
-    ) -> None:
-        self.models, self.dev, self.root, self.rounds = models, tuple(dev), root, rounds
-        self.scores_profile, self.results, self.speeds = scores_profile, results, speeds
+    profile: str = BASELINE
+    instances: int = 1
+    prune: str = ""
+    state: str = ""
+    zeros: float = 0.0
+    references: tuple[str, ...] = (BASELINE,)
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What names the row in the results."""
+        return {"prune": self.prune, "state": self.state, **self._computed}
+
+    @property
+    def speed_key(self) -> dict[str, Any]:
+        """What the speed depends on: training changes weights, but no shape."""
+        return {"prune": self.prune, **self._computed}
+
+    @property
+    def _computed(self) -> dict[str, Any]:
+        return {"profile": self.profile, "instances": self.instances, "zeros": self.zeros}
+
+
+def variants(prune: Sequence[str], states: Sequence[str]) -> list[Variant]:
+    """Returns the rows that are known from the start, baseline first."""
+    whole = [
+        *(Variant(), Variant(BFLOAT16), Variant(INT8)),
+        *(Variant(instances=2), Variant(INT8, instances=2)),
+    ]
+    pruned = [Variant(prune=text, state=state) for text in prune for state in states]
+    return [*whole, Variant(zeros=ZEROS), *pruned]
+
+
+def best_variants(rows: Sequence[study.Row]) -> list[Variant]:
+    """Returns the best pruned model in 8 bits, and in bfloat16 beside the whole model in it."""
+    best = report.best(rows)
+    if best is None:
+        return []
+    prune, state = best["prune"], best["state"]
+    return [
+        Variant(INT8, prune=prune, state=state),
+        Variant(BFLOAT16, prune=prune, state=state, references=(BASELINE, BFLOAT16)),
+    ]
+
+
+@dataclass(frozen=True)
+class Compression:
+    """Measures rows, those that are not among the known results and speeds.
+
+    ``root`` is the folder of the runs of nq on the annotated files ``dev``; ``scores_profile``
+    computes the answers of the rows whose profile is the baseline.
+    """
+
+    models: Models
+    dev: Sequence[str]
+    root: Path
+    rounds: int
+    scores_profile: str
+    results: study.Results
+    speeds: study.Results
 
     def time(self, variant: Variant) -> None:
         """Measures the speed of a variant, for which a pruned model need not recover."""
@@ -91,12 +135,13 @@ class Compression:
         references = [speed.Computation(source, p, 1, BATCH_SIZE) for p in variant.references]
         own = speed.Computation(folder, variant.profile, variant.instances, BATCH_SIZE)
         timed, *others = speed.measure([own, *references], self.rounds)
-        first, config = timed.loaded[0], load_config(folder)
-        seconds = [other.seconds for other in others]
+        loaded, config = timed["loaded"], load_config(folder)
+        first, seconds = loaded[0], [other["seconds"] for other in others]
         return {
-            **{"weights": first.weights, "gflop": window_gflop(config, first.length)},
-            **{"length": first.length, "precision": first.precision, "windows": timed.windows},
-            **{"cores": [one.cores for one in timed.loaded], "seconds": timed.seconds},
+            **{"weights": first["weights"], "gflop": window_gflop(config, first["length"])},
+            **{"length": first["length"], "precision": first["precision"]},
+            **{"windows": timed["windows"], "cores": [one["cores"] for one in loaded]},
+            "seconds": timed["seconds"],
             "reference_seconds": dict(zip(variant.references, seconds, strict=True)),
             "reference_windows": BATCH_SIZE,
         }

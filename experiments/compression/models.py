@@ -67,9 +67,7 @@ def made(folder: Path, make: Callable[[Path], object]) -> Path:
 def in_new_process(function: Callable[..., T], *args: object) -> T:
     """Returns the result of a function of a module, called in a process that ends then.
 
-    Raises:
-        Error: the process was killed.
-        Exception: what the function raises.
+    Raises what the function raises, and an ``Error`` if the process was killed.
     """
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
@@ -83,11 +81,7 @@ def in_new_process(function: Callable[..., T], *args: object) -> T:
 
 
 def run_command(name: str, argv: Sequence[str]) -> None:
-    """Runs ``nq NAME`` in this process; what it prints goes to stderr.
-
-    Raises:
-        Error: it failed; it has printed the reason.
-    """
+    """Runs ``nq NAME``, which prints to stderr, in this process; an ``Error`` if it failed."""
     with contextlib.redirect_stdout(sys.stderr):
         code = console([name, *argv])
     if code:
@@ -104,13 +98,7 @@ def tiny_model(folder: Path) -> Path:
 
 
 def zero(source: Path, target: Path, share: float) -> None:
-    """Copies a model with the smallest weights of each matrix of its layers set to zero.
-
-    Args:
-        source: model folder.
-        target: folder to make.
-        share: of the weights that become zero.
-    """
+    """Copies a model; the smallest share of the weights of its layers' matrices becomes zero."""
     from nq.model.runtime import import_tensorflow
 
     import_tensorflow()
@@ -132,13 +120,10 @@ def zero(source: Path, target: Path, share: float) -> None:
 
 @dataclass(frozen=True)
 class Models:
-    """The folders of the study.
+    """The folders of the study, all of them in ``folder``.
 
-    Args:
-        folder: of all of them.
-        original: the model to compress.
-        data: files that importance is measured on, and that recovery trains on.
-        training: options of ``nq train`` for the recovery.
+    Importance is measured on the files ``data``, on which pruned models also recover, with the
+    options ``training`` of ``nq train``.
     """
 
     folder: Path
@@ -154,10 +139,8 @@ class Models:
     def of(self, prune: str, state: str, zeros: float = 0.0) -> Path:
         """Returns a model folder, which is made if it is not there.
 
-        Args:
-            prune: the counts that are kept, as text; empty for the whole model.
-            state: one of ``STATES``; empty for the whole model.
-            zeros: share of the weights to set to zero.
+        The whole model has no counts to ``prune`` to and no ``state``; ``zeros`` is the share of
+        its weights that are set to zero.
         """
         if zeros:
             name = f"zeros-{zeros:g}"
@@ -196,11 +179,7 @@ class Models:
 
 @dataclass(frozen=True)
 class Answers:
-    """The scores of a model on all questions, decided as often as one likes.
-
-    Args:
-        run: with kept scores.
-    """
+    """The kept scores of a model on all questions of a run, decided as often as one likes."""
 
     run: FinishedRun
 
@@ -219,11 +198,7 @@ class Answers:
         save_settings(folder, dataclasses.replace(settings, decision=tuned.decision))
 
     def odd_half(self, decision: DecisionConfig) -> tuple[Gold, dict[ExampleId, Label]]:
-        """Returns gold and predictions of the annotated questions that no decision was fitted to.
-
-        Args:
-            decision: how the scores become answers.
-        """
+        """Returns gold and predictions of annotated questions that no decision was fitted to."""
         gold: Gold = {}
         predictions: dict[ExampleId, Label] = {}
         for example, scores in self:
@@ -244,15 +219,8 @@ def answers(
 ) -> Answers:
     """Returns the answers of a model, computed by a run of nq unless there is one.
 
-    The run does not depend on the decision of the folder, so that tuning repeats no run.
-
-    Args:
-        files: annotated files.
-        model: its folder.
-        profile: optimizations.
-        instances: processes, or ``None`` for one without pinned cores.
-        batch_size: windows in a batch.
-        root: folder of all runs.
+    The run does not depend on the decision of the folder, so that tuning repeats no run. Without
+    ``instances`` it is one process without pinned cores. ``root`` is the folder of all runs.
     """
     job = Job(
         files,
@@ -280,8 +248,7 @@ def run_once(job: Job) -> Path:
 def prunings(heads: int, inner: int, layers: int) -> list[str]:
     """Returns what is pruned by default, each as ``parse_counts`` has it.
 
-    Args:
-        heads, inner, layers: of the whole model: heads, FFN units, layers.
+    The whole model has ``heads``, ``inner`` units of the FFN, and ``layers``.
 
     >>> prunings(12, 1536, 6)[:6]
     ['ffn=1152', 'ffn=768', 'heads=9', 'heads=6', 'layers=5', 'layers=4']

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from experiments import command
 from experiments.compression.structure import (
     FFN_STEP,
     FORM,
@@ -61,13 +62,8 @@ WINDOWS = 512
 SPAN_HEAD = "span_output/kernel"
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = terminal.Parser(
-        prog="python -m experiments.compression.pruning",
-        description="Makes a smaller model folder of the attention heads, feed-forward units and "
-        "layers of a model that are the most important ones on training data.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     parser.add_argument(
         "source", metavar="SRC", help="model folder of any kind, or name of an installed model"
     )
@@ -81,8 +77,6 @@ def parser() -> argparse.ArgumentParser:
         f"layers: {FORM}; ffn is a multiple of {FFN_STEP}",
     )
     arguments.add_data(parser, note=", annotated, which importance is measured on")
-    arguments.add_common(parser)
-    return parser
 
 
 def prune(
@@ -94,12 +88,8 @@ def prune(
 ) -> PruningRecord:
     """Writes a model without its least important heads, feed-forward units and layers.
 
-    Args:
-        source: model folder.
-        target: folder to write, which is empty or does not exist.
-        counts: numbers of parts to keep; see ``parse_counts``.
-        data: annotated files, globs or folders.
-        pages: pages that the data name.
+    The target is empty or does not exist; ``counts`` are those of ``parse_counts``. The data are
+    annotated files, globs or folders, which may name ``pages``.
 
     Raises:
         ValueError: the model cannot be pruned to these counts, or no record has an answer.
@@ -195,9 +185,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(run, parser(), argv)
+main = command.main(run, options)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from typing import Any
 
 from experiments.intervals import (
     CONFIRMED,
@@ -13,13 +12,12 @@ from experiments.intervals import (
     UNDECIDED,
     Interval,
     interval,
-    kept,
+    middle,
     overall,
     ratios,
     verdict,
 )
-from experiments.study import Row, Study
-from experiments.text_tables import markdown
+from experiments.study import Row, Study, line
 from nq import tracking
 from nq.evaluation.gate import FAILED, PASSED, Gate
 
@@ -29,11 +27,6 @@ MAX_LOSS, SOURCE_SPEED = 0.02, 1.3
 SOURCE = "1.30x, at most 2% lost"
 SAME = 1.05
 """Speeds that differ by less are the same."""
-SPEED = (
-    *("weights", "gflop", "length", "precision", "windows", "cores", "seconds"),
-    *("reference_seconds", "reference_windows"),
-)
-"""The fields of a row that do not depend on the values of the weights."""
 OUTCOMES = {PASSED: CONFIRMED, FAILED: REFUTED}
 RANKS = (PASSED, UNDECIDED, FAILED)
 HEAD = (
@@ -58,7 +51,7 @@ def name(row: Row) -> str:
 
 def windows_per_s(row: Row) -> float:
     """Returns the median throughput of all processes together."""
-    return float(statistics.median(row["windows"] / s for s in kept(row["seconds"])))
+    return middle([row["windows"] / s for s in row["seconds"]])
 
 
 def speed_up(row: Row, reference: str = BASELINE) -> Interval | None:
@@ -91,12 +84,7 @@ def best(rows: Sequence[Row]) -> Row | None:
     return min(pruned, key=rank, default=None)
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Returns the rows and the verdicts of the claims as two Markdown tables."""
-    return f"{markdown(HEAD, *map(_cells, rows))}\n{markdown(('claim', 'verdict'), *claims(rows))}"
-
-
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
     loss, points = gate(row), 100 * (row["micro_f1"] - row["baseline_micro_f1"])
     is_baseline = name(row) == BASELINE
     return (
@@ -173,31 +161,21 @@ def any_of(verdicts: Iterable[str]) -> str:
     return next((text for text in ordered if text in found), NOT_TESTABLE)
 
 
-def plot(rows: Sequence[Row], path: Path) -> None:
+def plot(rows: Sequence[Row], figure: Any) -> None:
     """Draws the speed over the relative loss, with the gate and the source's figures."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 6), layout="constrained")
+    figure.set_size_inches(9, 6)
     axes = figure.add_subplot()
     for row in rows:
-        loss, ratio = gate(row), speed_up(row)
-        if ratio is None:
-            continue
-        ends = [[100 * (loss.loss - loss.low)], [100 * (loss.high - loss.loss)]]
-        axes.errorbar(100 * loss.loss, ratio.median, xerr=ends, fmt="o", lw=0.8)
-        axes.annotate(
-            name(row),
-            (100 * loss.loss, ratio.median),
-            xytext=(4, 4),
-            textcoords="offset points",
-            fontsize="xx-small",
-        )
+        loss, low, high = (100 * row[key] for key in ("loss", "low", "high"))
+        if ratio := speed_up(row):
+            point, ends = (loss, ratio.median), [[loss - low], [high - loss]]
+            axes.errorbar(*point, xerr=ends, fmt="o", lw=0.8)
+            style = {"textcoords": "offset points", "fontsize": "xx-small"}
+            axes.annotate(name(row), point, xytext=(4, 4), **style)
     axes.axvline(100 * MAX_LOSS, color="grey", ls="--", lw=1, label="gate: 2 % lost")
-    point = [100 * MAX_LOSS], [SOURCE_SPEED]
-    axes.plot(*point, marker="*", ms=12, ls="", color="black", label="source: 1.30x, 2 % at most")
+    claim = [(100 * MAX_LOSS, SOURCE_SPEED)]
+    line(axes, claim, marker="*", ms=12, ls="", color="black", label=f"source: {SOURCE}")
     axes.set(xlabel="relative loss of micro-F1, %", ylabel="windows/s, x baseline", yscale="log")
-    axes.legend(fontsize="small")
-    figure.savefig(path, dpi=120)
 
 
 def metrics(row: Row) -> dict[str, float | None]:
@@ -216,12 +194,13 @@ def metrics(row: Row) -> dict[str, float | None]:
     }
 
 
-PARAMS = ("prune", "state", "zeros", "profile", "instances", "precision", "length")
 STUDY = Study(
     "compression",
-    table=table,
+    head=HEAD,
+    cells=_cells,
+    claims=claims,
     plot=plot,
     title=name,
-    params=lambda row: {**{key: row[key] for key in PARAMS}, "gate": gate(row).verdict},
+    params=("prune", "state", "zeros", "profile", "instances", "precision", "length"),
     metrics=metrics,
 )

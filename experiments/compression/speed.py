@@ -3,72 +3,43 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from experiments import units, workloads
-from experiments.intervals import rotated
+from experiments import study, units, workloads
+from nq import processor
 
 CALIBRATION_WINDOWS = 16
 
 
 @dataclass(frozen=True)
-class Task:
-    """What one process computes.
+class Computation:
+    """A model that is computed by one process with all cores, or by several with a share each.
 
-    Args:
-        folder: of the model.
-        profile: its optimizations.
-        batch_size: full windows of a step.
-        threads: of the process; ``None`` for those that the engine chooses.
+    A step of each of the ``instances`` is a batch of full windows.
     """
 
     folder: Path
     profile: str
+    instances: int
     batch_size: int
-    threads: int | None = None
+
+    def start(self, stack: contextlib.ExitStack) -> list[units.Unit]:
+        """Starts the processes, which end with the stack."""
+        shares = units.shares(processor.cores(), self.instances)
+        return [stack.enter_context(units.started(load, self, cores)) for cores in shares]
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """The first reply of a process.
-
-    Args:
-        weights: number of weights of the model.
-        length: pieces of a window.
-        precision: compute type of the matrix products.
-        cores: the sets of cores that its threads may use.
-    """
-
-    weights: int
-    length: int
-    precision: str
-    cores: list[list[int]]
-
-
-@dataclass(frozen=True)
-class Timed:
-    """What was measured of a model.
-
-    Args:
-        loaded: the reply of each process.
-        windows: of a round, in all processes together.
-        seconds: of each round.
-    """
-
-    loaded: list[Loaded]
-    windows: int
-    seconds: list[float]
-
-
-def load(task: Task) -> tuple[Loaded, units.Work]:
+def load(task: Computation) -> tuple[dict[str, Any], units.Work]:
     """Loads a model; a command computes one batch of full windows of random pieces.
 
     The batch is computed once before, which compiles. Where a profile is calibrated on windows,
-    these are random too: the speed does not depend on the scales.
+    these are random too: the speed does not depend on the scales. The first reply has the number
+    of ``weights``, the ``length`` of a window in pieces, the ``precision`` of the matrix products
+    and the sets of ``cores`` that the threads may use.
     """
     from nq.config import DecisionConfig
     from nq.inference.load import ScorerSpec, load_predictor
@@ -81,70 +52,42 @@ def load(task: Task) -> tuple[Loaded, units.Work]:
     tokenizer, windows = load_tokenizer(task.folder), load_settings(task.folder).windows
     pieces = tokenizer.pieces, task.batch_size, windows.max_seq_length
     rows = workloads.full_windows(*pieces)
-    import_tensorflow(task.threads)
+    threads = len(processor.cores()) if task.instances > 1 else None  # the engine chooses
+    import_tensorflow(threads)
     some = workloads.full_windows(pieces[0], CALIBRATION_WINDOWS, pieces[2])
     predictor = load_predictor(
         ScorerSpec(
             ModelSpec(task.folder, windows, DecisionConfig()),
             Profile.parse(task.profile),
             task.batch_size,
-            task.threads,
+            threads,
             calibration={task.folder: some},
         )
     )
     predictor.scores(rows)
-    weights = predictor.network.model.count_params()
-    loaded = Loaded(weights, windows.max_seq_length, predictor.precision, units.thread_cores())
-
-    def work(command: object) -> None:
-        predictor.scores(rows)
-
-    return loaded, work
+    loaded = {
+        **{"weights": predictor.network.model.count_params(), "length": windows.max_seq_length},
+        **{"precision": predictor.precision, "cores": units.thread_cores()},
+    }
+    return loaded, lambda command: units.seconds(lambda: predictor.scores(rows))
 
 
-@dataclass(frozen=True)
-class Computation:
-    """A model that is computed by one process with all cores, or by several with a share each.
+def measure(computations: Sequence[Computation], rounds: int) -> list[dict[str, Any]]:
+    """Measures models in the same rounds; the processes of one compute together.
 
-    Args:
-        folder: of the model.
-        profile: its optimizations.
-        instances: number of processes.
-        batch_size: windows of a step of each.
+    Returns:
+        For each model the first reply of each process (``loaded``), the ``windows`` of a round, in
+        all processes together, and the ``seconds`` of each round.
     """
-
-    folder: Path
-    profile: str
-    instances: int
-    batch_size: int
-
-    def start(self, stack: contextlib.ExitStack) -> list[units.Unit]:
-        """Starts the processes, which end with the stack."""
-        shares = units.shares(sorted(os.sched_getaffinity(0)), self.instances)
-        started = []
-        for cores in shares:
-            threads = len(cores) if self.instances > 1 else None
-            task = Task(self.folder, self.profile, self.batch_size, threads)
-            settings = units.thread_settings(len(cores))
-            started.append(stack.enter_context(units.started(load, task, cores, settings)))
-        return started
-
-
-def measure(computations: Sequence[Computation], rounds: int) -> list[Timed]:
-    """Measures models in rounds of rotating order; the processes of one compute together."""
+    pairs: list[tuple[dict[str, Any], study.Step]] = []
     with contextlib.ExitStack() as stack:
         groups = [computation.start(stack) for computation in computations]
-        results = []
         for computation, group in zip(computations, groups, strict=True):
-            loaded = [unit.receive() for unit in group]
-            results.append(Timed(loaded, len(group) * computation.batch_size, []))
-        pairs = list(zip(results, groups, strict=True))
-        for number in range(rounds):
-            for timed, group in rotated(pairs, number):
-                started = time.perf_counter()
-                for unit in group:
-                    unit.send(True)
-                for unit in group:
-                    unit.receive()
-                timed.seconds.append(time.perf_counter() - started)
-    return results
+            windows = len(group) * computation.batch_size
+            row = {"loaded": units.receive_all(group), "windows": windows, "seconds": []}
+            pairs.append((row, partial(_step, group)))
+        return study.timed(pairs, rounds)
+
+
+def _step(group: Sequence[units.Unit]) -> dict[str, float]:
+    return {"seconds": units.together(group, True)[0]}

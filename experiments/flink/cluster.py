@@ -27,15 +27,9 @@ WORKERS_KEPT_MS = 60_000
 
 @dataclass(frozen=True)
 class Cluster:
-    """A running cluster.
+    """A running cluster, with the process of each program by its name.
 
-    Args:
-        folder: of its logs.
-        ports: where its programs listen.
-        task_managers: their number.
-        slots: tasks that each runs at a time.
-        pids: the process of each program by its name.
-        started: the same programs, in the process that started them.
+    ``started`` has the same programs, in the process that started them.
     """
 
     folder: Path
@@ -63,11 +57,7 @@ class Cluster:
         ]
 
     def get(self, path: str) -> Any:
-        """Returns the reply of Flink's REST API to a GET request.
-
-        Raises:
-            OSError: Flink does not answer.
-        """
+        """Returns the reply of Flink's REST API to a GET request."""
         with urllib.request.urlopen(f"{self.url}{path}", timeout=REQUEST_TIMEOUT_S) as reply:
             return json.load(reply)
 
@@ -83,11 +73,7 @@ class Cluster:
 
 
 def read(folder: Path) -> Cluster:
-    """Returns the cluster in a folder.
-
-    Raises:
-        Error: none was started there.
-    """
+    """Returns the cluster in a folder; an ``Error`` if none was started there."""
     try:
         values = json.loads((folder / DESCRIPTION).read_bytes())
     except FileNotFoundError as error:
@@ -100,11 +86,7 @@ def start(
 ) -> Cluster:
     """Starts a cluster and waits until it is ready; it outlives this process.
 
-    Args:
-        folder: of its logs; is created.
-        task_managers: each has one core, and one worker for all its slots.
-        slots: tasks that each runs at a time.
-        ports: where the programs listen, by default the usual ports.
+    Logs are in ``folder``. Each TaskManager has one core, and one worker for all its slots.
 
     Raises:
         Error: a cluster runs in the folder, a port is taken, a program is missing or ends early.

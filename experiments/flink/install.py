@@ -8,14 +8,13 @@ builds the same jar from Beam's library ``beam-runners-flink``.
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from experiments import command
 from nq import storage
 from nq.errors import Error
 from nq.storage import exclusive_lock
@@ -31,12 +30,7 @@ LOCK = ".lock"
 
 
 class Installation(NamedTuple):
-    """What a cluster runs.
-
-    Args:
-        libraries: a folder of the jars of Flink.
-        job_server: the jar of Beam's job server.
-    """
+    """What a cluster runs: a folder of the jars of Flink, and the jar of Beam's job server."""
 
     libraries: Path
     job_server: Path
@@ -77,7 +71,7 @@ def _fetch_flink(folder: Path) -> Path:
     """Downloads Flink, checked by its digest, and returns a folder of the jars that it needs."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     download = ["download", "--no-deps", "--require-hashes", "--requirement", str(REQUIREMENTS)]
-    _run([*pip, *download, "--dest", str(folder)])
+    command.run_program([*pip, *download, "--dest", str(folder)])
     (archive,) = folder.glob("*.tar.gz")
     libraries = folder / "lib"
     libraries.mkdir()
@@ -95,13 +89,5 @@ def _build_job_server(folder: Path) -> Path:
     shutil.copy(POM, folder)
     series = FLINK.rpartition(".")[0]
     versions = [f"-Dbeam.version={BEAM}", f"-Dflink.series={series}"]
-    _run(["mvn", "--batch-mode", "--quiet", "-f", str(folder), *versions, "package"])
+    command.run_program(["mvn", "--batch-mode", "--quiet", "-f", str(folder), *versions, "package"])
     return folder / "target" / "job-server.jar"
-
-
-def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = [line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line]
-        cause = (lines or done.stderr.splitlines() or [f"exit code {done.returncode}"])[0]
-        raise Error(f"{Path(command[0]).name} failed: {cause[:500]}")

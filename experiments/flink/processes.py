@@ -20,19 +20,13 @@ import psutil
 from experiments.flink.programs import Program
 from nq.errors import Error
 
-MARK = "NQ_FLINK_CLUSTER"
+MARK = "NQ_EXPERIMENT"
 GRACE_S, POLL_S, TIMEOUT_S = 5.0, 0.1, 90.0
 TAIL_BYTES = 4096
 
 
 class Running(NamedTuple):
-    """A program that was started.
-
-    Args:
-        name: of the program.
-        process: its process.
-        output: the file of what it prints.
-    """
+    """A program that was started, and the file of what it prints."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -57,7 +51,7 @@ def start(program: Program, folder: Path) -> Running:
 
 
 def find(folder: Path) -> list[psutil.Process]:
-    """Returns the processes of the cluster in a folder."""
+    """Returns the processes that have the mark of a folder, such as those of a cluster in it."""
     mark, found = str(folder.resolve()), []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -67,7 +61,7 @@ def find(folder: Path) -> list[psutil.Process]:
 
 
 def end(folder: Path) -> int:
-    """Ends all processes of the cluster in a folder; returns how many there were."""
+    """Ends all processes that have the mark of a folder; returns how many there were."""
     ended = set[int]()
     while running := find(folder):  # a pool may start a worker meanwhile
         for process in running:
@@ -82,15 +76,10 @@ def end(folder: Path) -> int:
 
 
 def wait(condition: Callable[[], bool], what: str, started: Sequence[Running]) -> None:
-    """Waits until a condition holds.
-
-    Args:
-        condition: is computed again and again.
-        what: the condition in words, such as "the job server answers".
-        started: the programs that it depends on.
+    """Waits until a condition holds, in words ``what``, such as "the job server answers".
 
     Raises:
-        Error: one of them has ended, or it takes too long.
+        Error: one of the started programs, on which it depends, has ended, or it takes too long.
     """
     deadline = time.monotonic() + TIMEOUT_S
     while not condition():

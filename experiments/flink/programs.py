@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.flink.install import Installation
+from nq import processor
 
 HERE = Path(__file__).parent
 LOGGING = "log4j.properties"
@@ -38,12 +39,8 @@ HOSTS = Path("/etc/hosts")
 class Ports(NamedTuple):
     """Where the programs listen.
 
-    Args:
-        rest: Flink's REST API and web page.
-        rpc: the JobManager, for TaskManagers.
-        jobs: Beam's job server.
-        artifacts: the job server's store of files.
-        pool: worker pools, each at an address of its own.
+    These are Flink's REST API with its web page, the JobManager for TaskManagers, Beam's job
+    server, its store of files, and worker pools, each at an address of its own.
     """
 
     rest: int = 8081
@@ -54,14 +51,9 @@ class Ports(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A program to start.
+    """A program to start, on all cores or on one of them.
 
-    Args:
-        name: of its log.
-        command: program and arguments.
-        core: the only one that it may use; ``None`` for all.
-        environment: what it has besides that of this process.
-        listens: an address at which it answers once it is ready, if one tells that.
+    ``listens`` is an address at which it answers once it is ready, if one tells that.
     """
 
     name: str
@@ -69,11 +61,6 @@ class Program(NamedTuple):
     core: int | None = None
     environment: Mapping[str, str] = {}
     listens: tuple[str, int] | None = None
-
-
-def cores() -> list[int]:
-    """Returns the cores that this process may use."""
-    return sorted(os.sched_getaffinity(0))
 
 
 def free_ports() -> Ports:
@@ -95,7 +82,7 @@ def workers(
     installation: Installation, folder: Path, ports: Ports, number: int, slots: int
 ) -> Iterator[Program]:
     """Yields TaskManagers, each after its worker pool; writes their files of host names."""
-    available = cores()
+    available = processor.cores()
     known = f"{HOSTS.read_text('utf-8')}\n{LOCALHOST} {socket.gethostname()}\n"
     for i in range(number):
         core, address = available[i % len(available)], f"127.0.1.{i + 1}"

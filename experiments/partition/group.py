@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from experiments import units
-from nq.errors import Error
 
 ALIGNMENT = 64
 Shapes = Mapping[str, tuple[tuple[int, ...], str]]
@@ -31,13 +30,9 @@ Arrays = dict[str, Array]
 
 
 class Block(SharedMemory):
-    """A block of shared memory with arrays in it.
+    """A block of shared memory with arrays in it; it stays mapped as long as an array refers to it.
 
-    It stays mapped as long as an array refers to it.
-
-    Args:
-        shapes: of the arrays.
-        name: of a block that exists; by default a new one is made, filled with zeros.
+    A block without the name of one that exists is new, and filled with zeros.
     """
 
     def __init__(self, shapes: Shapes, name: str | None = None) -> None:
@@ -64,12 +59,9 @@ class Block(SharedMemory):
 
 @dataclass
 class Link:
-    """One end of a pipe to a neighbour.
+    """One end of a pipe to a neighbour, and the seconds that this process has waited for tokens.
 
-    Args:
-        pipe: this end.
-        waited_s: seconds that this process has waited for tokens.
-        is_open: whether tokens are sent and waited for at all.
+    A link that is not open neither sends tokens nor waits for them.
     """
 
     pipe: Connection
@@ -92,15 +84,9 @@ class Link:
 
 @dataclass(frozen=True)
 class Seat:
-    """What a process of a group gets.
+    """What a process of a group gets: its task and number, and the shared arrays.
 
-    Args:
-        task: what it loads.
-        number: of the process, from 0.
-        count: of all processes.
-        shapes: of the shared arrays.
-        block: name of their block.
-        before, after: links to the neighbours; ``None`` at the two ends.
+    ``block`` is the name of the arrays' block; at the two ends a link to a neighbour is ``None``.
     """
 
     task: Any
@@ -128,11 +114,7 @@ class Seat:
 
 @dataclass(frozen=True)
 class Bounce:
-    """The command to send a token from the first process to the second one and back.
-
-    Args:
-        times: how often.
-    """
+    """The command to send a token from the first process to the second one and back, so often."""
 
     times: int
 
@@ -172,13 +154,9 @@ def _bounce(seat: Seat, times: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Running processes that share arrays.
+    """Running processes that share arrays with each other and with this process.
 
-    Args:
-        members: the processes, in their order.
-        arrays: shared by all of them and this process.
-        block: name of the arrays' block.
-        loaded: the first reply of each process.
+    ``loaded`` has the first reply of each process.
     """
 
     members: Sequence[units.Unit]
@@ -187,26 +165,8 @@ class Group:
     loaded: list[Any] = field(default_factory=list)
 
     def ask(self, command: Any) -> list[Any]:
-        """Returns the replies of all processes to a command.
-
-        Raises:
-            Error: a process failed or has ended; the text says which one.
-        """
-        for member in self.members:
-            member.send(command)
-        return self.receive()
-
-    def receive(self) -> list[Any]:
-        """Returns the next reply of each process; see ``ask``."""
-        replies, failures = [], []
-        for number, member in enumerate(self.members, 1):
-            try:
-                replies.append(member.receive())
-            except Error as error:
-                failures.append(f"process {number} of {len(self.members)}: {error}")
-        if failures:
-            raise Error(failures[0])
-        return replies
+        """Returns the replies of all processes to a command."""
+        return units.together(self.members, command)[1]
 
 
 @contextlib.contextmanager
@@ -218,21 +178,15 @@ def started(
 ) -> Iterator[Group]:
     """Starts the processes of a group, which have loaded their tasks when the block begins.
 
-    Args:
-        load: a function of a module that takes a ``Seat`` and returns the ``work`` of a process.
-        tasks: of each process.
-        cores: of each process, as many as it has threads.
-        shapes: of the shared arrays.
-
-    Raises:
-        Error: a process cannot load its task.
+    ``load`` is a function of a module that takes a ``Seat`` and returns the ``work`` of a process.
+    Each process has as many threads as cores.
     """
     block = Block(shapes)
     try:
         with contextlib.ExitStack() as stack:
             members = _members(stack, load, tasks, cores, (shapes, block.name))
             group = Group(members, block.arrays(), block.name)
-            group.loaded.extend(group.receive())
+            group.loaded.extend(units.receive_all(members))
             yield group
             group.arrays.clear()
     finally:
@@ -261,8 +215,7 @@ def _members(
         for number, (task, own) in enumerate(zip(tasks, cores, strict=True)):
             before, after = links[number][1], links[number + 1][0]
             seat = Seat(task, number, count, *memory, before, after)
-            settings = units.thread_settings(len(own))
-            members.append(stack.enter_context(units.started(load, seat, own, settings)))
+            members.append(stack.enter_context(units.started(load, seat, own)))
     return members
 
 

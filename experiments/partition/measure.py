@@ -9,16 +9,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import statistics
-import time
 from collections.abc import Sequence
 
 import numpy as np
 
 from experiments import units, workloads
 from experiments.partition import group as groups
-from experiments.partition import perceptron, perceptron_ways, planner, predict, stages, tensor
+from experiments.partition import perceptron, perceptron_ways, predict, stages, tensor
 from experiments.partition.group import Bounce, Group
-from experiments.partition.limits import even_cuts
 from experiments.partition.perceptron_ways import Steps
 from experiments.partition.rows import (
     ALL,
@@ -33,13 +31,12 @@ from experiments.partition.rows import (
     TRAINING,
     Cell,
     Row,
-    Step,
     asked,
-    timed,
 )
 from experiments.partition.stages import Alone, Run
 from experiments.planning import costs as planning
 from experiments.planning import here
+from experiments.study import Step, timed
 from experiments.workloads import Workload
 
 BOUNCES, WARM_STEPS, STEPS, ALONE = 200, 3, 50, 5
@@ -83,12 +80,12 @@ def _perceptron(running: dict[str, Group], kind: str) -> list[tuple[Row, Step]]:
             row = cell.row(
                 way,
                 **{"task": kind, "m": m if way == PIPELINE else None, "cut": CUTS.get(way, "")},
-                **dataclasses.asdict(prediction),
+                **prediction,
                 moved_bytes=perceptron_ways.moved_bytes(way, kind),
                 drift=None if way == ONE else float(np.abs(logits[way] - logits[ONE]).max()),
                 cores=some.loaded,
             )
-            pairs.append((row, asked(some, Steps(kind, STEPS, m), STEPS)))
+            pairs.append((row, asked(some.members, Steps(kind, STEPS, m), STEPS)))
     return pairs
 
 
@@ -108,10 +105,6 @@ def _logits_after(some: Group, kind: str) -> groups.Array:
     return some.arrays["logits"].copy()
 
 
-def _median_s(step: Step, times: int = 5) -> float:
-    return statistics.median(step()[0] for _ in range(times))
-
-
 def _latency_s(some: Group) -> float:
     return float(some.ask(Bounce(BOUNCES))[0])
 
@@ -119,19 +112,11 @@ def _latency_s(some: Group) -> float:
 def encoder_rows(
     workload: Workload, cores: Sequence[int], count: int, micro_batches: Sequence[int], rounds: int
 ) -> list[Row]:
-    """Measures a BERT-Joint cut into stages, and its baselines.
+    """Measures a BERT-Joint cut into ``count`` stages, and its baselines.
 
-    Args:
-        workload: shape, length and batch.
-        cores: as many as stages; if there are fewer, stages share them.
-        count: K, number of stages.
-        micro_batches: numbers M of micro-batches.
-        rounds: how many.
-
-    Raises:
-        ValueError: the model has too few layers.
+    If there are fewer cores than stages, stages share them.
     """
-    cuts, inputs = even_cuts(workload.config, count), workloads.rows(workload)
+    cuts, inputs = stages.even_cuts(workload.config, count), workloads.rows(workload)
     cell = _cell(ENCODER, workload, count)
     plan = planning.Workload(workload.config, workload.batch, workload.length)
     machine = here.measure(plan, cores[:count])
@@ -157,23 +142,24 @@ def encoder_rows(
             some.ask(Run(1))
             drift = None if some is one else stages.drift(some.arrays, one.arrays)
             row = cell.row(way, cores=some.loaded, drift=drift)
-            row["planned_s"] = planner.planned_s(plan, machine, way, 1, ())
-            pairs.append((row, asked(some, Run(1))))
+            row["planned_s"] = predict.planned_s(plan, machine, way, 1, ())
+            pairs.append((row, asked(some.members, Run(1))))
         (share,) = one.ask(Alone(-(-workload.batch // count)))
         pairs[-1][0]["predicted_s"] = share
         latency_s = _latency_s(pipeline)
         for m in micro_batches:
             pipeline.ask(Run(m))
-            alone = _profile(pipeline, -(-workload.batch // m))
+            windows = Alone(-(-workload.batch // m))
+            alone = [member.ask(windows) for member in pipeline.members]
             row = cell.row(
                 PIPELINE,
                 **{"m": m, "cut": ", ".join(map(str, cuts)), "cores": pipeline.loaded},
-                **dataclasses.asdict(predict.pipeline(alone, m, latency_s)),
-                planned_s=planner.planned_s(plan, machine, PIPELINE, m, cuts),
+                **predict.pipeline(alone, m, latency_s),
+                planned_s=predict.planned_s(plan, machine, PIPELINE, m, cuts),
                 moved_bytes=stages.moved_bytes(workload, cuts),
                 drift=stages.drift(pipeline.arrays, one.arrays),
             )
-            pairs.append((row, asked(pipeline, Run(m))))
+            pairs.append((row, asked(pipeline.members, Run(m))))
         return timed(pairs, rounds)
 
 
@@ -182,26 +168,17 @@ def _cell(part: str, workload: Workload, count: int) -> Cell:
     return Cell(part, workload.shape, workload.length, workload.batch, count, layers)
 
 
-def _profile(pipeline: Group, windows: int) -> list[float]:
-    """Returns the seconds of each stage for so many windows, while the others wait."""
-    return [member.ask(Alone(windows)) for member in pipeline.members]
-
-
 def tensor_rows(workload: Workload, cores: Sequence[int], devices: int, rounds: int) -> list[Row]:
     """Measures a BERT-Joint divided among host devices of JAX, and its baselines in JAX.
 
-    Args:
-        workload: shape, length and batch.
-        cores: as many as devices; if there are fewer, devices share them.
-        devices: K.
-        rounds: how many.
+    If there are fewer cores than devices, devices share them.
     """
     cell = _cell(JAX, workload, devices)
     with contextlib.ExitStack() as stack:
 
         def start(places: Sequence[int], batch: int, count: int = 1) -> units.Unit:
             task = tensor.Task(dataclasses.replace(workload, batch=batch), count)
-            settings = tensor.environment(count, len(places))
+            settings = tensor.environment(count)
             return stack.enter_context(units.started(tensor.load, task, places, settings))
 
         batch, each = workload.batch, units.shares(cores[:devices], devices)
@@ -214,30 +191,17 @@ def tensor_rows(workload: Workload, cores: Sequence[int], devices: int, rounds: 
         }
         loaded = {way: [unit.receive() for unit in some] for way, some in running.items()}
         (one,), (split,), (program,) = running[ONE], running[TENSOR], loaded[TENSOR]
-        rows = {way: cell.row(way, cores=[x.cores for x in loaded[way]]) for way in running}
+        rows = {way: cell.row(way, cores=[x["cores"] for x in loaded[way]]) for way in running}
         for way in (ALL, TENSOR):
             logits = running[way][0].ask(tensor.LOGITS)
             rows[way]["drift"] = stages.drift(logits, one.ask(tensor.LOGITS))
-        steps = {way: _together(some) for way, some in running.items()}
-        each_s, whole_s = split.ask(tensor.ALL_REDUCE), _median_s(steps[ONE])
+        steps = {way: asked(some, tensor.STEP) for way, some in running.items()}
+        each_s = split.ask(tensor.ALL_REDUCE)
+        whole_s = statistics.median(steps[ONE]()["seconds"] for _ in range(ALONE))
         rows[TENSOR] |= {
             "cut": CUTS[TENSOR],
-            "all_reduces": program.all_reduces,
-            "compiled_all_reduces": program.compiled_all_reduces,
+            **{name: program[name] for name in tensor.COUNTS},
             "predicted_s": predict.tensor_s(whole_s, devices, cell.layers, each_s),
             "moved_bytes": predict.tensor_bytes(workload, devices),
         }
         return timed([(rows[way], steps[way]) for way in running], rounds)
-
-
-def _together(some: Sequence[units.Unit]) -> Step:
-    """Returns the step that lets JAX processes compute at the same time."""
-
-    def step() -> tuple[float, float]:
-        started = time.perf_counter()
-        for unit in some:
-            unit.send(tensor.STEP)
-        busy_s = sum(unit.receive() for unit in some)
-        return time.perf_counter() - started, busy_s
-
-    return step

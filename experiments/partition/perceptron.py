@@ -30,12 +30,9 @@ def weights(seed: int = 0) -> Layers:
 
 
 def forward(layers: Layers, x: FloatArray, ends: bool = True) -> list[FloatArray]:
-    """Returns the input of the first layer and the output of each layer.
+    """Returns the input ``[B, in]`` of the first of some layers and the output of each layer.
 
-    Args:
-        layers: some layers of the network.
-        x: ``[B, in]``.
-        ends: whether the last one is the network's last, which has no ReLU.
+    ``ends`` tells whether the last one is the network's last, which has no ReLU.
     """
     outputs = [x]
     for number, (kernel, bias) in enumerate(layers, 1):
@@ -55,13 +52,9 @@ def loss_gradient(logits: FloatArray, labels: IntArray) -> FloatArray:
 def backward(
     layers: Layers, outputs: Sequence[FloatArray], gradient: FloatArray, first: bool, ends: bool
 ) -> tuple[Layers, FloatArray]:
-    """Returns the gradients of the layers, and that of their input.
+    """Returns the gradients of the layers of ``forward``, and that of their input.
 
-    Args:
-        layers, outputs: of ``forward``.
-        gradient: with respect to the last output.
-        first: whether the first one is the network's first, for whose input none is computed.
-        ends: as in ``forward``.
+    For the input of the network's ``first`` layer none is computed.
     """
     gradients: Layers = []
     for number in reversed(range(len(layers))):

@@ -28,14 +28,10 @@ from nq.records import FloatArray
 
 @dataclass(frozen=True)
 class Steps:
-    """The command to compute steps one after the other.
+    """The command to compute steps of a kind, forward or training, one after the other.
 
-    Args:
-        kind: ``FORWARD`` or ``TRAINING``.
-        count: number of steps.
-        micro_batches: into how many a pipeline divides a batch.
-        alone: whether a process computes its part without its neighbour, with what the shared
-            arrays happen to hold.
+    A pipeline divides a batch into micro-batches. ``alone`` lets a process compute its part without
+    its neighbour, with what the shared arrays happen to hold.
     """
 
     kind: str
@@ -79,10 +75,8 @@ def unflatten(flat: FloatArray, like: Layers) -> Layers:
 class Exchange:
     """The all-reduce of two processes.
 
-    Args:
-        seat: this process.
-        slots: ``[2, 2, …]``: two in turn, so that none is written while the neighbour still reads,
-            with a part for each process.
+    ``slots`` are ``[2, 2, …]``: two in turn, so that none is written while the neighbour still
+    reads, with a part for each process.
     """
 
     def __init__(self, seat: Seat, slots: FloatArray) -> None:

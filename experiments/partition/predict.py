@@ -1,98 +1,130 @@
-"""Predictions of the parts that are measured: the equations of planning with local times."""
+"""Predictions of the parts that are measured, and of the planner for devices that are not here.
+
+The equations are those of ``experiments.planning``: of the measured parts with times of the model
+itself, and as the planner has them, from a measurement of the machine.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
-from experiments.partition.rows import PIPELINE, TENSOR
-from experiments.planning.costs import ALL_REDUCES_PER_LAYER
+from experiments import workloads
+from experiments.partition.rows import ALL, INSTANCES, PIPELINE, PLANNER, TENSOR, Cell, Row
+from experiments.planning import devices, models, strategies
+from experiments.planning.costs import ALL_REDUCES_PER_LAYER, Costs, Workload, send_s
+from experiments.planning.devices import Group
 from experiments.planning.pipeline import flow_seconds
-from experiments.workloads import Workload
+from experiments.planning.strategies import Plan
 
-
-@dataclass(frozen=True)
-class Prediction:
-    """What a row is expected to show.
-
-    Args:
-        predicted_s: seconds of a step.
-        predicted_bubble: share of the devices' time in which they wait.
-    """
-
-    predicted_s: float | None = None
-    predicted_bubble: float | None = None
-
-
-def pipeline_seconds(stages: Sequence[float], micro_batches: int) -> float:
-    """Returns the time of all micro-batches, each of which passes through all stages."""
-    return flow_seconds([(seconds, 1) for seconds in stages], micro_batches)
-
-
-def pipeline_bubble(stages: Sequence[float], micro_batches: int) -> float:
-    """Returns the share of the devices' time in which they wait: 1 - M sum s_k / (K T).
-
-    Args:
-        stages: s_k, seconds of each of the K stages for one micro-batch.
-        micro_batches: M. With equal stages the bubble is (K-1) / (M+K-1).
-
-    >>> round(pipeline_bubble([1.0, 1.0], micro_batches=8), 3)
-    0.111
-    """
-    total = len(stages) * pipeline_seconds(stages, micro_batches)
-    return 1 - micro_batches * sum(stages) / total
+SHAPES, DEVICE, COUNTS = ("bert-large", "rembert"), "v100", (1, 2, 4, 8, 16)
+BATCH, LENGTH = 64, 512
+Prediction = dict[str, float]
+"""The fields ``predicted_s``, the seconds of a step, and ``predicted_bubble``, the share of the
+devices' time in which they wait; without those that are not predicted."""
 
 
 def pipeline(stages: Sequence[float], micro_batches: int, latency_s: float) -> Prediction:
-    """Returns the prediction of a pipeline.
+    """Returns the prediction of a pipeline; its bubble is 1 - M sum s_k / (K T).
 
     Args:
-        stages: seconds of each stage for one micro-batch, measured alone.
-        micro_batches: M.
+        stages: s_k, seconds of each of the K stages for one micro-batch, measured alone.
+        micro_batches: M. With equal stages the bubble is (K-1) / (M+K-1).
         latency_s: of a token from one process to the next, which waits for it.
+
+    >>> round(pipeline([1.0, 1.0], micro_batches=8, latency_s=0.0)["predicted_bubble"], 3)
+    0.111
     """
-    waits = (len(stages) - 1) * latency_s
-    return Prediction(
-        pipeline_seconds(stages, micro_batches) + waits, pipeline_bubble(stages, micro_batches)
-    )
+    seconds = flow_seconds([(seconds, 1) for seconds in stages], micro_batches)
+    bubble = 1 - micro_batches * sum(stages) / (len(stages) * seconds)
+    waits_s = (len(stages) - 1) * latency_s
+    return {"predicted_s": seconds + waits_s, "predicted_bubble": bubble}
 
 
 def perceptron(
     way: str, parts: Sequence[float], micro_batches: int, latency_s: float
 ) -> Prediction:
-    """Returns the prediction of the perceptron.
+    """Returns the prediction of the perceptron; a process with the whole network is not predicted.
 
-    Args:
-        way: how it is divided; a process with the whole network is not predicted.
-        parts: seconds of a step in each process, measured alone.
-        micro_batches: M, of the pipeline.
-        latency_s: of a token from one process to the other.
+    ``parts`` are the seconds of a step in each process, measured alone; ``latency_s`` is that of a
+    token from one process to the other.
     """
     if way == PIPELINE:
         one = pipeline([s / micro_batches for s in parts], micro_batches, latency_s)
-        last = latency_s  # the first process waits for the end of the step
-        return Prediction((one.predicted_s or 0.0) + last, one.predicted_bubble)
+        one["predicted_s"] += latency_s  # the first process waits for the end of the step
+        return one
     if len(parts) == 1:
-        return Prediction()
-    return Prediction(max(parts) + (latency_s if way == TENSOR else 0.0))
+        return {}
+    return {"predicted_s": max(parts) + (latency_s if way == TENSOR else 0.0)}
 
 
 def tensor_s(whole_s: float, devices: int, layers: int, all_reduce_s: float) -> float:
     """Returns the predicted seconds of a model whose layers are divided among devices.
 
-    Args:
-        whole_s: seconds of the unsplit model on one device.
-        devices: how many.
-        layers: of the model.
-        all_reduce_s: seconds of one all-reduce of the activations, measured alone.
+    ``whole_s`` are the seconds of the unsplit model on one device, ``all_reduce_s`` those of one
+    all-reduce of the activations, measured alone.
     """
     return whole_s / devices + ALL_REDUCES_PER_LAYER * layers * all_reduce_s
 
 
-def tensor_bytes(workload: Workload, devices: int) -> int:
+def tensor_bytes(workload: workloads.Workload, devices: int) -> int:
     """Returns the bytes that all all-reduces of one batch move, in float32.
 
     In a ring of p devices each of them sends 2 (p-1) / p of the activations.
     """
     size = 4 * workload.batch * workload.length * workload.config.hidden_size
     return ALL_REDUCES_PER_LAYER * workload.config.num_hidden_layers * 2 * (devices - 1) * size
+
+
+def planned_s(
+    plan: Workload, group: Group, way: str, micro_batches: int, cuts: Sequence[int]
+) -> float:
+    """Returns the seconds that the planner expects of a batch on devices that were measured.
+
+    Each of the cores is a device of ``group``, and all of them are one. A pipeline has
+    micro-batches and the layers before which the model is cut.
+    """
+    shared = group.count if way == INSTANCES else micro_batches
+    windows = math.ceil(plan.batch / shared)
+    device = group.whole if way == ALL else group.device
+    parts = Costs(plan, device, windows).seconds  # the embeddings are the first part
+    sending = send_s(plan.activation_bytes(windows), device)
+    ends = [*(cut + 1 for cut in cuts), len(parts)]
+    stages = [sum(parts[first:end]) for first, end in zip([0, *ends], ends, strict=False)]
+    # The sender copies into shared memory itself, so that it does not compute meanwhile.
+    stations = [*((stage + sending, 1) for stage in stages[:-1]), (stages[-1], 1)]
+    return flow_seconds(stations, micro_batches)
+
+
+def planner_rows(counts: Sequence[int] = COUNTS) -> list[Row]:
+    """Returns a row for each strategy on each number of GPUs; none has a measured time."""
+    device = devices.load(devices.KNOWN)[DEVICE]
+    return [
+        _row(shape, plan)
+        for shape in SHAPES
+        for count in counts
+        for plan in strategies.plans(
+            Workload(models.SHAPES[shape], BATCH, LENGTH), Group(device, count, device)
+        )
+        if plan.fits and (plan.devices == count)
+    ]
+
+
+def _row(shape: str, plan: Plan) -> Row:
+    layers = models.SHAPES[shape].num_hidden_layers
+    cell = Cell(PLANNER, shape, LENGTH, BATCH, plan.devices, layers)
+    values: dict[str, Any] = {
+        **{"m": plan.micro_batches, "cut": _cut(plan), "planned_s": plan.batch_s},
+        **{"predicted_bubble": plan.bubble, "moved_bytes": plan.moved_bytes},
+    }
+    return cell.row(f"{plan.strategy}, {plan.group}", **values)
+
+
+def _cut(plan: Plan) -> str:
+    """Returns the parts of the model before which it is cut, and the replicas of the stages."""
+    cuts = ", ".join(str(stage.first) for stage in plan.stages[1:])
+    replicas = [stage.replicas for stage in plan.stages]
+    if len(replicas) > 1 and max(replicas) > 1:
+        cuts += f" (x {', '.join(map(str, replicas))})"
+    return cuts

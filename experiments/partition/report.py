@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from experiments.intervals import (
@@ -14,6 +13,7 @@ from experiments.intervals import (
     Interval,
     interval,
     kept,
+    middle,
     overall,
     ratios,
     verdict,
@@ -29,8 +29,7 @@ from experiments.partition.rows import (
     TENSOR,
     TRAINING,
 )
-from experiments.study import Row, Study
-from experiments.text_tables import markdown
+from experiments.study import Row, Study, beside, grouped, line
 
 DRIFT, ERROR, NEAR_BEST, MICRO_BATCHES_PER_STAGE = 1e-5, 0.2, 1.05, 4
 """Largest drift of a logit; largest relative error of a prediction; time ÷ that of the best M."""
@@ -38,6 +37,7 @@ SOURCE_MINUTES = {ONE: 3.90, PIPELINE: 2.81, TENSOR: 2.57}
 """The source's Table 1: training of the perceptron, on one device and on two."""
 SOURCE_GAIN = 1.45
 """What the source calls its average speed-up."""
+CELL = ("part", "shape", "length", "batch", "task")
 HEAD = (
     *("part", "shape", "length", "task", "way", "K", "M", "cut"),
     *("planned s", "error", "predicted s", "error", "s"),
@@ -48,59 +48,30 @@ HEAD = (
 
 def seconds(row: Row) -> float:
     """Returns the median seconds of a row that is measured."""
-    return float(statistics.median(kept(row["seconds"])))
+    return middle(row["seconds"])
 
 
 def bubble(row: Row) -> float:
     """Returns the median share of the processes' time in which they wait."""
-    pairs = zip(kept(row["busy_s"]), kept(row["seconds"]), strict=True)
-    return float(statistics.median(1 - busy / (row["k"] * s) for busy, s in pairs))
-
-
-def _cell(row: Row) -> tuple[Any, ...]:
-    return tuple(row[name] for name in ("part", "shape", "length", "batch", "task"))
+    pairs = zip(row["busy_s"], row["seconds"], strict=True)
+    return middle([1 - busy / (row["k"] * s) for busy, s in pairs])
 
 
 def _cells(rows: Sequence[Row], part: str) -> list[list[Row]]:
     """Returns the measured rows of each cell of a part."""
     some = [row for row in rows if row["part"] == part and row["seconds"]]
-    return [[r for r in some if _cell(r) == name] for name in dict.fromkeys(map(_cell, some))]
+    return list(grouped(some, *CELL).values())
 
 
 def gain(row: Row, rows: Sequence[Row], way: str) -> Interval | None:
     """Returns how many times as fast as another way of its cell a row is."""
-    for other in rows:
-        if other["way"] == way and _cell(other) == _cell(row) and row["seconds"]:
-            return interval(ratios(other["seconds"], row["seconds"]))
-    return None
+    other = beside(row, rows, CELL, way=way)
+    return interval(ratios(other["seconds"], row["seconds"])) if other and row["seconds"] else None
 
 
 def best(rows: Iterable[Row]) -> Row:
     """Returns the row with the smallest median."""
     return min(rows, key=seconds)
-
-
-def table(rows: Sequence[Row]) -> str:
-    """Returns the rows and the verdicts of the claims as two Markdown tables."""
-    lines = [_line(row, rows) for row in rows]
-    return f"{markdown(HEAD, *lines)}\n{markdown(('claim', 'verdict'), *claims(rows))}"
-
-
-def summary(rows: Sequence[Row]) -> str:
-    """Returns the verdicts, and the rows without all numbers of micro-batches."""
-    fastest = [
-        best(row for row in cell if row["way"] == PIPELINE)
-        for part in (PERCEPTRON, ENCODER)
-        for cell in _cells(rows, part)
-        if any(row["way"] == PIPELINE for row in cell)
-    ]
-    chosen = [
-        row
-        for row in rows
-        if row["way"] != PIPELINE or row["m"] in (1, 4 * row["k"]) or row in fastest
-    ]
-    lines = [_line(row, rows) for row in chosen]
-    return f"{markdown(('claim', 'verdict'), *claims(rows))}\n{markdown(HEAD, *lines)}"
 
 
 def _line(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
@@ -181,10 +152,10 @@ def _training(rows: Sequence[Row]) -> dict[str, Row]:
 def gained(rows: Sequence[Row]) -> str:
     """Returns whether both ways train on average as much faster than one core as the source has."""
     found = _training(rows)
-    one = [r for r in rows if r["way"] == ONE and _cell(r) in map(_cell, found.values())]
-    if not one or len(found) < 2:
+    one = beside(found[TENSOR], rows, CELL, way=ONE) if len(found) == 2 else None
+    if one is None:
         return NOT_TESTABLE
-    each = [ratios(one[0]["seconds"], row["seconds"]) for row in found.values()]
+    each = [ratios(one["seconds"], row["seconds"]) for row in found.values()]
     mean = interval([statistics.mean(pair) for pair in zip(*each, strict=True)])
     return f"{verdict(mean, above=SOURCE_GAIN)}: {mean}"
 
@@ -234,13 +205,7 @@ def all_reduces(rows: Sequence[Row]) -> str:
 
 
 def near(rows: Sequence[Row], part: str, name: str) -> str:
-    """Returns whether the predictions of a part are as near to the times as they should be.
-
-    Args:
-        rows: of all parts.
-        part: the part.
-        name: of the prediction in a row.
-    """
+    """Returns whether the predictions ``name`` of a part are near enough to the times."""
     some = [r for r in rows if r["part"] == part and r["seconds"] and r[name]]
     if not some:
         return NOT_TESTABLE
@@ -266,35 +231,20 @@ def copies(rows: Sequence[Row], part: str) -> str:
     return "; ".join([overall(verdicts), *texts])
 
 
-def plot(rows: Sequence[Row], path: Path) -> None:
+def plot(rows: Sequence[Row], figure: Any) -> None:
     """Draws the time of the pipelines over M, predicted and measured, beside the instances."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    figure.set_size_inches(11, 4.5)
     for axes, part in zip(figure.subplots(1, 2), (ENCODER, PERCEPTRON), strict=True):
-        for cell in _cells(rows, part):
-            _series(axes, cell)
+        for number, cell in enumerate(_cells(rows, part)):
+            name = f"{cell[0]['shape']} {cell[0]['length'] or cell[0]['task']}"
+            some, color = [row for row in cell if row["way"] == PIPELINE], f"C{number}"
+            line(axes, [(row["m"], seconds(row)) for row in some], color=color, label=name)
+            predicted = [(row["m"], row["predicted_s"]) for row in some]
+            line(axes, predicted, ls="--", marker="", color=color, label=f"{name}, predicted")
+            for row in (row for row in cell if row["way"] == INSTANCES):
+                axes.axhline(seconds(row), ls=":", color=color, label=f"{name}, instances")
         axes.set(title=part, xlabel="micro-batches M", ylabel="s", yscale="log")
         axes.set_xscale("log", base=2)
-        if axes.lines:
-            axes.legend(fontsize="xx-small")
-    figure.savefig(path, dpi=120)
-
-
-def _series(axes: Any, cell: Sequence[Row]) -> None:
-    some = [row for row in cell if row["way"] == PIPELINE]
-    if not some:
-        return
-    name = f"{some[0]['shape']} {some[0]['length'] or some[0]['task']}"
-    counts = [row["m"] for row in some]
-    (line,) = axes.plot(counts, list(map(seconds, some)), marker="o", label=name)
-    predictions = [row["predicted_s"] for row in some]
-    axes.plot(counts, predictions, "--", color=line.get_color(), label=f"{name}, predicted")
-    for row in cell:
-        if row["way"] == INSTANCES:
-            axes.axhline(
-                seconds(row), linestyle=":", color=line.get_color(), label=f"{name}, instances"
-            )
 
 
 def metrics(row: Row) -> dict[str, float | None]:
@@ -318,12 +268,13 @@ def title(row: Row) -> str:
     return f"{row['part']} {row['shape']}{size} {row['task']} {row['way']}{count}"
 
 
-PARAMS = ("part", "shape", "length", "batch", "task", "way", "k", "m", "cut")
 STUDY = Study(
     "partition",
-    table=table,
+    head=HEAD,
+    cells=_line,
+    claims=claims,
     plot=plot,
     title=title,
-    params=lambda row: {name: row[name] for name in PARAMS},
+    params=("part", "shape", "length", "batch", "task", "way", "k", "m", "cut"),
     metrics=metrics,
 )

@@ -6,13 +6,12 @@ split. "All cores" are as many as the pipeline has stages.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.intervals import rotated
-from experiments.partition.group import Group
+from experiments import units
+from experiments.study import Step
 
 PERCEPTRON, ENCODER, JAX, PLANNER = "perceptron", "encoder", "tensor", "planner"
 ONE, ALL, INSTANCES = "one core", "all cores", "instances"
@@ -20,21 +19,14 @@ PIPELINE, TENSOR = "pipeline", "tensor"
 FORWARD, TRAINING = "forward", "training"
 
 Row = dict[str, Any]
-Step = Callable[[], tuple[float, float]]
-"""Computes a row once; returns its seconds, and those of all its processes without waiting."""
 
 
 @dataclass(frozen=True)
 class Cell:
     """What the rows of a cell have in common.
 
-    Args:
-        part: of the study.
-        shape: of the model.
-        length: pieces of a window.
-        batch: windows, or rows of the perceptron.
-        stages: K, also the number of cores, instances and devices.
-        layers: of the model.
+    The batch has windows, or rows of the perceptron; ``stages`` is K, also the number of cores,
+    instances and devices.
     """
 
     part: str
@@ -58,22 +50,14 @@ class Cell:
         }
 
 
-def timed(pairs: Sequence[tuple[Row, Step]], rounds: int) -> list[Row]:
-    """Measures rows in rotating order; returns them with their timings."""
-    for number in range(rounds):
-        for row, step in rotated(pairs, number):
-            seconds, busy_s = step()
-            row["seconds"].append(seconds)
-            row["busy_s"].append(busy_s)
-    return [row for row, _ in pairs]
+def asked(members: Sequence[units.Unit], command: Any, count: int = 1) -> Step:
+    """Returns the step that sends a command of ``count`` steps to several processes.
 
+    Their replies are seconds without waiting for each other.
+    """
 
-def asked(group: Group, command: Any, count: int = 1) -> Step:
-    """Returns the step that sends a command of ``count`` steps to all processes of a group."""
-
-    def step() -> tuple[float, float]:
-        started = time.perf_counter()
-        busy_s = sum(group.ask(command))
-        return (time.perf_counter() - started) / count, busy_s / count
+    def step() -> dict[str, float]:
+        seconds, busy_s = units.together(members, command)
+        return {"seconds": seconds / count, "busy_s": sum(busy_s) / count}
 
     return step

@@ -9,7 +9,6 @@ A layer then needs two all-reduces: Shoeybi et al. 2019, https://arxiv.org/abs/1
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from experiments.partition.limits import check_devices
+from experiments.partition.stages import check_devices
+from experiments.units import seconds
 from nq.model import joint
 from nq.model.config import ModelConfig
 from nq.model.encoder import Layers, SelfAttention
@@ -70,11 +70,7 @@ class RowSplit(keras.layers.Layer):
 
 @dataclass(frozen=True)
 class SplitLayers(Layers):
-    """Creates the layers of one device.
-
-    Args:
-        devices: number of devices.
-    """
+    """Creates the layers of one of the devices."""
 
     devices: int = 1
 
@@ -113,12 +109,10 @@ def by_device(value: FloatArray, devices: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A compiled model with its weights.
+    """A compiled model with its weights, which returns the logits of a batch.
 
-    Args:
-        compute: returns the logits of a batch.
-        all_reduces: in the program of one device as it is given to XLA.
-        compiled_all_reduces: in the program that XLA compiled, which may combine some.
+    ``all_reduces`` are those in the program of one device as it is given to XLA, which may combine
+    some (``compiled_all_reduces``).
     """
 
     compute: Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -129,17 +123,7 @@ class Program:
 def program(
     config: ModelConfig, model: keras.Model, inputs: Mapping[str, Any], devices: int
 ) -> Program:
-    """Compiles a model for a batch.
-
-    Args:
-        config: shape of the encoder.
-        model: made by ``joint.build``; its weights are copied.
-        inputs: a batch.
-        devices: among which every layer is divided; 1 compiles the model as it is.
-
-    Raises:
-        ValueError: the model cannot be divided among so many devices.
-    """
+    """Compiles a model of ``joint.build`` for a batch; one device computes it as it is."""
     import jax
 
     check_devices(config, devices)
@@ -216,10 +200,4 @@ def all_reduce(shape: tuple[int, ...], devices: int) -> Callable[[], float]:
     values = jax.device_put(np.ones(shape, np.float32), jax.sharding.NamedSharding(mesh, whole))
     reduce = jax.jit(mapped)
     reduce(values).block_until_ready()
-
-    def measure() -> float:
-        started = time.perf_counter()
-        reduce(values).block_until_ready()
-        return time.perf_counter() - started
-
-    return measure
+    return lambda: seconds(lambda: reduce(values).block_until_ready())

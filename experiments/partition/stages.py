@@ -18,6 +18,7 @@ import numpy as np
 from experiments import units
 from experiments.partition.group import Arrays, Seat, Shapes, slices, work
 from experiments.workloads import Workload
+from nq.model.config import ModelConfig
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 LOGITS = ("start_logits", "end_logits", "type_logits")
@@ -26,12 +27,10 @@ Compute = Callable[[Sequence[Any]], Sequence[Any]]
 
 @dataclass(frozen=True)
 class Task:
-    """What a process computes of a batch.
+    """What a process computes of a batch: the stage of its own number of a model with cuts.
 
-    Args:
-        workload: of all processes together; its threads are those of one.
-        cuts: the layers before which the model is cut, ascending; the process computes the stage
-            of its own number. Without cuts it computes the whole model for its share of windows.
+    A cut is the layer before it. Without cuts a process computes the whole model for its share of
+    the windows. The workload is that of all processes together, but its threads are those of one.
     """
 
     workload: Workload
@@ -40,11 +39,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Run:
-    """The command to compute the batch.
-
-    Args:
-        micro_batches: into how many it is divided, at most one for each window.
-    """
+    """The command to compute the batch in micro-batches, at most one for each window."""
 
     micro_batches: int
 
@@ -53,13 +48,44 @@ class Run:
 class Alone:
     """The command to compute the first windows of the batch without waiting for neighbours.
 
-    Args:
-        windows: how many.
-        times: how often, after once more to compile.
+    It computes them once to compile, and then several times.
     """
 
     windows: int
     times: int = 5
+
+
+def even_cuts(config: ModelConfig, stages: int) -> tuple[int, ...]:
+    """Returns the cuts between stages of as equal numbers of layers as possible.
+
+    >>> even_cuts(ModelConfig(num_hidden_layers=6), 2), even_cuts(ModelConfig(), 5)
+    ((3,), (3, 6, 8, 10))
+    """
+    layers = config.num_hidden_layers
+    if stages > layers:
+        raise ValueError(
+            f"a model of {layers} layers cannot be cut into {stages} stages: expected at most as "
+            "many stages as layers; give fewer --stages"
+        )
+    return tuple(part.start for part in slices(0, layers, stages)[1:])
+
+
+def check_devices(config: ModelConfig, devices: int) -> None:
+    """Checks that heads and units of the layers of a model can be divided evenly."""
+    for what, count in (
+        ("attention heads", config.num_attention_heads),
+        ("units of the intermediate layer", config.intermediate_size),
+    ):
+        if count % devices:
+            raise ValueError(
+                f"{count} {what} cannot be divided among {devices} devices: expected a number of "
+                f"devices that divides {count}"
+            )
+    if config.relative_attention_num_buckets and devices > 1:
+        raise ValueError(
+            "the model has attention biases by distance, which are not divided here: expected a "
+            "model without them, such as a BERT"
+        )
 
 
 def stage_model(model: Any, cuts: Sequence[int], number: int) -> Any:
@@ -74,9 +100,6 @@ def stage_model(model: Any, cuts: Sequence[int], number: int) -> Any:
         A model from ``input_ids``, ``input_mask`` and ``segment_ids`` (the first stage) or from
         ``[B * L, hidden]``, ``input_ids`` and ``input_mask`` (the others) to ``[B * L, hidden]`` or
         to the logits in the order of ``LOGITS`` (the last stage), all of them lists.
-
-    Raises:
-        ValueError: the model has no such layers.
     """
     import keras
 
@@ -93,13 +116,6 @@ def stage_model(model: Any, cuts: Sequence[int], number: int) -> Any:
 
 def _boundary(model: Any, layer: int) -> Any:
     """Returns the symbolic activations between a layer and the one before it."""
-    names = [each.name for each in model.layers]
-    if f"layer_{layer}_output_norm" not in names or f"layer_{layer - 1}_output_norm" not in names:
-        layers = sum(name.endswith("_output_norm") for name in names)
-        raise ValueError(
-            f"a model of {layers} layers cannot be cut before layer {layer}: expected a number "
-            f"from 1 to {layers - 1}"
-        )
     return model.get_layer(f"layer_{layer - 1}_output_norm").output
 
 
@@ -121,12 +137,7 @@ def moved_bytes(workload: Workload, cuts: Sequence[int]) -> int:
 
 
 class Stage:
-    """A stage of a model, or the whole model, with its place in the shared arrays.
-
-    Args:
-        compute: computes a list of inputs.
-        seat: the process.
-    """
+    """A stage of a model, or the whole model, with its place in the shared arrays."""
 
     def __init__(self, compute: Compute, seat: Seat) -> None:
         task: Task = seat.task
@@ -154,11 +165,7 @@ class Stage:
 
     def _alone(self, command: Alone) -> float:
         rows = slice(self.rows.start, self.rows.start + command.windows)
-        seconds = []
-        for _ in range(command.times + 1):
-            started = time.perf_counter()
-            self._windows(rows)
-            seconds.append(time.perf_counter() - started)
+        seconds = [units.seconds(lambda: self._windows(rows)) for _ in range(command.times + 1)]
         return statistics.median(seconds[1:])
 
     def _windows(self, rows: slice) -> None:

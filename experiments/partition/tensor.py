@@ -7,7 +7,6 @@ device computes with all cores that its process may use.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,48 +15,33 @@ from experiments import units
 from experiments.workloads import Workload, rows
 
 STEP, LOGITS, ALL_REDUCE = "step", "logits", "all-reduce"
+COUNTS = ("all_reduces", "compiled_all_reduces")
 REPEATS = 21
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a process computes.
-
-    Args:
-        workload: its batch.
-        devices: among which every layer is divided; 1 for the unsplit model.
-    """
+    """What a process computes: a batch of a model whose layers are divided among devices."""
 
     workload: Workload
     devices: int = 1
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """What a process has loaded.
-
-    Args:
-        cores: the sets of cores that its threads may use.
-        all_reduces, compiled_all_reduces: of ``sharding.Program``.
-    """
-
-    cores: list[list[int]]
-    all_reduces: int
-    compiled_all_reduces: int
-
-
-def environment(devices: int, threads: int) -> dict[str, str]:
+def environment(devices: int) -> dict[str, str]:
     """Returns the environment in which JAX has so many host devices."""
     return {
-        **units.thread_settings(threads),
         "KERAS_BACKEND": "jax",
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
     }
 
 
-def load(task: Task) -> tuple[Loaded, units.Work]:
-    """Loads a model; the commands are ``STEP``, ``LOGITS`` and ``ALL_REDUCE``."""
+def load(task: Task) -> tuple[dict[str, Any], units.Work]:
+    """Loads a model; the commands are ``STEP``, ``LOGITS`` and ``ALL_REDUCE``.
+
+    Returns:
+        The sets of cores that its threads may use, and the counts of ``sharding.Program``.
+    """
     import numpy as np
 
     from experiments.partition import sharding
@@ -73,9 +57,7 @@ def load(task: Task) -> tuple[Loaded, units.Work]:
         return {name: np.asarray(values) for name, values in program.compute(inputs).items()}
 
     def step() -> float:
-        started = time.perf_counter()
-        logits()
-        return time.perf_counter() - started
+        return units.seconds(logits)
 
     def all_reduce() -> float:
         shape = workload.batch * workload.length, workload.config.hidden_size
@@ -84,5 +66,5 @@ def load(task: Task) -> tuple[Loaded, units.Work]:
 
     run: dict[str, Callable[[], Any]] = {STEP: step, LOGITS: logits, ALL_REDUCE: all_reduce}
     step()
-    loaded = Loaded(units.thread_cores(), program.all_reduces, program.compiled_all_reduces)
-    return loaded, lambda command: run[command]()
+    counts = {name: getattr(program, name) for name in COUNTS}
+    return {"cores": units.thread_cores(), **counts}, lambda command: run[command]()

@@ -12,17 +12,16 @@ All models are in memory at once, some 15 GB for the bundled one; ``--peers`` me
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from experiments import command, machine
 from experiments.peers.flops import peaks
-from experiments.peers.measure import Measured, measure
+from experiments.peers.measure import measure
 from experiments.peers.models import BASELINE, PEERS, Peer
-from experiments.peers.report import Measurement, Report, rows, table
-from nq import storage
+from experiments.peers.report import rows, table
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.model.config import ModelConfig
@@ -31,77 +30,36 @@ from nq.model.runtime import import_tensorflow
 from nq.model.shapes import window_gflop
 
 SHAPES = {"base": ModelConfig()}
-RESULT = "peers.json"
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.peers",
-        description="Compares our engines with other libraries on the same weights and windows.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     arguments.add_data(parser)
     model = parser.add_mutually_exclusive_group()
     model.add_argument("--model", metavar="MODEL", help="default: the bundled model")
     model.add_argument("--shape", choices=SHAPES, help="a BERT of this size with random weights")
-    parser.add_argument(
-        "--max-seq-length",
-        type=arguments.positive,
-        metavar="N",
-        help="pieces in a window (default: the model's)",
-    )
-    parser.add_argument(
-        "--batch-size",
-        type=arguments.positive,
-        metavar="N",
-        help="windows in a batch (default: as many as have 4096 pieces)",
-    )
-    parser.add_argument(
-        "--windows",
-        type=arguments.positive,
-        default=32,
-        metavar="N",
-        help="windows without padding in a round, rounded up to whole batches (default: 32)",
-    )
-    parser.add_argument(
-        "--rounds", type=arguments.positive, default=5, metavar="N", help="(default: 5)"
-    )
-    parser.add_argument(
-        "--peers",
-        nargs="+",
-        choices=PEERS,
-        default=list(PEERS),
-        metavar="NAME",
-        help=f"peers to measure besides {BASELINE}; default: {', '.join(PEERS)}",
-    )
-    parser.add_argument("--output", type=Path, metavar="DIR", help=f"folder to write {RESULT} to")
-    arguments.add_common(parser)
-    return parser
+    text = "pieces in a window (default: the model's)"
+    command.add_option(parser, "max-seq-length", None, text)
+    text = "windows in a batch (default: as many as have 4096 pieces)"
+    command.add_option(parser, "batch-size", None, text)
+    command.add_option(parser, "windows", 32, "full windows in a round, in whole batches")
+    command.add_option(parser, "rounds", 5, "rounds")
+    command.add_list(parser, "peers", PEERS, PEERS)
 
 
 def peers(args: argparse.Namespace) -> int:
     """Runs the command."""
     from nq.formats.input_files import find_files
 
-    files = find_files(args.data)
-    if args.output:
-        storage.check_output_file(args.output / RESULT, files)
     import_tensorflow()
     with tempfile.TemporaryDirectory() as name:
-        report = _report(args, files, Path(name))
-    if args.output:
-        args.output.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(report.to_dict(), indent=2) + "\n"
-        (args.output / RESULT).write_text(text, encoding="utf-8")
-    if args.json:
-        terminal.print_json(report.to_dict())
-    else:
-        print(table(report))
-    return terminal.FAILED if report.failed else 0
+        result = compared(args, find_files(args.data), Path(name))
+    command.show(result, table, args)
+    return terminal.FAILED if result["failed"] else 0
 
 
-def _report(args: argparse.Namespace, files: Sequence[str], folder: Path) -> Report:
-    """Measures all peers; ``folder`` is for temporary files."""
+def compared(args: argparse.Namespace, files: Sequence[str], folder: Path) -> dict[str, Any]:
+    """Measures all peers, with a folder for temporary files; an ``Error`` if the baseline fails."""
     from experiments.peers import inputs
     from nq.inference.batches import MIN_PIECES
     from nq.model.folder import load_config
@@ -115,54 +73,32 @@ def _report(args: argparse.Namespace, files: Sequence[str], folder: Path) -> Rep
     task = inputs.task(files, model, windows, batch_size, args.windows, folder)
     installed, skipped = available([PEERS[name] for name in PEERS if name in args.peers])
     before = peaks()
-    with terminal.ProgressBar("peers", "rounds") as bar:
-        results = measure(installed, task, args.rounds, None if args.verbose else folder, bar)
-    after, gflop = peaks(), window_gflop(load_config(model), length)
-    best = {name: max(before[name], after[name]) for name in before}
-    measurements = measured(results)
-    return Report(
-        args.shape or model.name,
-        length,
-        batch_size,
-        measurements[0].ready.logits.shape[1],
-        gflop,
-        best,
-        rows(measurements, gflop, best),
-        skipped,
-        {str(x.peer): x.failure for x in results if x.failure},
-        _versions(installed),
-    )
+    results = measure(installed, task, args.rounds, None if args.verbose else folder)
+    if results[0]["failure"]:
+        raise Error(f"{BASELINE}: {results[0]['failure']}")
+    best = {name: max(before[name], value) for name, value in peaks().items()}
+    gflop = window_gflop(load_config(model), length)
+    whole = [row for row in results if not row["failure"]]
+    return {
+        **{"model": args.shape or model.name, "max_seq_length": length, "batch_size": batch_size},
+        "windows": whole[0]["logits"].shape[1],
+        **{"gflop_per_window": gflop, "peak_gflop_per_s": best},
+        **{"peers": rows(whole, gflop, best), "skipped": skipped},
+        "failed": {str(row["peer"]): row["failure"] for row in results if row["failure"]},
+        "versions": machine.versions((*machine.PACKAGES, "onnx", "nncf", "tf2onnx")),
+    }
 
 
 def available(peers: Sequence[Peer]) -> tuple[list[Peer], dict[str, str]]:
     """Returns the baseline and the peers that are installed, and what the others need."""
-    missing = {str(peer): packages for peer in peers if (packages := peer.missing())}
+    missing = {
+        str(peer): packages for peer in peers if (packages := command.missing(peer.packages))
+    }
     installed = [peer for peer in peers if str(peer) not in missing and peer != BASELINE]
     return [BASELINE, *installed], missing
 
 
-def measured(peers: Sequence[Measured]) -> list[Measurement]:
-    """Returns the measurements of the peers that did not fail, the baseline first.
-
-    Raises:
-        Error: the baseline failed.
-    """
-    if peers[0].failure:
-        raise Error(f"{peers[0].peer}: {peers[0].failure}")
-    return [Measurement(p.peer, p.ready, p.seconds) for p in peers if p.ready]
-
-
-def _versions(peers: Sequence[Peer]) -> dict[str, str]:
-    """Returns the versions of the packages that were used."""
-    names = dict.fromkeys(["keras", *(name for peer in peers for name in peer.packages)])
-    versions = {name: importlib.metadata.version(name) for name in names}
-    return {"tensorflow": import_tensorflow().__version__, **versions}
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(peers, parser(), argv)
-
+main = command.main(peers, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -9,12 +9,7 @@ TYPES = ("float32", "bfloat16")
 
 
 def peaks(size: int = SIZE, times: int = TIMES) -> dict[str, float]:
-    """Returns the best GFLOP/s of a large TensorFlow matrix product on the CPU, by type.
-
-    Args:
-        size: rows and columns of both factors.
-        times: number of timed products.
-    """
+    """Returns the best GFLOP/s of large square TensorFlow matrix products on the CPU, by type."""
     import tensorflow as tf
 
     best = dict.fromkeys(TYPES, 0.0)

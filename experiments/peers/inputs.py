@@ -31,10 +31,13 @@ from nq.records import Columns
 READ_BATCH = 256
 
 
-def random_model(config: ModelConfig, folder: Path) -> Path:
-    """Makes a model folder of random weights, with the bundled vocabulary and windows."""
-    bundled = bundled_model()
-    tokenizer, settings = load_tokenizer(bundled), load_settings(bundled)
+def random_model(config: ModelConfig, folder: Path, like: Path | None = None) -> Path:
+    """Makes a model folder of random weights, with vocabulary and windows of the bundled model.
+
+    ``like`` is another model folder to have them from.
+    """
+    like = like or bundled_model()
+    tokenizer, settings = load_tokenizer(like), load_settings(like)
     checkpoint.save(folder, joint.build(config), config, tokenizer, settings, "# Random weights\n")
     return folder
 
@@ -59,15 +62,7 @@ def task(
     count: int,
     folder: Path,
 ) -> Task:
-    """Prepares what the peers compute.
-
-    Args:
-        files: pages to take windows from.
-        model: a model folder.
-        windows: how pages become windows.
-        batch_size: windows in a batch.
-        count: full windows to compute; rounded up to whole batches.
-        folder: to write into.
+    """Prepares what the peers compute: full windows of files, rounded up to whole batches.
 
     Raises:
         Error: the pages do not have so many full windows.
@@ -99,11 +94,7 @@ def whole(count: int, shape: Shape) -> int:
 
 
 def full_windows(shards: Sequence[Path], length: int, count: int) -> Columns:
-    """Returns the first ``count`` windows without padding.
-
-    Raises:
-        Error: there are fewer.
-    """
+    """Returns the first ``count`` windows without padding; an ``Error`` if there are fewer."""
     records = chain.from_iterable(map(raw_records, shards))
     parts: list[Columns] = []
     missing = count

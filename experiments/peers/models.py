@@ -8,7 +8,6 @@ windows.
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from nq import extras
 from nq.config import WindowConfig
 from nq.model.runtime import import_tensorflow
 from nq.records import FloatArray, IntArray
@@ -29,27 +27,16 @@ INPUTS = {
 }
 """Maps Hugging Face's names of the inputs to those of nq."""
 
-EXTRAS = {
-    **dict.fromkeys(("torch", "transformers"), "peers"),
-    **{name: extra for extra in ("onnx", "openvino") for name in extras.EXTRAS[extra]},
-}
-"""Maps each package to our extra that installs it."""
-
 Run = Callable[[], FloatArray]
 """Computes all windows; returns start and end logits, float32 ``[2, N, L]``."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What every peer computes.
+    """What every peer computes: the same weights in a folder of nq and in one for ``transformers``.
 
-    Args:
-        model: a model folder of nq.
-        hugging_face: the same weights in a folder for ``transformers``.
-        windows: how the windows were made.
-        rows: an ``.npz`` of the ``N`` windows.
-        calibration: an ``.npz`` of windows to calibrate 8-bit models on.
-        batch_size: windows in a batch; ``N`` is a multiple of it.
+    ``rows`` is an ``.npz`` of windows in whole batches, ``calibration`` one of windows to calibrate
+    8-bit models on.
     """
 
     model: Path
@@ -67,12 +54,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Peer:
-    """One library with one setting.
+    """One library with one setting: a profile of nq, or the compute type of the other libraries.
 
-    Args:
-        maker: the library, a key of ``LOADERS``.
-        variant: a profile of nq, or the compute type of the other libraries.
-        packages: what it needs besides our dependencies.
+    ``packages`` are those that it needs besides our dependencies.
     """
 
     maker: str
@@ -86,14 +70,6 @@ class Peer:
     def is_nq(self) -> bool:
         """Whether it is an engine of nq."""
         return self.maker == "nq"
-
-    def missing(self) -> str:
-        """Returns which packages are not installed and how to install them; empty if all are."""
-        missing = [name for name in self.packages if importlib.util.find_spec(name) is None]
-        if not missing:
-            return ""
-        needed = dict.fromkeys(EXTRAS[name] for name in missing)
-        return f"{' and '.join(missing)} not installed: {extras.install(*needed)}"
 
 
 _TORCH = ("torch", "transformers")

@@ -1,21 +1,22 @@
 """Predicts a model's speed, memory and cost on devices, whole or split over them.
 
-python -m experiments.planning --batch 32 --length 512 --devices v100 v100:8 --model bert-large
-python -m experiments.planning --batch 32 --length 512 --devices h100 --questions 7830
-python -m experiments.planning --batch 16 --length 256 --devices here
+    python -m experiments.planning --batch 32 --length 512 --devices v100 v100:8 --model bert-large
+    python -m experiments.planning --batch 32 --length 512 --devices h100 --questions 7830
+    python -m experiments.planning --batch 16 --length 256 --devices here
+
+``here`` is this machine, which is measured first.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from typing import Any
 
+from experiments import command
 from experiments.planning import devices, here, models, strategies, table
 from experiments.planning.costs import Workload
 from nq import processor
-from nq.commands import arguments, terminal
+from nq.commands import terminal
 from nq.model.registry import BUNDLED
 from nq.text import visible
 
@@ -23,24 +24,17 @@ WINDOWS_PER_QUESTION = 103
 """Of whole pages at length 512 and stride 128: docs/benchmarks.md, 20 questions of dev's pages."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.planning",
-        description="Predicts how fast a model is on devices, and whether it fits: on one, copied "
-        "to all, or split over them as a pipeline, within its layers, or both. Ranks the "
-        "possibilities.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
     parser.add_argument(
         "--model",
         default=BUNDLED,
         help=f"model folder, name of an installed model, or a shape: {', '.join(models.SHAPES)} "
         f"(default: {BUNDLED})",
     )
-    number: dict[str, Any] = {"type": arguments.positive, "metavar": "N"}
     text = "windows that are computed together, by all devices"
-    parser.add_argument("--batch", required=True, help=text, **number)
-    parser.add_argument("--length", required=True, help="pieces of a window", **number)
+    command.add_option(parser, "batch", None, text, required=True)
+    command.add_option(parser, "length", None, "pieces of a window", required=True)
     parser.add_argument(
         "--devices",
         nargs="+",
@@ -52,16 +46,11 @@ def parser() -> argparse.ArgumentParser:
     text = "compute type (default: float32)"
     parser.add_argument("--type", choices=devices.VALUE_BYTES, default="float32", help=text)
     amount = parser.add_mutually_exclusive_group()
-    text = "windows of the whole task, for hours and cost"
-    amount.add_argument("--windows", help=text, **number)
+    command.add_option(amount, "windows", None, "windows of the whole task, for hours and cost")
     text = "questions of the whole task, in place of --windows"
-    amount.add_argument("--questions", help=text, **number)
-    text = f"windows of a question's page (default: {WINDOWS_PER_QUESTION}, whole pages of "
-    text += "Wikipedia at length 512 and stride 128)"
-    default = WINDOWS_PER_QUESTION
-    parser.add_argument("--windows-per-question", default=default, help=text, **number)
-    arguments.add_common(parser)
-    return parser
+    command.add_option(amount, "questions", None, text)
+    text = "windows of a question's page; whole ones of Wikipedia at length 512 and stride 128"
+    command.add_option(parser, "windows-per-question", WINDOWS_PER_QUESTION, text)
 
 
 def planning(args: argparse.Namespace) -> int:
@@ -86,9 +75,7 @@ def planning(args: argparse.Namespace) -> int:
     return 0 if ranked[0].fits else terminal.FAILED
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(planning, parser(), argv)
+main = command.main(planning, options)
 
 
 if __name__ == "__main__":

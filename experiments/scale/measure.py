@@ -23,15 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Task:
-    """What is measured.
-
-    Args:
-        files: with questions and pages.
-        model: its folder.
-        profile: optimizations.
-        batch_size: windows in a batch.
-        limit: number of examples at most.
-    """
+    """What is measured: questions with pages in files, by a model folder."""
 
     files: tuple[str, ...]
     model: Path
@@ -72,11 +64,7 @@ def load(task: Task) -> tuple[dict[str, Any], units.Work]:
 
 
 class _Stages:
-    """The stages of a worker, and the merging of their answers.
-
-    Args:
-        task: what is measured.
-    """
+    """The stages of a worker, and the merging of their answers."""
 
     def __init__(self, task: Task) -> None:
         from nq.inference.load import ScorerSpec

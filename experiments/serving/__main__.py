@@ -17,18 +17,19 @@ import argparse
 import asyncio
 import logging
 import statistics
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from itertools import cycle, islice
 from typing import Any
 
-import orjson
+import numpy as np
 
-from experiments.serving.load import closed_loop, open_loop, percentile, repeated, short_pages
+from experiments import command
+from experiments.attacks.requests import soak
+from experiments.serving.load import closed_loop, open_loop, short_pages
 from experiments.serving.process import ServerProcess, running_server
-from experiments.serving.soak import Soak, soak
 from experiments.text_tables import markdown
 from nq.bundle import bundled_sample
-from nq.commands import arguments, terminal
+from nq.commands import arguments
 from nq.serving.config import ServeConfig
 
 log = logging.getLogger("nq.experiments")
@@ -45,14 +46,9 @@ TARGETS = {
 """Maps figures to what they should be."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.serving",
-        description="Measures throughput, latency and endurance of nq serve on this machine.",
-        epilog=arguments.PROFILES_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
+    parser.epilog = arguments.PROFILES_HELP
     arguments.add_model(parser)
     arguments.add_second_model(parser)
     arguments.add_profile(parser)
@@ -65,16 +61,7 @@ def parser() -> argparse.ArgumentParser:
         ("requests", 1000, "requests of the endurance test"),
         ("seed", 1, "of the times of arrival"),
     ):
-        parser.add_argument(
-            f"--{name}",
-            type=arguments.positive,
-            default=default,
-            metavar="N",
-            help=f"{text} (default: {default})",
-        )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write the figures as JSON too")
-    arguments.add_common(parser)
-    return parser
+        command.add_option(parser, name, default, text)
 
 
 def measure(args: argparse.Namespace) -> int:
@@ -83,13 +70,7 @@ def measure(args: argparse.Namespace) -> int:
     bodies = short_pages([str(bundled_sample())])
     with running_server(_options(args, config)) as server:
         figures = asyncio.run(_figures(server, bodies, args, config))
-    if args.output:
-        args.output.write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2) + b"\n")
-    if args.json:
-        terminal.print_json(figures)
-    else:
-        print(table(figures), end="")
-    return 0
+    return command.show(figures, table, args)
 
 
 def _options(args: argparse.Namespace, config: ServeConfig) -> list[str]:
@@ -111,7 +92,7 @@ async def _figures(
 ) -> dict[str, Any]:
     """Returns all figures of a server; seconds end in ``_s``."""
     one, many, alone = list[float](), list[float](), list[float]()
-    some = list(repeated(bodies, args.questions))
+    some = list(islice(cycle(bodies), args.questions))
     await closed_loop(server.url, some[: args.clients], args.clients)
     for number in range(args.rounds):
         log.info("throughput: round %d of %d", number + 1, args.rounds)
@@ -121,8 +102,9 @@ async def _figures(
         many.append((await closed_loop(server.url, some, args.clients))[0])
     capacity, alone_s = statistics.median(many), statistics.median(alone)
     log.info("latency at %.1f questions/s", LOAD * capacity)
-    arrivals = list(repeated(bodies, args.arrivals))
+    arrivals = list(islice(cycle(bodies), args.arrivals))
     latencies = await open_loop(server.url, arrivals, LOAD * capacity, args.seed)
+    p50_s, p95_s = map(float, np.percentile(latencies, (50, 95)))
     log.info("endurance: %d requests", args.requests)
     endured = await soak(server, bodies, args.requests, config.max_body_bytes)
     return {
@@ -133,19 +115,15 @@ async def _figures(
         "many_per_s": capacity,
         "gain": statistics.median(m / o for m, o in zip(many, one, strict=True)),
         "alone_s": alone_s,
-        "load_p50_s": percentile(latencies, 50),
-        "load_p95_s": percentile(latencies, 95),
-        "p95_ratio": percentile(latencies, 95) / alone_s,
-        **_endurance(endured),
+        "load_p50_s": p50_s,
+        "load_p95_s": p95_s,
+        "p95_ratio": p95_s / alone_s,
+        **endured,
         "rounds": {"one_per_s": one, "many_per_s": many},
     }
 
 
-def _endurance(endured: Soak) -> dict[str, Any]:
-    return {**vars(endured), "memory_ratio": endured.last_mb / endured.first_mb}
-
-
-def table(figures: dict[str, Any]) -> str:
+def table(figures: Mapping[str, Any]) -> str:
     """Returns the figures as Markdown, with what they should be."""
     f = figures
     rows = [
@@ -172,10 +150,7 @@ def _should_be(name: str) -> str:
     return f"{kind} {target:g}"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return terminal.run(measure, parser(), argv)
-
+main = command.main(measure, options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

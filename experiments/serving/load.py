@@ -6,11 +6,10 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
-import numpy as np
 
 from nq.formats import inputs
 from nq.records import Example
@@ -41,11 +40,7 @@ def client(url: str) -> httpx.AsyncClient:
 
 
 async def ask(http: httpx.AsyncClient, body: Body) -> float:
-    """Asks a question; returns the seconds that it took.
-
-    Raises:
-        httpx.HTTPError: there is no answer.
-    """
+    """Asks a question; returns the seconds that it took."""
     started = time.perf_counter()
     response = await http.post("/v1/ask", json=body)
     response.raise_for_status()
@@ -84,13 +79,3 @@ async def open_loop(url: str, bodies: Sequence[Body], per_s: float, seed: int) -
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             tasks.append(asyncio.create_task(ask(http, body)))
         return list(await asyncio.gather(*tasks))
-
-
-def repeated(bodies: Sequence[Body], count: int) -> Iterator[Body]:
-    """Yields so many requests, again from the first one when they have ended."""
-    return itertools.islice(itertools.cycle(bodies), count)
-
-
-def percentile(latencies: Sequence[float], percent: float) -> float:
-    """Returns a percentile of seconds."""
-    return float(np.percentile(latencies, percent))

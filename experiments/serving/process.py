@@ -21,13 +21,7 @@ END_S = 60.0
 
 @dataclass(frozen=True)
 class ServerProcess:
-    """A running server.
-
-    Args:
-        url: where it answers.
-        process: of the command.
-        log: what it writes to stderr.
-    """
+    """A running server: where it answers, and the file of what it writes to stderr."""
 
     url: str
     process: psutil.Process
@@ -46,14 +40,7 @@ class ServerProcess:
 
 @contextlib.contextmanager
 def running_server(options: Sequence[str]) -> Iterator[ServerProcess]:
-    """Runs a server on a free port for the block.
-
-    Args:
-        options: of ``nq serve``.
-
-    Raises:
-        Error: it does not start, or it does not end with code 0 after SIGTERM.
-    """
+    """Runs a server on a free port for the block; an ``Error`` if it does not start or end."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.txt"
         with log.open("wb") as stderr:

@@ -80,11 +80,10 @@ def window_settings(args: argparse.Namespace, folder: Path | None) -> WindowConf
     Without a model folder, or in one without settings, such as Google's, the compatibility mode
     decides the length.
     """
-    from nq.model.folder import SETTINGS, load_settings
+    from nq.model.folder import ModelSettings, load_settings
 
-    if folder is None or not (folder / SETTINGS).is_file():
-        return settings(WindowConfig, args)
-    return settings(load_settings(folder).windows, args)
+    stored = load_settings(folder) if folder else ModelSettings()
+    return settings(WindowConfig if stored == ModelSettings() else stored.windows, args)
 
 
 def find_model(args: argparse.Namespace, whole_pages: bool = False) -> ModelSpec:

@@ -52,14 +52,17 @@ class FolderNetwork(Network):
     """The network of a model folder, under a Keras dtype policy.
 
     Its weights are loaded, and TensorFlow and Keras imported, when the model is first needed. The
-    tokenizer of the folder may have more ids than there are embeddings.
+    tokenizer of the folder may have more ids than there are embeddings: those of markers, which
+    running text does not have. Its readers need no head for types either.
     """
 
     def __init__(self, model: ModelSpec, policy: str) -> None:
         self.folder, self._policy = model.folder, policy
         config = load_config(self.folder)
         check_length(config, model.windows.max_seq_length)
-        self.config = with_room_for(config, load_tokenizer(self.folder, model.windows.compat))
+        self._needs_types = not model.windows.switches.running_text
+        wide = with_room_for(config, load_tokenizer(self.folder, model.windows.compat))
+        self.config = wide if self._needs_types else config
 
     @cached_property
     def _loaded(self) -> LoadedModel:
@@ -67,7 +70,7 @@ class FolderNetwork(Network):
         from nq.model import joint
 
         loaded = joint.load_model(self.folder, dtype=self._policy, config=self.config)
-        if warning := loaded.report.warning():
+        if warning := loaded.report.warning(self._needs_types):
             log.warning("%s", warning)
         if loaded.report.unexpected:
             log.info("unused tensors of the checkpoint: %s", ", ".join(loaded.report.unexpected))
@@ -81,7 +84,7 @@ class FolderNetwork(Network):
     @property
     def is_complete(self) -> bool:
         """Whether the folder has all weights of the model."""
-        return not self._loaded.report.warning()
+        return not self._loaded.report.warning(self._needs_types)
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,13 +46,13 @@ class LoadReport:
     missing: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
 
-    def warning(self) -> str:
+    def warning(self, needs_types: bool = True) -> str:
         """Returns one line on the missing weights that matter, an empty one if none does."""
         lacks_type_head = TYPE_HEAD[0] in self.missing  # all type logits are 0
         unused = ("type_output", "pooler") if lacks_type_head else ()
         random = [name for name in self.missing if not name.startswith(unused)]
         warnings = [f"not in the checkpoint, left random: {', '.join(random)}"] if random else []
-        if lacks_type_head:
+        if lacks_type_head and needs_types:
             warnings.append("no head for types in the checkpoint: null is decided by [CLS] alone")
         return "; ".join(warnings)
 

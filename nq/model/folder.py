@@ -7,6 +7,7 @@ those of the 2020 port. Pickles are never loaded.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 from collections.abc import Mapping
@@ -32,6 +33,9 @@ TOKENIZER_FILES = (*TOKENIZERS, "merges.txt", "tokenizer_config.json", "added_to
 OTHERS = (CONFIG, TF_CONFIG, SETTINGS, CARD, *TOKENIZER_FILES)
 """Files that a model folder may have besides its weights."""
 SHARD = re.compile(r"[^/\\\x00-\x1f]{1,200}\.safetensors")
+SQUAD, SQUAD_LENGTH, SQUAD_OVERLAP = "squad", 384, 128
+"""The rule and the features of readers of SQuAD; the pieces of their windows, and those that two of
+them share, in the scripts of transformers."""
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
@@ -92,9 +96,16 @@ def load_joint_config(folder: str | Path) -> ModelConfig:
 
 
 def load_settings(folder: str | Path) -> ModelSettings:
-    """Returns the settings in ``nq.json``, the defaults if there is no such file."""
+    """Returns the settings in ``nq.json``.
+
+    Without such a file they are the defaults, and those of ``squad_settings`` for a reader that was
+    not trained with nq.
+    """
     path = Path(folder) / SETTINGS
     if not path.is_file():
+        with contextlib.suppress(OSError, ValueError):  # the check of the model reports it
+            if weight_files(folder)[0].suffix != ".index" and is_squad_reader(folder):
+                return squad_settings(load_config(folder))
         return ModelSettings()
     values = read_json_object(path)
     cascades, parts = values.get("cascades", {}), values.get("removed_parts", [])
@@ -116,6 +127,18 @@ def load_settings(folder: str | Path) -> ModelSettings:
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def squad_settings(config: ModelConfig) -> ModelSettings:
+    """Returns the settings of a reader of SQuAD: plain windows, the best span or the null span."""
+    length = min(SQUAD_LENGTH, config.positions)
+    windows = WindowConfig(
+        max_seq_length=length,
+        doc_stride=max(1, length - SQUAD_OVERLAP),
+        max_query_length=min(WindowConfig.max_query_length, length // 4),
+        compat=SQUAD,
+    )
+    return ModelSettings(windows, DecisionConfig(rule=SQUAD))
 
 
 def save_settings(folder: str | Path, settings: ModelSettings) -> None:
@@ -214,12 +237,14 @@ def read_tensors(folder: str | Path, check_digest: bool = True) -> CheckpointTen
 
 
 def has_head(folder: str | Path, name: str) -> bool:
-    """Returns whether a model has the head ``span_output``, or ``type_output``, or needs none.
-
-    A Hugging Face model does not tell types of answers.
-    """
+    """Returns whether a model has the head ``span_output``, or ``type_output``, or needs none."""
     config, tensors = load_config(folder), read_tensors(folder, check_digest=False)
     return config.is_dual_encoder or tensors.fill(tensors.table(config)[f"{name}/kernel"])
+
+
+def is_squad_reader(folder: str | Path) -> bool:
+    """Returns whether a model has a head for spans and none for types of answers."""
+    return has_head(folder, "span_output") and not has_head(folder, "type_output")
 
 
 def check_model(folder: str | Path, windows: WindowConfig | None = None) -> None:

@@ -20,6 +20,7 @@ from nq.config import ALL_CONTEXTS, CascadeDecision, CascadeWeights, DecisionCon
 from nq.errors import Error, check_argument, is_count
 from nq.model.folder import (
     SETTINGS,
+    SQUAD,
     check_model,
     has_head,
     load_config,
@@ -179,6 +180,8 @@ def find_model(
             decision = own.cascades.get(weights_digest(folder))
     if decision is None:
         decision = settings.decision if _only_ranks(second) else own.decision
+        if decision.rule == SQUAD:  # which ranks no blocks
+            decision = replace(decision, rule=DecisionConfig.rule)
     if not isinstance(decision, CascadeDecision):  # it is of one model
         weights = CascadeWeights(**decision.weights.to_dict())
         first = replace(settings.decision, rule=decision.rule)

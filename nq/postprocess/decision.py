@@ -13,9 +13,14 @@
 | null      | scores -10000                     | scores -10000                      |
 | yes, no   | never                             | never                              |
 
-Both keep pairs whose end precedes their start in the document, which exist where the candidates
-are not in page order. ``kisialiou-2020-04`` is the rule of the port before its commit f95f9d3 of
-2020-05-09: all pairs above 8 are short answers, scored by their mean.
+Both originals keep pairs whose end precedes their start in the document, which exist where the
+candidates are not in page order. ``kisialiou-2020-04`` is the rule of the port before its commit
+f95f9d3 of 2020-05-09: all pairs above 8 are short answers, scored by their mean.
+
+``squad`` is the rule for readers of SQuAD 2, which know no markers, blocks and types: the best span
+of all windows, if the sum of its logits is above that of the null span, [CLS], in the window where
+that is lowest (google-research/bert ``run_squad.py``). The difference is the score. The long answer
+is the block around the span.
 
 Sources: google-research/language ``bert_joint/run_nq.py`` (``compute_predictions``, and
 ``ScoreSummary.__lt__`` of 2020-09-30 for ties) and kisialiou/NQ ``src/utils/utils.py``.
@@ -76,6 +81,19 @@ def default(example: Example, scores: Scores, config: DecisionConfig) -> RankedP
     return RankedPrediction(ranking.prediction(), ranking)
 
 
+def squad(example: Example, scores: WindowScores, config: DecisionConfig) -> RankedPrediction:
+    """Returns the decision of a reader of SQuAD 2: the best span against the null span."""
+    candidates = pairs(scores, config.max_answer_length)
+    null = scores.cls_logit.astype(np.float64).sum(axis=1)
+    if not len(candidates):
+        return _prediction(example, (None, NO_SCORE), (), NO_SCORE)
+    logits = candidates.score + null[candidates.window]
+    best = int(np.argmax(logits))
+    score, span = float(logits[best] - null.min()), candidates.span(best)
+    long = containing_block(example, span) if score > config.long_threshold else None
+    return _prediction(example, (long, score), (span,) * (score > config.short_threshold), score)
+
+
 def bert_joint(example: Example, scores: WindowScores, config: DecisionConfig) -> RankedPrediction:
     """Returns the original's decision: the best pair of all windows, always given."""
     candidates = pairs(
@@ -132,6 +150,7 @@ def _port_long(example: Example, answers: Mapping[Span, float]) -> tuple[Span | 
 
 RULES = {
     "default": DecisionRule(default, DEFAULT_K, text_only=True, ranks=True),
+    "squad": DecisionRule(squad, DEFAULT_K, text_only=True),
     "bert-joint": DecisionRule(bert_joint, BERT_JOINT_K, text_only=False),
     "kisialiou": DecisionRule(kisialiou, KISIALIOU_K, text_only=True),
     "kisialiou-2020-04": DecisionRule(kisialiou_2020_04, KISIALIOU_K, text_only=True),

@@ -15,8 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+import numpy as np
+
 from nq.config import WindowConfig
-from nq.records import Context, Example, Span
+from nq.records import Context, Example, IntArray, Span
 
 NULL_CONTEXT = Context(-1, "[NoLongAnswer]", (), ())
 _ORIGINAL_BLANKS = re.compile("[ \t\r\n\u202f]+")
@@ -104,6 +106,63 @@ def words(contexts: Sequence[Context], config: WindowConfig) -> Words:
     again = split_again(sequence)
     doc += [-1] * (len(again) - len(doc))  # where the originals end in an IndexError
     return Words(again, doc[: len(again)], [])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunningText:
+    """The text of some blocks, and where its document tokens are in it.
+
+    Args:
+        tokens: ``[T]`` document tokens.
+        chars: ``[T, 2]`` half-open range of characters of each of them, ascending.
+        blocks: the first character of each block.
+    """
+
+    text: str
+    tokens: IntArray
+    chars: IntArray
+    blocks: Sequence[int]
+
+    def tokens_of(self, chars: IntArray) -> IntArray:
+        """Returns ``[P]`` the token that has the last character of each piece, -1 for none.
+
+        >>> chars = np.array([[0, 2], [2, 3], [4, 5]])
+        >>> text = RunningText("ab, c", np.array([4, 5, 7]), chars, [0])
+        >>> text.tokens_of(np.array([[0, 1], [1, 3], [3, 5], [3, 4]])).tolist()
+        [4, 5, 7, -1]
+        """
+        if not len(self.tokens):
+            return np.full(len(chars), -1)
+        last = chars[:, 1] - 1
+        row = np.maximum(np.searchsorted(self.chars[:, 0], last, side="right") - 1, 0)
+        inside = (chars[:, 0] <= last) & (self.chars[row, 0] <= last) & (last < self.chars[row, 1])
+        return np.where(inside, self.tokens[row], -1)
+
+
+def running_text(example: Example, contexts: Sequence[Context]) -> RunningText:
+    """Returns the text of contexts: the user's own, or the words with blanks between them."""
+    blocks = [list(context.doc) for context in contexts if context.doc]
+    tokens = np.array([i for block in blocks for i in block], np.int64)
+    firsts = [block[0] for block in blocks]
+    original = example.original
+    if original is not None and original.plain is not None and len(tokens):
+        chars = original.chars[tokens]
+        if (chars[:, 0] >= 0).all() and (np.diff(chars[:, 0]) >= 0).all():
+            start, end = chars[0, 0], chars[-1, 1]
+            places = (original.chars[firsts, 0] - start).tolist()
+            return RunningText(original.plain[start:end], tokens, chars - start, places)
+    texts, places, size = list[str](), list[tuple[int, int]](), 0
+    for block in blocks:
+        for n, i in enumerate(block):
+            blank = "" if n and example.adjacent(block[n - 1], i) else " " if n else "\n"
+            word = example.tokens[i]
+            texts += [blank if size else "", word]
+            size += len(texts[-2])
+            places.append((size, size + len(word)))
+            size += len(word)
+    chars = np.array(places, np.int64).reshape(-1, 2)
+    edges = np.cumsum([0, *map(len, blocks[:-1])])
+    return RunningText("".join(texts), tokens, chars, chars[edges, 0].tolist() if blocks else [])
 
 
 def split_again(words: Sequence[str]) -> list[str]:

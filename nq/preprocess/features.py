@@ -15,7 +15,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from nq.config import PAGE, WindowConfig
+from nq.config import PAGE, WindowConfig, ensure
 from nq.formats.fields import LIMITS, RecordError
 from nq.preprocess import contexts as ctx
 from nq.preprocess.targets import NO_TARGET, target
@@ -88,6 +88,7 @@ def training_features(
     type ``UNLABELLED``. The draw depends on ``seed`` and the example's id alone, not on the order
     of examples or on the number of processes. Errors are those of ``features``.
     """
+    ensure(not config.switches.running_text, f"compat {config.compat} has no training targets")
     builder = _WindowBuilder(example, tokenizer, config)
     words = target(example, builder.contexts, config)
     no_answer = UNLABELLED if words is None else AnswerType.UNKNOWN
@@ -119,7 +120,8 @@ class _WindowBuilder:
     Attributes:
         contexts: the blocks that are read.
         pieces, doc: ``[P]`` piece id and document token (-1 for a marker) of each piece.
-        first_piece: ``[n_words + 1]`` index of each word's first piece, then ``P``.
+        first_piece: ``[n_words + 1]`` index of each word's first piece, then ``P``; of running text
+            ``[0, P]``.
         windows: ``[W, 2]`` half-open piece ranges.
         offset: position of the page's first piece in a row.
     """
@@ -127,6 +129,41 @@ class _WindowBuilder:
     def __init__(self, example: Example, tokenizer: Tokenizer, config: WindowConfig) -> None:
         self.config, self.tokenizer = config, tokenizer
         self.contexts = ctx.contexts(example, config)
+        read = self._read_text if config.switches.running_text else self._read_words
+        parts = read(example)
+        self.offset = 1 + len(self.query) + tokenizer.separators
+        length = config.max_seq_length - self.offset - 1
+        if length < 1:
+            raise RecordError(
+                f"max_seq_length {config.max_seq_length} leaves no room for the page behind a "
+                f"question of {len(self.query)} pieces; choose a larger one"
+            )
+        n_windows = sum(count_windows(b - a, length, config.doc_stride) for a, b in parts)
+        LIMITS.check(windows=n_windows, window_pieces=n_windows * config.max_seq_length)
+        ranges = [
+            (first + start, first + end)
+            for first, last in parts
+            for start, end in windows(last - first, length, config.doc_stride)
+        ]
+        self.windows = np.array(ranges or [(0, 0)], np.int64)
+
+    def _read_text(self, example: Example) -> list[tuple[int, int]]:
+        """Reads the blocks as running text; returns the piece ranges in which windows are cut."""
+        text = ctx.running_text(example, self.contexts)
+        pieces = self.tokenizer.encode_text(text.text)
+        question = self.tokenizer.encode_text(example.question).ids
+        self.query = list(question[: self.config.max_query_length])
+        self.pieces = np.array([*pieces.ids, self.tokenizer.pad_id], np.int32)  # never none at all
+        self.doc = np.append(text.tokens_of(pieces.chars), -1)
+        self.first_piece = np.array([0, len(pieces.ids)])
+        if self.config.window_scope == PAGE:
+            return [(0, len(pieces.ids))]
+        edges = np.searchsorted(pieces.chars[:, 1], text.blocks, side="right")
+        return list(pairwise([*edges.tolist(), len(pieces.ids)]))
+
+    def _read_words(self, example: Example) -> list[tuple[int, int]]:
+        """Reads the blocks with their markers; returns the piece ranges, as ``_read_text`` does."""
+        tokenizer, config = self.tokenizer, self.config
         words = ctx.words(self.contexts, config)
         encoded = tokenizer.encode(words.words)
         for i in words.markers:
@@ -139,33 +176,11 @@ class _WindowBuilder:
         self.doc = np.repeat(np.asarray(words.doc, np.int32), lengths)
         self.first_piece = np.concatenate([[0], np.cumsum(lengths)])
         self.query = query(example.question, tokenizer, config)
-        self.offset = 1 + len(self.query) + tokenizer.separators
-        length = config.max_seq_length - self.offset - 1
-        if length < 1:
-            raise RecordError(
-                f"max_seq_length {config.max_seq_length} leaves no room for the page behind a "
-                f"question of {len(self.query)} pieces; choose a larger one"
-            )
-        parts = self._parts(words)
-        n_windows = sum(count_windows(b - a, length, config.doc_stride) for a, b in parts)
-        LIMITS.check(windows=n_windows, window_pieces=n_windows * config.max_seq_length)
-        ranges = [
-            (first + start, first + end)
-            for first, last in parts
-            for start, end in windows(last - first, length, config.doc_stride)
-        ]
-        self.windows = np.array(ranges, np.int64).reshape(-1, 2)
-
-    def _parts(self, words: ctx.Words) -> list[tuple[int, int]]:
-        """Returns the half-open piece ranges in which windows are cut: the page, or each block.
-
-        The null context has no words, so it is a part of its own only where there is no block.
-        """
-        if self.config.window_scope == PAGE:
+        if config.window_scope == PAGE:
             return [(0, len(self.pieces))]
         first_words = [*words.markers[::2], len(words.words)]
         parts = list(pairwise(self.first_piece[first_words].tolist()))
-        return parts[1:] or parts
+        return parts[1:] or parts  # the null context is one only where there is no block
 
     def rows(self, kept: IntArray) -> dict[str, IntArray]:
         """Returns the integer rows ``[len(kept), L]`` of the windows with those numbers."""

@@ -27,7 +27,8 @@ def render(answer: Answer, marks: Sequence[str] = MARKS, cite: bool = False) -> 
         with_probability = probable and answer.text
         probability = f" ({_percent(answer.short_probability)})" if with_probability else ""
         other = READ_PASSAGE if answer.asks_yes_no else "no short answer"
-        parts = [visible(answer.text or other) + probability]
+        score = "" if answer.score is None else f" (score {answer.score:.1f})"
+        parts = [visible(answer.text or other) + probability + score]
     if answer.long_span:
         probability = f" ({_percent(answer.long_probability)})" if probable else ""
         where = f"found in{_source(answer, cite)}{probability}:"

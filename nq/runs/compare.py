@@ -42,6 +42,7 @@ from nq.runs.profile_choice import (
     default_choice,
     may_prune,
 )
+from nq.runs.record import measured_run
 from nq.runs.result import PREDICTIONS
 from nq.runs.scoring import RunProgress
 from nq.text import counted
@@ -179,18 +180,11 @@ def _record(
     """
     (take, reason), ended = advice(rows), time.time()
     tag = f"{folder} {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(started))}"
-    about = {tracking.MACHINE: machine(), tracking.SPEED_COMPARABLE: "yes"}
+    tags = {"comparison": tag, "parity.against": BASELINE, tracking.MACHINE: machine()}
     for one in (one for one in rows if not one.error):
         rounds = [run for run in runs if run["profile"] == one.profile and run["round"]]
-        with tracking.Run(
-            *(track.uri, track.experiment, one.profile),
-            source="nq.compare",
-            system_metrics=False,
-        ) as recorded:
-            recorded.open(started=started)
-            recorded.ended = ended
+        with measured_run(track, one.profile, "nq.compare", tags, (started, ended)) as recorded:
             recorded.params({tracking.PROFILE: one.profile, "rounds": len(rounds)})
-            recorded.tags({"comparison": tag, "parity.against": BASELINE, **about})
             recorded.dataset(Path(file).name, input_files.shown(file), input_files.sha256(file))
             for run in rounds:
                 speed = {tracking.WINDOWS_PER_S: run["windows_per_s"]}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from nq import storage, tracking
+from nq.config import TrackingConfig
 from nq.evaluation.gate import Parity
 from nq.formats import outputs
 from nq.formats.input_files import shown
@@ -26,6 +29,31 @@ TEXT_QUALITY = {"micro_f1": "micro_f1", "exact_match": "squad_exact_match", "squ
 OPTIONAL_PHASES = ("second_model_s", "rescore_s")
 """Phases that are recorded only if they took any time."""
 MIB, DIGITS = 1 << 20, 4
+
+
+@contextlib.contextmanager
+def measured_run(
+    track: TrackingConfig,
+    name: str,
+    source: str,
+    tags: Mapping[str, str],
+    period: tuple[float, float],
+) -> Iterator[tracking.Run]:
+    """Records a block as the run of one of several things that were measured together.
+
+    Args:
+        track: where the run is recorded.
+        name: of the run.
+        source: the command that measured.
+        tags: of all these runs.
+        period: when the command began and ended, in seconds since 1970.
+    """
+    store = track.uri, track.experiment
+    with tracking.Run(*store, name, source=source, system_metrics=False) as run:
+        run.open(started=period[0])
+        run.ended = period[1]
+        run.tags({tracking.SPEED_COMPARABLE: "yes", **tags})
+        yield run
 
 
 def record(tracked: tracking.Run, job: Job, result: Result) -> None:

@@ -160,93 +160,30 @@ def test_three_micro_f1s_by_hand() -> None:
     assert metrics["all-answer-f1"] == 0  # one annotator is not enough for the official rule
 
 
-# Annotations, prediction, its long and its short score.
-FROZEN: list[tuple[list[str], str, float, float]] = [
-    (["3-4 YES", "0-1 NO", "1-2 4-5 NONE"], "3-4 YES", 3.5, 2.25),
-    (["4-5 YES"], "4-5 1-3 5-7 NONE", 7.375, 2.0),
-    ([". 0-2 NONE", "2-4 0-2 NONE", ". 3-4 NONE"], "2-4 0-2 NONE", -1.5, 3.5),
-    ([". NONE"], ". NONE", 0.25, -1.5),
-    ([". NONE", ". 3-4 NONE", ". 1-3 NONE", "2-4 NONE", "3-4 1-2 NONE"], ". 1-3 NONE", 0.25, 6.625),
-    (["2-3 4-5 3-5 NONE", "3-4 0-1 NONE", ". 0-2 NONE"], "2-3 4-5 3-5 NONE", 3.5, 2.0),
-    (["3-4 NO", "3-5 1-2 NONE", "5-7 1-2 1-3 NONE"], ". 4-6 NONE", 2.0, 2.0),
-    (["1-3 1-2 3-4 NONE", ". 0-1 2-4 NONE"], ". 0-1 2-4 NONE", 2.0, 3.5),
-    (["5-7 NONE"], "5-7 NONE", 2.0, 3.5),
-    (
-        ["0-1 0-1 NONE", "3-4 3-5 1-2 NONE", ". NONE", "0-1 1-2 NONE", ". 4-6 NONE"],
-        "3-4 NO",
-        9.25,
-        6.625,
-    ),
-    (["4-5 NONE", "4-5 NONE"], "4-5 NONE", 8.25, 3.5),
-    (["0-1 0-2 NONE"], "0-1 0-2 NONE", 0.25, 2.0),
-    (["1-3 NO", ". 0-1 NONE"], "0-1 NONE", 0.25, 0.25),
-    ([". NONE", "3-4 NONE", "1-3 NONE", "3-4 5-7 NONE", ". 5-6 NONE"], "4-6 0-1 NONE", -1.5, 2.0),
-]
-# The results of the official scripts (and of yorko's adaption, for all-answer).
-OFFICIAL = {
-    "long-best-threshold-f1": 0.6666666666666666,
-    "long-best-threshold-precision": 0.8,
-    "long-best-threshold-recall": 0.5714285714285714,
-    "long-best-threshold": 3.5,
-    "long-recall-at-precision>=0.5": 0.5714285714285714,
-    "long-precision-at-precision>=0.5": 0.8,
-    "long-recall-at-precision>=0.75": 0.5714285714285714,
-    "long-precision-at-precision>=0.75": 0.8,
-    "long-recall-at-precision>=0.9": 0.2857142857142857,
-    "long-precision-at-precision>=0.9": 1.0,
-    "short-best-threshold-f1": 0.5714285714285714,
-    "short-best-threshold-precision": 0.8,
-    "short-best-threshold-recall": 0.4444444444444444,
-    "short-best-threshold": 2.25,
-    "short-recall-at-precision>=0.5": 0.5555555555555556,
-    "short-precision-at-precision>=0.5": 0.5,
-    "short-recall-at-precision>=0.75": 0.4444444444444444,
-    "short-precision-at-precision>=0.75": 0.8,
-    "short-recall-at-precision>=0.9": 0,
-    "short-precision-at-precision>=0.9": 0,
-    "long-answer-n": 14,
-    "long-answer-f1": 0.47058823529411764,
-    "long-answer-precision": 0.4,
-    "long-answer-recall": 0.5714285714285714,
-    "short-answer-n": 14,
-    "short-answer-f1": 0.5263157894736842,
-    "short-answer-precision": 0.5,
-    "short-answer-recall": 0.5555555555555556,
-    "all-answer-n": 28,
-    "all-answer-f1": 0.5,
-    "all-answer-precision": 0.45,
-    "all-answer-recall": 0.5625,
-}
-# The same with --long_non_null_threshold=1 --short_non_null_threshold=1, where they differ.
-OFFICIAL_ONE_ENOUGH = {
-    "long-best-threshold-f1": 0.6956521739130435,
-    "long-best-threshold": -1.5,
-    "short-best-threshold-f1": 0.5714285714285713,
-    "short-best-threshold": 2.0,
-    "short-recall-at-precision>=0.75": 0.36363636363636365,
-    "long-answer-f1": 0.6956521739130435,
-    "short-answer-f1": 0.5714285714285713,
-    "all-answer-f1": 0.6363636363636365,
-    "all-answer-precision": 0.7,
-    "all-answer-recall": 0.5833333333333334,
-}
+GOLDEN = Path(__file__).parents[1] / "golden"
+OFFICIAL = json.loads((GOLDEN / "nq_eval.json").read_bytes())
+"""Examples with the results of the official scripts (and of yorko's adaption, for all-answer); for
+``--long_non_null_threshold=1 --short_non_null_threshold=1`` those that differ."""
 
 
 def frozen() -> tuple[Gold, Predictions]:
-    gold: Gold = {i: [label(x) for x in row[0]] for i, row in enumerate(FROZEN)}
-    return gold, {i: label(*row[1:]) for i, row in enumerate(FROZEN)}
+    rows = list(enumerate(OFFICIAL["examples"]))
+    gold: Gold = {i: [label(x) for x in row["annotations"]] for i, row in rows}
+    scores = ("prediction", "long_score", "short_score")
+    return gold, {i: label(*(row[name] for name in scores)) for i, row in rows}
 
 
 def test_metrics_equal_the_official_script_exactly() -> None:
-    metrics = nq_eval.score(*frozen())
-    assert {key: metrics[key] for key in OFFICIAL} == OFFICIAL
-    assert list(metrics) == [*OFFICIAL, *nq_eval.MICRO_METRICS]
-    assert metrics["micro_f1"] == OFFICIAL_ONE_ENOUGH["all-answer-f1"]
+    metrics, official = nq_eval.score(*frozen()), OFFICIAL["official"]
+    assert {key: metrics[key] for key in official} == official
+    assert list(metrics) == [*official, *nq_eval.MICRO_METRICS]
+    assert metrics["micro_f1"] == OFFICIAL["one_annotator_is_enough"]["all-answer-f1"]
 
 
 def test_metrics_equal_the_official_script_if_one_annotator_is_enough() -> None:
     metrics = nq_eval.score(*frozen(), long_non_null_threshold=1, short_non_null_threshold=1)
-    assert {key: metrics[key] for key in OFFICIAL_ONE_ENOUGH} == OFFICIAL_ONE_ENOUGH
+    official = OFFICIAL["one_annotator_is_enough"]
+    assert {key: metrics[key] for key in official} == official
 
 
 def slow_metrics(items: Sequence[Decision], threshold: float) -> tuple[float, float, float]:
@@ -435,36 +372,9 @@ def test_command_prints_one_json_object(files: tuple[str, str]) -> None:
     assert json.loads(process.stdout) == nq_eval.score(*frozen())
 
 
-TABLE = """\
-********************
-LONG ANSWER R@P TABLE:
-Optimal threshold: 3.5
- F1     /  P      /  R
- 66.67% /  80.00% /  57.14%
-R@P=0.5: 57.14% (actual p=80.00%, score threshold=3.5)
-R@P=0.75: 57.14% (actual p=80.00%, score threshold=3.5)
-R@P=0.9: 28.57% (actual p=100.00%, score threshold=8.25)
-********************
-SHORT ANSWER R@P TABLE:
-Optimal threshold: 2.25
- F1     /  P      /  R
- 57.14% /  80.00% /  44.44%
-R@P=0.5: 55.56% (actual p=50.00%, score threshold=2.0)
-R@P=0.75: 44.44% (actual p=80.00%, score threshold=2.25)
-R@P=0.9: 0.00% (actual p=0.00%, score threshold=None)
-********************
-METRICS IGNORING SCORES (n=14):
-              F1     /  P      /  R
-Long answer   47.06% /  40.00% /  57.14%
-Short answer  52.63% /  50.00% /  55.56%
-All answers   50.00% /  45.00% /  56.25%
-********************
-micro_f1: 63.64%
-"""
-
-
 def test_pretty_print(files: tuple[str, str], commands: Commands) -> None:
-    assert commands.out("eval", "--pretty_print=T", *files).startswith(TABLE)
+    table = (GOLDEN / "nq_eval.txt").read_text()
+    assert commands.out("eval", "--pretty_print=T", *files).startswith(table)
 
 
 @pytest.mark.parametrize(

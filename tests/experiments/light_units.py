@@ -34,7 +34,8 @@ def environment(names: list[str]) -> tuple[Any, units.Work]:
     return ({name: os.environ.get(name) for name in names}, units.thread_cores(), heavy), str
 
 
-def compression(task: speed.Task) -> tuple[speed.Loaded, units.Work]:
+def compression(task: speed.Computation) -> tuple[dict[str, Any], units.Work]:
     """Stands in for ``experiments.compression.speed.load``: a window takes 0.1 ms."""
-    loaded = speed.Loaded(10**6, 16, "float32", units.thread_cores())
+    loaded: dict[str, Any] = {"weights": 10**6, "length": 16, "precision": "float32"}
+    loaded["cores"] = units.thread_cores()
     return loaded, lambda command: time.sleep(task.batch_size * 1e-4)

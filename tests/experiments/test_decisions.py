@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import nq
-from experiments import decisions, table_sources
+from experiments import decisions
 from nq.config import DECISION_RULES
 from nq.model.folder import load_settings
 
@@ -31,7 +31,7 @@ def test_each_rule_has_the_metrics_of_its_own_run(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = compare(capsys, tiny_model, "--half", "all")
-    assert table_sources.decisions({"rows": rows}).count("| `") == len(rows) == len(DECISION_RULES)
+    assert decisions.table({"rows": rows}).count("| `") == len(rows) == len(DECISION_RULES)
     for row in rows:
         own = load_settings(tiny_model).decision
         decision = replace(own, rule=str(row.pop("decision")))

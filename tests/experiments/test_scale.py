@@ -47,7 +47,8 @@ def test_the_prediction_is_near_a_simulation_of_all_shares(
 ) -> None:
     """A worker has four shares or more, so that the last one ends at most a quarter later."""
     corpus = Corpus("some", files * each, files)
-    expected, seconds = simulated(corpus, workers), predicted(COSTS, corpus, workers).seconds
+    expected = simulated(corpus, workers)
+    seconds = sum(predicted(COSTS, corpus, workers).values())
     assert seconds <= expected * (1 + 1e-9)
     enough = files == 1 or len(shares(files, workers)) >= 4 * workers
     assert expected <= seconds * (1.26 if enough else 1.51)

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import nq
-from experiments.string_match import main, normalized
+from experiments.string_match import main
 from nq.config import DecisionConfig
+from nq.evaluation.text_match import normalize
 
 pytestmark = pytest.mark.extended
 
@@ -45,7 +46,7 @@ def test_an_answer_matches_its_own_text_and_no_other(
         tokens = record["document_text"].split(" ")
         spans = [(s["start_token"], s["end_token"]) for s in prediction["short_answers"]]
         answers.append(" ".join(" ".join(tokens[a:b]) for a, b in spans if a >= 0))
-    first = next(i for i, text in enumerate(answers) if normalized(text))
+    first = next(i for i, text in enumerate(answers) if normalize(text))
     for i, record in enumerate(records):
         record["answers"] = ["zzz", f"The {answers[i].upper()}!"] if i == first else ["zzz"]
     run = answer(tiny_model, tmp_path / "again", records)

@@ -1,4 +1,4 @@
-"""The frame of the studies: rows that are kept, files of others, table, plot and recording."""
+"""The frame of the studies: rows that are kept, files of others, tables, plot and recording."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from experiments import study
 pytestmark = pytest.mark.extended
 
 
-def draw(rows: object, path: Path) -> None:
-    path.write_bytes(b"a picture")
-
-
 STUDY = study.Study(
     "try",
-    table=lambda rows: f"{len(rows)} rows\n",
-    plot=draw,
+    head=("n", "s"),
+    cells=lambda row, rows: (str(row["n"]), f"{row['s']} of {len(rows)}"),
+    claims=lambda rows: [("it is fast", "refuted")],
+    plot=lambda rows, figure: study.line(figure.add_subplot(), [(r["n"], r["s"]) for r in rows]),
     title=lambda row: f"n {row['n']}",
-    params=lambda row: {"n": row["n"]},
+    params=("n",),
     metrics=lambda row: {"time/s": row["s"]},
 )
 
@@ -29,6 +27,7 @@ STUDY = study.Study(
 def arguments(folder: Path, *more: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     study.add_options(parser, "try")
+    parser.set_defaults(json=False)
     return parser.parse_args(["--output", str(folder), *more])
 
 
@@ -42,10 +41,11 @@ def test_each_row_is_a_run_with_the_tag_of_the_study(
 
     store = f"sqlite:///{tmp_path}/mlflow.db"
     args = arguments(tmp_path / "out", "--tracking-uri", store)
-    results = study.Results.of(STUDY, args)
+    results = study.Results(STUDY, args)
     results.add({"n": 1, "s": 2.0}, {"n": 2, "s": 3.0})
     assert study.finish(STUDY, args, results, started=0.0) == 0
-    assert capsys.readouterr().out.startswith("2 rows\nwritten to ")
+    shown = capsys.readouterr().out
+    assert "| 2 | 3.0 of 2 |" in shown and "| it is fast | refuted |" in shown
     client = MlflowClient(store)
     (experiment,) = client.search_experiments(filter_string="name = 'nq'")
     runs = client.search_runs([experiment.experiment_id])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -33,7 +34,7 @@ class Ranked(RankedPrediction):
     """A prediction with a given n-best list."""
 
     def __init__(self, prediction: Prediction, n_best: Sequence[Alternative]) -> None:
-        super().__init__(prediction)
+        super().__init__(prediction, cast(Any, True))
         object.__setattr__(self, "n_best", tuple(n_best))
 
     def alternatives(self, limit: int) -> tuple[Alternative, ...]:

@@ -89,7 +89,7 @@ def test_other_logits_are_seen(
     """Of a model with other weights, whose windows are the same."""
     model, shape = joint.build(tiny_models.SHAPE, seed=5), tiny_models.SHAPE
     tiny_models.save(tmp_path, model, shape, tiny_vocab, max_seq_length=32, doc_stride=8)
-    options = ("--short-threshold", "-9", "--keep-scores", "--against", first)
+    options = ("--set", "short_threshold=-9", "--keep-scores", "--against", first)
     parity = commands.json(*arguments(tmp_path / "run", data, tmp_path, *options))["parity"]
     assert parity["changed"] == QUESTIONS and parity["changed_share"] == 1
     assert parity["max_drift"] > parity["mean_drift"] > 0.1

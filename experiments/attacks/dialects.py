@@ -16,6 +16,7 @@ WORDS = (
 )
 TAGS = ("P", "Table", "Ul", "Tr", "H1")
 SPAN_NAMES = ("start_token", "end_token")
+YES_NO = ("NONE", "NO", "YES")
 
 
 def _span(start: int, end: int, **more: Any) -> Record:
@@ -49,12 +50,9 @@ def _annotation(chance: random.Random, candidates: list[Record]) -> Record:
         long = {name: candidates[index][name] for name in SPAN_NAMES}
         start = long["start_token"] + 1
         shorts = [_span(start, start + 1)] * chance.randrange(3)
-    yes_no = chance.choice(("NONE", "YES", "NO"))
     return {
-        "annotation_id": 1,
-        "long_answer": long | {"candidate_index": index},
-        "short_answers": shorts,
-        "yes_no_answer": yes_no,
+        **{"annotation_id": 1, "long_answer": long | {"candidate_index": index}},
+        **{"short_answers": shorts, "yes_no_answer": chance.choice(YES_NO)},
     }
 
 
@@ -81,22 +79,15 @@ def hugging_face(chance: random.Random) -> Record:
     record = v1(chance)
     tokens = record["document_tokens"]
     for annotation in record["annotations"]:
-        shorts = annotation["short_answers"]
-        annotation["short_answers"] = _columns(shorts, SPAN_NAMES)
-        annotation["yes_no_answer"] = (
-            ("NO", "YES").index(annotation["yes_no_answer"])
-            if annotation["yes_no_answer"] != "NONE"
-            else -1
-        )
+        annotation["short_answers"] = _columns(annotation["short_answers"], SPAN_NAMES)
+        annotation["yes_no_answer"] = YES_NO.index(annotation["yes_no_answer"]) - 1
     return {
         "id": str(record["example_id"]),
         "document": {
             "title": "Moon",
             "tokens": {
-                "token": [t["token"] for t in tokens],
+                **_columns(tokens, ("token", "start_byte", "end_byte")),
                 "is_html": [t["html_token"] for t in tokens],
-                "start_byte": [t["start_byte"] for t in tokens],
-                "end_byte": [t["end_byte"] for t in tokens],
             },
         },
         "question": {"text": record["question_text"]},
@@ -128,9 +119,8 @@ def tydi(chance: random.Random) -> Record:
         "passage_answer_candidates": [_bytes(*span) for span in spans],
         "annotations": [
             {
-                "passage_answer": {"candidate_index": index},
+                **{"passage_answer": {"candidate_index": index}, "yes_no_answer": "NONE"},
                 "minimal_answer": _bytes(start, end),
-                "yes_no_answer": "NONE",
             }
         ],
     }

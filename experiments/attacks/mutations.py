@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 DEEP = 3000
@@ -29,8 +29,11 @@ def nodes(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from nodes(value[key])
 
 
-def change_value(record: Any, chance: random.Random) -> None:
-    """Changes one value of a record in place: another value, none, a near one, or a repetition."""
+def change_value(record: Any, chance: random.Random) -> str:
+    """Changes one value of a record in place: another value, none, a near one, or a repetition.
+
+    Returns which one, and the value before.
+    """
     container, key = chance.choice(list(nodes(record)))
     value = container[key]
     kind = chance.randrange(6)
@@ -47,6 +50,7 @@ def change_value(record: Any, chance: random.Random) -> None:
         container[key] = value[:at] + str(chance.choice(VALUES)) + value[at:]
     elif isinstance(value, list):
         container[key] = value[chance.randrange(len(value) + 1) :] * chance.choice((1, 2, 50))
+    return f"{key}, was {value!r:.20}"
 
 
 def to_line(record: Any, chance: random.Random) -> bytes:
@@ -62,46 +66,25 @@ def to_line(record: Any, chance: random.Random) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def flip(data: bytearray, chance: random.Random, at: int) -> None:
-    """Replaces a byte by any other."""
-    data[at] = chance.randrange(256)
-
-
-def delete(data: bytearray, chance: random.Random, at: int) -> None:
-    """Deletes up to 50 bytes."""
-    del data[at : at + chance.randrange(1, 50)]
-
-
-def insert(data: bytearray, chance: random.Random, at: int) -> None:
-    """Inserts bytes that matter to JSON, HTML or UTF-8."""
-    data[at:at] = chance.choice(INSERTED)
-
-
-def truncate(data: bytearray, chance: random.Random, at: int) -> None:
-    """Removes the end."""
-    del data[at:]
-
-
-def repeat(data: bytearray, chance: random.Random, at: int) -> None:
-    """Repeats up to 50 bytes up to 50 times."""
-    data[at:at] = data[at : at + chance.randrange(1, 50)] * chance.randrange(1, 50)
-
-
-def encode_again(data: bytearray, chance: random.Random, at: int) -> None:
-    """Encodes the text in another way than UTF-8."""
-    text = data.decode("utf-8", "replace")
-    data[:] = text.encode(chance.choice(("utf-16", "utf-16-le", "latin-1", "cp1252")), "replace")
-
-
-BYTE_CHANGES: tuple[Callable[[bytearray, random.Random, int], None], ...] = (
-    *(flip, delete, insert, truncate, repeat, encode_again),
-)
-
-
 def change_bytes(data: bytes, chance: random.Random) -> bytes:
     """Returns bytes with one to three changes."""
     changed = bytearray(data)
     for _ in range(chance.randrange(1, 4)):
-        if changed:
-            chance.choice(BYTE_CHANGES)(changed, chance, chance.randrange(len(changed)))
+        if not changed:
+            break
+        at, n = chance.randrange(len(changed)), chance.randrange(1, 50)
+        match chance.randrange(6):
+            case 0:
+                changed[at] = chance.randrange(256)
+            case 1:
+                del changed[at : at + n]
+            case 2:
+                del changed[at:]
+            case 3:
+                changed[at:at] = chance.choice(INSERTED)
+            case 4:
+                changed[at:at] = changed[at : at + n] * chance.randrange(1, 50)
+            case 5:
+                encoding = chance.choice(("utf-16", "utf-16-le", "latin-1", "cp1252"))
+                changed[:] = changed.decode("utf-8", "replace").encode(encoding, "replace")
     return bytes(changed)

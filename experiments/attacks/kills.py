@@ -1,0 +1,220 @@
+"""Kills and interrupts runs at every phase; nothing may be lost, repeated or left.
+
+A job answers bundled questions in a process that records in MLflow. It gets SIGKILL at a random
+moment or at a random event in its folder (a file appears or vanishes), is started again, is killed
+again, and at last runs to its end. Its results must then be those of an undisturbed run, byte for
+byte, and MLflow must have one finished run. A kill may lose 5 % of the windows, or one part of the
+store if that is more: those that the process has reported and not stored.
+
+SIGINT goes to the process group as from a terminal. It must end within ten seconds with exit code
+130 and one line, or, if its results were written already, in success or by the signal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import math
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from experiments.attacks.frame import DONE, ROOT, WRONG, Row, chosen
+from experiments.flink import processes
+from nq.bundle import bundled_sample
+from nq.errors import Error
+from nq.interruption import MESSAGE
+from nq.runs.result import DEAD_LETTERS, JOB, KEPT_SCORES, PREDICTIONS
+from nq.storage import WORK
+
+PROFILES = (
+    "baseline",
+    "mixed+grappler+buckets+prune",
+    "mixed+grappler+buckets+rescore",
+    "grappler+buckets+prune",
+)
+RESULTS = (PREDICTIONS, DEAD_LETTERS, "kaggle.csv", "nbest.jsonl")
+PHASES = {
+    JOB: "finished",
+    PREDICTIONS: "end",
+    WORK: "predict",
+    "COMPLETED": "load",
+    ".unfinished": "preprocess",
+}
+"""What a run does while the first of these is there, as the beginning of a name."""
+CHAIN, SHARE, LIMIT_S, PATIENCE_S, POLL_S = 5, 0.05, 10.0, 600.0, 0.002
+OPTIONS = (
+    *("--limit", "16", "--batch-size", "1", "--formats", "kaggle,nbest"),
+    *("--output", "output", "--tracking-uri", "sqlite:///mlflow.db"),
+)
+# The real command; its progress goes to a file, one byte per window, instead of a bar.
+COMMAND = """
+import os, sys
+from nq.commands import main, terminal
+file = os.open("reports", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
+terminal.ProgressBar.__call__ = lambda bar, new, total: os.write(file, b"." * new)
+sys.exit(main.console(["answer", *sys.argv[1:]]))
+"""
+
+
+class Job:
+    """A job in a new folder, with one process at a time."""
+
+    def __init__(self, profile: str, folder: Path) -> None:
+        folder.mkdir()
+        self.profile, self.folder, self.output = profile, folder, folder / "output"
+        self.reports, self.errors = folder / "reports", folder / "errors"
+        self.events, self.seconds = 0, 0.0
+
+    @contextlib.contextmanager
+    def running(self, *more: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Runs the job in a process group of its own, which is killed in the end."""
+        self.reports.unlink(missing_ok=True)
+        self.started = time.monotonic()
+        options = ("--data", str(bundled_sample()), "--profile", self.profile, *OPTIONS, *more)
+        mark = {"PYTHONPATH": str(ROOT), processes.MARK: str(self.folder.resolve())}
+        with self.errors.open("wb") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-c", COMMAND, *options],
+                cwd=self.folder,
+                env={**os.environ, **mark},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                start_new_session=True,
+            )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+    def finish(self, process: subprocess.Popen[bytes]) -> None:
+        """Waits for the end, which must be a success."""
+        if code := process.wait(PATIENCE_S):
+            text = self.errors.read_text("utf-8", "replace").strip()
+            raise Error(f"{self.profile}: exit code {code}: {text[-500:]}")
+        self.seconds = time.monotonic() - self.started
+
+    def run_until(self, process: subprocess.Popen[bytes], moment_s: float, event: float) -> bool:
+        """Waits until a moment or an event; returns whether the process still runs."""
+        before, self.events = self.files(), 0
+        end = self.started + moment_s
+        while process.poll() is None and time.monotonic() < end and self.events < event:
+            time.sleep(POLL_S)
+            files = self.files()
+            self.events, before = self.events + len(files ^ before), files
+        return process.poll() is None
+
+    def files(self) -> set[str]:
+        """Returns the paths of all files and folders in the output folder."""
+        walk = os.walk(self.output)
+        return {f"{at}/{name}" for at, *names in walk for name in itertools.chain(*names)}
+
+    def phase(self) -> str:
+        """Returns what the run was doing, by the files in its folder."""
+        names = [Path(path).name for path in self.files()]
+        phases = (PHASES[start] for start in PHASES for name in names if name.startswith(start))
+        return next(phases, "start")
+
+    def parts(self) -> list[int]:
+        """Returns the number of windows in each part of the store."""
+        windows = [0]
+        for path in self.output.glob("*/*.npz"):
+            if path.parent.name in (WORK, KEPT_SCORES):
+                with np.load(path) as arrays:
+                    windows.append(len(arrays["window_ids"]))
+        return windows
+
+    def leftovers(self) -> int:
+        """Returns how many processes remain ``LIMIT_S`` after the end; ends them."""
+        deadline = time.monotonic() + LIMIT_S
+        while processes.find(self.folder) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return processes.end(self.folder)
+
+
+def stop(pace: Job, rng: random.Random) -> tuple[float, float]:
+    """Returns a random moment or a random event of an undisturbed job."""
+    if rng.random() < 0.5:
+        return rng.uniform(0, pace.seconds), math.inf
+    return math.inf, rng.randint(1, pace.events)
+
+
+def undisturbed(profile: str, folder: Path) -> Job:
+    """Runs a job without a disturbance."""
+    job = Job(profile, folder)
+    with job.running("--keep-scores") as process:
+        job.run_until(process, math.inf, math.inf)
+        job.finish(process)
+    return job
+
+
+def kill_chain(job: Job, pace: Job, kills: int, rng: random.Random) -> Iterator[Row]:
+    """Kills a job several times, then lets it finish; yields the kills and the end."""
+    phase, allowed = "start", max(*pace.parts(), int(SHARE * sum(pace.parts())))
+    while not (job.output / JOB).exists():
+        with job.running() as process:
+            if not kills or not job.run_until(process, *stop(pace, rng)):
+                job.finish(process)
+                break
+        kills, phase, left = kills - 1, job.phase(), job.leftovers()
+        reported = job.reports.stat().st_size if job.reports.exists() else 0
+        lost = 0 if phase == "finished" else reported - sum(job.parts())
+        text = f"{job.profile}: {lost} windows lost, {left} processes left"
+        yield Row("SIGKILL", phase, WRONG if lost > allowed or left else DONE, text=text)
+    names = [n for n in RESULTS if (job.output / n).read_bytes() != (pace.output / n).read_bytes()]
+    with contextlib.closing(sqlite3.connect(job.folder / "mlflow.db")) as connection:
+        runs = [status for (status,) in connection.execute("SELECT status FROM runs")]
+    is_recorded = runs == ["FINISHED"] or (runs == ["RUNNING"] and phase == "finished")
+    text = f"{job.profile}: MLflow has {runs}, these files differ: {names}"
+    yield Row("none, after kills", phase, DONE if is_recorded and not names else WRONG, text=text)
+
+
+def interrupt(job: Job, pace: Job, rng: random.Random) -> Iterator[Row]:
+    """Interrupts a job; yields nothing if it ended before."""
+    with job.running() as process:
+        while process.poll() is None and not job.reports.exists():
+            time.sleep(POLL_S)  # it is Python's start that would be interrupted, and no command
+        if not job.run_until(process, *stop(pace, rng)):
+            job.finish(process)
+            return
+        phase, sent = job.phase(), time.monotonic()
+        os.killpg(process.pid, signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(LIMIT_S * 6)
+        seconds = time.monotonic() - sent
+    lines = job.errors.read_text("utf-8", "replace").splitlines()
+    last = [x for x in lines if not x.startswith("nq: ") or x.startswith(MESSAGE)]
+    code, left = process.returncode, job.leftovers()
+    is_over = phase == "finished" and code in (0, -signal.SIGINT) and not last
+    is_right = code == 130 and len(last) == 1 and last[0].startswith(MESSAGE)
+    is_wrong = left or seconds > LIMIT_S or not (is_right or is_over)
+    text = f"{job.profile}: code {code}, {left} processes left: {' / '.join(last)[-500:]}"
+    yield Row("SIGINT", phase, WRONG if is_wrong else DONE, text=text, seconds=seconds)
+
+
+def rows(args: argparse.Namespace, folder: Path, rng: random.Random) -> Iterator[Row]:
+    """Disturbs jobs of all profiles in turn."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # in the background of a shell
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # processes inherit SIG_IGN
+    paces = itertools.cycle([undisturbed(p, folder / p) for p in chosen(args, PROFILES)])
+    counts = Counter[str]()
+    for number in itertools.count():
+        pace, kills = next(paces), min(CHAIN, args.kills - counts["SIGKILL"])
+        if kills <= 0 and counts["SIGINT"] >= args.interrupts:
+            return
+        job = Job(pace.profile, folder / str(number))
+        for row in kill_chain(job, pace, kills, rng) if kills > 0 else interrupt(job, pace, rng):
+            counts[row.attack] += 1
+            yield row
