@@ -93,7 +93,7 @@ def prediction(args: argparse.Namespace, request: Request, folder: Path) -> dict
     n_windows = sum(map(len, in_memory))
     rounds = []
     for number in range(1 + ROUNDS):
-        store = ScoreStore.open(folder / "scores", {"round": number})
+        store = ScoreStore(folder / "scores", {"round": number})
         on_disk = _first_examples(prepared, request, args.windows)
         disk_s = _seconds(score_examples(StoringScorer(predictor, store), on_disk))
         memory_s = _seconds(score_examples(predictor, in_memory))

@@ -25,7 +25,7 @@ from nq.errors import Error
 from nq.evaluation.evaluate import Evaluation, judge
 from nq.formats.outputs import encode_prediction
 from nq.postprocess.decision import RULES, decide
-from nq.runs.finished import FinishedRun, read_run
+from nq.runs.finished import FinishedRun
 from nq.runs.job import Job
 from nq.runs.run import run
 
@@ -66,7 +66,7 @@ def _rows(job: Job, half: str) -> Iterator[dict[str, Any]]:
             with terminal.ProgressBar(rule, "windows") as bar:
                 model = replace(job.model, decision=decision)
                 folder = run(replace(job, model=model), progress=bar).folder
-            runs[text_only] = read_run(folder)
+            runs[text_only] = FinishedRun(folder)
         metrics = _evaluate(runs[text_only], decision, half)
         yield {"decision": rule, **{name: metrics[name] for name in ("long-answer-n", *METRICS)}}
 

@@ -22,7 +22,6 @@ from experiments.long_pages import long_pages
 from experiments.recipes import RECIPES, Pair, Recipe, Stage
 from experiments.training_data import read_records, write_records
 from nq.commands.main import console
-from nq.model.config import StorageConfig
 from nq.model.convert import convert, to_dual_encoder
 from nq.model.folder import copy_model, load_settings, save_settings
 from nq.model.registry import model_folder
@@ -81,12 +80,12 @@ def _train(recipe: Recipe, folder: Path, files: Sequence[Path]) -> int:
         init, model = model, folder / stage.name
         if stage.start:
             init = folder / f"{stage.name}-start"
-            mean([folder / name for name in stage.start], init, StorageConfig("float32"))
+            mean([folder / name for name in stage.start], init, "float32")
         paths = ["--data", str(data), "--init", str(init), "--output", str(model)]
         if code := console(["train", *paths, *recipe.options.split(), *stage.options.split()]):
             return code
     models = [folder / name for name in recipe.result] or [model]
-    mean(models, folder / "model", StorageConfig(recipe.store))
+    mean(models, folder / "model", recipe.store)
     return 0
 
 
@@ -100,7 +99,7 @@ def _pair_up(recipe: Recipe, pair: Pair, folder: Path, dev: Sequence[str]) -> in
         question, block = recipe.prefixes
         change = partial(to_dual_encoder, question_prefix=question, block_prefix=block)
         start = recipe.start(folder / "start")
-        convert(start, model, storage=StorageConfig(recipe.store), change=change)
+        convert(start, model, storage=recipe.store, change=change)
     save_settings(model, replace(load_settings(model), second_model=None))
     other = folder.parent / pair.name / "model"
     if not other.is_dir():
@@ -118,7 +117,7 @@ def _tune(
     return console(["tune", "--data", *dev, "--model", str(model), *options, "--profile", PROFILE])
 
 
-def mean(models: Sequence[Path], output: Path, storage: StorageConfig) -> None:
+def mean(models: Sequence[Path], output: Path, storage: str) -> None:
     """Makes a model folder with the mean of the weights of some folders of one shape.
 
     The first one gives vocabulary and settings.

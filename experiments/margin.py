@@ -204,7 +204,7 @@ def compare(args: argparse.Namespace) -> int:
         check_job(job)
         with (
             terminal.ProgressBar("predict", "windows") as bar,
-            open_scoring(Plan.of(job), Clock(), bar) as scoring,
+            open_scoring(Plan(job), Clock(), bar) as scoring,
         ):
             result = measure(scoring, job.model, args.half, args.margins)
     return command.show(result, table, args)

@@ -37,7 +37,7 @@ from nq.postprocess.decision import decide
 from nq.postprocess.fit import gold_longs
 from nq.postprocess.spans import pairs
 from nq.records import Example, Span, WindowScores
-from nq.runs.finished import read_run
+from nq.runs.finished import FinishedRun
 from nq.runs.job import Job
 from nq.runs.run import run
 
@@ -138,7 +138,7 @@ def measure(args: argparse.Namespace) -> int:
 
 def _readings(folder: Path, half: str) -> tuple[list[Reading], dict[str, float]]:
     """Returns what the scores of a run are worth, and the figures of its decision."""
-    finished = read_run(folder)
+    finished = FinishedRun(folder)
     decision, readings, evaluation = finished.job.model.decision, list[Reading](), Evaluation()
     labels, figures = {}, dict[str, float]()
     for key, example in finished.examples():

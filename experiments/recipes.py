@@ -99,7 +99,7 @@ class Recipe:
 
     Args:
         start: writes the folder with the pretrained encoder.
-        store: type of the stored weights of the model (``nq.config.StorageConfig``).
+        store: type of the stored weights of the model (``nq.model.config.STORES``).
         options: of ``nq train`` in all stages.
         stages: in order.
         result: the stages the mean of whose weights is the result, by default the last one;

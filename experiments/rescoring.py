@@ -34,7 +34,7 @@ from nq.inference.profile import BASELINE, Profile
 from nq.inference.rescore import CLOSE, compute_type, exact_profile
 from nq.postprocess.ranking import decision_margin, rank
 from nq.records import Example, ExampleId, ExampleKey
-from nq.runs.finished import FinishedRun, read_run
+from nq.runs.finished import FinishedRun
 from nq.runs.result import JOB
 
 PROFILES = (
@@ -101,7 +101,7 @@ def _answer(profile: str, file: str, args: argparse.Namespace) -> FinishedRun:
     is_done = (folder / JOB).is_file()
     if not is_done and subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode:
         raise Error(f"profile {profile} failed on {file}: its message is above")
-    return read_run(folder)
+    return FinishedRun(folder)
 
 
 def _margin(run: FinishedRun, key: ExampleKey, example: Example) -> float:

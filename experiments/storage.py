@@ -25,7 +25,7 @@ from nq.errors import Error
 from nq.formats import input_files, inputs
 from nq.inference.scorer import concatenate
 from nq.model import checkpoint
-from nq.model.config import STORES, StorageConfig
+from nq.model.config import STORES
 from nq.model.folder import check_model, load_config, load_settings, read_tensors, weight_files
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
@@ -68,7 +68,7 @@ def compare(model: Path, rows: Columns, folder: Path) -> list[dict[str, Any]]:
         for weight, value in zip(network.weights, weights, strict=True):
             weight.assign(value)
         (folder / store).mkdir()
-        checkpoint.save_weights(folder / store, network, config, StorageConfig(store))
+        checkpoint.save_weights(folder / store, network, config, store)
         size = sum(path.stat().st_size for path in weight_files(folder / store))
         checkpoint.fill(network, read_tensors(folder / store), config)
         logits = network.predict(rows, batch_size=8, verbose=0)

@@ -35,9 +35,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def match(args: argparse.Namespace) -> int:
     """Runs the command."""
-    from nq.runs.finished import read_run
+    from nq.runs.finished import FinishedRun
 
-    run = read_run(args.run)
+    run = FinishedRun(args.run)
     gold = _gold(run)
     answers = [
         (answer_text(example, run.predictions[example.example_id]), gold[key])

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+from collections.abc import Mapping
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -19,3 +23,24 @@ def python(*arguments: str, **variables: str) -> dict[str, Any]:
     path = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
     own = {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}  # the second is python -P
     return {"args": [sys.executable, *arguments], "env": {**os.environ, **variables, **own}}
+
+
+def start(
+    code: str, variables: Mapping[str, str] | None = None, stderr: int | None = None
+) -> tuple[subprocess.Popen[bytes], Connection[Any, Any]]:
+    """Starts a process that runs ``code``, and returns it with a connection to it.
+
+    In the code ``{}`` stands for the number of the socket at the other end, which the end of this
+    process closes. A terminal's Ctrl-C does not reach the process.
+    """
+    ours, theirs = Pipe()
+    with theirs:
+        process = subprocess.Popen(
+            **python("-c", code.format(theirs.fileno()), **(variables or {})),
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            start_new_session=True,  # a terminal sends Ctrl-C to all processes of a session
+        )
+    return process, ours

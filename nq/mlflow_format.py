@@ -1,7 +1,5 @@
 """Saves models in MLflow's format."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,12 +28,8 @@ def save_model(
 ) -> None:
     """Saves a model as ``mlflow.pyfunc.load_model`` loads it, with its code and requirements.
 
-    Args:
-        folder: to make.
-        models: folders of ``model`` and, with a second model, ``second_model``.
-        profile: ``None`` for the default one.
-        extra: extra of the distribution that the profile needs.
-        logged: MLflow's entity of a model that belongs to a run.
+    The ``models`` are the folders of ``model`` and ``second_model``, ``extra`` is what the profile
+    needs, and ``logged`` MLflow's entity of a model that belongs to a run.
     """
     import_mlflow()
     # MLflow warns of type hints in its own code when it is imported

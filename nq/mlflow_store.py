@@ -1,7 +1,5 @@
 """MLflow's import and its tracking stores: servers, and databases that are checked or created."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import logging
@@ -46,11 +44,7 @@ def store(uri: str | None, experiment: str | None) -> tuple[str, str]:
 
 
 def connect(uri: str) -> Any:
-    """Returns an ``MlflowClient`` of a store; a database is created if there is none.
-
-    Raises:
-        Exception: the store cannot be used.
-    """
+    """Returns an ``MlflowClient`` of a store; a database is created if there is none."""
     import_mlflow()
     from mlflow import MlflowClient
 

@@ -13,7 +13,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +21,6 @@ from nq import child
 
 START_S, MEMORY_BYTES = 5.0, 900 << 20
 """Seconds for the start; memory of a page, without that of the libraries: in all less than 1 GB."""
-CODE = "from nq.page_process import answer_calls; answer_calls({}, {})"
 T = TypeVar("T")
 
 
@@ -38,18 +36,9 @@ class PageProcess:
         self._start()
 
     def _start(self) -> None:
-        self._connection, theirs = Pipe()
-        with theirs:
-            self._process = subprocess.Popen(
-                **child.python(
-                    "-c", CODE.format(theirs.fileno(), self._limit_s), OPENBLAS_NUM_THREADS="1"
-                ),
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+        call = f"from nq.page_process import answer_calls; answer_calls({{}}, {self._limit_s})"
+        variables = {"OPENBLAS_NUM_THREADS": "1"}
+        self._process, self._connection = child.start(call, variables, subprocess.DEVNULL)
 
     def read(self, name: str, function: Callable[..., T], *arguments: Any) -> T:
         """Returns what a function of a module returns in the process, or raises what it raises.

@@ -38,7 +38,7 @@ from nq.model.folder import is_squad_reader
 from nq.model.registry import model_name
 from nq.model.runtime import use_device
 from nq.model.spec import ModelSpec, find_model, mention_decision
-from nq.postprocess.decision import RankedPrediction, check_cascade_rule, check_rule
+from nq.postprocess.decision import SECOND_MODEL, RankedPrediction, check_rule
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -434,7 +434,7 @@ def checked_scorer(model: ModelSpec, profile: Profile, batch_size: int) -> Score
     """
     check_rule(model.decision.rule, profile.needs_margin)
     if model.second is not None:
-        check_cascade_rule(model.decision.rule)
+        check_rule(model.decision.rule, SECOND_MODEL)
     profile.require()
     model.check()
     spec = ScorerSpec(model, profile, batch_size, adaptive=True)

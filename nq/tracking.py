@@ -4,14 +4,7 @@ Recording never fails a command and delays it little: a daemon thread works thro
 run in their order, and the command waits for it only for a result and at the end, within one time
 limit. The first failure (MLflow is not installed, a server is down or hangs, a database is locked
 or damaged) is logged as one warning, and from then on every call does nothing.
-
->>> with Run(enabled=False) as run:
-...     run.metrics({"quality/long_f1": 0.5})
->>> run.run_id is None
-True
 """
-
-from __future__ import annotations
 
 import contextlib
 import getpass
@@ -32,6 +25,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Self
 
+from nq.config import TrackingConfig
 from nq.mlflow_store import DEFAULT_EXPERIMENT, DEFAULT_URI, connect, database_path, reason, store
 from nq.text import visible, without_password
 
@@ -81,9 +75,7 @@ class Run:
     interruption the remaining calls are left out and the end waits for little.
 
     Args:
-        uri: tracking store; by default MLFLOW_TRACKING_URI, then ``sqlite:///mlflow.db``.
-        experiment: by default MLFLOW_EXPERIMENT_NAME, then ``nq``.
-        enabled: whether to record at all; if not, MLflow is not even imported.
+        config: where to record; with ``None`` nothing is recorded and MLflow is not imported.
         system_metrics: whether to sample processor, memory and GPU, if psutil is installed.
 
     Attributes:
@@ -93,16 +85,14 @@ class Run:
 
     def __init__(
         self,
-        uri: str | None = None,
-        experiment: str | None = None,
+        config: TrackingConfig | None,
         name: str | None = None,
-        *,
-        enabled: bool = True,
         source: str = "nq.answer",
         system_metrics: bool = True,
     ) -> None:
+        uri, experiment = (config.uri, config.experiment) if config else (None, None)
         self.uri, self.experiment = store(uri, experiment)
-        self.name, self.available, self.status = name and visible(name), enabled, "FINISHED"
+        self.name, self.available, self.status = name and visible(name), bool(config), "FINISHED"
         self.ended: float | None = None
         self._source, self._system_metrics, self._started = source, system_metrics, time.time()
         self._unfinished: Path | None = None
@@ -137,11 +127,8 @@ class Run:
     def open(self, unfinished: Path | None = None, started: float | None = None) -> None:
         """Begins to open the run; later calls, and those after an error, do nothing.
 
-        Args:
-            unfinished: file that identifies the run until it is finished, so that a later start
-                with the same file continues it.
-            started: when the work began, in seconds since 1970; by default when the block began.
-                A run that is continued keeps its start.
+        The file ``unfinished`` identifies the run until it is finished, so that a later start with
+        the same file continues it. The work ``started`` by default when the block began.
         """
         if self.available and self._thread is None and self.status == "FINISHED":
             self._unfinished, self._started = unfinished, started or self._started
@@ -167,8 +154,6 @@ class Run:
             options += ["--experiment", self.experiment]
         return run_id and shlex.join(["nq", "ui", *options])
 
-    # --- the thread and its calls
-
     def _work(self) -> None:
         """Works through the calls, and ends the run, also after a failure.
 
@@ -181,7 +166,6 @@ class Run:
             self._attempt("close the run", self._close)
 
     def _attempt(self, action: str, function: Callable[[], Any]) -> Any:
-        """Returns the result of a function, ``None`` if it fails."""
         self._action = action
         try:
             return function()
@@ -216,7 +200,7 @@ class Run:
             return None
 
     def _open(self) -> str | None:
-        """Creates the run, or continues an unfinished one; returns its id.
+        """Creates the run and the file that identifies it, or continues an unfinished one.
 
         The system is monitored here because ``mlflow.start_run(log_system_metrics=True)`` would
         record only in the store of the whole process, which is not changed.
@@ -225,7 +209,13 @@ class Run:
         if not self.available:
             return None  # the command has ended meanwhile
         experiment_id = self._experiment_id()
-        self._info = self._continued(experiment_id) or self._created(experiment_id)
+        self._info = self._continued(experiment_id)
+        if self._info is None:
+            started_ms, tags = int(1000 * self._started), _tags(self._source)
+            run = self._client.create_run(experiment_id, started_ms, tags, run_name=self.name)
+            self._info = run.info
+            if self._unfinished:
+                self._unfinished.write_text(f"{self._info.run_id}\n", encoding="utf-8")
         with contextlib.suppress(Exception):  # psutil may be missing
             from mlflow.environment_variables import MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING
             from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
@@ -238,7 +228,6 @@ class Run:
         return str(self._info.run_id)
 
     def _experiment_id(self) -> str:
-        """Returns the id of the experiment, which is created if there is none."""
         from mlflow.exceptions import MlflowException
 
         if experiment := self._client.get_experiment_by_name(self.experiment):
@@ -267,21 +256,11 @@ class Run:
                 return run.info
         return None
 
-    def _created(self, experiment_id: str) -> Any:
-        """Creates the run and the file that identifies it; returns its info."""
-        started_ms, tags = int(1000 * self._started), _tags(self._source)
-        info = self._client.create_run(experiment_id, started_ms, tags, run_name=self.name).info
-        if self._unfinished:
-            self._unfinished.write_text(f"{info.run_id}\n", encoding="utf-8")
-        return info
-
     def _close(self) -> None:
         ended_ms = None if self.ended is None else int(1000 * self.ended)
         self._client.set_terminated(self._info.run_id, self.status, ended_ms)
         if self._monitor:
             self._monitor.finish()
-
-    # --- what is recorded
 
     def params(self, values: Mapping[str, Any]) -> None:
         """Records settings as text; each may be given once."""
@@ -352,12 +331,9 @@ class Run:
     def log_model(self, save: Callable[[Path, Any], object]) -> str | None:
         """Logs a model with the run; returns its URI, ``None`` if it is not recorded.
 
-        ``mlflow.pyfunc.log_model`` would log to the store of the whole process, which is not
-        changed.
-
-        Args:
-            save: writes the model, which MLflow has as this entity, into a new folder, beside
-                which it may leave other files.
+        ``save`` writes the model, which MLflow has as this entity, into a new folder, beside which
+        it may leave other files. ``mlflow.pyfunc.log_model`` would log to the store of the whole
+        process, which is not changed.
         """
 
         def write() -> str:

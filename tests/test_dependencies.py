@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nq.commands.main import COMMANDS, module_of
+from nq.commands.main import COMMANDS
 from tests.child_processes import python
 
 ROOT = Path(__file__).parent.parent
@@ -156,7 +156,7 @@ def test_help_needs_no_heavy_library() -> None:
     """Imports nq, then the commands, and makes every parser, in one fresh process."""
     steps = ["import nq", "import nq.commands.main", "import nq.reader, nq.runs.run"]
     steps += [
-        f"import {module_of(command)} as module; module.parser().format_help()"
+        f"import nq.commands.{command} as module; module.parser().format_help()"
         for command in COMMANDS
     ]
     code = (

@@ -25,6 +25,7 @@ import numpy as np
 import pytest
 
 from nq import tracking
+from nq.config import TrackingConfig
 from nq.mlflow_store import ENVIRONMENT, connect
 from nq.tracking import Run
 from tests.conftest import OncePerRun
@@ -44,10 +45,11 @@ def environment() -> dict[str, str]:
 FIRST = """
 import sys
 from nq import tracking
-with tracking.Run(enabled=False) as run:
+from nq.config import TrackingConfig
+with tracking.Run(None) as run:
     run.metrics({"a": 1})
 assert "mlflow" not in sys.modules
-with tracking.Run(experiment="first") as run:
+with tracking.Run(TrackingConfig(experiment="first")) as run:
     run.metrics({"a": 1})
 assert "tensorflow" not in sys.modules
 """
@@ -130,7 +132,7 @@ def test_a_run_is_recorded(store: str, tmp_path: Path) -> None:
 
     os.environ["MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL"] = "0.1"
     uri = mlflow.get_tracking_uri()
-    with Run(name="mixed+xla dev") as run:
+    with Run(TrackingConfig(), name="mixed+xla dev") as run:
         use(run, tmp_path)
         run.params({f"p{i}": i for i in range(250)} | {"long": "x" * 7000, "threshold": None})
         run.metrics({"time/predict_s": np.float32(3), "nan": math.nan, "inf": math.inf, "s": "x"})
@@ -166,7 +168,8 @@ def test_the_environment_names_store_and_experiment(store: str, tmp_path: Path) 
     (tmp_path / "mlflow.db").rename(tmp_path / "other.db")
     os.environ["MLFLOW_TRACKING_URI"] = "sqlite:///other.db"
     os.environ["MLFLOW_EXPERIMENT_NAME"] = "../a study"
-    with Run(system_metrics=False) as first, Run(system_metrics=False) as second:
+    config = TrackingConfig()
+    with Run(config, system_metrics=False) as first, Run(config, system_metrics=False) as second:
         assert (
             second.how_to_open
             == "nq ui --tracking-uri sqlite:///other.db --experiment '../a study'"
@@ -180,7 +183,7 @@ def test_the_environment_names_store_and_experiment(store: str, tmp_path: Path) 
 def test_a_curve_keeps_its_steps(store: str) -> None:
     from mlflow import MlflowClient
 
-    with Run(store, system_metrics=False) as run:
+    with Run(TrackingConfig(store), system_metrics=False) as run:
         run.metrics({"train/loss": [0.5, math.nan, 0.25]}, 3)
         run.metrics({"train/loss": [1.0, 0.75]}, 1)
         assert (run.last_step("train/loss"), run.last_step("none")) == (5, 0)
@@ -213,7 +216,8 @@ def test_exception_ends_the_run_and_is_not_suppressed(
 ) -> None:
     from mlflow import MlflowClient
 
-    with pytest.raises(type(error)) as raised, Run(store, system_metrics=False) as run:
+    config = TrackingConfig(store)
+    with pytest.raises(type(error)) as raised, Run(config, system_metrics=False) as run:
         run.open(started=1e9)
         run.metrics({"a": 1})
         run.ended = 1e9 + 90
@@ -230,7 +234,7 @@ def test_exception_ends_the_run_and_is_not_suppressed(
 def test_a_command_that_cannot_start_leaves_no_run(error: type[BaseException], store: str) -> None:
     """Otherwise Ctrl-C would begin with the import of MLflow, which takes seconds."""
     before = Path("mlflow.db").read_bytes()
-    with pytest.raises(error), Run(store) as run:
+    with pytest.raises(error), Run(TrackingConfig(store)) as run:
         raise error
     assert (run.run_id, run.how_to_open) == (None, None)
     assert Path("mlflow.db").read_bytes() == before
@@ -240,7 +244,8 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from nq import tracking
-with tracking.Run(sys.argv[1], system_metrics=False) as run:
+from nq.config import TrackingConfig
+with tracking.Run(TrackingConfig(sys.argv[1]), system_metrics=False) as run:
     run.open(Path(sys.argv[2]))
     run.metrics({"loss": [3.0, 2.0]}, 1)
     run.last_step("loss")
@@ -254,12 +259,13 @@ def test_a_run_that_was_killed_or_failed_is_continued(store: str, tmp_path: Path
     killed = subprocess.run(command, env=environment(), capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert statuses(store) == ["RUNNING"]
-    with pytest.raises(ValueError, match="memory"), Run(store, system_metrics=False) as second:
+    config = TrackingConfig(store)
+    with pytest.raises(ValueError, match="memory"), Run(config, system_metrics=False) as second:
         second.open(file)
         assert second.last_step("loss") == 2
         raise ValueError("out of memory")
     assert statuses(store) == ["FAILED"]
-    with Run(store, system_metrics=False) as third:
+    with Run(TrackingConfig(store), system_metrics=False) as third:
         third.open(file)
         assert stored(third).info.status == "RUNNING"
     assert statuses(store) == ["FINISHED"]
@@ -272,13 +278,13 @@ def test_a_new_run_is_created_if_the_unfinished_one_was_deleted(store: str, tmp_
     from mlflow import MlflowClient
 
     file = tmp_path / "run"
-    with contextlib.suppress(KeyboardInterrupt), Run(store) as first:
+    with contextlib.suppress(KeyboardInterrupt), Run(TrackingConfig(store)) as first:
         first.open(file)
         run_id = first.run_id
         raise KeyboardInterrupt
     assert file.read_text() == f"{run_id}\n"
     MlflowClient(store).delete_run(run_id)
-    with Run(store) as second:
+    with Run(TrackingConfig(store)) as second:
         second.open(file)
         assert second.run_id != run_id
     assert sorted(statuses(store)) == ["FINISHED", "KILLED"]
@@ -336,7 +342,7 @@ def test_store_that_fails_costs_one_warning(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = "1"
-    with contextlib.contextmanager(failing_store)() as uri, Run(uri) as run:
+    with contextlib.contextmanager(failing_store)() as uri, Run(TrackingConfig(uri)) as run:
         use(run, tmp_path)
     assert (run.run_id, run.how_to_open) == (None, None)
     warning = the_warning(caplog)
@@ -349,7 +355,7 @@ def test_a_call_that_does_not_end_costs_the_time_limit(
     store: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = threading.Event()
-    with Run(store, system_metrics=False) as run:
+    with Run(TrackingConfig(store), system_metrics=False) as run:
         run_id = run.run_id
         monkeypatch.setattr(tracking, "LIMIT_S", 1.0)
         begin = time.monotonic()
@@ -367,7 +373,8 @@ def test_an_interruption_does_not_wait_for_the_remaining_calls(
     store: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     ends = threading.Event()
-    with contextlib.suppress(KeyboardInterrupt), Run(store, system_metrics=False) as run:
+    config = TrackingConfig(store)
+    with contextlib.suppress(KeyboardInterrupt), Run(config, system_metrics=False) as run:
         run_id, begin = run.run_id, time.monotonic()
         run._call("write a file", ends.wait)
         run.metrics({"a": 1})
@@ -427,7 +434,8 @@ class Server:
 HANGING = """
 import os, signal, sys, time
 from nq import tracking
-with tracking.Run(sys.argv[1]) as run:
+from nq.config import TrackingConfig
+with tracking.Run(TrackingConfig(sys.argv[1])) as run:
     run.params({"profile": "xla"})
     run.last_step("loss")
     tracking.LIMIT_S = 1.0
@@ -448,7 +456,7 @@ def test_a_server_records_a_run_hangs_and_dies(
     server = Server(tmp_path)
     try:
         server.wait()
-        with Run(server.uri, "remote") as run:
+        with Run(TrackingConfig(server.uri, "remote")) as run:
             use(run, tmp_path)
         assert stored(run).info.status == "FINISHED"
         assert stored(run).data.params == {"profile": "mixed+xla"}
@@ -466,7 +474,7 @@ def test_a_server_records_a_run_hangs_and_dies(
         (warning,) = process.stderr.splitlines()
         assert "cannot write the metrics: no answer within 1.0 s" in warning
         server.send(signal.SIGCONT)
-        with Run(server.uri) as run:
+        with Run(TrackingConfig(server.uri)) as run:
             run.params({"profile": "xla"})
             assert run.last_step("loss") == 0
             server.send(signal.SIGKILL)

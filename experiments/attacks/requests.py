@@ -105,7 +105,7 @@ def rows(args: argparse.Namespace, folder: Path, rng: random.Random) -> Iterator
     bodies = short_pages([str(bundled_sample())])
     options = ["--model", str(args.model)] if args.model else []
     with running_server(options) as server:
-        too_large = ServeConfig().max_body_bytes
+        too_large = ServeConfig().max_body_mb * 10**6
         figures = asyncio.run(soak(server, bodies, args.requests, too_large))
     for name, limit in LIMITS.items():
         verdict = DONE if figures[name] <= limit else WRONG

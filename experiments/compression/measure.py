@@ -11,10 +11,10 @@ from experiments import study
 from experiments.compression import report, speed
 from experiments.compression.models import RAW, RECOVERED, TUNED, Answers, Models, answers
 from experiments.compression.report import BASELINE, BFLOAT16, INT8
+from experiments.planning.flop import window_gflop
 from nq.evaluation.gate import question_counts, relative_loss
 from nq.evaluation.labels import same_answers
 from nq.model.folder import load_config, load_settings
-from nq.model.shapes import window_gflop
 
 BATCH_SIZE = 16
 ZEROS = 0.5

@@ -37,7 +37,7 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Example, ExampleId, Scores
 from nq.runs import tuning
 from nq.runs.config import Compute
-from nq.runs.finished import FinishedRun, read_run
+from nq.runs.finished import FinishedRun
 from nq.runs.job import Job
 from nq.runs.plan import Plan
 from nq.runs.run import run
@@ -230,7 +230,7 @@ def answers(
         keep_scores=True,
         compute=Compute(batch_size=batch_size, instances=instances),
     )
-    return Answers(read_run(in_new_process(run_once, job)))
+    return Answers(FinishedRun(in_new_process(run_once, job)))
 
 
 def run_once(job: Job) -> Path:
@@ -238,9 +238,9 @@ def run_once(job: Job) -> Path:
 
     The job has no ``output``, so that its folder is named by all that its results depend on.
     """
-    folder = Plan.of(job).folder
+    folder = Plan(job).folder
     with contextlib.suppress(Error, OSError, ValueError):
-        if read_run(folder).scores is not None:
+        if FinishedRun(folder).scores is not None:
             return folder
     return run(job).folder
 

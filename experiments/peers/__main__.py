@@ -22,12 +22,12 @@ from experiments.peers.flops import peaks
 from experiments.peers.measure import measure
 from experiments.peers.models import BASELINE, PEERS, Peer
 from experiments.peers.report import rows, table
+from experiments.planning.flop import window_gflop
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.model.config import ModelConfig
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
-from nq.model.shapes import window_gflop
 
 SHAPES = {"base": ModelConfig()}
 

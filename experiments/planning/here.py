@@ -14,9 +14,9 @@ import numpy as np
 from experiments import units, workloads
 from experiments.planning.costs import Workload
 from experiments.planning.devices import HERE, Device, Group, TypeTable
+from experiments.planning.flop import layer_flop
 from nq.model.config import ModelConfig
 from nq.model.runtime import thread_environment
-from nq.model.shapes import layer_flop
 
 PROFILES = {"float32": "grappler", "bfloat16": "mixed+grappler"}
 """The profile that each compute type is measured with."""

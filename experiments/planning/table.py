@@ -7,8 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from experiments.planning.costs import Workload
+from experiments.planning.flop import window_gflop
 from experiments.planning.strategies import DATA, SINGLE, Plan
-from nq.model.shapes import count_weights, window_gflop
+from nq.model.shapes import count_weights
 from nq.text import counted, grid
 
 HEAD = (

@@ -106,7 +106,7 @@ async def _figures(
     latencies = await open_loop(server.url, arrivals, LOAD * capacity, args.seed)
     p50_s, p95_s = map(float, np.percentile(latencies, (50, 95)))
     log.info("endurance: %d requests", args.requests)
-    endured = await soak(server, bodies, args.requests, config.max_body_bytes)
+    endured = await soak(server, bodies, args.requests, config.max_body_mb * 10**6)
     return {
         "profile": str(args.profile),
         "server": {name: getattr(config, name) for name in SERVER},

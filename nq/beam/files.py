@@ -22,7 +22,7 @@ from typing import Any
 from nq.beam.runner import CompressionTypes, FileSystem, FileSystems, parse_options
 from nq.errors import DamagedError, Error
 from nq.formats import input_files, inputs
-from nq.formats.input_files import SHARD_SUFFIXES, is_uri, sha256
+from nq.formats.input_files import CHANGED, SHARD_SUFFIXES, is_uri, sha256
 from nq.formats.questions import PageFolder
 from nq.model.folder import copy_model
 from nq.records import DeadLetter, Example, Source
@@ -36,19 +36,13 @@ _unpacking = threading.Lock()
 
 
 def set_options(options: Sequence[str], paths: Sequence[str]) -> None:
-    """Sets the options of Beam's file systems, such as an endpoint of S3, for this process.
-
-    Packages that Beam needs for the schemes of ``paths`` must be installed. Beam itself fails
-    later, in several ways.
-    """
+    """Sets the options of Beam's file systems, and checks that there is one for each path."""
     FileSystems.set_options(parse_options(options))
     for path in filter(is_uri, paths):
         scheme = path.partition("://")[0]
         package, extra = SCHEMES.get(scheme, ("", ""))
         if package and importlib.util.find_spec(package) is None:
-            raise Error(
-                f"{path}: {package} is not installed: run pip install 'apache-beam[{extra}]'"
-            )
+            raise Error(f"{path}: {package} is missing: run pip install 'apache-beam[{extra}]'")
         if scheme not in {one.scheme() for one in FileSystem.get_all_subclasses()}:
             known = "://, ".join(SCHEMES)
             raise Error(f"{path}: Beam has no file system for it: give a path, or {known}://")
@@ -57,9 +51,8 @@ def set_options(options: Sequence[str], paths: Sequence[str]) -> None:
 def find_files(patterns: Sequence[str]) -> list[str]:
     """Returns the files that match patterns, in order.
 
-    Args:
-        patterns: files, globs and folders, as ``input_files.find_files`` takes them, or URIs of
-            files, with ``*`` and ``?``, or of folders, with a slash at the end.
+    The patterns are those of ``input_files.find_files``, or URIs: of files, with ``*`` and ``?``,
+    or of folders, with a slash at the end.
     """
     files: dict[str, None] = {}
     for pattern in patterns:
@@ -70,10 +63,7 @@ def find_files(patterns: Sequence[str]) -> list[str]:
         if pattern.endswith("/"):
             names = [name for name in names if name.endswith(SHARD_SUFFIXES)]
         if not names:
-            raise FileNotFoundError(
-                f"no file matches {pattern}; give a file, a glob in quotes, or a folder that ends "
-                "in /"
-            )
+            raise FileNotFoundError(f"no file matches {pattern}: give a file, a glob, or FOLDER/")
         files |= dict.fromkeys(names)
     return list(files)
 
@@ -85,7 +75,7 @@ def match_files(pattern: str) -> list[str]:
 
 
 def copy_file(source: str, target: str) -> None:
-    """Copies a file as it is, in pieces; each of both is a path or a URI."""
+    """Copies a file as it is; each of both is a path or a URI."""
     as_it_is: dict[str, Any] = {"compression_type": CompressionTypes.UNCOMPRESSED}
     with (
         FileSystems.open(source, **as_it_is) as reader,
@@ -101,28 +91,24 @@ def new_folder(parent: str, name: str, *others: str) -> Iterator[str]:
     The ``others``, which need not exist, are removed before.
     """
 
-    def remove(name: str) -> None:
-        folder = FileSystems.join(parent, name)
-        with contextlib.suppress(Exception):  # workers that still run may write to it
-            FileSystems.delete(match_files(f"{folder}/**"))  # stores of objects have no folders
-            FileSystems.delete([folder])
+    def remove(*folders: str) -> None:
+        for folder in folders:
+            with contextlib.suppress(Exception):  # workers that still run may write to it
+                FileSystems.delete(match_files(f"{folder}/**"))  # stores of objects have no folders
+                FileSystems.delete([folder])
 
-    for other in others:
-        remove(other)
-    folder = str(FileSystems.join(parent, name))
+    folder, *left = (FileSystems.join(parent, one) for one in (name, *others))
+    remove(*left)
     FileSystems.mkdirs(folder)
     try:
         yield folder
     finally:
-        remove(name)
+        remove(folder)
 
 
 @contextlib.contextmanager
 def local_copy(path: str) -> Iterator[str]:
-    """Yields the path of a file on a disk: ``path`` itself, or of a copy if it is a URI.
-
-    The copy has the name of the file, and is removed when the block ends.
-    """
+    """Yields the path of a file on a disk: ``path``, or of a copy with its name if it is a URI."""
     if not is_uri(path):
         yield path
         return
@@ -170,10 +156,7 @@ def check_unchanged(statuses: Mapping[str, Any]) -> None:
     """Checks that files have not changed since ``status`` returned these values."""
     for path, before in statuses.items():
         if status(path) != before:
-            raise Error(
-                f"{path} has changed since this command began to read it: run the command again "
-                "when the file is complete"
-            )
+            raise Error(CHANGED.format(path))
 
 
 def absolute(path: str) -> str:
@@ -182,10 +165,7 @@ def absolute(path: str) -> str:
 
 
 def stage_model(folder: Path, parent: str) -> str:
-    """Copies a model, as one archive, to a folder that every worker sees.
-
-    Returns the path or URI of the archive, whose name has its SHA-256.
-    """
+    """Copies a model to a folder that every worker sees, as an archive, whose path it returns."""
     with tempfile.TemporaryDirectory(prefix=COPY_PREFIX) as temporary:
         copy = Path(temporary) / "model"
         copy_model(folder, copy)
@@ -196,11 +176,7 @@ def stage_model(folder: Path, parent: str) -> str:
 
 
 def local_folder(model: str) -> Path:
-    """Returns the folder of a model on a disk of this machine.
-
-    ``model`` is the path of its folder, or what ``stage_model`` returned; a process unpacks that
-    once, however many threads and stages it has.
-    """
+    """Returns the folder of a model on this machine, also of what ``stage_model`` returned."""
     name = _STAGED.search(model)
     if name is None:
         return Path(model)
@@ -211,10 +187,7 @@ def local_folder(model: str) -> Path:
             archive = folder / "model.tar"
             copy_file(model, str(archive))
             if sha256(archive) != name[1]:
-                raise DamagedError(
-                    f"{model} is damaged: its SHA-256 is not that in its name; run the command "
-                    "again"
-                )
+                raise DamagedError(f"{model} is damaged: its SHA-256 is not that in its name")
             with tarfile.open(archive) as file:
                 file.extractall(folder / "model", filter="data")
             archive.unlink()

@@ -39,11 +39,9 @@ def check_flink(options: Sequence[str]) -> None:
     try:
         _get(f"{url}/overview")
     except (OSError, ValueError, HTTPException) as error:
+        what = f"no Flink answers at {without_password(url)}"
         reason = getattr(error, "reason", None) or error
-        raise Error(
-            f"no Flink answers at {without_password(url)} ({reason}): start it, or give another "
-            "--flink_master"
-        ) from error
+        raise Error(f"{what} ({reason}): start it, or give another --flink_master") from error
 
 
 def flink_job_id(options: Sequence[str], job_name: str) -> str | None:

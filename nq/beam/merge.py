@@ -76,6 +76,4 @@ def check_shards(names: Sequence[str]) -> None:
     totals = {int(match[2]) for match in matches}
     if len(totals) != 1 or numbers != set(range(*totals)):
         shown = ", ".join(sorted(names)) or "none"
-        raise DamagedError(
-            f"files of the workers are missing, found {shown}: run the command again"
-        )
+        raise DamagedError(f"files of the workers are missing, found {shown}: run it again")

@@ -8,9 +8,8 @@ which rename the file of a bundle when the bundle is complete: what a worker wro
 not among them, so that nothing is doubled and nothing is lost. Then this process merges the files.
 
 Beam's runners tell the metrics of a pipeline when it has ended (Flink's job server, the local
-runner), or copy the first values that they were asked for (``PortableMetrics``). For progress while
-any of them runs, workers write small files into a folder that all of them see. What a worker does
-again after a failure counts again: results do not depend on these files.
+runner), or copy the first values that they were asked for (``PortableMetrics``). For progress
+workers write small files into a folder that all of them see; results do not depend on these.
 """
 
 from __future__ import annotations
@@ -20,23 +19,20 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nq import __version__
-from nq.beam.files import absolute, copy_file, match_files
+from nq.beam.files import copy_file, match_files
 from nq.beam.merge import check_shards, encode, merged
 from nq.beam.runner import FileSystems, Finished, beam, execute
-from nq.beam.score import Decide, Decided, ScoreWindows
+from nq.beam.score import Decide, ScoreWindows
 from nq.beam.transforms import MakeWindows, ReadQuestions
 from nq.errors import Error
 from nq.formats.input_files import is_uri
-from nq.formats.questions import PageFolder
 from nq.inference.load import ScorerSpec
 from nq.preprocess.request import Request
 from nq.preprocess.store import write_examples
-from nq.records import DeadLetter
 
 RESULTS, DEAD, PROGRESS = "results", "dead_letters", "progress"
 WRITE_S = 1.0
@@ -54,31 +50,23 @@ def run_in_order(
     questions: ReadQuestions,
     steps: Steps,
     options: Sequence[str],
-    *,
     part: Path,
     shared: str,
     progress: Progress,
 ) -> tuple[Finished, Iterator[Any]]:
-    """Runs a pipeline to its end.
+    """Runs a pipeline to its end; returns its results and dead letters in the order of the input.
 
     Args:
         questions: its ``workers`` are the processes of the local runner, too.
         options: of Beam, with the runner; they win over the number of workers.
-        part: an empty folder on this machine.
+        part: an empty folder on this machine, which gets the results.
         shared: path or URI of an empty folder that every worker can write to; may be ``part``.
-
-    Returns:
-        What the pipeline did, and its results and dead letters in the order of the input; ``part``
-        has them on disk.
     """
 
     def build(pipeline: Any) -> None:
         results, dead_letters = steps(pipeline | "Read" >> questions)
         counted = results | "Count" >> beam.ParDo(CountExamples(folder))
-        for label, name, elements in (
-            ("", RESULTS, counted),
-            ("DeadLetters", DEAD, dead_letters),
-        ):
+        for label, name, elements in (("", RESULTS, counted), ("DeadLetters", DEAD, dead_letters)):
             encoded = elements | f"Encode{label}" >> beam.ParDo(_Encode(__version__))
             sink = beam.io.WriteToTFRecord(FileSystems.join(shared, name))
             _ = encoded | f"Write{label}" >> sink
@@ -131,10 +119,7 @@ def completed(folder: str) -> int:
 
 @contextlib.contextmanager
 def reported(folder: str, progress: Progress, total: int = 0) -> Iterator[None]:
-    """Reports the progress in a folder of ``CountExamples`` from a thread while the block runs.
-
-    There are at most ``total`` examples; 0 if unknown.
-    """
+    """Reports the progress in a folder of ``CountExamples`` from a thread while the block runs."""
     ended, done = threading.Event(), 0
 
     def report() -> None:
@@ -167,10 +152,8 @@ class _Encode(beam.DoFn):  # type: ignore[misc]
 
     def setup(self) -> None:
         if self.version != __version__:
-            raise Error(
-                f"a worker has nq {__version__}, this machine has {self.version}: install the same "
-                "version on both"
-            )
+            what = f"a worker has nq {__version__}, this machine {self.version}"
+            raise Error(f"{what}: install the same version on both")
 
     def process(self, element: Any) -> Iterator[bytes]:
         yield encode(element)
@@ -181,74 +164,34 @@ def write_windows(
 ) -> dict[str, int]:
     """Writes the windows of a request into the folder ``part``, as ``write_examples`` does.
 
-    The options of Beam win over the number of ``workers``. Returns and raises as ``write_examples``
-    and ``run_in_order`` do.
+    The options of Beam win over the number of ``workers``.
     """
     from tqdm import tqdm
 
     questions = ReadQuestions(
         request.files, request.limit, workers, first_file=request.first_file, pages=request.pages
     )
+    windows = MakeWindows(request.tokenizer, request.windows, request.training, "groups")
 
     def steps(records: Any) -> tuple[Any, Any]:
-        prepared = records | "Windows" >> MakeWindows(
-            request.tokenizer, request.windows, request.training, "groups"
-        )
+        prepared = records | "Windows" >> windows
         return prepared.windows, prepared.dead_letters
 
     with tqdm(desc="preprocess", unit=" examples", disable=None) as bar:
         _, elements = run_in_order(
-            questions,
-            steps,
-            options,
-            part=part,
-            shared=str(part),
-            progress=lambda new, _: bar.update(new),
+            *(questions, steps, options, part, str(part), lambda new, _: bar.update(new))
         )
     return write_examples(elements, part, request.first_file, training=bool(request.training))
 
 
-def answer_questions(
-    files: Sequence[str],
-    spec: ScorerSpec,
-    options: Sequence[str],
-    *,
-    part: Path,
-    shared: str,
-    progress: Progress,
-    limit: int | None = None,
-    pages: PageFolder | None = None,
-    formats: Sequence[str] = (),
-    table_rows: int = 0,
-    staged: Mapping[Path, str] | None = None,
-    workers: int = 1,
-) -> tuple[Finished, Iterator[Decided | DeadLetter]]:
-    """Answers the questions in files; the answers come in the order of the input.
-
-    Args:
-        options, part, shared, progress: see ``run_in_order``.
-        limit: answer only so many records, the first ones.
-        formats, table_rows: see ``Decide``.
-        staged: see ``ScoreWindows``.
-        workers: how many share few files.
-
-    Returns:
-        As ``run_in_order`` does; the sources have paths that the workers see.
-    """
-    staged, model = staged or {}, spec.model
-    if pages is not None:
-        folder, names = absolute(pages.folder), tuple(map(absolute, pages.files))
-        pages = replace(pages, folder=folder, files=names)
-    questions = ReadQuestions(list(map(absolute, files)), limit, workers, pages=pages)
+def answering(spec: ScorerSpec, staged: Mapping[Path, str], decide: Decide) -> Steps:
+    """Returns the steps from questions to their answers; see ``ScoreWindows`` for ``staged``."""
+    model = spec.model
     tokenizer = staged.get(model.folder, model.folder)
 
     def steps(records: Any) -> tuple[Any, Any]:
         prepared = records | "Windows" >> MakeWindows(tokenizer, model.windows, output="examples")
-        decided = (
-            prepared.windows
-            | "Score" >> ScoreWindows(spec, staged=staged)
-            | "Decide" >> Decide(model.decision, formats, table_rows)
-        )
-        return decided, prepared.dead_letters
+        scored = prepared.windows | "Score" >> ScoreWindows(spec, staged=staged)
+        return scored | "Decide" >> decide, prepared.dead_letters
 
-    return run_in_order(questions, steps, options, part=part, shared=shared, progress=progress)
+    return steps

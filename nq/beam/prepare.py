@@ -11,28 +11,22 @@ import contextlib
 import glob
 import logging
 import os
-import pickle
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from nq import child, extras, storage
 from nq.errors import DamagedError
 from nq.formats import inputs
 from nq.preprocess import local
 from nq.preprocess.request import Request
-from nq.preprocess.store import (
-    COMPLETED,
-    Prepared,
-    clear,
-    complete,
-    find_completed,
-)
+from nq.preprocess.store import COMPLETED, Prepared, clear, complete, find_completed
 from nq.storage import unfinished
 from nq.text import visible
 
@@ -56,16 +50,13 @@ def prepare(
     """Makes the windows of a request, or reuses ``output`` if it holds them already.
 
     Args:
-        request: what to make.
-        output: the folder for shards, manifest, dead letters and mark.
         workers: processes; by default one for small input, all cores for large.
         beam_options: options of Apache Beam, such as ``--runner=DirectRunner``.
 
     Raises:
         OSError: a file cannot be read or written.
         ValueError: an input file cannot be used at all, or Beam refuses an option.
-        Error: the folder holds files of others or an input, the job failed, an input file changed
-            meanwhile, or Beam is needed and not installed.
+        Error: the folder has other files, the job failed, an input changed, or there is no Beam.
     """
     folder = Path(output)
     check_output(request, folder)
@@ -99,10 +90,7 @@ def prepare(
 
 
 def find_whole(request: Request, folder: Path) -> Prepared | None:
-    """Returns the windows of a request if ``folder`` has them and they are not damaged.
-
-    Damage is logged. The content of the shards is checked when it is read.
-    """
+    """Returns the windows of a request if ``folder`` has them; damage to them is logged."""
     try:
         return find_completed(folder, request.description)
     except DamagedError as error:
@@ -113,10 +101,7 @@ def find_whole(request: Request, folder: Path) -> Prepared | None:
 def prepare_again(
     request: Request, output: str | Path, damage: DamagedError, workers: int | None = None
 ) -> Prepared:
-    """Makes the windows of a request once more, because those in ``output`` are damaged.
-
-    The ``damage`` that was found is logged. Raises as ``prepare`` does.
-    """
+    """Makes the windows of a request once more, because those in ``output`` are damaged."""
     log.warning("%s; the windows are prepared again", damage)
     (Path(output) / COMPLETED).unlink(missing_ok=True)
     return prepare(request, output, workers)
@@ -139,40 +124,34 @@ def prefetch(work: Work, workers: int | None = None) -> Iterator[Iterator[Prepar
     """Starts to prepare windows in another process, in the order in which they are needed.
 
     That process reports nothing: if it fails, a folder is missing, which is prepared here then. It
-    ends with this process, however that ends, and is interrupted by this process alone. It has
-    ``CLEANUP_S`` to clean up then; what it leaves, the next job removes.
+    ends with this process, however that ends. It has ``CLEANUP_S`` to clean up then; what it
+    leaves, the next job removes.
 
     Yields:
-        An iterator that waits for each folder and raises as ``prepare`` does. In each
-        ``Prepared``, ``seconds`` is the work, not the wait, and ``reused`` is false if the other
-        process made it.
+        An iterator that waits for each folder and raises as ``prepare`` does. ``Prepared.seconds``
+        is the work, not the wait; ``reused`` is false if the other process made the folder.
     """
     reused = [find_whole(request, folder) is not None for request, folder in work]
     if all(reused):
         yield (prepare(request, folder, workers) for request, folder in work)
         return
-    process = subprocess.Popen(
-        **child.python("-m", __name__),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,  # a terminal sends Ctrl-C to all processes of a session
-    )
-    with contextlib.suppress(BrokenPipeError):  # it died: the windows are prepared here
-        process.stdin.write(pickle.dumps((work, workers)))  # type: ignore[union-attr]
-        process.stdin.flush()  # type: ignore[union-attr]
+    process, connection = child.start(f"from {__name__} import prepare_all; prepare_all({{}})")
+    with contextlib.suppress(OSError):  # it died: the windows are prepared here
+        connection.send((work, workers))
 
     def wait() -> Iterator[Prepared]:
         for (request, folder), was_there in zip(work, reused, strict=True):
-            while process.poll() is None and not _is_completed(request, folder):
+            while process.poll() is None:
+                with contextlib.suppress(DamagedError):  # the process prepares it again
+                    if find_completed(folder, request.description):
+                        break
                 time.sleep(POLL_S)
-            prepared = prepare(request, folder, workers)
-            yield replace(prepared, reused=was_there)
+            yield replace(prepare(request, folder, workers), reused=was_there)
 
     try:
         yield wait()
     finally:
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()  # type: ignore[union-attr]  # ends the process
+        connection.close()  # ends the process
         try:
             process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -181,37 +160,23 @@ def prefetch(work: Work, workers: int | None = None) -> Iterator[Iterator[Prepar
                 process.wait(1.0)
 
 
-def _is_completed(request: Request, folder: Path) -> bool:
-    try:
-        return find_completed(folder, request.description) is not None
-    except DamagedError:  # the process prepares it again
-        return False
+def prepare_all(number: int) -> None:
+    """Prepares what comes through the open socket ``number``, until it is closed."""
+    connection: Connection[Any, Any] = Connection(number)
 
+    def interrupt_at_end() -> None:
+        connection.poll(None)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(CLEANUP_S)
+        os._exit(1)
 
-def main() -> int:
-    """Reads from standard input what to prepare, and prepares it; returns the exit code."""
     logging.getLogger().addHandler(logging.NullHandler())  # the process that waits warns
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
     try:
-        try:
-            work, workers = pickle.load(sys.stdin.buffer)
-            threading.Thread(target=_interrupt_at_end_of_input, daemon=True).start()
-            for request, folder in work:
-                prepare(request, folder, workers)
-        finally:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process ends now anyway
-    except BaseException:  # the process that waits raises the same error
-        return 1
-    return 0
-
-
-def _interrupt_at_end_of_input() -> None:
-    """Interrupts this process as Ctrl-C would once its standard input is closed, and ends it."""
-    os.read(0, 1)
-    os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(CLEANUP_S)
-    os._exit(1)
-
-
-if __name__ == "__main__":
-    os._exit(main())  # the destruction of the interpreter would wait for Beam's threads
+        work, workers = connection.recv()
+        threading.Thread(target=interrupt_at_end, daemon=True).start()
+        for request, folder in work:
+            prepare(request, folder, workers)
+    finally:  # without an error, which the process that waits raises too, or a wait for threads
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os._exit(0)

@@ -1,10 +1,9 @@
 """Runs a Beam pipeline: options, worker processes on this machine, errors in one line.
 
 The default runner is ``FnApiRunner``: in this process for one worker, with worker processes for
-more. A command of our own starts those (``nq.beam.worker``): it keeps their output in a file and
-ignores Ctrl-C, which a terminal sends to all processes. Beam's own mode ``multi_processing`` waits
-for ever for a worker that was killed (tried with 2.77; issue 19674 of apache/beam); here the
-pipeline runs in a thread that is given up then.
+more. These are our own (``nq.beam.worker``): they keep their output in a file and ignore Ctrl-C.
+Beam's own mode ``multi_processing`` waits for ever for a worker that was killed (tried with 2.77;
+issue 19674 of apache/beam); here the pipeline runs in a thread that is given up then.
 """
 
 from __future__ import annotations
@@ -62,17 +61,7 @@ with _own_logging():
     from apache_beam.runners.runner import PipelineRunner, PipelineState, create_runner
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-__all__ = [
-    "CompressionTypes",
-    "FileSystem",
-    "FileSystems",
-    "Finished",
-    "FlinkRunnerOptions",
-    "beam",
-    "execute",
-    "parse_options",
-    "requested_workers",
-]
+__all__ = ["CompressionTypes", "FileSystem", "FileSystems", "FlinkRunnerOptions", "beam"]
 
 log = logging.getLogger(__name__)
 
@@ -106,10 +95,9 @@ _ADVICE = (
 
 
 def parse_options(options: Sequence[str]) -> PipelineOptions:
-    """Parses options for Beam.
+    """Parses options for Beam, which raises ``ValueError`` for one that Beam refuses.
 
-    Runners on other machines have options of their own, which are passed on to them. An option that
-    Beam does not know or refuses raises ``ValueError``.
+    Runners on other machines have options of their own, which are passed on to them.
     """
 
     def check(parser: argparse.ArgumentParser) -> None:  # with the options of all of Beam
@@ -137,10 +125,7 @@ def parse_options(options: Sequence[str]) -> PipelineOptions:
 
 
 def requested_workers(options: Sequence[str]) -> int | None:
-    """Returns the workers that the options request, ``None`` if they request no number.
-
-    They do by ``--direct_num_workers`` (0 is one for each core), or Flink's ``--parallelism``.
-    """
+    """Returns the ``--direct_num_workers`` or Flink's ``--parallelism``, ``None`` for neither."""
     parsed = parse_options(options)
     parallelism = parsed.view_as(FlinkRunnerOptions).parallelism
     if not any(option.startswith("--direct_num_workers") for option in options):
@@ -151,12 +136,7 @@ def requested_workers(options: Sequence[str]) -> int | None:
 
 @dataclass(frozen=True)
 class Finished:
-    """What a pipeline did.
-
-    Args:
-        job_id: by which the runner knows it; ``None`` where the runner has no ids.
-        distributions: sum and count of each, by name.
-    """
+    """What a pipeline did; ``distributions`` has sum and count of each, by name."""
 
     runner: str
     job_name: str | None
@@ -168,11 +148,7 @@ class Finished:
 def execute(
     build: Callable[[Any], None], workers: int, options: Sequence[str], part: Path
 ) -> Finished:
-    """Builds a pipeline and runs it to its end.
-
-    Args:
-        workers: processes of the local runner, unless the options have another number.
-        part: a folder for files of worker processes on this machine.
+    """Builds a pipeline and runs it to its end; worker processes have their files in ``part``.
 
     Raises:
         Error: a step failed, a worker died, or the job was cancelled; names the step and the cause.
@@ -195,7 +171,7 @@ def execute(
             _wait(result)
             metrics = result.metrics().query()
     except Exception as error:
-        cause = error.__cause__ or error.__context__
+        cause: BaseException | None = error
         while cause is not None:
             if isinstance(cause, KeyboardInterrupt):  # Beam raised an exception of its own
                 raise KeyboardInterrupt from error
@@ -219,10 +195,9 @@ def _wait(result: Any) -> None:
     """Waits for the end of a job, which is cancelled if this process is interrupted."""
     try:
         state = result.wait_until_finish()
-    except BaseException as error:
-        if not isinstance(error, Exception):
-            with contextlib.suppress(Exception):
-                result.cancel()
+    except KeyboardInterrupt:
+        with contextlib.suppress(Exception):
+            result.cancel()
         raise
     if state != PipelineState.DONE:
         raise Error(f"the job ended in state {state}: run the command again")
@@ -283,19 +258,18 @@ def _quiet() -> Iterator[None]:
     """Hides Beam's log except when debugging; its failures are raised anyway."""
     logger, root = logging.getLogger("apache_beam"), logging.getLogger()
     before = logger.level
+
+    def is_not_of_beam(record: logging.LogRecord) -> bool:  # which repeats errors there
+        return "apache_beam" not in record.pathname
+
     if not log.isEnabledFor(logging.DEBUG):
         logger.setLevel(logging.CRITICAL + 1)
-        root.addFilter(_is_not_of_beam)
+        root.addFilter(is_not_of_beam)
     try:
         yield
     finally:
         logger.setLevel(before)
-        root.removeFilter(_is_not_of_beam)
-
-
-def _is_not_of_beam(record: logging.LogRecord) -> bool:
-    """Returns whether a record of the root logger is not of Beam, which repeats errors there."""
-    return "apache_beam" not in record.pathname
+        root.removeFilter(is_not_of_beam)
 
 
 def _explained(error: Exception, options: PipelineOptions) -> str:

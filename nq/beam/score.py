@@ -39,8 +39,6 @@ class Work:
 
     Args:
         prepare_s: seconds that making the windows took.
-        second_model_windows: windows that the second model computed.
-        rescored: whether the close decision of the example was computed again in float32.
         part: what the scorer did for all examples of a part; ``None`` for all but its first one.
     """
 
@@ -73,14 +71,12 @@ class ScoreWindows(beam.PTransform):  # type: ignore[misc]
     """Scores the windows of examples, as ``MakeWindows(…, output="examples")`` yields them.
 
     Each element of the result is an example with its scores (``nq.inference.scorer.Scored``) and
-    the ``Work`` for it. The metrics of ``RunInference`` are in the namespace ``nq``; one of its
-    batches is a part, that is examples with at least 16 batches of windows together.
+    the ``Work`` for it. A batch of ``RunInference``, whose metrics are in the namespace ``nq``, has
+    examples with at least 16 batches of windows together.
 
     Args:
         model: folder or name of a model, which every worker finds under the same path; or the
             description of a scorer.
-        profile: optimizations.
-        batch_size: windows in a batch.
         windows, decision: by default the settings of the model folder.
         staged: path or URI of the staged copy (``nq.beam.files``) of each model folder that the
             workers do not find under its path.
@@ -158,8 +154,27 @@ class _Handler(ModelHandler[Sequence[Windowed], tuple[Scored, Work], _Loaded]): 
     def run_inference(
         self, batch: Sequence[Windowed], model: _Loaded, inference_args: Any = None
     ) -> list[tuple[Scored, Work]]:
+        part, scorer = Part(batch), model.scorer
         with model.lock:
-            return list(score_part(Part(batch), model.scorer))
+            before = replace(scorer.counters)
+            columns = scorer.scores(part.rows, part.examples)
+            done = scorer.counters - before
+        return [
+            (
+                scored,
+                Work(
+                    len(scored.windowed),
+                    scored.windowed.unread_blocks,
+                    scored.windowed.seconds,
+                    scorer.device,
+                    scorer.precision,
+                    scored.second_model_windows,
+                    scored.rescored,
+                    None if number else done,
+                ),
+            )
+            for number, scored in enumerate(part.scored(columns))
+        ]
 
     def should_skip_batching(self) -> bool:
         return True
@@ -171,34 +186,10 @@ class _Handler(ModelHandler[Sequence[Windowed], tuple[Scored, Work], _Loaded]): 
         return NAMESPACE
 
 
-def score_part(part: Part, scorer: Scorer) -> Iterator[tuple[Scored, Work]]:
-    """Yields the examples of a part with their scores, which are computed in one call."""
-    before = replace(scorer.counters)
-    columns = scorer.scores(part.rows, part.examples)
-    done: Counters | None = scorer.counters - before
-    for scored in part.scored(columns):
-        one = scored.windowed
-        yield (
-            scored,
-            Work(
-                len(one),
-                one.unread_blocks,
-                one.seconds,
-                scorer.device,
-                scorer.precision,
-                scored.second_model_windows,
-                scored.rescored,
-                done,
-            ),
-        )
-        done = None
-
-
 class Decide(beam.PTransform):  # type: ignore[misc]
     """Decides examples from the scores of their windows, as ``ScoreWindows`` yields them.
 
-    Each element of the result is the answer to an example (``Decided``), whose
-    ``prediction`` is in the official format. It has no page any more.
+    Each element of the result is the answer to an example (``Decided``), without its page.
 
     Args:
         decision: how scores become answers, or folder or name of the model whose settings it is

@@ -38,7 +38,7 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
     Args:
         files: paths that every worker can read, or URIs of Beam's ``FileSystems``, in any format
             of ``nq.formats.inputs``.
-        limit: read at most so many records of all files, in their order.
+        limit: of all files together.
         workers: how many share few files; one reads files from start to end.
         first_file: number of the first file in ``Source.file_index``.
         pages: the folder of the pages that questions name, which every worker can read.
@@ -99,14 +99,13 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
     Args:
         tokenizer: folder of a model, or folder or file of a tokenizer, which every worker can read;
             or a staged model (``nq.beam.files``).
-        windows: how pages become windows; by default the settings in a model folder.
+        windows: by default the settings in a model folder.
         training: ``(negatives, seed)`` for training features, ``(negatives, seed, True)`` to have
             windows of pages without annotations among them, ``None`` for inference.
         output: what is in ``windows``: ``"windows"`` for serialized ``tf.train.Example`` messages
-            (``nq.formats.tfrecord``), those of an example one after the other; ``"examples"`` for
-            each example with its windows (``nq.records.Windowed``), as ``ScoreWindows`` takes
-            them; ``"groups"`` for the messages of each example as a
-            ``nq.preprocess.store.StoredExample``.
+            (``nq.formats.tfrecord``); ``"examples"`` for each example with its windows
+            (``nq.records.Windowed``), as ``ScoreWindows`` takes them; ``"groups"`` for the messages
+            of each example (``nq.preprocess.store.StoredExample``).
     """
 
     def __init__(

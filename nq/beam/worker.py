@@ -25,10 +25,7 @@ def end_with_lock(path: str) -> None:
 
 
 class Output(io.TextIOBase):
-    """Standard output and error; loses what a full disk does not take.
-
-    Beam prints an error before it reports it, so that the pipeline would wait for ever.
-    """
+    """Standard output and error that never fail: where they did, Beam would wait for ever."""
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError):

@@ -1,7 +1,5 @@
 """``nq answer``: answers a file of questions, scores the answers and records the run."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import replace
 
@@ -13,7 +11,7 @@ from nq.errors import Error
 from nq.formats import outputs
 from nq.runs.config import AUTO, Beam, Compute
 
-SAMPLE_ROWS = 40
+OF_JOB = ("profile", "output", "root", "limit", "keep_scores", "formats", "against", "max_loss")
 
 
 def parser() -> terminal.Parser:
@@ -45,23 +43,15 @@ def parser() -> terminal.Parser:
     arguments.add_settings(parser, Compute)
     arguments.add_limit(parser, "answer")
     parser.flag("keep-scores", "keep the scores of all windows in the run's folder, for nq report")
-    parser.add_argument(
-        "--formats",
-        type=arguments.parsed_by(outputs.parse),
-        default=(),
-        metavar="NAMES",
-        help="output formats besides predictions.json, separated by commas: "
-        + ", ".join(f"{name} ({kind.file})" for name, kind in outputs.FORMATS.items()),
-    )
+    names = ", ".join(f"{name} ({kind.file})" for name, kind in outputs.FORMATS.items())
+    formats = f"output formats besides predictions.json, separated by commas: {names}"
+    parse = arguments.parsed_by(outputs.parse)
+    parser.add_argument("--formats", type=parse, default=(), metavar="NAMES", help=formats)
     title = "runner of Apache Beam; further options that are not listed are Beam's"
     arguments.add_settings(parser.add_argument_group(title), Beam, show_default=False)
     parity = parser.add_argument_group("parity")
-    parity.add_argument(
-        "--against",
-        metavar="RUN",
-        help="compare the run with the finished run in this folder, of any model and profile, on "
-        "the same data; nq compare measures profiles",
-    )
+    against = "compare with the finished run in this folder, of any model, on the same data"
+    parity.add_argument("--against", metavar="RUN", help=against)
     parity.add_argument(
         "--max-loss",
         type=arguments.number_in("[0, 1)"),
@@ -69,15 +59,11 @@ def parser() -> terminal.Parser:
         help="exit with 1 if the micro-F1 is lower than that of the other run by more than this "
         "share of it: 0.02 is 2 %%; the whole 90 %% interval of the loss must be above X",
     )
-    parity.add_argument(
-        "--strict-gate",
-        action="store_true",
-        help="with --max-loss: exit with 1 too if the interval does not decide",
-    )
+    gate = "with --max-loss: exit with 1 too if the interval does not decide"
+    parity.add_argument("--strict-gate", action="store_true", help=gate)
     parser.flag("strict", "exit with 1 if a record is bad")
-    parser.add_argument(
-        "--show", type=int, default=SAMPLE_ROWS, metavar="N", help="rows of the table (default: 40)"
-    )
+    rows = "rows of the table (default: 40)"
+    parser.add_argument("--show", type=int, default=40, metavar="N", help=rows)
     arguments.add_set(parser, WindowConfig, DecisionConfig)
     arguments.add_tracking(parser, logs_model=True)
     arguments.add_common(parser)
@@ -96,36 +82,22 @@ def run(args: argparse.Namespace) -> int:
     from nq.runs.run import run
 
     if args.max_loss is not None and args.against is None:
-        raise terminal.UsageError(
-            "--max-loss needs --against, the run that the loss is relative to"
-        )
+        raise terminal.UsageError("--max-loss needs --against, the other run")
     if args.strict_gate and args.max_loss is None:
         raise terminal.UsageError("--strict-gate needs --max-loss")
     model = arguments.find_model(args)
     job = Job(
-        files=args.data or [bundled_sample()],
-        model=replace(model, decision=arguments.settings(model.decision, args)),
-        profile=args.profile,
-        output=args.output,
-        root=args.root,
-        limit=args.limit,
-        keep_scores=args.keep_scores,
-        formats=args.formats,
-        against=args.against,
-        max_loss=args.max_loss,
+        args.data or [bundled_sample()],
+        replace(model, decision=arguments.settings(model.decision, args)),
         pages=arguments.pages(args),
         compute=compute,
         beam=beam,
+        **{name: getattr(args, name) for name in OF_JOB},
     )
+    track, rows = arguments.tracking_config(args), 0 if args.json else args.show
     labels = ("answer", "examples") if beam else ("predict", "windows")
     with terminal.ProgressBar(*labels) as bar:
-        result = run(
-            job,
-            track=arguments.tracking_config(args),
-            progress=bar,
-            on_phase=bar.phase,
-            table_rows=0 if args.json else args.show,
-        )
+        result = run(job, track=track, progress=bar, table_rows=rows, on_phase=bar.phase)
     parity = result.parity
     if args.json:
         values = result.to_dict() | {n: getattr(result, n) for n in ("run_bytes", "windows_bytes")}

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
@@ -14,6 +15,7 @@ from nq.commands.terminal import UsageError
 from nq.config import CascadeDecision, Settings, TrackingConfig, WindowConfig, is_within
 from nq.inference.profile import DEFAULT_PROFILE, Profile, describe, reader_profile
 from nq.mlflow_store import DEFAULT_EXPERIMENT, DEFAULT_URI
+from nq.model.config import STORES
 from nq.runs.config import AUTO
 from nq.text import did_you_mean
 
@@ -32,14 +34,12 @@ def add_settings(
     parser: argparse._ActionsContainer,
     cls: type[Settings],
     only: Collection[str] | None = None,
-    exclude: Collection[str] = (),
     show_default: bool = True,
 ) -> None:
     """Adds an option for each field of ``cls`` with a help text; ``settings`` reads them."""
     hints = get_type_hints(cls)
     for f in fields(cls):  # type: ignore[arg-type]
-        is_listed = f.name not in exclude and (only is None or f.name in only)
-        if not is_listed or not f.metadata.get("help"):
+        if not f.metadata.get("help") or (only is not None and f.name not in only):
             continue
         kinds = {*(get_args(hints[f.name]) or [hints[f.name]])} - {type(None)}
         shown = f.metadata.get("shown_default", f.default)
@@ -75,11 +75,7 @@ def settings(base: type[S] | S, args: argparse.Namespace) -> S:
 
 
 def window_settings(args: argparse.Namespace, folder: Path | None) -> WindowConfig:
-    """Returns how pages become windows: by ``args``, else as in the model folder's settings.
-
-    Without a model folder, or in one without settings, such as Google's, the compatibility mode
-    decides the length.
-    """
+    """Returns how pages become windows: by ``args``, else as in the model folder's settings."""
     from nq.model.folder import ModelSettings, load_settings
 
     stored = load_settings(folder) if folder else ModelSettings()
@@ -87,10 +83,7 @@ def window_settings(args: argparse.Namespace, folder: Path | None) -> WindowConf
 
 
 def find_model(args: argparse.Namespace, whole_pages: bool = False) -> ModelSpec:
-    """Returns the models that ``args`` name, with the windows that ``args`` give the first one.
-
-    With ``whole_pages`` all blocks are read unless ``args`` limit them.
-    """
+    """Returns the models that ``args`` name, with the windows that ``args`` give the first one."""
     from nq.model import spec
 
     model = spec.find_model(args.model, None, None, args.second_model, args.read_blocks)
@@ -109,9 +102,7 @@ def positive(text: str, minimum: int = 1) -> int:
     return value
 
 
-def count_from_0(text: str) -> int:
-    """An argument type: an integer from 0 on."""
-    return positive(text, minimum=0)
+count_from_0 = partial(positive, minimum=0)
 
 
 def number_in(interval: str) -> Callable[[str], float]:
@@ -159,12 +150,10 @@ def add_data(parser: argparse.ArgumentParser, required: bool = True, note: str =
     """Adds ``--data``, ``--pages`` and ``--page-column``."""
     text = f"files, globs, folders, hf://datasets/…, or - for standard input{note}"
     parser.add_argument("--data", nargs="+", required=required, metavar="FILE", help=text)
-    parser.add_argument(
-        "--pages", metavar="FOLDER", help="text or HTML files, which questions name as their page"
-    )
-    parser.add_argument(
-        "--page-column", metavar="NAME", help="field that names the page (default: page)"
-    )
+    text = "text or HTML files, which questions name as their page"
+    parser.add_argument("--pages", metavar="FOLDER", help=text)
+    text = "field that names the page (default: page)"
+    parser.add_argument("--page-column", metavar="NAME", help=text)
 
 
 def pages(args: argparse.Namespace) -> PageFolder | None:
@@ -190,6 +179,15 @@ def add_workers(parser: argparse.ArgumentParser, note: str = "") -> None:
     parser.add_argument("--workers", type=positive, metavar="N", help=text)
 
 
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """Adds ``--store``."""
+    text = (
+        "type of the stored weights; int8: matrices and word embeddings in 8 bits, with scales per "
+        f"output and input channel, the rest in float32 (default: {STORES[0]})"
+    )
+    parser.add_argument("--store", choices=STORES, default=STORES[0], help=text)
+
+
 def add_profile(parser: argparse.ArgumentParser, auto: bool = False, reader: bool = False) -> None:
     """Adds ``--profile``, with ``auto`` as the word; the epilog should be ``PROFILES_HELP``.
 
@@ -208,37 +206,25 @@ def add_profile(parser: argparse.ArgumentParser, auto: bool = False, reader: boo
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Adds ``--model``."""
-    parser.add_argument(
-        "--model",
-        metavar="MODEL",
-        help="model folder, name of an installed model, or org/name[@revision] of the Hugging "
-        "Face hub; default: small, the bundled model",
-    )
+    text = "folder or name of a model, or org/name[@revision] of the Hugging Face hub; "
+    text += "default: small, the bundled model"
+    parser.add_argument("--model", metavar="MODEL", help=text)
 
 
 def add_second_model(parser: argparse.ArgumentParser) -> None:
     """Adds ``--second-model`` and ``--read-blocks``."""
-    parser.add_argument(
-        "--second-model",
-        metavar="MODEL",
-        help="folder or name of a better model, which reads the blocks that --model ranks best",
+    text = "folder or name of a better model, which reads the blocks that --model ranks best"
+    parser.add_argument("--second-model", metavar="MODEL", help=text)
+    text = (
+        f"blocks that the second model reads; default: as tuned, else {CascadeDecision.read_blocks}"
     )
-    parser.add_argument(
-        "--read-blocks",
-        type=positive,
-        metavar="K",
-        help="blocks of a page that the second model reads; default: as tuned, else "
-        f"{CascadeDecision.read_blocks}",
-    )
+    parser.add_argument("--read-blocks", type=positive, metavar="K", help=text)
 
 
 def add_set(
     parser: argparse.ArgumentParser, *classes: type[Settings], whole_pages: bool = False
 ) -> None:
-    """Adds ``--set`` for the fields of classes that have a help text; ``settings`` reads them.
-
-    Their defaults are the model's, with ``whole_pages`` all blocks of a page.
-    """
+    """Adds ``--set`` for the fields of classes that have a help text; ``settings`` reads them."""
     kinds = {name: kind for cls in classes for name, kind in get_type_hints(cls).items()}
     every = (f for cls in classes for f in fields(cls))  # type: ignore[arg-type]
     listed = {f.name: f.metadata for f in every if f.metadata.get("help")}
@@ -263,13 +249,9 @@ def add_set(
     title = "settings; default: those of the model folder"
     title += ", and all blocks of a page" if whole_pages else ""
     group = parser.add_argument_group(title, "\n".join(lines))
-    group.add_argument(
-        "--set",
-        action=_Set,
-        type=parsed_by(assignments),
-        metavar="NAME=VALUE[,…]",
-        help="change these settings, such as doc_stride=64,max_contexts=201",
-    )
+    kind, metavar = parsed_by(assignments), "NAME=VALUE[,…]"
+    text = "change these settings, such as doc_stride=64,max_contexts=201"
+    group.add_argument("--set", action=_Set, type=kind, metavar=metavar, help=text)
     group.set_defaults(**dict.fromkeys(listed))
 
 

@@ -1,7 +1,5 @@
 """``nq ask``: answers questions about a page, or about the pages of several documents."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io
@@ -27,12 +25,9 @@ from nq.text import one_line, visible
 log = logging.getLogger(__name__)
 
 STDIN = "-"
-COLOUR = ("\033[1;32m", "\033[0m")
-"""Bold and green."""
-READ_S = 60.0
-"""Seconds of the processor for a document: some thousand pages of PDF."""
-MAX_SKIPPED = 3
-"""Documents whose reason for being skipped is logged."""
+COLOUR = ("\033[1;32m", "\033[0m")  # bold and green
+READ_S = 60.0  # of the processor for a document: some thousand pages of PDF
+MAX_SKIPPED = 3  # documents whose reason for being skipped is logged
 PROMPT, HINT = "question: ", "type a question; Ctrl-D ends"
 
 
@@ -40,7 +35,6 @@ def parser() -> terminal.Parser:
     """Returns the parser of the command."""
     parser = terminal.Parser(
         prog="nq ask",
-        intermixed=True,
         usage="nq ask QUESTION [FILE…] [options]\n       nq ask --interactive FILE… [options]",
         description="Answers a question from a document: a file of text, HTML, Markdown, PDF or "
         "Word (docx), a jsonl file of NQ records, or - (the default) for standard input. Of "
@@ -53,23 +47,14 @@ def parser() -> terminal.Parser:
         ),
         notes=arguments.PROFILES_HELP,
     )
-    parser.add_argument(
-        "words",
-        nargs="*",
-        metavar="QUESTION, FILE",
-        help="the question in quotes, and files, folders or -",
-    )
-    parser.flag(
-        "interactive",
-        "load model and page once and answer the questions of standard input, one per line",
-    )
-    parser.add_argument(
-        "--record",
-        metavar="N|ID",
-        help="of a jsonl file: the page of the record with this number (from 1) or example_id",
-    )
-    top = "runners-up to show (default: 3)"
-    parser.add_argument("--top", type=arguments.count_from_0, default=3, metavar="N", help=top)
+    text = "the question in quotes, and files, folders or -"
+    parser.add_argument("words", nargs="*", metavar="QUESTION, FILE", help=text)
+    text = "load model and page once and answer the questions of standard input, one per line"
+    parser.flag("interactive", text)
+    text = "of a jsonl file: the page of the record with this number (from 1) or example_id"
+    parser.add_argument("--record", metavar="N|ID", help=text)
+    text = "runners-up to show (default: 3)"
+    parser.add_argument("--top", type=arguments.count_from_0, default=3, metavar="N", help=text)
     arguments.add_profile(parser, reader=True)
     arguments.add_model(parser)
     arguments.add_second_model(parser)
@@ -127,14 +112,14 @@ def _question_and_files(args: argparse.Namespace) -> tuple[str | None, list[str]
     words: list[str] = args.words
     question = None if args.interactive else one_line(words[0]) if words else ""
     paths = words if args.interactive else words[1:] or [STDIN]
-    problem = ""
+    problem, exists = "", os.path.exists  # not Path.exists, which raises for a long question
     if args.interactive and (not words or STDIN in words):
         problem = "--interactive reads questions from standard input, so give it pages in files"
     elif not words:
         problem = "expected a question in quotes and a page, found 0 arguments"
     elif question == "":
         problem = "the question is empty"
-    elif question and _exists(words[0]) and not any(map(_exists, paths)):
+    elif question and exists(words[0]) and not any(map(exists, paths)):
         problem = f"{question} is a file: give the question first, in quotes"
     elif STDIN in paths and len(paths) > 1:
         problem = "standard input is one page: give it alone, or only files"
@@ -144,12 +129,6 @@ def _question_and_files(args: argparse.Namespace) -> tuple[str | None, list[str]
         raise terminal.UsageError(problem)
     files = [[path] if path == STDIN else _files_of(Path(path)) for path in paths]
     return question, list(dict.fromkeys(itertools.chain.from_iterable(files)))
-
-
-def _exists(path: str) -> bool:
-    with contextlib.suppress(OSError):  # a question may be too long for a name
-        return Path(path).exists()
-    return False
 
 
 def _files_of(path: Path) -> Sequence[str]:

@@ -1,7 +1,5 @@
 """``nq clean``: removes prepared windows, unfinished runs and caches."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any
@@ -9,8 +7,6 @@ from typing import Any
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.text import format_bytes
-
-DEFAULT_ROOT = Path("runs")
 
 
 def parser() -> terminal.Parser:
@@ -22,18 +18,10 @@ def parser() -> terminal.Parser:
         "models in the cache. Files of others and what a running process uses are kept.",
         examples=("nq clean --dry-run", "nq clean runs more_runs", "nq clean --runs"),
     )
-    parser.add_argument(
-        "folders",
-        nargs="*",
-        type=Path,
-        metavar="FOLDER",
-        help=f"folders to search, with all below them (default: {DEFAULT_ROOT})",
-    )
-    parser.flag(
-        "runs",
-        "remove results too: predictions and scores of runs, output of nq preprocess, the "
-        "state of unfinished trainings; models are never removed",
-    )
+    text = "folders to search, with all below them (default: runs)"
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help=text)
+    text = "remove results too: of runs and nq preprocess, state of unfinished trainings; no models"
+    parser.flag("runs", text)
     parser.flag("dry-run", "only list what would be removed, with sizes")
     arguments.add_common(parser)
     return parser
@@ -43,9 +31,8 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     from nq.runs import cleaning
 
-    roots = args.folders or [root for root in [DEFAULT_ROOT] if root.exists()]
-    caches = not args.folders
-    items = cleaning.clean(roots, args.runs, args.dry_run, caches)
+    roots = args.folders or [root for root in [Path("runs")] if root.exists()]
+    items = cleaning.clean(roots, args.runs, args.dry_run, caches=not args.folders)
     removed_bytes = sum(item.bytes for item in items if not item.kept)
     verb = "would remove" if args.dry_run else "removed"
     result: dict[str, Any] = {"dry_run": args.dry_run, "removed_bytes": removed_bytes}

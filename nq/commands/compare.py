@@ -1,7 +1,5 @@
 """``nq compare``: measures profiles against each other on the same questions."""
 
-from __future__ import annotations
-
 import argparse
 import webbrowser
 from dataclasses import asdict

@@ -1,13 +1,10 @@
 """``nq convert``: converts a checkpoint of any kind, or exports a model."""
 
-from __future__ import annotations
-
 import argparse
 from functools import partial
 from pathlib import Path
 
 from nq.commands import arguments, terminal
-from nq.model.config import StorageConfig
 from nq.model.convert import FORMATS, check_storage, convert, to_dual_encoder
 from nq.text import visible
 
@@ -29,40 +26,25 @@ def parser() -> terminal.Parser:
             "nq convert all-MiniLM-L6-v2 ranker --dual-encoder",
         ),
     )
-    parser.add_argument(
-        "source",
-        metavar="SRC",
-        help="model folder of any kind, or name of a model, as --model of nq answer",
-    )
+    text = "model folder of any kind, or name of a model, as for nq answer --model"
+    parser.add_argument("source", metavar="SRC", help=text)
     parser.add_argument("target", type=Path, metavar="DST", help="folder to write; new or empty")
-    parser.add_argument(
-        "--to",
-        choices=FORMATS,
-        default="nq",
-        help="what to write: this project's folder, one that transformers loads, a SavedModel, "
-        "an ONNX file, or a model that mlflow models serve answers with (default: nq)",
-    )
-    arguments.add_settings(parser, StorageConfig)
-    parser.flag(
-        "dual-encoder",
-        "turn a sentence encoder into a model that ranks blocks: nq answer --model DST "
-        "--second-model MODEL",
-    )
+    text = "write a folder for nq, transformers, TensorFlow Serving, ONNX or MLflow (default: nq)"
+    parser.add_argument("--to", choices=FORMATS, default="nq", help=text)
+    arguments.add_store(parser)
+    text = "turn a sentence encoder into a --model that ranks blocks for a --second-model"
+    parser.flag("dual-encoder", text)
     for name in ("question", "block"):
-        parser.add_argument(
-            f"--{name}-prefix",
-            metavar="TEXT",
-            help=f"text that a dual encoder was trained with before each {name}, such as 'query: '",
-        )
+        text = f"text that a dual encoder was trained with before each {name}, such as 'query: '"
+        parser.add_argument(f"--{name}-prefix", metavar="TEXT", help=text)
     arguments.add_common(parser)
     return parser
 
 
 def run(args: argparse.Namespace) -> int:
     """Converts the source and prints what was written."""
-    storage = arguments.settings(StorageConfig, args)
     try:
-        check_storage(args.to, storage)
+        check_storage(args.to, args.store)
     except ValueError as error:
         raise terminal.UsageError(str(error)) from error
     if args.dual_encoder and args.to == "hf":
@@ -72,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         option = next(iter(options)).replace("_", "-")
         raise terminal.UsageError(f"--{option} is for --dual-encoder: give both, or neither")
     change = partial(to_dual_encoder, **options) if args.dual_encoder else None
-    model = convert(args.source, args.target, args.to, storage, change)
+    model = convert(args.source, args.target, args.to, args.store, change)
     missing, unexpected = model.report.missing, model.report.unexpected
     model_type, weights = model.config.model_type, len(model.model.weights)
     if args.json:

@@ -4,13 +4,11 @@ Gold in NQ's own formats is read as the official evaluation reads it; other gold
 reads it, with exact match and F1 where it is text.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from nq.commands.terminal import HelpFormatter
@@ -19,6 +17,8 @@ from nq.evaluation.labels import Label, read_gold, read_predictions
 from nq.evaluation.nq_eval import Gold, Inputs, decisions, metrics_table, score
 from nq.formats.input_files import matching_files
 from nq.text import visible
+
+KINDS = ("long", "short")
 
 
 def _boolean(text: str) -> bool:
@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     add("--gold_path", nargs="+", action="extend", required=True, metavar="PATH", help=gold_help)
     add("--predictions_path", required=True, metavar="PATH", help="prediction JSON, plain or gzip")
     needed = "annotators that must have given a %s answer for gold to have one (default 2)"
-    for kind in ("long", "short"):
+    for kind in KINDS:
         add(f"--{kind}_non_null_threshold", type=int, default=2, metavar="N", help=needed % kind)
     for name, text in (
         ("one_annotator", "one is enough for the examples that have only one annotator"),
@@ -69,16 +69,15 @@ def _read(args: argparse.Namespace) -> Inputs:
     return read_scorable(paths, args.predictions_path, pages)
 
 
-def _few_annotators(gold: Gold, thresholds: Mapping[str, int], one_annotator: bool) -> str:
-    """Returns a note that examples have fewer annotators than a threshold; empty if none has."""
-    needed = max(thresholds.values())
+def _few_annotators(gold: Gold, needed: int, one_annotator: bool) -> str:
+    """Returns a note that examples have fewer annotators than ``needed``; empty if none has."""
     counts = map(len, gold.values())
     few = [n for n in counts if n < needed and not (one_annotator and n == 1)]
     if not few:
         return ""
     options = "--one_annotator"
     if set(few) != {1}:
-        options = " ".join(f"--{option} {min(few)}" for option in thresholds)
+        options = " ".join(f"--{kind}_non_null_threshold {min(few)}" for kind in KINDS)
     return (
         f"{len(few)} of {len(gold)} examples have fewer than {needed} annotators and count as "
         f"having no answer where these do not suffice; {options} counts them, "
@@ -98,19 +97,17 @@ def main(argv: Sequence[str] | None = None, prog: str = "nq eval") -> int:
     arguments = parser()
     arguments.prog = prog
     args = arguments.parse_args(argv)
-    needed = {
-        "long_non_null_threshold": args.long_non_null_threshold,
-        "short_non_null_threshold": args.short_non_null_threshold,
-    }
-    thresholds = {**needed, "one_annotator": args.one_annotator}
+    needed = args.long_non_null_threshold, args.short_non_null_threshold
     try:
         gold, predictions, of_texts = _read(args)
-        metrics = score(gold, predictions, **thresholds) | of_texts
+        metrics = score(gold, predictions, needed, args.one_annotator) | of_texts
         labels = chain(*gold.values(), predictions.values())
-        for note in (_few_annotators(gold, needed, args.one_annotator), _unofficial(labels)):
+        few = _few_annotators(gold, max(needed), args.one_annotator)
+        for note in (few, _unofficial(labels)):
             print(f"{prog}: note: {note}\n" if note else "", file=sys.stderr, end="")
         if args.pretty_print:
-            print(metrics_table(*decisions(gold, predictions, **thresholds), metrics))
+            decided = decisions(gold, predictions, needed, args.one_annotator)
+            print(metrics_table(*decided, metrics))
         else:  # a threshold that was a null score is null again
             print(json.dumps({n: None if x == -math.inf else x for n, x in metrics.items()}))
     except (Error, ValueError, OSError) as error:

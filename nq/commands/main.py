@@ -1,7 +1,5 @@
 """The console script ``nq``, which runs the command that its first argument names."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import signal
@@ -23,12 +21,6 @@ COMMANDS = {
     "clean": "remove prepared windows, unfinished runs and caches",
     "eval": "score predictions against gold, as the official nq_eval",
 }
-"""Each command with its help; ``module_of`` has its module."""
-
-
-def module_of(command: str) -> str:
-    """Returns the name of the module with the command's ``parser`` and ``run``."""
-    return f"nq.commands.{command}"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -61,7 +53,7 @@ def console(argv: list[str] | None = None) -> int:
             return 0
         name, *rest = arguments
         if name in COMMANDS:
-            module = importlib.import_module(module_of(name))
+            module = importlib.import_module(f"nq.commands.{name}")
             if name == "eval":  # the official evaluation reads its arguments and reports errors
                 return int(module.main(rest))
             return terminal.run(module.run, module.parser(), rest)

@@ -1,7 +1,5 @@
 """``nq preprocess``: questions and pages in, TFRecords of windows out."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -34,22 +32,17 @@ def parser() -> terminal.Parser:
     arguments.add_data(parser)
     parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="where to write")
     tokenizer = parser.add_mutually_exclusive_group()
-    tokenizer.add_argument(
-        "--model",
-        metavar="MODEL",
-        help="model folder, or name of an installed model, with the tokenizer (default: small)",
-    )
-    tokenizer.add_argument(
-        "--tokenizer", metavar="PATH", help="vocab.txt or SentencePiece .model, or its folder"
-    )
+    text = "model folder, or name of an installed model, with the tokenizer (default: small)"
+    tokenizer.add_argument("--model", metavar="MODEL", help=text)
+    text = "vocab.txt or SentencePiece .model, or its folder"
+    tokenizer.add_argument("--tokenizer", metavar="PATH", help=text)
     arguments.add_limit(parser)
     arguments.add_workers(parser, " (default: one for small input, all cores for large)")
     parser.flag("strict", "exit with 1 if a record could not be used")
     arguments.add_set(parser, WindowConfig)
     training = parser.add_argument_group("training")
-    training.add_argument(
-        "--training", action="store_true", help="write windows with targets, from the annotations"
-    )
+    text = "write windows with targets, from the annotations"
+    training.add_argument("--training", action="store_true", help=text)
     arguments.add_settings(training, TrainConfig, only=("negatives", "seed"))
     arguments.add_common(parser)
     return parser
@@ -60,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
     tokenizer = model_folder(Path(args.tokenizer) if args.tokenizer else args.model)
     model = None if args.tokenizer else tokenizer
     windows = arguments.window_settings(args, model)
-    sampling = arguments.settings(TrainConfig, args)
+    config = arguments.settings(TrainConfig, args)
+    sampling = (config.negatives, config.seed) if args.training else None
     if args.unknown:
         arguments.beam_options(args.unknown)
     from nq.beam import prepare
@@ -68,14 +62,8 @@ def run(args: argparse.Namespace) -> int:
 
     pages = arguments.pages(args)
     with input_files.input_files(args.data) as files:
-        request = prepare.Request(
-            tuple(files),
-            str(tokenizer),
-            windows,
-            args.limit,
-            (sampling.negatives, sampling.seed) if args.training else None,
-            pages=pages,
-        )
+        paths, folder = tuple(files), str(tokenizer)
+        request = prepare.Request(paths, folder, windows, args.limit, sampling, pages=pages)
         inputs.check_inputs(files, args.limit, pages)
         prepared = prepare.prepare(request, args.output, args.workers, args.unknown)
     if args.json:

@@ -1,7 +1,5 @@
 """``nq report``: a page with the questions, figures and errors of a finished run."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -19,16 +17,13 @@ def parser() -> terminal.Parser:
         examples=("nq report runs/first", "nq report runs/first --against runs/second"),
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="folder that nq answer wrote")
-    parser.add_argument(
-        "--against", type=Path, metavar="RUN2", help="folder of another run of the same questions"
-    )
-    parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="the page; default: report.html in RUN"
-    )
+    text = "folder of another run of the same questions"
+    parser.add_argument("--against", type=Path, metavar="RUN2", help=text)
+    text = "the page; default: report.html in RUN"
+    parser.add_argument("--output", type=Path, metavar="FILE", help=text)
     parser.add_argument("--data", nargs="+", metavar="FILE", help="the run's data, if it was moved")
-    parser.add_argument(
-        "--model", metavar="MODEL", help="the run's model, by folder or name, if it was moved"
-    )
+    text = "the run's model, by folder or name, if it was moved"
+    parser.add_argument("--model", metavar="MODEL", help=text)
     arguments.add_common(parser)
     return parser
 

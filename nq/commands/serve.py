@@ -1,7 +1,5 @@
 """``nq serve``: answers questions over HTTP."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os

@@ -1,14 +1,10 @@
 """The summary of a run as text."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from nq.evaluation.answers import AnswerRow
-from nq.evaluation.gate import Parity
-from nq.report.comparison import MIB, processes_line
+from nq.report.comparison import MIB
 from nq.report.skipped import unread_line
 from nq.report.tables import phases
 from nq.runs.result import Result
@@ -45,12 +41,15 @@ def summary(result: Result, dead_letters: Sequence[str] = ()) -> str:
 
 
 def _notes(result: Result) -> list[str]:
-    """Returns a line for each thing that is not so in every run."""
     lines = []
-    if processes := processes_line(result.instances, result.threads):
-        lines.append(f"computed by {processes}")
-    if result.beam:
-        lines.append(visible(runner_line(result.beam)))
+    if result.threads is not None:
+        instances = f"{counted(result.instances, 'instance')} of " if result.instances else ""
+        lines.append(f"computed by {instances}{counted(result.threads, 'thread')}")
+    if beam := result.beam:
+        flink = f", in Flink {beam['flink_job_id']}" if "flink_job_id" in beam else ""
+        job_id = f", id {beam['job_id']}" if beam["job_id"] else ""
+        job = f"job {beam['job_name']}{job_id}{flink}"
+        lines.append(visible(f"answered by {beam['runner']}: {job}"))
     if result.unread_blocks:
         lines.append(unread_line(result.truncated_pages, result.unread_blocks))
     if "prune" in result.profile.split("+"):  # windows of repeated records are not computed either
@@ -63,10 +62,16 @@ def _notes(result: Result) -> list[str]:
     if result.rescored:
         examples = counted(result.rescored, "example")
         lines.append(f"rescored in float32: {examples} with a close decision")
-    if result.parity:
-        lines.append(parity_line(result.parity))
-        if result.parity.gate:
-            lines.append(f"gate: {result.parity.gate}")
+    if parity := result.parity:
+        scores = "".join(f", {name} by {value:+.4f}" for name, value in parity.f1.items())
+        most = parity.max_drift
+        drift = "" if most is None else f"; best logits differ by {most:.2g} at most"
+        lines.append(
+            f"against {parity.against}: {parity.changed} of {parity.answers} answers changed "
+            f"({parity.changed_share:.1%}){scores}{drift}"
+        )
+        if parity.gate:
+            lines.append(f"gate: {parity.gate}")
     if result.resumed:
         parts = f"; seconds are of all {result.parts} parts" if result.parts > 1 else ""
         scored = f"resumed: an earlier run scored {counted(result.resumed_windows, 'window')}"
@@ -77,19 +82,7 @@ def _notes(result: Result) -> list[str]:
     return lines
 
 
-def runner_line(beam: Mapping[str, Any]) -> str:
-    """Returns the runner of Beam that answered the questions and the job, in one line.
-
-    >>> runner_line({"runner": "FlinkRunner", "job_name": "nq", "job_id": "7", "flink_job_id": "b"})
-    'answered by FlinkRunner: job nq, id 7, in Flink b'
-    """
-    flink = f", in Flink {beam['flink_job_id']}" if "flink_job_id" in beam else ""
-    job_id = f", id {beam['job_id']}" if beam["job_id"] else ""
-    return f"answered by {beam['runner']}: job {beam['job_name']}{job_id}{flink}"
-
-
 def _scores(result: Result) -> list[str]:
-    """Returns the scores of a run, and what is not scored."""
     lines = []
     m = result.metrics
     if "squad_f1" in m:
@@ -112,22 +105,8 @@ def _scores(result: Result) -> list[str]:
     return lines
 
 
-def parity_line(parity: Parity) -> str:
-    """Returns in one line how a run differs from another."""
-    most = parity.max_drift
-    drift = "" if most is None else f"; best logits differ by {most:.2g} at most"
-    scores = "".join(f", {name} by {value:+.4f}" for name, value in parity.f1.items())
-    return (
-        f"against {parity.against}: {parity.changed} of {parity.answers} answers changed "
-        f"({parity.changed_share:.1%}){scores}{drift}"
-    )
-
-
 def _table(result: Result) -> list[str]:
-    """Returns a line per answer with question and correctness, and what was expected if wrong.
-
-    Long texts are cut to the width of the terminal.
-    """
+    """Returns a line per answer with question and correctness, and what was expected if wrong."""
     columns = shutil.get_terminal_size((MAX_WIDTH, 1)).columns
     width = max(MIN_WIDTH, min(columns, MAX_WIDTH)) - MARK_WIDTH
     left = width * QUESTION_WIDTH // (QUESTION_WIDTH + ANSWER_WIDTH)

@@ -6,8 +6,6 @@ traceback.
 Nothing heavy is imported here, so that ``--help`` and usage errors are instant.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import errno
@@ -75,7 +73,6 @@ class Parser(argparse.ArgumentParser):
     Args:
         notes: text below the options.
         resumable: whether the same command continues after an interruption.
-        intermixed: whether options may stand between positional arguments.
         pass_on: keep options that the parser does not know as ``args.unknown``.
     """
 
@@ -86,7 +83,6 @@ class Parser(argparse.ArgumentParser):
         examples: Sequence[str] = (),
         notes: str = "",
         resumable: bool = False,
-        intermixed: bool = False,
         pass_on: bool = False,
         **options: Any,
     ) -> None:
@@ -98,14 +94,12 @@ class Parser(argparse.ArgumentParser):
             formatter_class=HelpFormatter,
             **options,
         )
-        self.examples, self.resumable = tuple(examples), resumable
-        self.intermixed, self.pass_on = intermixed, pass_on
+        self.examples, self.resumable, self.pass_on = tuple(examples), resumable, pass_on
         self.add_argument("--version", action="version", version=__version__)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parses arguments, which must all be known if they are not passed on."""
-        parse = self.parse_known_intermixed_args if self.intermixed else self.parse_known_args
-        values, unknown = parse(args, namespace)
+        values, unknown = self.parse_known_intermixed_args(args, namespace)
         if self.pass_on:
             values.unknown = unknown
         elif unknown:
@@ -281,11 +275,7 @@ def print_result(result: Mapping[str, Any], as_json: bool) -> None:
 class ProgressBar:
     """Shows the progress as a bar on stderr; in a pipe as a line every ``REPORT_S`` seconds.
 
-    It is a context manager, and shows the label before anything is counted.
-
-    Args:
-        label: what is done with the units.
-        unit: what is counted, in the plural.
+    It is a context manager, and shows the label before any unit is counted.
     """
 
     def __init__(self, label: str, unit: str) -> None:
@@ -318,7 +308,6 @@ class ProgressBar:
         self._bar.update(new)
 
     def phase(self, text: str) -> None:
-        """Shows the present phase in place of the label."""
         self._shown = text
         self._bar.set_description_str(text, refresh=False)
 

@@ -1,18 +1,18 @@
 """``nq train``: trains a model from a BERT encoder and annotated questions."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.config import WindowConfig
-from nq.model.config import StorageConfig
-from nq.model.registry import model_folder
 from nq.report.skipped import dead_letter_lines, unread_line
 from nq.training.config import DistillationConfig, TrainConfig
 from nq.training.job import EVALUATE_EVERY, MEASURED, STEP, TrainingJob
 
+OPTIONS = (
+    *("init", "output", "limit", "workers", "card", "store", "dev", "evaluate_every"),
+    *("teacher", "teacher_profile"),
+)
 ONLY_WITH_TEACHER = ("teacher_weight", "temperature", "teacher_profile")
 
 
@@ -30,49 +30,26 @@ def parser() -> terminal.Parser:
         resumable=True,
     )
     arguments.add_data(parser)
-    parser.add_argument(
-        "--init",
-        required=True,
-        metavar="MODEL",
-        help="initial weights: a model folder of this project, Hugging Face's or Google's, the "
-        "name of an installed model, or org/name[@revision] of the Hugging Face hub",
-    )
+    text = "initial weights: model folder of any kind, or name of a model, as for nq answer --model"
+    parser.add_argument("--init", required=True, metavar="MODEL", help=text)
     parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="model folder")
     arguments.add_limit(parser)
     arguments.add_workers(parser)
     parser.add_argument("--card", type=Path, metavar="FILE", help="model card of the new model")
-    arguments.add_settings(parser, StorageConfig)
+    arguments.add_store(parser)
     arguments.add_settings(parser, WindowConfig)
     arguments.add_settings(parser, TrainConfig)
     held_out = parser.add_argument_group("held-out questions")
-    held_out.add_argument(
-        "--dev",
-        nargs="+",
-        default=(),
-        metavar="FILE",
-        help="annotated files, globs or folders that the model is measured on during the training; "
-        "the weights with the best micro-F1 are kept",
-    )
-    held_out.add_argument(
-        "--evaluate-every",
-        type=arguments.positive,
-        metavar="N",
-        help=f"steps between two evaluations (default: {EVALUATE_EVERY})",
-    )
+    text = "annotated files, globs or folders; the weights with the best micro-F1 on them are kept"
+    held_out.add_argument("--dev", nargs="+", default=(), metavar="FILE", help=text)
+    text = f"steps between two evaluations (default: {EVALUATE_EVERY})"
+    held_out.add_argument("--evaluate-every", type=arguments.positive, metavar="N", help=text)
     teacher = parser.add_argument_group("teacher")
-    teacher.add_argument(
-        "--teacher",
-        metavar="MODEL",
-        help="folder or name of a model whose probabilities are trained on too; it must cut text "
-        "into the same pieces",
-    )
+    text = "model whose probabilities are trained on too; it must cut text into the same pieces"
+    teacher.add_argument("--teacher", metavar="MODEL", help=text)
     arguments.add_settings(teacher, DistillationConfig)
-    teacher.add_argument(
-        "--teacher-profile",
-        type=arguments.profile,
-        metavar="P",
-        help="optimizations of the teacher (default: the fastest without rounding); see below",
-    )
+    text = "optimizations of the teacher (default: the fastest without rounding); see below"
+    teacher.add_argument("--teacher-profile", type=arguments.profile, metavar="P", help=text)
     arguments.add_tracking(parser, logs_model=True)
     arguments.add_common(parser)
     return parser
@@ -87,25 +64,13 @@ def run(args: argparse.Namespace) -> int:
     options = [name for name in ONLY_WITH_TEACHER if getattr(args, name) is not None]
     if options and args.teacher is None:
         raise terminal.UsageError(f"--{options[0].replace('_', '-')} needs --teacher")
-    windows = arguments.settings(WindowConfig(), args)
-    config = arguments.settings(TrainConfig(), args)
-    distillation = arguments.settings(DistillationConfig(), args)
-    job = TrainingJob(
-        tuple(args.data),
-        model_folder(args.init),
-        args.output,
-        windows,
-        config,
-        limit=args.limit,
-        workers=args.workers,
-        card=args.card,
-        storage=arguments.settings(StorageConfig, args),
-        teacher=None if args.teacher is None else model_folder(args.teacher),
-        distillation=distillation,
-        teacher_profile=args.teacher_profile,
-        dev=tuple(args.dev),
-        evaluate_every=args.evaluate_every or EVALUATE_EVERY,
+    job = TrainingJob.of(
+        args.data,
+        windows=arguments.settings(WindowConfig(), args),
+        config=arguments.settings(TrainConfig(), args),
+        distillation=arguments.settings(DistillationConfig(), args),
         pages=arguments.pages(args),
+        **{name: value for name in OPTIONS if (value := getattr(args, name))},
     )
     result = train(job, track=arguments.tracking_config(args))
     prepared = result.prepared

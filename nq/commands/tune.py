@@ -1,7 +1,5 @@
 """``nq tune``: fits the default decision of a model to one half of annotated data."""
 
-from __future__ import annotations
-
 import argparse
 
 from nq.commands import arguments, terminal
@@ -25,11 +23,10 @@ def parser() -> terminal.Parser:
     parser.add_argument("--model", required=True, metavar="DIR", help="model folder")
     arguments.add_second_model(parser)
     arguments.add_profile(parser)
-    arguments.add_settings(parser, Compute, exclude=("workers",), show_default=False)
-    parser.flag(
-        "keep-scores",
-        "keep the scores of the windows, so that tuning the same model again takes seconds",
-    )
+    of_scoring = ("batch_size", "instances", "threads")
+    arguments.add_settings(parser, Compute, of_scoring, show_default=False)
+    text = "keep the scores of the windows, so that tuning the same model again takes seconds"
+    parser.flag("keep-scores", text)
     arguments.add_common(parser)
     return parser
 
@@ -40,15 +37,8 @@ def run(args: argparse.Namespace) -> int:
 
     model = arguments.find_model(args)
     tuning.own_model(model, args.model, args.second_model or args.model)
+    compute, pages = arguments.settings(Compute, args), arguments.pages(args)
     with terminal.ProgressBar("predict", "windows") as bar:
-        figures = tuning.tune(
-            args.data,
-            model,
-            args.profile,
-            arguments.settings(Compute, args),
-            args.keep_scores,
-            bar,
-            arguments.pages(args),
-        )
+        figures = tuning.tune(args.data, model, args.profile, compute, args.keep_scores, bar, pages)
     terminal.print_result(figures, args.json)
     return 0

@@ -1,7 +1,5 @@
 """``nq ui``: MLflow's pages of the recorded runs, with time and quality of all in sight."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
@@ -70,10 +68,8 @@ def run(args: argparse.Namespace) -> int:
         try:
             while not _answers(address):
                 if server.poll() is not None:
-                    raise Error(
-                        f"MLflow's server has ended with exit code {server.returncode}: give "
-                        "--verbose to see why"
-                    )
+                    ended = f"MLflow's server has ended with exit code {server.returncode}"
+                    raise Error(f"{ended}: give --verbose to see why")
                 time.sleep(PAUSE_S)
             _show(address + page, args.open)
             server.wait()
@@ -83,11 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _page(uri: str, name: str) -> str:
-    """Returns the page of an experiment's runs, which gets its saved view if it has none.
-
-    Raises:
-        Error: the store cannot be read, or has no such experiment.
-    """
+    """Returns the page of an experiment's runs, which gets its saved view if it has none."""
     path = database_path(uri)
     try:
         if path and not path.exists():

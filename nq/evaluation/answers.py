@@ -4,8 +4,6 @@ A local run decides its examples itself; with a runner of Beam the workers do, a
 writes the files. Both use the functions here, so that the files are the same.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +24,7 @@ class AnswerRow:
     """One answer of the table of answers, in words; empty for no answer.
 
     ``correct`` is ``None`` without gold. If it is false, ``expected`` has the right answers, that
-    of the most annotators first; none if it should have been no answer.
+    of the most annotators first.
     """
 
     question: str
@@ -55,7 +53,7 @@ def answer(
     formats: Sequence[str] = (),
     with_row: bool = False,
 ) -> Answered:
-    """Returns the answer to an example by the decision for it, with its gold."""
+    """Returns the answer to an example by the decision for it, beside its gold."""
     prediction = ranked.prediction
     # the predictions of the originals' rules, which rank nothing, have no bytes
     token_bytes = example.token_bytes if ranked.ranking else None

@@ -8,8 +8,6 @@ bin i of n contains the probabilities in [i/n, (i+1)/n), the last one 1 as well.
 Source: Guo et al. 2017, On Calibration of Modern Neural Networks, section 2.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,10 +19,7 @@ BINS = 10
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The answers with a probability in [``low``, ``high``).
-
-    ``mean`` is their mean probability and ``right`` the share that is correct, or both are 0.
-    """
+    """Answers by probability: their mean probability, and the share that is right; else both 0."""
 
     low: float
     high: float
@@ -57,15 +52,13 @@ def expected_calibration_error(
     >>> expected_calibration_error([0.25, 0.75], [True, True], bins=2)
     0.5
     """
-    total = len(probabilities)
-    by_bin = reliability(probabilities, correct, bins)
+    total, by_bin = len(probabilities), reliability(probabilities, correct, bins)
     return math.fsum(b.count / total * abs(b.mean - b.right) for b in by_bin if b.count)
 
 
 def area_under_roc(scores: Sequence[float], correct: Sequence[bool]) -> float:
-    """Returns how well scores separate right from wrong answers.
+    """Returns the share of pairs of a right and a wrong answer whose right one scores higher.
 
-    It is the share of pairs of a right and a wrong answer in which the right one scores higher.
     Equal scores count as half a pair; without a right or a wrong answer it is 0.5.
 
     >>> area_under_roc([0.9, 0.4, 0.4, 0.1], [True, True, False, False])

@@ -1,7 +1,5 @@
 """Scores predictions against the gold answers of any input format, by the official metrics."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,15 +10,14 @@ from nq.formats import input_files, inputs
 from nq.formats.outputs import byte_span
 from nq.formats.questions import PageFolder
 from nq.records import Annotation, Example, ExampleId, Span, YesNo
-from nq.storage import file_status
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedPrediction:
     """A prediction beside the gold of its example: what the metrics need of both.
 
-    Where gold is text, ``text`` has exact match and F1, and ``correct`` is by the text. ``gold`` is
-    ``None`` without annotations, ``correct`` without any gold.
+    ``gold`` is ``None`` without annotations, ``text`` where gold is no text, and ``correct``, which
+    is by the text if there is one, without any gold.
     """
 
     example_id: ExampleId
@@ -81,10 +78,7 @@ class Evaluation:
             self.without_gold += judgment.gold is None
 
     def metrics(self) -> dict[str, float]:
-        """Returns all metrics; empty without any gold.
-
-        An example with a single annotator has an answer if that one gave it.
-        """
+        """Returns all metrics; empty without any gold."""
         metrics = text_match.metrics(self._texts)
         if not self.gold:
             return metrics
@@ -105,10 +99,10 @@ def evaluate(
     *,
     pages: PageFolder | str | Path | None = None,
 ) -> dict[str, float]:
-    """Returns the official metrics of a file of predictions, and the three micro-F1s.
+    """Returns the official metrics of a file of predictions, micro-F1s and, of texts, exact match.
 
-    Where gold is text, exact match and F1 are among them. Bad records, for which a run gives no
-    prediction either, are skipped with a warning; predictions for records without gold, too.
+    Bad records, for which a run gives no prediction either, are skipped with a warning; predictions
+    for records without gold, too.
 
     Args:
         gold: annotated files, globs or folders in any input format.
@@ -131,26 +125,20 @@ def evaluate(
 def read_scorable(
     gold: Sequence[str], predictions: str | Path, pages: PageFolder | None = None
 ) -> nq_eval.Inputs:
-    """Reads gold in any input format as a run reads it, with the predictions for its examples.
-
-    Takes the arguments of ``evaluate``, raises its errors and returns metrics of gold texts only.
-    """
+    """Reads gold and predictions for ``evaluate``; the metrics are those of gold texts."""
     predicted = labels.read_predictions(Path(input_files.path_text(predictions)))
-    before = [file_status(path) for path in gold]
     gold_labels: nq_eval.Gold = {}
     texts, seen = list[text_match.TextScore](), set[ExampleId]()
-    for example in inputs.read_examples(gold, skip_bad=True, pages=pages):
-        key = example.example_id
-        if key in seen:
-            continue
-        seen.add(key)
-        if example.annotations:
-            gold_labels[key] = example_labels(example)
-        if key in predicted and (text := text_score(example, predicted[key])):
-            texts.append(text)
-    for path, status in zip(gold, before, strict=True):
-        if file_status(path) != status:
-            raise ValueError(f"{path} changed while it was read: run again when it is complete")
+    with input_files.unchanged(gold):
+        for example in inputs.read_examples(gold, skip_bad=True, pages=pages):
+            key = example.example_id
+            if key in seen:
+                continue
+            seen.add(key)
+            if example.annotations:
+                gold_labels[key] = example_labels(example)
+            if key in predicted and (text := text_score(example, predicted[key])):
+                texts.append(text)
     if not gold_labels and not texts:
         raise ValueError(f"no annotations in {', '.join(gold)}: give annotated data")
     kept = {key: label for key, label in predicted.items() if key in gold_labels or key not in seen}
@@ -158,7 +146,7 @@ def read_scorable(
 
 
 def example_labels(example: Example) -> list[labels.Label]:
-    """Returns the answers of an example's annotators as the evaluation compares them."""
+    """Returns the answers of an example's annotators."""
 
     def span(span: Span | None) -> labels.LabelSpan:
         if span is None or span.start >= span.end:

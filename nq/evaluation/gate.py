@@ -13,8 +13,6 @@ interval); Koehn 2004, Statistical Significance Tests for Machine Translation Ev
 (both systems on the same draws).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -96,20 +94,15 @@ class Parity:
         return self.changed / self.answers if self.answers else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns what `parity.json` holds: the fields and the share of changed answers."""
+        """Returns the fields and the share of changed answers, without a gate that is ``None``."""
         values = {**asdict(self), "changed_share": self.changed_share}
         del values["gate"]
         return {**values, "gate": self.gate.to_dict()} if self.gate else values
 
 
 def question_counts(gold: Gold, predictions: Mapping[ExampleId, Label]) -> list[Counts]:
-    """Returns what each question of ``gold`` adds to the sums of micro-F1.
-
-    One annotator is enough for gold to have an answer.
-    """
-    long, short = decisions(
-        gold, predictions, long_non_null_threshold=1, short_non_null_threshold=1
-    )
+    """Returns what each question of ``gold`` adds to the sums of micro-F1."""
+    long, short = decisions(gold, predictions, (1, 1))  # one annotator is enough
     return [
         (one.correct + two.correct, one.predicted + two.predicted, one.has_gold + two.has_gold)
         for one, two in zip(long, short, strict=True)
@@ -121,11 +114,9 @@ def relative_loss(
 ) -> Gate:
     """Returns the relative loss of micro-F1 with its interval, which is the same each time.
 
-    A draw of questions in which the other run has no correct answer has the loss 0, since nothing
-    can be lost there.
-
-    ``mine`` and ``others`` are ``[Q]`` counts by question, in the same order. A ``ValueError`` is
-    raised for fewer than two questions, and if the other run has a micro-F1 of 0.
+    A draw in which the other run has no correct answer has the loss 0, since nothing can be lost
+    there. ``mine`` and ``others`` are ``[Q]`` counts, in the same order. Fewer than two questions,
+    and a micro-F1 of 0 of the other run, are a ``ValueError``.
 
     >>> wrong, right = (0, 1, 1), (1, 1, 1)
     >>> one = relative_loss([right] * 8 + [wrong] * 2, [right] * 9 + [wrong])
@@ -136,10 +127,10 @@ def relative_loss(
         raise ValueError(
             f"a relative loss of micro-F1 needs two questions with annotations, found {len(mine)}"
         )
-    (correct, predicted, gold), (other_correct, other_predicted, other_gold) = (
-        np.asarray(counts, np.int64).T for counts in (mine, others)
+    (correct, items), (other_correct, other_items) = (
+        (table[:, 0], table[:, 1] + table[:, 2])
+        for table in (np.asarray(counts, np.int64) for counts in (mine, others))
     )
-    items, other_items = predicted + gold, other_predicted + other_gold
     if not other_correct.any():
         raise ValueError(
             "the micro-F1 of the other run is 0, so that no loss is relative to it: compare with a "

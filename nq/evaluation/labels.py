@@ -6,23 +6,20 @@ omitted; predictions are an official ``{"predictions": [...]}`` file. Both may b
 Source of the rules: google-research-datasets/natural-questions (eval_utils.py).
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import orjson
 
 from nq import records
 from nq.formats.fields import RecordError, get, same_id
-from nq.formats.input_files import matching_files
+from nq.formats.input_files import matching_files, unchanged
 from nq.formats.lines import open_bytes
-from nq.storage import file_status
 
 ExampleId = int | str
 Paths = str | Path | Sequence[str | Path]
@@ -61,7 +58,7 @@ class LabelSpan:
     def is_null(self) -> bool:
         return self.start_byte < 0 and self.start_token < 0
 
-    def matches(self, other: LabelSpan) -> bool:
+    def matches(self, other: Self) -> bool:
         """Returns whether both are non-null and have the same bytes or the same tokens."""
         same_bytes = self.start_byte >= 0 and self.bytes == other.bytes
         return same_bytes or (self.start_token >= 0 and self.tokens == other.tokens)
@@ -99,7 +96,7 @@ class Label:
     def has_short(self) -> bool:
         return self.yes_no != "none" or bool(self.short_spans)
 
-    def short_equals(self, other: Label) -> bool:
+    def short_equals(self, other: Self) -> bool:
         """Returns whether yes/no is equal or, without it, every span has a match in the other."""
         if self.yes_no != "none":
             return self.yes_no == other.yes_no
@@ -111,9 +108,8 @@ class Label:
 
 def same_answers(mine: Label, theirs: Label) -> bool:
     """Returns whether two predictions are the same answer, whatever their scores are."""
-    return (mine.long, mine.yes_no) == (theirs.long, theirs.yes_no) and set(
-        mine.short_spans
-    ) == set(theirs.short_spans)
+    first, second = ((x.long, x.yes_no, set(x.short_spans)) for x in (mine, theirs))
+    return first == second
 
 
 def _optional(record: Any, name: str, kind: type, default: Any) -> Any:
@@ -135,7 +131,7 @@ def _span(record: Any) -> LabelSpan:
 
 
 def gold_labels(record: Mapping[str, Any]) -> list[Label]:
-    """Returns the labels of an example's annotators, from its ``annotations``."""
+    """Returns the labels of the annotators of a record."""
     annotations = _optional(record, "annotations", list, [])
     if not annotations:
         raise ValueError("no 'annotations': gold must be the annotated examples (train or dev)")
@@ -168,14 +164,11 @@ def prediction_label(record: Mapping[str, Any]) -> Label:
 @contextlib.contextmanager
 def _open(path: str | Path) -> Iterator[IO[bytes]]:
     """Opens a file, plain or gzip, that must not change while it is read."""
-    before = file_status(path)
     try:
-        with open_bytes(str(path)) as file:
+        with unchanged([path]), open_bytes(str(path)) as file:
             yield file
     except RecordError as error:
         raise ValueError(f"{path}: {error}; copy the file again") from error
-    if file_status(path) != before:
-        raise ValueError(f"{path} changed while it was read: run again when it is complete")
 
 
 def _decode(data: bytes) -> Any:
@@ -195,9 +188,7 @@ def _decode(data: bytes) -> Any:
 def read_gold(paths: Paths) -> dict[ExampleId, list[Label]]:
     """Reads the annotators' labels by example id; of equal ids the last counts.
 
-    Raises:
-        ValueError: A line is not an annotated example; the text names file and line.
-        OSError: A file cannot be read, or there is none.
+    A line that is no annotated example is a ``ValueError``, which names file and line.
     """
     gold = {}
     for path in matching_files(paths):
@@ -217,13 +208,11 @@ def read_gold(paths: Paths) -> dict[ExampleId, list[Label]]:
 def read_predictions(path: str | Path) -> dict[ExampleId, Label]:
     """Reads the labels of a ``{"predictions": […]}`` file; of equal ids the last counts.
 
-    Raises:
-        ValueError: The file, or a record in it, has another format; the text names the position.
+    A file or a record in another format is a ``ValueError``, which names the position.
     """
     with _open(path) as file:
         data = file.read()
-    predictions = {}
-    where = str(path)
+    predictions, where = {}, str(path)
     try:
         for i, record in enumerate(get(_decode(data), "predictions", list)):
             where = f"{path}: predictions[{i}]"

@@ -36,8 +36,6 @@ the ``long-`` and ``short-`` keys; its adaption by yorko for ``all-answer-``, wh
 predecessor ran with one annotator enough; Kaggle's "TensorFlow 2.0 Question Answering" rules.
 """
 
-from __future__ import annotations
-
 import enum
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,15 +52,7 @@ PRECISION_TARGETS = (0.5, 0.75, 0.9)
 MICRO_METRICS = ("micro_f1", "micro_f1_best", "kaggle_micro_f1")
 MAX_SHOWN_IDS = 5
 
-
-class Outcome(enum.StrEnum):
-    """The outcome of a long or a short answer."""
-
-    RIGHT = "right"
-    WRONG = "wrong"
-    EXTRA = "extra"
-    MISSED = "missed"
-    NULL = "null"
+Outcome = enum.StrEnum("Outcome", ["RIGHT", "WRONG", "EXTRA", "MISSED", "NULL"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +86,19 @@ class Point:
 def decisions(
     gold: Mapping[ExampleId, Sequence[Label]],
     predictions: Mapping[ExampleId, Label],
-    *,
-    long_non_null_threshold: int = 2,
-    short_non_null_threshold: int = 2,
+    needed: tuple[int, int] = (2, 2),
     one_annotator: bool = False,
 ) -> tuple[list[Decision], list[Decision]]:
     """Returns the long and the short decisions; takes the arguments of ``score``."""
     long, short = [], []
     for key, labels in gold.items():
-        prediction, single = predictions[key], one_annotator and len(labels) == 1
-        needed, votes = 1 if single else long_non_null_threshold, [x.has_long for x in labels]
-        equal = map(prediction.long.matches, (x.long for x in labels))
-        long.append(_decision(votes, needed, prediction.has_long, equal, prediction.long_score))
-        needed, votes = 1 if single else short_non_null_threshold, [x.has_short for x in labels]
-        equal = map(prediction.short_equals, labels)
-        short.append(_decision(votes, needed, prediction.has_short, equal, prediction.short_score))
+        p, (n_long, n_short) = predictions[key], needed
+        if one_annotator and len(labels) == 1:
+            n_long = n_short = 1
+        votes, equal = [x.has_long for x in labels], map(p.long.matches, (x.long for x in labels))
+        long.append(_decision(votes, n_long, p.has_long, equal, p.long_score))
+        votes, equal = [x.has_short for x in labels], map(p.short_equals, labels)
+        short.append(_decision(votes, n_short, p.has_short, equal, p.short_score))
     return long, short
 
 
@@ -156,16 +144,14 @@ def at_precision(points: Iterable[Point], target: float) -> Point | None:
 def score(
     gold: Mapping[ExampleId, Sequence[Label]],
     predictions: Mapping[ExampleId, Label],
-    *,
-    long_non_null_threshold: int = 2,
-    short_non_null_threshold: int = 2,
+    needed: tuple[int, int] = (2, 2),
     one_annotator: bool = False,
 ) -> Metrics:
     """Returns all metrics of the module's table, by key; without examples they are 0.
 
-    Gold has an answer if as many annotators as the threshold gave one; with ``one_annotator``, one
-    is enough for examples with only one. A ``ValueError`` tells that the ids of gold and of the
-    predictions differ.
+    Gold has a long and a short answer if as many annotators as are ``needed`` gave one; with
+    ``one_annotator``, one is enough for examples with only one. A ``ValueError`` tells that the ids
+    of gold and of the predictions differ.
     """
     missing, extra = gold.keys() - predictions.keys(), predictions.keys() - gold.keys()
     if missing or extra:
@@ -179,21 +165,14 @@ def score(
             f"{some(missing)} missing from the predictions, {some(extra)} extra; "
             "predict every gold example once (null answers are -1) and nothing else"
         )
-    long, short = decisions(
-        gold,
-        predictions,
-        long_non_null_threshold=long_non_null_threshold,
-        short_non_null_threshold=short_non_null_threshold,
-        one_annotator=one_annotator,
-    )
-    lenient = decisions(gold, predictions, long_non_null_threshold=1, short_non_null_threshold=1)
+    long, short = decisions(gold, predictions, needed, one_annotator)
     return (
         _threshold_metrics("long-", long)
         | _threshold_metrics("short-", short)
         | _plain_metrics("long-answer-", long)
         | _plain_metrics("short-answer-", short)
         | _plain_metrics("all-answer-", long + short)
-        | _micro_metrics(*lenient)
+        | _micro_metrics(*decisions(gold, predictions, (1, 1)))
     )
 
 
@@ -210,20 +189,19 @@ def _overall(items: Sequence[Decision]) -> Point:
     return _point(n_correct, n_predicted, sum(d.has_gold for d in items))
 
 
+def _ratios(prefix: str, point: Point) -> Metrics:
+    return {f"{prefix}{name}": getattr(point, name) for name in ("f1", "precision", "recall")}
+
+
 def _plain_metrics(prefix: str, items: Sequence[Decision]) -> Metrics:
-    point = _overall(items)
-    return {f"{prefix}n": len(items)} | {
-        f"{prefix}{name}": getattr(point, name) for name in ("f1", "precision", "recall")
-    }
+    return {f"{prefix}n": len(items)} | _ratios(prefix, _overall(items))
 
 
 def _threshold_metrics(prefix: str, items: Sequence[Decision]) -> Metrics:
     points = sweep(items)
     top = best(points)
-    metrics = {
-        f"{prefix}best-threshold-{name}": getattr(top, name)
-        for name in ("f1", "precision", "recall")
-    } | {f"{prefix}best-threshold": top.threshold}
+    metrics = _ratios(f"{prefix}best-threshold-", top)
+    metrics[f"{prefix}best-threshold"] = top.threshold
     for target in PRECISION_TARGETS:
         point = at_precision(points, target)
         metrics[f"{prefix}recall-at-precision>={target}"] = point.recall if point else 0

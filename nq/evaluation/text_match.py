@@ -13,8 +13,6 @@ Source: Rajpurkar et al. 2016, SQuAD, section 6.1, and Rajpurkar et al. 2018, Kn
 Know, for questions without an answer. Scores are in [0, 1], where SQuAD's scorer prints percent.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import string
@@ -67,20 +65,15 @@ def _f1(gold: Sequence[str], given: Sequence[str]) -> float:
 
 def metrics(scores: Sequence[TextScore]) -> dict[str, float]:
     """Returns the means by key: of all questions and, if some have no answer, of both kinds."""
-    if not scores:
-        return {}
-    answerable = [score for score in scores if score.has_answer]
-    others = [score for score in scores if not score.has_answer]
-    result = _means("squad_", scores)
-    if others:
-        result |= _means("squad_answerable_", answerable) | _means("squad_unanswerable_", others)
+    kinds = {"squad_": scores} if scores else {}
+    if others := [score for score in scores if not score.has_answer]:
+        kinds["squad_answerable_"] = [score for score in scores if score.has_answer]
+        kinds["squad_unanswerable_"] = others
+    result = dict[str, float]()
+    for prefix, of_kind in kinds.items():
+        n = len(of_kind)
+        exact = math.fsum(score.exact_match for score in of_kind)
+        result[f"{prefix}exact_match"] = exact / max(n, 1)
+        result[f"{prefix}f1"] = math.fsum(score.f1 for score in of_kind) / max(n, 1)
+        result[f"{prefix}n"] = n
     return result
-
-
-def _means(prefix: str, scores: Sequence[TextScore]) -> dict[str, float]:
-    n = len(scores)
-    return {
-        f"{prefix}exact_match": math.fsum(score.exact_match for score in scores) / max(n, 1),
-        f"{prefix}f1": math.fsum(score.f1 for score in scores) / max(n, 1),
-        f"{prefix}n": n,
-    }

@@ -4,8 +4,6 @@ The first bytes of a file tell, not its name. A file of none of these kinds is r
 and what is no record becomes a dead letter, so that one bad line never costs the rest of a file.
 """
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -35,19 +33,13 @@ def _check_lines(path: str) -> None:
             kind = text_kind(head) or (_NO_RECORDS if no_records else None)
     if kind:
         name = f"{kind[0]} in a gzip file" if data.startswith(GZIP_MAGIC) else kind[0]
-        raise ValueError(
-            f"{path} is {name}: {kind[1]}; expected one JSON object a line, plain or gzip, "
-            "parquet, CSV, or a file of SQuAD"
-        )
+        expected = "one JSON object a line, plain or gzip, parquet, CSV, or a file of SQuAD"
+        raise ValueError(f"{path} is {name}: {kind[1]}; expected {expected}")
 
 
 @dataclass(frozen=True)
 class Container:
-    """One way of holding records.
-
-    ``rows`` yields the records with their numbers from 1, and ``check`` raises ``ValueError`` if a
-    file as a whole has no records, is damaged or lacks columns.
-    """
+    """How records are read; ``check`` raises ``ValueError`` for a file that can have none."""
 
     rows: Callable[[str], Iterator[tuple[int, Row]]]
     check: Callable[[str], None] = lambda path: None
@@ -78,8 +70,7 @@ def rows(
 ) -> Iterator[tuple[int, Row]]:
     """Yields the records of a file with their numbers from 1.
 
-    A share ``(i, n)`` is every n-th record, from the i-th on, for n parallel workers. ``limit`` is
-    the number of records of all workers together.
+    A share ``(i, n)`` is every n-th record, from the i-th on, of the first ``limit``.
     """
     container, (worker, workers) = container_of(path), share
     if container is PARQUET:  # which does not decode the other rows
@@ -89,10 +80,9 @@ def rows(
 
 def count(path: str, limit: int | None = None) -> int:
     """Returns how many records, good or bad, ``rows`` yields for a file."""
-    if container_of(path) is not PARQUET:
-        return sum(1 for _ in rows(path, limit=limit))
-    n_rows = parquet.count(path)
-    return n_rows if limit is None else min(n_rows, limit)
+    if container_of(path) is PARQUET:
+        return len(range(parquet.count(path))[:limit])
+    return sum(1 for _ in rows(path, limit=limit))
 
 
 def _head(path: str) -> tuple[bytes, bytes]:

@@ -4,8 +4,7 @@ The separator is a comma, semicolon, tab or bar, whichever fits the first row. N
 nq knows are read in any case. A file is read row by row; a row may have line ends between quotes.
 """
 
-from __future__ import annotations
-
+import contextlib
 import csv
 import io
 from collections import Counter
@@ -26,7 +25,7 @@ SEPARATORS = ",;\t|"
 
 
 def is_csv(path: str, head: bytes) -> bool:
-    """Returns whether a text file that begins with ``head`` is CSV: by its first row, or name."""
+    """Returns whether a file is CSV, by its first row or its name."""
     if head.lstrip()[:1] in (b"{", b"[", b"<", b""):
         return False
     names, _ = _header(head.decode("utf-8", "replace").lstrip().splitlines()[0])
@@ -42,10 +41,7 @@ def columns(path: str) -> list[str]:
 def check_csv(path: str) -> None:
     """Raises ``ValueError`` unless there is one column with the questions, and no name twice."""
     names = columns(path)
-    expected = (
-        f"expected {questions.QUESTION!r} and {questions.CONTEXT!r}, or {questions.QUESTION!r} "
-        f"and, with --pages FOLDER, {questions.PAGE!r}"
-    )
+    expected = "expected 'question' and 'context', or 'question' and, with --pages FOLDER, 'page'"
     if questions.QUESTION not in names:
         raise ValueError(f"{path}: found the columns {listed(names)}; {expected}")
     repeated = next((name for name, n in Counter(names).items() if n > 1), None)
@@ -113,13 +109,10 @@ def _header(first: str) -> tuple[list[str], str]:
     >>> _header("ID; Question;Context (a, b, c, d)")
     (['id', 'question', 'Context (a, b, c, d)'], ';')
     """
-    names = {}
+    names = {separator: list[str]() for separator in SEPARATORS}
     for separator in SEPARATORS:
-        try:
-            cells = next(csv.reader([first], delimiter=separator), [])
-        except csv.Error:
-            cells = []
-        stripped = [cell.strip() for cell in cells]
-        names[separator] = [s.lower() if s.lower() in COLUMNS else s for s in stripped]
+        with contextlib.suppress(csv.Error, StopIteration):
+            stripped = map(str.strip, next(csv.reader([first], delimiter=separator)))
+            names[separator] = [s.lower() if s.lower() in COLUMNS else s for s in stripped]
     best = max(SEPARATORS, key=lambda s: (len({*names[s]} & COLUMNS), len(names[s])))
     return names[best], best

@@ -1,8 +1,7 @@
 """Pages of text, of HTML, of the bytes of a document, and of records."""
 
-from __future__ import annotations
-
 import codecs
+import contextlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -53,16 +52,12 @@ def read_document(path: str) -> Page:
 def decode_page(data: bytes, name: str) -> Page:
     """Returns the page of a document of text, HTML, Markdown, PDF or Word.
 
-    Raises:
-        ValueError: the document, which the error calls ``name``, is too large, damaged, without
-            text or of another kind.
-        Error: the package that reads it is not installed.
+    A document that is too large, damaged, without text or of another kind is a ``ValueError``,
+    which calls it ``name``. An ``Error`` tells to install the package that reads it.
     """
     limit = LIMITS.document_bytes if data.startswith(_PACKED) else LIMITS.bytes
     if len(data) > limit:
-        raise ValueError(
-            f"{name} is larger than {format_bytes(limit)}: divide it into several files"
-        )
+        raise ValueError(f"{name} is larger than {format_bytes(limit)}: give it in several parts")
     if data.startswith(PDF) or name.lower().endswith(".pdf"):
         return page_from_text(pdf_text(data, name), name)
     if is_docx(data):
@@ -77,12 +72,12 @@ def page_of(text: str, name: str) -> Page:
     >>> page_of("<p>It <b>rains</b>.</p>", "the page").example.tokens
     ['<P>', 'It', 'rains', '.', '</P>']
     """
-    if name.lower().endswith(markdown.SUFFIXES):
+    ends = name.lower().endswith
+    if ends(markdown.SUFFIXES):
         return _checked(markdown.parse_markdown, text, name)
-    is_html = name.lower().endswith(HTML_SUFFIXES) or (
-        not name.lower().endswith(TEXT_SUFFIXES) and _LOOKS_LIKE_HTML.search(text)
-    )
-    return page_from_html(text, name) if is_html else page_from_text(text, name)
+    if ends(HTML_SUFFIXES) or (not ends(TEXT_SUFFIXES) and _LOOKS_LIKE_HTML.search(text)):
+        return page_from_html(text, name)
+    return page_from_text(text, name)
 
 
 def page_from_text(text: str, name: str = "the page") -> Page:
@@ -129,29 +124,23 @@ def _checked(read: Callable[[Any], Page], source: Any, name: str) -> Page:
     """Returns the page that is read from a source and called ``name``, if it has words."""
     try:
         page = read(source)
-        LIMITS.check(**LIMITS.counts(page.example))
+        LIMITS.check_example(page.example)
     except RecordError as error:
         raise ValueError(f"{name} is {error}; give it in several parts") from error
     if all(page.example.is_html):
-        raise ValueError(
-            f"{name} has no text: found {len(page.example.tokens)} tags and no words; give a page "
-            "with text that a browser displays"
-        )
+        n_tags = len(page.example.tokens)
+        raise ValueError(f"{name} has no text that a browser displays: {n_tags} tags and no words")
     return page
 
 
 def page_from_record(example: Example, name: str = "the page") -> Page:
-    """Returns the page of an example, spelled by rules because the original text is lost.
-
-    Words whose bytes are adjacent are joined, whatever the rules are. A page without words is a
-    ``ValueError``, which calls the page ``name``.
-    """
+    """Returns the page of an example, spelled by rules because the original text is lost."""
     span = Span(0, len(example.tokens))
     return _checked(lambda item: Page(item, record_spelling(item, span)), example, name)
 
 
 def record_spelling(example: Example, span: Span) -> Sequence[str]:
-    """Returns the spelling of the tokens of a span of an example; see ``page_from_record``."""
+    """Returns the spelling of a span; words whose bytes are adjacent are joined."""
     if example.original is not None:
         return example.original.spelling[span.start : span.end]
     html = example.is_html[span.start : span.end]
@@ -168,15 +157,13 @@ def decode_text(data: bytes, name: str) -> str:
         raise ValueError(f"{name} is {kind[0]}: {kind[1]}; expected plain text or HTML")
     marked = next((encoding for bom, encoding in _BOMS.items() if data.startswith(bom)), None)
     if not marked and b"\0" in data:
-        raise ValueError(
-            f"{name} is not a text file (byte {data.index(0) + 1} is 0x00); give plain text or HTML"
-        )
+        raise ValueError(f"{name} is not a text file (it has a byte 0x00); give plain text or HTML")
     text = data.decode(marked or "utf-8", "replace")
     if marked or 2 * text.count(_UNREADABLE) <= sum(not c.isascii() for c in text):
         return text
     declared = _CHARSET.search(data[:4096])
-    try:  # it is not UTF-8, even if it declares to be
-        encoding = codecs.lookup(declared[1].decode()).name if declared else _FALLBACK
-        return data.decode(encoding if encoding != "utf-8" else _FALLBACK, "replace")
-    except (LookupError, ValueError):  # the encoding is unknown, or not one of text
-        return data.decode(_FALLBACK, "replace")
+    with contextlib.suppress(LookupError, ValueError):  # it is unknown, or not one of text
+        encoding = codecs.lookup(declared[1].decode()).name if declared else "utf-8"
+        if encoding != "utf-8":  # it is not UTF-8, even if it declares to be
+            return data.decode(encoding, "replace")
+    return data.decode(_FALLBACK, "replace")

@@ -1,7 +1,5 @@
 """Word documents (docx): their paragraphs, lists and tables as HTML, by mammoth."""
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile

@@ -5,8 +5,6 @@ boolean is not an integer, and an integer beyond 64 bits arrives as a ``float``.
 always the path of a value in its record; it appears in the text of the error.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -81,7 +79,7 @@ def optional_text(record: Record, name: str) -> str:
 
 
 def example_id(record: Record, name: str = "example_id") -> ExampleId:
-    """Returns the example's id, as ``same_id`` does."""
+    """Returns the example's id; see ``same_id``."""
     value: ExampleId = same_id(get(record, name, int, str))
     if value == "":
         raise RecordError(f"field {name!r} is empty")
@@ -155,19 +153,18 @@ class RecordLimits:
             if count > limit:
                 raise RecordError(f"too large: {count} {UNITS[name]}, the limit is {limit}")
 
-    def counts(self, example: Example) -> dict[str, int]:
-        """Returns what of an example has a limit, by the name of the limit."""
-        return {
-            "question_characters": len(example.question),
-            "id_characters": len(str(example.example_id)),
-            "tokens": len(example.tokens),
-            "candidates": len(example.candidates),
-            "block_tokens": sum(
-                c.span.end - c.span.start for c in example.candidates if c.top_level
-            ),
-            "characters": sum(map(len, example.tokens)),
-            "word_characters": max(map(len, example.tokens), default=0),
-        }
+    def check_example(self, example: Example) -> None:
+        """Raises ``RecordError`` if an example is beyond a limit."""
+        blocks = (c.span for c in example.candidates if c.top_level)
+        self.check(
+            question_characters=len(example.question),
+            id_characters=len(str(example.example_id)),
+            tokens=len(example.tokens),
+            candidates=len(example.candidates),
+            block_tokens=sum(block.end - block.start for block in blocks),
+            characters=sum(map(len, example.tokens)),
+            word_characters=max(map(len, example.tokens), default=0),
+        )
 
 
 UNITS = {f.name: f.metadata["unit"] for f in fields(RecordLimits)}

@@ -8,8 +8,6 @@ around the article (navigation, footers) are dropped; what surrounds an article 
 known by class names, on pages that name MediaWiki as their generator.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re
@@ -58,8 +56,6 @@ _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGN
 
 
 LocatedWord = tuple[str, str, tuple[int, int]]  # with its spelling and its range of characters
-TAG_PLACE = -1, -1
-"""In place of a range of characters, for a tag."""
 
 
 class PageBuilder:
@@ -86,13 +82,12 @@ class PageBuilder:
         self._before: list[LocatedWord] = []  # headings of the next block
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        """Adds an opening tag."""
         self._depth += 1
         if self._depth > self.max_depth:
             raise RecursionError
         if attributes.get("name") == "generator":
             self.is_wiki |= attributes.get("content", "").startswith("MediaWiki")
-        if self._dropped or self._is_noise(attributes) or _is_dropped(tag, attributes):
+        if self._dropped or _is_dropped(tag, attributes, self.is_wiki):
             self._dropped.append(tag)
         elif tag in SOFT_BREAKS:
             self._separate()
@@ -103,7 +98,6 @@ class PageBuilder:
                 self._open_block(tag)
 
     def end(self, tag: str) -> None:
-        """Adds a closing tag; lxml adds those that the page lacks."""
         self._depth -= 1
         if self._dropped:
             self._dropped.pop()
@@ -116,10 +110,7 @@ class PageBuilder:
                 self._close_block(tag)
 
     def data(self, text: str, place: int = UNKNOWN) -> None:
-        """Adds text; several calls may add the parts of one word.
-
-        ``place`` is its index in plain text.
-        """
+        """Adds text, or a part of a word; ``place`` is its index in plain text."""
         if self.characters:
             place = self.characters.find(text)
         if not self._dropped:
@@ -130,33 +121,24 @@ class PageBuilder:
             self.title = " ".join((self.title + text).split())
 
     def close(self, plain: str | None = None) -> Page:
-        """Returns the page, without a question; ``plain`` is the user's text if it is plain."""
+        """Returns the page; ``plain`` is the user's text if it is plain."""
         self._flush(is_end=True)
         candidates = [c for c in self.candidates if c]
         original = Original(np.array(self.chars, np.int64).reshape(-1, 2), plain, self.spelling)
-        example = Example(
-            *(0, "", self.tokens, self.is_html, candidates),
-            is_wiki=self.is_wiki,
-            title=self.title,
-            original=original,
-        )
+        own: Any = {"is_wiki": self.is_wiki, "title": self.title, "original": original}
+        example = Example(0, "", self.tokens, self.is_html, candidates, **own)
         return Page(example, self.spelling)
 
     def _separate(self) -> None:
-        """Ends a word."""
         if self._text and self._text[-1] is not _BREAK:
             self._text.append(_BREAK)
 
-    def _is_noise(self, attributes: Mapping[str, str]) -> bool:
-        """Returns whether an element of a page of MediaWiki is not part of the article."""
-        classes = attributes.get("class", "").lower().split() if self.is_wiki else ()
-        return not _NOISE_CLASSES.isdisjoint(classes)
-
-    def _add(self, token: str, spelling: str, place: tuple[int, int], is_html: bool) -> None:
+    def _add(self, token: str, spelling: str, place: tuple[int, int] | None = None) -> None:
+        """Adds a word with its place, or a tag."""
         self.tokens.append(token)
-        self.is_html.append(is_html)
+        self.is_html.append(place is None)
         self.spelling.append(spelling)
-        self.chars.append(place)
+        self.chars.append(place or (-1, -1))
 
     def _open_block(self, tag: str) -> None:
         spelling = TAG_SPELLINGS.get(token := f"<{KEPT[tag]}>", "")
@@ -165,13 +147,13 @@ class PageBuilder:
         if tag in BLOCKS:
             self._open.append((len(self.tokens), len(self.candidates)))
             self.candidates.append(None)
-        self._add(token, spelling, TAG_PLACE, is_html=True)
+        self._add(token, spelling)
 
     def _close_block(self, tag: str) -> None:
         if tag in CELLS and self.tokens[-1][:3] in ("</P", "</H"):
             self.spelling[-1] = ""
         closing = f"</{KEPT[tag]}>"
-        self._add(closing, TAG_SPELLINGS.get(closing, ""), TAG_PLACE, is_html=True)
+        self._add(closing, TAG_SPELLINGS.get(closing, ""))
         if tag in BLOCKS:
             start, index = self._open.pop()
             if self._last_word >= start:
@@ -194,7 +176,7 @@ class PageBuilder:
                 self._open_block("p")
             self._last_word = len(self.tokens)
             for word, spelling, place in self._before + words:
-                self._add(word, spelling, place, is_html=False)
+                self._add(word, spelling, place)
             self._before = []
             if is_loose:
                 self._close_block("p")
@@ -214,14 +196,16 @@ class PageBuilder:
             yield word, spelling, place
 
 
-def _is_dropped(tag: str, attributes: Mapping[str, str]) -> bool:
+def _is_dropped(tag: str, attributes: Mapping[str, str], is_wiki: bool) -> bool:
     """Returns whether an element is hidden or not part of the article."""
+    classes = attributes.get("class", "").lower().split() if is_wiki else ()
     return (
         tag in DROPPED
         or "hidden" in attributes
         or attributes.get("aria-hidden") == "true"
         or attributes.get("role") in _NOISE_ROLES
         or (tag == "dialog" and "open" not in attributes)
+        or not _NOISE_CLASSES.isdisjoint(classes)
         or bool(_HIDDEN_STYLE.search(attributes.get("style", "")))
     )
 
@@ -232,8 +216,7 @@ def parse_html(
     """Returns the page of an HTML text; broken markup is repaired as browsers do it.
 
     A text with more than ``MAX_DEPTH`` open elements is read as blocks that are not nested, since
-    lxml searches all open elements at each end tag, which takes quadratic time. ``new_builder``
-    makes a builder from the characters of the text.
+    lxml searches all open elements at each end tag, which takes quadratic time.
     """
     source = text.encode("utf-8", "replace").decode()
     with contextlib.suppress(RecursionError):

@@ -3,8 +3,6 @@
 Standard input and pipes are copied to files, which can be read twice and by other processes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import hashlib
@@ -12,11 +10,10 @@ import logging
 import os
 import re
 import shutil
-import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -38,21 +35,20 @@ FOLDER_PREFIX = "nq-input-"
 COPIES = {"stdin": "standard input", "pipe": "a pipe"}
 """Names of copies, which do not differ between runs, because windows are found again by them."""
 _DESCRIPTOR_PATHS = re.compile(r"/dev/fd/\d+|/proc/self/fd/\d+")
+EXPECTED = "expected records, one JSON object a line"
+CHANGED = "{} has changed since it was read first: run the command again when it is complete"
 
 
-@contextlib.contextmanager
-def input_files(patterns: Patterns) -> Iterator[list[str]]:
-    """Finds input files, with copies of standard input and pipes, which exist inside the block."""
-    with spooled(matching_files(patterns)) as files:
-        yield files
+def input_files(patterns: Patterns) -> contextlib.AbstractContextManager[list[str]]:
+    """Finds input files, with copies of streams as ``spooled`` makes them."""
+    return spooled(matching_files(patterns))
 
 
 def find_files(patterns: Patterns) -> list[str]:
     """Returns the input files that match ``patterns``, in order, each once."""
     files = matching_files(patterns)
-    for path in files:
-        if is_stream(path):
-            raise ValueError(f"{shown(path)} is no file; save the records to a file")
+    if stream := next(filter(is_stream, files), None):
+        raise ValueError(f"{shown(stream)} is no file; save the records to a file")
     return files
 
 
@@ -117,8 +113,7 @@ def _matches(pattern: str) -> list[str]:
 def sha256(path: str | Path) -> str:
     """Returns the SHA-256 of a file's bytes; a file is read again only if it may have changed.
 
-    That is the case if its size, time or place on the disk differ, or if its time is so recent that
-    another change may have the same time.
+    It may if its status differs, or is so recent that another change may have the same time.
     """
     status = file_status(path)
     *_, modified_ns, changed_ns = status
@@ -132,40 +127,39 @@ def _digest(path: str | Path, status: tuple[int, ...]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def check_unchanged(digests: Mapping[str, str]) -> None:
-    """Raises ``Error`` unless files still have the SHA-256 that ``digests`` has for each path."""
-    for path, digest in digests.items():
-        if sha256(path) != digest:
-            raise Error(
-                f"{path} has changed since this command began to read it: run the command again "
-                "when the file is complete"
-            )
+@contextlib.contextmanager
+def unchanged(paths: Iterable[str | Path]) -> Iterator[None]:
+    """Raises ``ValueError`` at the end of the block if one of the files has changed in it."""
+    before = {path: file_status(path) for path in paths}
+    yield
+    for path, status in before.items():
+        if file_status(path) != status:
+            raise ValueError(CHANGED.format(path))
 
 
 def is_stream(path: str) -> bool:
     """Returns whether a path is ``-``, a pipe, or a descriptor, which other processes lack."""
-    try:
-        regular = not stat.S_ISFIFO(Path(path).stat().st_mode)
-    except (OSError, ValueError):
-        regular = True
-    return path in STDIN_PATHS or bool(_DESCRIPTOR_PATHS.fullmatch(path)) or not regular
+    if path in STDIN_PATHS or _DESCRIPTOR_PATHS.fullmatch(path):
+        return True
+    with contextlib.suppress(OSError, ValueError):
+        return Path(path).is_fifo()
+    return False
 
 
 @contextlib.contextmanager
 def spooled(paths: Sequence[str]) -> Iterator[list[str]]:
-    """Replaces streams by copies in temporary folders, which are removed with the block."""
+    """Replaces streams by temporary copies, which exist inside the block."""
     with contextlib.ExitStack() as stack:
         yield [_spool(path, stack) if is_stream(path) else path for path in paths]
 
 
 def _spool(path: str, stack: contextlib.ExitStack) -> str:
-    """Copies a stream to a file in a temporary folder, and returns its path."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX)))
     is_stdin = path in STDIN_PATHS
     if not is_stdin:
         log.info("copying %s to a temporary file", path)
     elif sys.stdin is None:
-        raise ValueError("standard input is closed: expected records, one JSON object a line")
+        raise ValueError(f"standard input is closed: {EXPECTED}")
     elif sys.stdin.isatty():
         log.info("reading records from standard input; Ctrl-D ends them")
     copy = folder / ("stdin" if is_stdin else "pipe")
@@ -174,12 +168,10 @@ def _spool(path: str, stack: contextlib.ExitStack) -> str:
             with copy.open("wb") as target:
                 shutil.copyfileobj(source, target)
         except OSError as error:
-            raise Error(
-                f"{shown(path)} cannot be copied to {folder}: {error.strerror}; set TMPDIR to a "
-                "folder with more room, or give a file"
-            ) from error
+            problem = f"{shown(path)} cannot be copied to {folder}: {error.strerror}"
+            raise Error(f"{problem}; set TMPDIR to a folder with more room") from error
     if not copy.stat().st_size:
-        raise ValueError(f"{shown(path)} is empty: expected records, one JSON object a line")
+        raise ValueError(f"{shown(path)} is empty: {EXPECTED}")
     return str(copy)
 
 

@@ -5,8 +5,6 @@ or a ``DeadLetter`` with the reason, so that every record is accounted for and n
 stream.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import logging
@@ -39,9 +37,7 @@ DIALECTS = {
     natural_questions.TOKENS: ("NQ v1.0", natural_questions.decode_v1),
     natural_questions.TEXT: ("simplified NQ", natural_questions.decode_simplified),
     tydi.TEXT: ("TyDi QA", tydi.decode),
-    natural_questions.DOCUMENT: (
-        *("Hugging Face's natural_questions", natural_questions.decode_row),
-    ),
+    natural_questions.DOCUMENT: ("Hugging Face's natural_questions", natural_questions.decode_row),
     questions.CONTEXT: ("question and context", questions.decode_context),
 }
 """Name and function of each dialect, by the field with the page, which a record must have.
@@ -63,8 +59,7 @@ def read_records(
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
     """Yields each record of one file as an example or as a dead letter, with its source.
 
-    ``share`` and ``limit``: see ``nq.formats.containers.rows``. Sources have the path
-    ``name``, by default that of the file.
+    ``share`` and ``limit`` are those of ``containers.rows``; sources have the path ``name`` if any.
     """
     for number, row in containers.rows(path, share, limit):
         source = Source(file_index, shown(name or path), number)
@@ -88,17 +83,13 @@ def decode_record(record: Record, pages: PageFolder | None = None) -> Example:
     if type(record.get(questions.QUESTION)) is str:  # Hugging Face's is an object
         marks = [mark for mark in marks if mark != natural_questions.DOCUMENT]
     if marks:
-        _, decode = DIALECTS[marks[0]]
-        example = decode(record)
+        example = DIALECTS[marks[0]][1](record)
     elif questions.QUESTION in record:
         example = questions.decode_page_question(record, pages)
     else:
         expected = " or ".join(f"{mark!r} ({name})" for mark, (name, _) in DIALECTS.items())
-        raise RecordError(
-            f"no document: expected a field {expected} or {questions.QUESTION!r} (question and "
-            "page)"
-        )
-    LIMITS.check(**LIMITS.counts(example))
+        raise RecordError(f"no document: expected a field {expected} or 'question' (and page)")
+    LIMITS.check_example(example)
     return example
 
 
@@ -136,7 +127,7 @@ def read_examples(
 
 
 def page_folder(pages: PageFolder | str | Path | None) -> PageFolder | None:
-    """Returns the pages of a folder; ``None`` and pages that are listed already as they are."""
+    """Returns the pages of a folder; ``None`` and pages that are listed as they are."""
     return pages if isinstance(pages, PageFolder | None) else questions.list_pages(pages)
 
 
@@ -166,10 +157,7 @@ def check_inputs(
     pages: PageFolder | None = None,
     others: Sequence[str] = (),
 ) -> None:
-    """Checks input files before a command begins; see the checks below.
-
-    Pages that no question in the files or in ``others`` names are mentioned in a warning.
-    """
+    """Checks input files; a warning names pages that no question in them or ``others`` names."""
     check_files(files)
     check_records(files, limit, pages)
     mention_unnamed_pages((*files, *others), pages)
@@ -182,10 +170,9 @@ def check_files(files: Sequence[str]) -> None:
 
 
 def is_official(path: str) -> bool:
-    """Returns whether a file has no record of another format than NQ v1.0 and simplified NQ.
+    """Returns whether the first record of a file is of NQ v1.0 or simplified NQ.
 
-    Its first record tells. It may be gold without the document, which only the official evaluation
-    reads.
+    It may be gold without the document, which only the official evaluation reads.
     """
     others = {*DIALECTS, questions.QUESTION} - {natural_questions.TOKENS, natural_questions.TEXT}
     is_lines = containers.container_of(path) is containers.LINES
@@ -198,10 +185,7 @@ def check_records(
     pages: PageFolder | None = None,
     read: Callable[..., Iterator[tuple[Source, Example | DeadLetter]]] = read_records,
 ) -> None:
-    """Checks that one of the first ``limit`` records can be used; reads no further than to it.
-
-    ``read`` reads the records of a file, as ``read_records`` does.
-    """
+    """Raises ``Error`` if none of the first ``limit`` records, which ``read`` yields, is good."""
     records = itertools.chain.from_iterable(read(path, pages=pages) for path in files)
     first, count = "", 0
     for source, item in itertools.islice(records, limit):
@@ -225,8 +209,7 @@ def mention_unnamed_pages(files: Sequence[str], pages: PageFolder | None) -> Non
         for _, row in containers.rows(path):
             with contextlib.suppress(RecordError):
                 named.add(pages.path(lines.parsed(row)))
-    unnamed = [path for path in pages.files if path not in named]
-    if unnamed:
+    if unnamed := [path for path in pages.files if path not in named]:
         counts = len(unnamed), len(pages.files)
         log.warning("no question names %d of the %d pages, such as %s", *counts, unnamed[0])
 
@@ -237,7 +220,6 @@ def read_page(path: str | Path, record: str | int | None = None) -> Page:
     The suffix of the file's name tells which, or else the content.
 
     Args:
-        path: The file.
         record: In a file of records, the record's number (from 1) or its example_id, whichever
             comes first; by default the first record.
 
@@ -255,10 +237,8 @@ def read_page(path: str | Path, record: str | int | None = None) -> Page:
         page = page_from_record(_record(name, None if record is None else str(record)), name)
         return replace(page, name=name)
     if record is not None:
-        raise ValueError(
-            f"{name} is not a file of records, so that record {record} cannot be chosen; "
-            f"files of records end in {', '.join(SHARD_SUFFIXES)}"
-        )
+        endings = ", ".join(SHARD_SUFFIXES)
+        raise ValueError(f"{name} is not a file of records; the names of these end in {endings}")
     return read_document(name)
 
 
@@ -272,6 +252,5 @@ def _record(path: str, wanted: str | None) -> Example:
                 return item
         elif matches:
             raise RecordError(f"{path}, line {source.line}: {item.reason}")
-    if number:
-        raise ValueError(f"none of the {number} records of {path} has number or id {wanted}")
-    raise ValueError(f"{path} has no records; give a file with at least one record")
+    which = f"number or id {wanted}" if number else "text"
+    raise ValueError(f"none of the {number} records of {path} has {which}: give another file")

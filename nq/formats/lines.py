@@ -4,8 +4,6 @@ A line is read in memory that does not depend on its length. A file is named as 
 (an archive, a document, UTF-16, a JSON array) only where its first bytes leave no doubt.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io
@@ -37,10 +35,7 @@ Row = Record | bytes | RecordError
 
 
 def rows(path: str) -> Iterator[tuple[int, bytes | RecordError]]:
-    """Yields number and text of each line that is not blank, stripped.
-
-    An error replaces a line that is too long, and the rest of a damaged gzip file.
-    """
+    """Yields number and text of each line that is not blank; an error for what cannot be read."""
     number = 0
     try:
         with open_bytes(path) as file:
@@ -105,10 +100,7 @@ class _Members(gzip.GzipFile):
 
 
 def parse_line(line: bytes, limits: str = "") -> Record:
-    """Returns the JSON object in a line, or in a whole file.
-
-    ``limits`` is what the names of the limits of its bytes and its JSON values begin with.
-    """
+    """Returns the JSON object in a line or a file, whose limits have names with this beginning."""
     values = sum(map(line.count, (b",", b"{", b"[")))
     LIMITS.check(**{f"{limits}bytes": len(line), f"{limits}values": values})
     try:
@@ -183,5 +175,4 @@ def text_kind(head: bytes) -> Kind | None:
 
 
 def _first_match(kinds: dict[bytes, Kind], head: bytes) -> Kind | None:
-    matches = (kind for start, kind in kinds.items() if re.match(start, head, re.DOTALL))
-    return next(matches, None)
+    return next((kind for start, kind in kinds.items() if re.match(start, head, re.DOTALL)), None)

@@ -3,8 +3,6 @@
 The text becomes HTML, as for a browser, with marks that tell where the next character is in it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 
@@ -66,7 +64,7 @@ class _Builder(PageBuilder):
 
 
 def _mark(tokens: Sequence[Token], text: str) -> None:
-    """Adds marks to the words of all tokens that are text."""
+    """Adds marks to the words of tokens."""
     lines = [0, *(match.end() for match in _LINE_END.finditer(text)), *[len(text)] * 3]
     is_cell, end = False, 0
     for token in tokens:

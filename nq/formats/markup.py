@@ -9,8 +9,6 @@ order:
     range of AT&T   [3, 11)
 """
 
-from __future__ import annotations
-
 import html
 import re
 from array import array
@@ -78,7 +76,7 @@ class CharacterData:
     def _read(self, source: str) -> None:
         position = 0
         while match := _MARKUP.search(source, position):
-            self._copy(source, position, match.start())
+            self._add(source[position : match.start()], position)
             position = match.end()
             name = (match["tag"] or "").lower()
             if not match["tag"]:
@@ -88,16 +86,12 @@ class CharacterData:
                 end = close.start() if close and name != "plaintext" else len(source)
                 for reference in _REFERENCES.finditer(source, position, end):
                     if name in _RAW_EXCEPT_REFERENCES or reference[0] == "\r":
-                        self._copy(source, position, reference.start())
+                        self._add(source[position : reference.start()], position)
                         self._decode(reference)
                         position = reference.end()
-                self._copy(source, position, end)
+                self._add(source[position:end], position)
                 position = end
-        self._copy(source, position, len(source))
-
-    def _copy(self, source: str, start: int, end: int) -> None:
-        if start < end:
-            self._add(source[start:end], start, -1)
+        self._add(source[position:], position)
 
     def _decode(self, match: re.Match[str]) -> None:
         """Adds a character reference; of a line end of two characters the first is left out."""
@@ -105,7 +99,7 @@ class CharacterData:
             text = html.unescape(match[0])
             self._add(text, match.start(), -1 if text == match[0] else match.end())
 
-    def _add(self, text: str, first: int, end: int) -> None:
+    def _add(self, text: str, first: int, end: int = -1) -> None:
         if text:
             self._parts.append(text)
             self._starts.append(self._length)

@@ -13,28 +13,18 @@ end_byte[]}}``, ``question{text}``, ``long_answer_candidates{start_token[], …}
 instead of objects of lists; both are read.
 """
 
-from __future__ import annotations
-
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from nq.formats.fields import (
-    LIMITS,
-    Record,
-    RecordError,
-    check_type,
-    example_id,
-    get,
-    objects,
-    optional_text,
-)
+from nq.formats import fields
+from nq.formats.fields import LIMITS, Record, RecordError, check_type, get, objects, optional_text
 from nq.records import BLOCK_TYPES, Annotation, Candidate, Example, IntArray, Span, YesNo
 
 TOKENS, TEXT, DOCUMENT = "document_tokens", "document_text", "document"
 CANDIDATES, ANNOTATIONS = "long_answer_candidates", "annotations"
-MAX_SHOWN_CHARS = 40
 _YES_NO = {-1: "NONE", 0: "NO", 1: "YES"}
 
 
@@ -72,7 +62,7 @@ def decode_row(record: Record) -> Example:
             answer = _YES_NO.get(answer, answer)
             annotations.append({**row, "short_answers": shorts, "yes_no_answer": answer})
     as_v1 = {
-        "example_id": example_id(record, "id"),
+        "example_id": fields.example_id(record, "id"),
         "document_title": document.get("title"),
         CANDIDATES: objects(record, CANDIDATES),
         ANNOTATIONS: annotations,
@@ -124,7 +114,7 @@ def _example(
         )
 
     return Example(
-        example_id=example_id(record),
+        example_id=fields.example_id(record),
         question=question,
         tokens=tokens,
         is_html=is_html,
@@ -136,10 +126,7 @@ def _example(
 
 
 def gold(record: Record, decode: Callable[[Any, str], Annotation]) -> tuple[Annotation, ...] | None:
-    """Returns the gold of every annotator, ``None`` if the record has no annotations.
-
-    ``decode`` returns the annotation in an item, given the item and its path.
-    """
+    """Returns the gold of every annotator, if any; ``decode`` takes an item and its path."""
     if record.get(ANNOTATIONS) in (None, []):
         return None
     items = get(record, ANNOTATIONS, list)
@@ -150,9 +137,7 @@ def candidate_index(answer: Any, n_candidates: int, where: str) -> int | None:
     """Returns the index of a long answer's candidate, ``None`` if it is -1 or absent."""
     index: int = get(answer, "candidate_index", int, where=where, default=-1)
     if not -1 <= index < n_candidates:
-        raise RecordError(
-            f"{where}.candidate_index is {index}, but there are {n_candidates} candidates"
-        )
+        raise RecordError(f"{where}.candidate_index is {index} of {n_candidates} candidates")
     return index if index >= 0 else None
 
 
@@ -160,19 +145,16 @@ def yes_no(item: Any, where: str) -> YesNo:
     """Returns the yes/no answer of an annotation, ``YesNo.NONE`` if it is absent."""
     value: str = get(item, "yes_no_answer", str, where=where, default=YesNo.NONE.value)
     if value.upper() not in YesNo.__members__:
-        shown = value[:MAX_SHOWN_CHARS]
-        raise RecordError(f"{where}.yes_no_answer must be YES, NO or NONE, found {shown!r}")
+        raise RecordError(f"{where}.yes_no_answer must be YES, NO or NONE, found {value!r:.40}")
     return YesNo(value.upper())
 
 
 def _column(items: list[Any], name: str, kind: type, where: str) -> list[Any]:
     """Returns the field ``name``, of type ``kind``, of every item."""
-    try:
+    with contextlib.suppress(KeyError, TypeError):  # get() below names the item
         values = [item[name] for item in items]
         if set(map(type, values)) <= {kind}:
             return values
-    except (KeyError, TypeError):
-        pass  # get() below raises an error that names the item
     return [get(item, name, kind, where=f"{where}[{i}]") for i, item in enumerate(items)]
 
 
@@ -199,10 +181,10 @@ def _tokens(
 
 
 def _span(record: Any, n_tokens: int, where: str) -> Span | None:
-    """Returns the token span of ``record``, empty or not, ``None`` if its start and end are -1."""
+    """Returns a token span, empty or not, ``None`` if its start and end are -1."""
     start: int = get(record, "start_token", int, where=where)
     end: int = get(record, "end_token", int, where=where)
-    if start == -1 and end == -1:
+    if start == end == -1:
         return None
     if not 0 <= start <= end <= n_tokens or start == n_tokens:
         raise RecordError(f"{where} [{start}, {end}) is no span of the {n_tokens} tokens")

@@ -30,8 +30,6 @@ have ``start_byte`` and ``end_byte`` where the data have, and ``start_char`` and
 the user's own text was cut into tokens.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -60,8 +58,7 @@ def encode_prediction(
 ) -> dict[str, Any]:
     """Returns one prediction as the official evaluation reads it.
 
-    ``token_bytes`` ``[n_tokens, 2]`` has the start and end byte of each document token. With the
-    user's text answers have characters in it, too, -1 if not known.
+    With ``token_bytes`` ``[n_tokens, 2]`` answers have bytes, with the user's text characters, too.
     """
 
     def encode(span: Span | None) -> dict[str, int]:
@@ -106,14 +103,11 @@ def write_predictions(path: Path, predictions: Iterable[Mapping[str, Any]]) -> N
 
 def kaggle_rows(example: Example, prediction: Prediction, alternatives: Alternatives) -> bytes:
     """Returns the two rows of an example for Kaggle."""
-
-    def spans(values: Iterable[Span]) -> str:
-        return " ".join(f"{span.start}:{span.end}" for span in values)
-
-    yes_no = prediction.yes_no
+    long, yes_no = prediction.long, prediction.yes_no
+    shorts = " ".join(f"{span.start}:{span.end}" for span in prediction.shorts)
     answers = {
-        "long": spans(() if prediction.long is None else (prediction.long,)),
-        "short": spans(prediction.shorts) if yes_no is YesNo.NONE else str(yes_no),
+        "long": "" if long is None else f"{long.start}:{long.end}",
+        "short": shorts if yes_no is YesNo.NONE else str(yes_no),
     }
     name = str(prediction.example_id)
     if _FORMULA.match(name) and not _NUMBER.fullmatch(name):
@@ -143,19 +137,17 @@ def nbest_line(example: Example, prediction: Prediction, alternatives: Alternati
             "text": example.text(span),
         }
 
-    def answer(
-        part: Prediction | Alternative, long_score: float, short_score: float
-    ) -> dict[str, Any]:
+    def answer(part: Prediction | Alternative, scores: tuple[float, float]) -> dict[str, Any]:
         return {
             "long_answer": None if part.long is None else place(part.long),
-            "long_score": long_score,
+            "long_score": scores[0],
             "short_answers": [place(span) for span in part.shorts],
-            "short_score": short_score,
+            "short_score": scores[1],
             "yes_no_answer": str(part.yes_no),
         }
 
-    first = answer(prediction, prediction.long_score, prediction.short_score)
-    others = [answer(a, a.long_probability, a.short_probability) for a in alternatives or ()]
+    first = answer(prediction, (prediction.long_score, prediction.short_score))
+    others = [answer(a, (a.long_probability, a.short_probability)) for a in alternatives or ()]
     line = {
         "example_id": example.example_id,
         "question": example.question,
@@ -168,11 +160,7 @@ def nbest_line(example: Example, prediction: Prediction, alternatives: Alternati
 
 @dataclass(frozen=True)
 class OutputFormat:
-    """An output format.
-
-    ``encode`` returns the bytes of an example, of whose n-best list ``alternatives`` entries are
-    written. ``separator`` is between two examples.
-    """
+    """An output format: the bytes of each example, of whose alternatives it has so many at most."""
 
     file: str
     encode: Callable[[Example, Prediction, Alternatives], bytes]
@@ -212,8 +200,7 @@ def encode(
 ) -> dict[str, bytes]:
     """Returns one prediction in each of these formats, by name.
 
-    ``alternatives`` returns an n-best list of at most so many entries; it is called only if a
-    format needs it.
+    ``alternatives`` returns an n-best list of at most so many entries.
     """
     limit = max((FORMATS[name].alternatives for name in names), default=0)
     n_best = alternatives(limit) if limit else None
@@ -224,10 +211,9 @@ def encode(
 def open_writer(
     folder: Path, names: Sequence[str]
 ) -> Iterator[Callable[[Mapping[str, bytes]], None]]:
-    """Opens files of formats for a function that writes a prediction, as ``encode`` returns it.
+    """Yields a function that writes what ``encode`` returns to files, complete with the block.
 
-    The files are complete when the block ends, or unchanged. Files of other formats are removed,
-    since an older run wrote them.
+    Files of other formats are removed, since an older run wrote them.
     """
     for name in FORMATS.keys() - set(names):
         (folder / FORMATS[name].file).unlink(missing_ok=True)

@@ -7,8 +7,6 @@ count in their names: ``document.tokens.token`` is the same column in a struct o
 list of structs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Iterator
@@ -53,16 +51,11 @@ def check_parquet(path: str) -> None:
 def rows(
     path: str, share: tuple[int, int] = (0, 1), limit: int | None = None
 ) -> Iterator[tuple[int, Record | RecordError]]:
-    """Yields rows of a file, see ``nq.formats.containers.rows``; the other rows are not decoded.
-
-    A row that cannot be read, alone or with its row group, is yielded as an error.
-    """
+    """Yields rows of a file, as ``nq.formats.containers.rows`` does; others are not decoded."""
     worker, workers = share
     with _open(path) as plain, _open(path, read_dictionary=range(len(plain.schema))) as file:
-        columns, total = _columns(path, file), file.metadata.num_rows
-        schema = plain.read_row_groups([], columns=columns).schema
-        last = total if limit is None else min(limit, total)
-        first = 0
+        columns, last = _columns(path, file), len(range(file.metadata.num_rows)[:limit])
+        schema, first = plain.read_row_groups([], columns=columns).schema, 0
         for group in range(file.num_row_groups):
             end = first + file.metadata.row_group(group).num_rows
             numbers = range(first + (worker - first) % workers, min(end, last), workers)
@@ -161,10 +154,7 @@ def _open(path: str, **options: Any) -> Iterator[Any]:
 
 
 def _columns(path: str, file: Any) -> list[str]:
-    """Returns the paths of the columns to read; raises ``ValueError`` where one is absent.
-
-    A column of another type gives rows that cannot be decoded.
-    """
+    """Returns the paths of the columns to read; raises ``ValueError`` where one is absent."""
     paths = [file.schema.column(i).path for i in range(len(file.schema))]
     names = {path: _LIST_LEVELS.sub("", path) for path in paths}
     missing = [name for name in REQUIRED if name not in names.values()]
@@ -176,9 +166,7 @@ def _columns(path: str, file: Any) -> list[str]:
             if "." not in name or name.partition(".")[0] in answers
         )
     if missing:
-        raise ValueError(
-            f"{path}: found the columns {listed(file.schema_arrow.names)}, and no column "
-            f"{' or '.join(missing)}; give parquet files of Hugging Face's natural_questions with "
-            f"all of its columns, or of questions in a column {QUESTION} of text"
-        )
+        found = f"{path}: found the columns {listed(file.schema_arrow.names)}"
+        expected = f"give Hugging Face's natural_questions, or questions in a column {QUESTION}"
+        raise ValueError(f"{found}, and no column {' or '.join(missing)}; {expected}")
     return sorted(path for path, name in names.items() if name in COLUMNS)

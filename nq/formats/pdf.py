@@ -1,7 +1,5 @@
 """PDF documents: their text by pypdf, with paragraphs, and a form feed behind each page."""
 
-from __future__ import annotations
-
 import io
 import logging
 import re
@@ -24,10 +22,8 @@ _HYPHEN = re.compile(r"(?<=[^\W\d_])(?:[-\u2010]\n(?=[^\W\d_A-Z])|\u00ad\n(?=[^\
 def pdf_text(data: bytes, name: str) -> str:
     """Returns the text of a PDF document, in which blank lines separate paragraphs.
 
-    Raises:
-        Error: the package that reads it is not installed.
-        ValueError: the document, which the error calls ``name``, has a password or no text, or is
-            damaged.
+    A document with a password, without text or with damage is a ``ValueError``, which calls it
+    ``name``. An ``Error`` tells to install the package that reads it.
     """
     require("pdf")
     from pypdf import PdfReader
@@ -42,9 +38,7 @@ def pdf_text(data: bytes, name: str) -> str:
             n_characters += len(pages[-1])
             LIMITS.check(characters=n_characters)  # many pages may share a few bytes
     except Exception as error:  # pypdf raises many kinds for damaged documents
-        problem = (
-            f"cannot be read ({str(error) or 'out of memory'}): save it again, or export its text"
-        )
+        problem = f"cannot be read ({str(error) or 'out of memory'}): save it again"
         raise ValueError(f"{name} is a PDF document that {problem}") from error
     problem = "with a password: save it without one, for example with qpdf --decrypt"
     if not locked and not "".join(pages).strip():

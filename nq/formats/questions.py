@@ -10,9 +10,8 @@ of ``nq --pages FOLDER``, named by its path there, or by that without its suffix
 once: no name leads out of it. The gold is optional, see ``nq.formats.text_gold``.
 """
 
-from __future__ import annotations
-
 import unicodedata
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -37,7 +36,7 @@ MAX_SHOWN_CHARS = 80
 
 @dataclass(frozen=True)
 class PageFolder:
-    """The pages in a folder, and the field of a record that names one; see ``list_pages``."""
+    """The pages in a folder, and the field of a record that names one."""
 
     folder: str
     column: str
@@ -45,8 +44,7 @@ class PageFolder:
 
     def path(self, record: Record) -> str:
         """Returns the path of the one page in the folder that a record names."""
-        name = str(get(record, self.column, str, int)).strip()
-        name = name.removeprefix("./")
+        name = str(get(record, self.column, str, int)).strip().removeprefix("./")
         paths = self._named.get(name) or self._named.get(unicodedata.normalize("NFC", name), ())
         if len(paths) == 1:
             return paths[0]
@@ -61,26 +59,22 @@ class PageFolder:
     @cached_property
     def _named(self) -> Mapping[str, Sequence[str]]:
         """The paths by their names, with and without a suffix, also with composed letters."""
-        named: dict[str, list[str]] = {}
+        named = defaultdict[str, list[str]](list)
         for path in self.files:
             relative = Path(path).relative_to(self.folder)
             for name in (relative, relative.with_suffix("")):
-                named.setdefault(name.as_posix(), []).append(path)
+                named[name.as_posix()].append(path)
         composed = [(unicodedata.normalize("NFC", other), other) for other in named]
         for key, other in [pair for pair in composed if pair[0] not in named]:
-            named.setdefault(key, []).extend(named[other])
-        return named
+            named[key] += named[other]
+        return dict(named)
 
 
 def list_pages(folder: str | Path, column: str | None = None) -> PageFolder:
-    """Returns the pages of a folder and of the folders in it.
-
-    ``column`` is the field of a record that names its page, by default ``page``.
-    """
-    folder = str(folder)
+    """Returns the pages in a folder; records name theirs in the field ``column``."""
     if not Path(folder).is_dir():
         raise Error(f"{folder} is no folder: give the folder of the pages with --pages")
-    return PageFolder(folder, column or PAGE, files_in(folder))
+    return PageFolder(str(folder), column or PAGE, files_in(str(folder)))
 
 
 def files_in(folder: str) -> tuple[str, ...]:
@@ -93,9 +87,8 @@ def files_in(folder: str) -> tuple[str, ...]:
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
     if not files:
-        others = f"found {counted(len(paths), 'other file')}" if paths else "it is empty"
-        endings = ", ".join(SUFFIXES)
-        raise Error(f"{folder} has no pages: {others}; expected files that end in {endings}")
+        n, endings = counted(len(paths), "other file"), ", ".join(SUFFIXES)
+        raise Error(f"{folder} has no pages: found {n}, expected files that end in {endings}")
     return tuple(files)
 
 
@@ -112,10 +105,8 @@ def decode_context(record: Record) -> Example:
 def decode_page_question(record: Record, pages: PageFolder | None = None) -> Example:
     """Returns the example in a record that names one of ``pages``."""
     if pages is None:
-        raise RecordError(
-            f"the question has no page: expected a field {CONTEXT!r}, or --pages FOLDER and "
-            f"a field {PAGE!r} that names a file in it"
-        )
+        expected = "a field 'context', or --pages FOLDER and a field 'page' that names a file in it"
+        raise RecordError(f"the question has no page: expected {expected}")
     path = pages.path(record)
     return _example(record, _page(path, Path(path).stat().st_mtime_ns))
 

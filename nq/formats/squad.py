@@ -15,8 +15,6 @@ MRQA is jsonl:
 Each question is a record of ``nq.formats.questions``; records are numbered by question.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -51,14 +49,20 @@ def squad_questions(path: str) -> Questions:
     try:
         with lines.open_bytes(path) as file:
             data = file.read(LIMITS.document_bytes + 1).removeprefix(lines.BOM)
-        document: Any = lines.parse_line(data, "document_")
+        articles = get(lines.parse_line(data, "document_"), "data", list)
         del data
     except RecordError as error:
-        document = error
-    for where, article in _items(document, "data"):
-        for place, paragraph in _items(article, "paragraphs", where):
-            title = optional_text(article, "title") if isinstance(article, dict) else ""
-            yield from _questions(paragraph, title, place)
+        yield error
+        return
+    for i, article in enumerate(articles):
+        try:
+            paragraphs = get(article, "paragraphs", list, where=f"data[{i}]")
+        except RecordError as error:
+            yield error
+            continue
+        for j, paragraph in enumerate(paragraphs):
+            title = optional_text(article, "title")
+            yield from _questions(paragraph, title, f"data[{i}].paragraphs[{j}]")
 
 
 def mrqa_questions(path: str) -> Questions:
@@ -77,30 +81,16 @@ def _is_header(record: Record) -> bool:
     return type(record.get("header")) is dict and "context" not in record
 
 
-def _items(record: Any, name: str, where: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields path and value of each item of an array; an error that is no array stays an error."""
-    try:
-        if isinstance(record, RecordError):
-            raise record
-        values = get(record, name, list, where=where)
-    except RecordError as error:
-        yield where, error
-        return
-    path = f"{where}.{name}" if where else name
-    yield from ((f"{path}[{i}]", value) for i, value in enumerate(values))
-
-
 def _questions(paragraph: Any, title: str, where: str) -> Questions:
     """Yields the questions of a paragraph as records, each with the context."""
-    for place, question in _items(paragraph, "qas", where):
-        try:
-            if isinstance(question, RecordError):
-                raise question
-            context = get(paragraph, "context", str, where=where)
-        except RecordError as error:
-            yield error
-            return
+    try:
+        questions = get(paragraph, "qas", list, where=where)
+        context = get(paragraph, "context", str, where=where) if questions else ""
+    except RecordError as error:
+        yield error
+        return
+    for i, question in enumerate(questions):
         if type(question) is dict:
             yield {**question, "context": context, "title": title}
         else:
-            yield RecordError(f"{place} must be an object, found {question!r:.40}")
+            yield RecordError(f"{where}.qas[{i}] must be an object, found {question!r:.40}")

@@ -17,15 +17,13 @@ alone. "yes" and "no" without a place, and booleans, are yes/no answers. Empty t
 there is no answer.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -39,7 +37,6 @@ DETECTED = "detected_answers"
 IMPOSSIBLE = "is_impossible"
 MAX_PLACES = 100
 """Places of one answer that are looked for."""
-MAX_SHOWN_CHARS = 40
 MAX_CELL_CHARS = 100_000  # of a list in Python, which takes a hundred times as many bytes to read
 PLACES = ("answer_start", "answer_end")
 _TRUE = ("true", "1", "1.0", "yes")
@@ -50,13 +47,8 @@ _NUMPY = re.compile(
 _WHOLE = re.compile(r"\s*(\d{1,18})(?:\.0*)?\s*", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class TextAnswer:
-    """A gold answer as text.
-
-    ``start`` and ``end`` are its characters in the plain text of the page, if they are given, and
-    ``where`` is the path of the answer in its record.
-    """
+class TextAnswer(NamedTuple):
+    """A gold answer as text, its characters in the page if given, and its path in the record."""
 
     text: str
     start: int | None
@@ -87,7 +79,7 @@ def with_gold(example: Example, record: Record) -> Example:
 
 
 def _answers(record: Record) -> list[TextAnswer] | None:
-    """Returns the answers of a record: empty if it says that there is none, else ``None``."""
+    """Returns the answers of a record; empty if it says that there is none."""
     if str(record.get(IMPOSSIBLE)).strip().lower() in _TRUE:
         return []
     if record.get(DETECTED) is not None:
@@ -187,17 +179,13 @@ class _Page:
         """Returns the tokens of an answer whose place is given; it is extended to whole tokens."""
         text = answer.text
         if self.plain is None:
-            raise RecordError(
-                f"{answer.where} has a place, but the page is no plain text: remove it"
-            )
+            raise RecordError(f"{answer.where} has a place, but the page is no plain text")
         end = start + len(text) if answer.end is None else answer.end
         there = self.plain[max(start, 0) : max(end, 0)]
         if _letters(there) != _letters(text) or start < 0:
-            expected, actual = (repr(t[:MAX_SHOWN_CHARS]) for t in (text, there))
             raise RecordError(
-                f"the context lacks an answer: {answer.where} is {expected}, but at character "
-                f"{start} there is {actual}; correct the place, or leave it out so that it is "
-                "looked for"
+                f"the context lacks an answer: {answer.where} is {text!r:.40}, but at character "
+                f"{start} there is {there!r:.40}; correct the place, or leave it out"
             )
         return self._tokens(start, end, answer.where)
 
@@ -223,8 +211,7 @@ class _Page:
     @cached_property
     def _texts(self) -> tuple[str, str]:
         """The words with a blank before and after each, as they are and in one case."""
-        tokens = [self.example.tokens[i] for i in self.words.tolist()]
-        page = f" {' '.join(tokens)} "
+        page = f" {' '.join(self.example.tokens[i] for i in self.words.tolist())} "
         return page, page.casefold()
 
     def _tokens(self, start: int, end: int, where: str) -> Span:

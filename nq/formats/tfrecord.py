@@ -22,8 +22,6 @@ Wire format: https://protobuf.dev/programming-guides/encoding/ and
 tensorflow/core/example/{example,feature}.proto.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import struct
@@ -41,7 +39,6 @@ INPUTS = ("input_ids", "input_mask", "segment_ids")
 TARGETS = ("start_positions", "end_positions", "answer_types")
 KEYS = {"example_keys": 2, "window_ids": 2}
 """Features that identify a window, with their lengths."""
-_INT64_MASK = (1 << 64) - 1
 _VARINT_BITS = 7
 
 
@@ -51,11 +48,10 @@ def encode_records(
     """Yields one serialized ``tf.train.Example`` for each window of an example, in order."""
     if not len(features):
         return
-    windows = features.windows
-    number = features.example_id
+    windows, number = features.windows, features.example_id
     if isinstance(number, str):
         number = int.from_bytes(hashlib.sha256(number.encode()).digest()[:7])
-    first = np.array(number & _INT64_MASK, np.uint64)
+    first = np.array(number % (1 << 64), np.uint64)
     columns: dict[str, IntArray] = {id_name: (first + windows.astype(np.uint64)).view(np.int64)}
     columns |= {name: getattr(features, name) for name in INPUTS}
     if features.answer_types is None:
@@ -124,10 +120,7 @@ def training_shapes(length: int) -> dict[str, list[int]]:
 
 
 def decode_records(records: Sequence[bytes], shapes: Mapping[str, list[int]]) -> Columns:
-    """Returns features of records of ``encode_records`` as int32 arrays ``[N, *shape]``.
-
-    Their int64 lists are packed, as TensorFlow packs them. Other features are ignored.
-    """
+    """Returns features of records of ``encode_records`` as int32 arrays ``[N, *shape]``."""
     parsed = [_packed_features(record) for record in records]
     columns: Columns = {}
     for name, shape in shapes.items():
@@ -188,12 +181,11 @@ def unpack_varints(rows: Sequence[bytes], width: int) -> IntArray:
 
 
 _LENGTH, _HEADER, _CRC = struct.Struct("<Q"), struct.Struct("<QI"), struct.Struct("<I")
-_MASK_DELTA = 0xA282EAD8
 
 
 def _masked_crc(data: bytes) -> int:
     crc: int = google_crc32c.value(data)
-    return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def frame(data: bytes) -> bytes:
@@ -211,21 +203,16 @@ def is_tfrecord(head: bytes) -> bool:
     return bool(crc == _masked_crc(_LENGTH.pack(length)))
 
 
-def raw_records(path: Path, offset: int = 0) -> Iterator[bytes]:
-    """Yields the data of each record of a TFRecord file, from the byte ``offset`` on."""
+def raw_records(path: Path) -> Iterator[bytes]:
+    """Yields the data of each record of a TFRecord file."""
     with path.open("rb") as file:
-        file.seek(offset)
         while (length := _read_length(file)) is not None:
             yield _read_data(file, length)
 
 
 def record_offsets(path: Path) -> list[tuple[int, int]]:
-    """Returns the offset and the length, in bytes, of each record's data in a TFRecord file.
-
-    Only the headers are read; ``read_record_at`` reads the data and verifies it.
-    """
-    offsets = []
-    size = path.stat().st_size
+    """Returns offset and length, in bytes, of each record's data, of which none is read."""
+    offsets, size = [], path.stat().st_size
     with path.open("rb") as file:
         while (length := _read_length(file)) is not None:
             offset = file.tell()
@@ -237,7 +224,7 @@ def record_offsets(path: Path) -> list[tuple[int, int]]:
 
 
 def read_record_at(file: IO[bytes], offset: int, length: int) -> bytes:
-    """Returns the data of one record, of whose place ``record_offsets`` tells."""
+    """Returns the data of the record at a place of ``record_offsets``."""
     file.seek(offset)
     return _read_data(file, length)
 

@@ -13,8 +13,6 @@ The text is tokenized, and byte offsets become spans of tokens:
 A passage answer is a long answer, a minimal answer a short one.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -139,20 +137,17 @@ def _tokenize(
         start, end = passages[number]
         close = (end, 1, rank) if start == end else (end, 0, -rank)
         tags += [((start, 1, rank), OPEN, number), (close, CLOSE, number)]
-    tokens: list[str] = []
-    chars: list[tuple[int, int]] = []
+    tokens, chars, position = list[str](), list[tuple[int, int]](), 0
     places = {OPEN: [0] * len(passages), CLOSE: [0] * len(passages)}
-    position = 0
     for (char, _, _), tag, number in [*sorted(tags, key=itemgetter(0)), ((len(text), 2, 0), "", 0)]:
         LIMITS.check(tokens=len(tokens))
         for start, end in islice(split(text[position:char]), LIMITS.tokens + 1):
-            tokens.append(text[position + start : position + end])
             chars.append((position + start, position + end))
+            tokens.append(text[slice(*chars[-1])])
         position = char
         if tag:
             places[tag][number] = len(tokens) + (tag == CLOSE)
             tokens.append(tag)
             chars.append((char, char))
-    spans = map(Span, places[OPEN], places[CLOSE])
-    candidates = [Candidate(span, top_level=True) for span in spans]
+    candidates = [Candidate(span, True) for span in map(Span, places[OPEN], places[CLOSE])]
     return tokens or [""], np.array(chars or [(0, 0)], np.int64), candidates

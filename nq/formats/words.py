@@ -10,8 +10,6 @@ A spelling ends in a space if the text has white space there, so that joining th
 the text.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -55,11 +53,9 @@ _SUFFIX = "(?i:s|re|ll|ve|d|m)"
 _SHORT_FORM = re.compile(f"'{_SUFFIX}")
 _PLAIN = {"``": '"', "''": '"', "--": "\u2013"}
 _WHITE_SPACE = re.compile(rf"[\s{_CONTROL}]")
-_FORM = (
-    re.compile(  # ligatures, radicals, forms of Arabic, full and half width, mathematical letters
-        r"[\u2e80-\u2fdf\uf900-\ufdff\ufe70-\ufefc\uff10-\uff19\uff21-\uff3a\uff41-\uff5a"
-        r"\uff66-\uff9f\U0001d400-\U0001d7ff\U0002f800-\U0002fa1f]+"
-    )
+_FORM = re.compile(  # ligatures, radicals, forms of Arabic, full and half width, for mathematics
+    r"[\u2e80-\u2fdf\uf900-\ufdff\ufe70-\ufefc\uff10-\uff19\uff21-\uff3a\uff41-\uff5a"
+    r"\uff66-\uff9f\U0001d400-\U0001d7ff\U0002f800-\U0002fa1f]+"
 )
 _CONTROL_CHARACTER = re.compile(f"[{_CONTROL}]")
 
@@ -112,12 +108,8 @@ def spellings(tokens: Sequence[str], is_html: Iterable[bool]) -> list[str]:
         for token, html in zip(tokens, is_html, strict=True)
     ]
     for i, (token, following) in enumerate(pairwise(tokens)):
-        if (
-            following in _NO_SPACE_BEFORE
-            or token in _NO_SPACE_AFTER
-            or "-" in (token, following)
-            or _SHORT_FORM.fullmatch(following)
-        ):
+        joined = following in _NO_SPACE_BEFORE or token in _NO_SPACE_AFTER
+        if joined or "-" in (token, following) or _SHORT_FORM.fullmatch(following):
             spelled[i] = spelled[i].rstrip(" ")
     return spelled
 
@@ -125,8 +117,7 @@ def spellings(tokens: Sequence[str], is_html: Iterable[bool]) -> list[str]:
 def span_at(chars: IntArray, words: IntArray, start: int, end: int) -> Span | None:
     """Returns the tokens of the words with characters in a range, ``None`` if there are none.
 
-    ``chars`` ``[n_tokens, 2]`` has the characters of each token, ``words`` the tokens that are
-    words.
+    ``chars`` ``[n_tokens, 2]`` has the characters of each token, ``words`` has those with text.
     """
     first = int(np.searchsorted(chars[words, 1], start, "right"))
     last = int(np.searchsorted(chars[words, 0], end, "left"))

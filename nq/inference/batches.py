@@ -17,10 +17,7 @@ MIN_PIECES = 4096
 
 @dataclass(frozen=True)
 class Shape:
-    """A static batch shape: so many windows of so many pieces, for which a step is compiled.
-
-    No mask is needed where it is ``full``: every position holds a piece.
-    """
+    """A static shape, for which a step is compiled; if it is ``full``, no position is padding."""
 
     batch_size: int
     length: int
@@ -44,10 +41,9 @@ def in_order(n_windows: int, shape: Shape) -> list[Batch]:
 
 
 def by_length(n_pieces: IntArray, shape: Shape, least: int = MIN_PIECES) -> list[Batch]:
-    """Returns batches of windows of similar length, the longest first.
+    """Returns batches of windows of similar length, by their numbers of pieces, the longest first.
 
-    Each has about as many pieces as ``shape``, the longest one, or ``least``, and one of a few
-    lengths; ``n_pieces`` ``[N]`` counts the pieces of each window without padding.
+    Each has about as many pieces as ``shape``, the longest one, or ``least``.
 
     >>> [(b.rows.tolist(), b.shape.length, b.shape.full) for b in
     ...  by_length(np.array([70, 256, 256]), Shape(2, 256))]
@@ -66,9 +62,7 @@ def by_length(n_pieces: IntArray, shape: Shape, least: int = MIN_PIECES) -> list
 
 
 def fitted(n_pieces: IntArray, shape: Shape) -> list[Batch]:
-    """Returns the batches of ``by_length`` in shapes of just their windows.
-
-    That is for an engine that computes any shape. Lengths are multiples of ``FITTED_STEP``.
+    """Returns the batches of ``by_length`` in shapes of just their windows, of any batch size.
 
     >>> [(b.rows.tolist(), b.shape) for b in fitted(np.array([70, 40]), Shape(8, 512))]
     [([0, 1], Shape(batch_size=2, length=96, full=False))]

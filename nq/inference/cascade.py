@@ -5,9 +5,9 @@ whole page, as it has them alone, so that it gives them the scores that it gives
 the windows of the blocks that rank best (``CascadeDecision.read_blocks``):
 
 - A word is read in the window in which it has the most context on both sides, as in Google's BERT
-  for SQuAD ("max context"), and not in all windows that contain it.
-- Of a long block, such as a table of many windows, those are read in which the first model found
-  its best spans, ``WINDOWS_PER_BLOCK`` at most.
+  for SQuAD ("max context").
+- Of a long block, such as a table of many windows, ``WINDOWS_PER_BLOCK`` at most are read, those in
+  which the first model found its best spans.
 - A page with no more than ``read_blocks`` blocks is read in all windows.
 """
 
@@ -58,11 +58,7 @@ SelectedWindows = tuple[IntArray, IntArray]
 
 
 class CascadeScorer(ScorerWrapper):
-    """Scores all windows of examples by one scorer, and windows of a second model by another.
-
-    The ranking of the blocks by ``inner`` decides what ``second`` reads, which scores each window
-    on its own; ``second_features`` returns all windows of an example as the second model has them.
-    """
+    """Scores all windows by ``inner``, and some of a second model's by ``second``."""
 
     def __init__(
         self,
@@ -79,11 +75,7 @@ class CascadeScorer(ScorerWrapper):
     def scores(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Columns:
-        """See ``Scorer.scores``; an example has windows of the first, then of the second.
-
-        The columns ``SECOND_WINDOW`` and ``READ_BLOCKS`` tell which these are. The columns
-        of ``rows`` that identify windows and examples are there for all windows.
-        """
+        """See ``Scorer.scores``; an example has windows of the first model, then of the second."""
         columns = self.inner.scores(rows, examples, progress)
         started, before = time.perf_counter(), replace(self.second.counters)
         keys = {name: column for name, column in rows.items() if name not in INPUTS}
@@ -103,7 +95,7 @@ class CascadeScorer(ScorerWrapper):
         return concatenate(tables)
 
     def _select(self, example: Example, page: Columns) -> tuple[SelectedWindows, Columns]:
-        """Returns what the second model computes of a page, and the rows of those windows."""
+        """Returns what the second model computes of a page, with the rows of those windows."""
         try:
             rows = self.second_features(example).rows
         except ValueError as error:
@@ -113,10 +105,8 @@ class CascadeScorer(ScorerWrapper):
         if len(blocks.candidates) < self.decision.read_blocks and not self._has_logged:
             self._has_logged = True
             log.info(
-                "a page has fewer blocks (%d) than --read-blocks (%d): the second model reads all "
-                "windows of such pages",
-                len(blocks.candidates),
-                self.decision.read_blocks,
+                "a page has fewer blocks (%d) than --read-blocks (%d), and is read as a whole",
+                *(len(blocks.candidates), self.decision.read_blocks),
             )
         selection = select(example, window_scores(page), rows["token_map"], self.decision, blocks)
         return selection, {name: column[selection[0]] for name, column in rows.items()}
@@ -127,7 +117,7 @@ def rank_blocks(
 ) -> dict[int, IntArray]:
     """Returns the best blocks of a page by the scores and decision of the first model, best first.
 
-    Each candidate index has the first document tokens of the block's spans, the span with the
+    Each candidate index has the first document tokens of the block's spans, the one with the
     highest evidence first. Blocks without evidence come last, by their prior utility.
     """
     evidence = gather_evidence(example, scores, decision.max_answer_length, blocks)
@@ -149,8 +139,7 @@ def select(
 ) -> SelectedWindows:
     """Returns what the second model computes of one page.
 
-    The scores are of all windows of the first model, ``token_map`` ``[W, L]`` and the blocks of
-    all windows of the second one.
+    The scores are the first model's, ``token_map`` ``[W, L]`` and the blocks the second one's.
     """
     contains = tokens_in_windows(token_map)[:, :-1]
     of_token = blocks.of_token[: contains.shape[1]]
@@ -198,10 +187,10 @@ def max_context_windows(token_map: IntArray) -> IntArray:
 def _windows_of(
     candidate: int, starts: IntArray, of_word: IntArray, of_token: IntArray
 ) -> IntArray:
-    """Returns the windows of a block, at most ``WINDOWS_PER_BLOCK``.
+    """Returns at most ``WINDOWS_PER_BLOCK`` windows of a block, those of its best spans first.
 
-    The windows of its spans come first, whose first tokens are ``starts``, the best one first.
-    ``of_word`` has the window of each document token, ``of_token`` its block.
+    ``starts`` are the first tokens of the spans, best first; ``of_word`` has the window of each
+    document token, ``of_token`` its block.
     """
     windows = np.unique(of_word[(of_token == candidate) & (of_word >= 0)])
     by_span = [w for w in of_word[starts[starts < len(of_word)]].tolist() if w >= 0]
@@ -212,8 +201,7 @@ def _windows_of(
 def _joined(page: Columns, read: Columns, selection: SelectedWindows) -> Columns:
     """Returns the windows of one example, the second model's behind the first model's.
 
-    The page has keys and scores of the first model's windows. Short windows have few positions, so
-    that the columns of one model may have to be filled up.
+    Short windows have few positions, so that columns of one model may have to be filled up.
     """
     windows, read_blocks = selection
     n, n_read = len(page["window_ids"]), len(windows)

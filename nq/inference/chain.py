@@ -17,11 +17,7 @@ from nq.records import Example, Windowed
 
 
 def windowed(example: Example, tokenizer: Tokenizer, windows: WindowConfig) -> Windowed:
-    """Returns an example with its windows.
-
-    Raises:
-        ValueError: the page has too many windows.
-    """
+    """Returns an example with its windows; ``ValueError`` if they are too many."""
     return Windowed(example, features(example, tokenizer, windows).rows)
 
 
@@ -31,12 +27,6 @@ def answers(
     decision: DecisionConfig,
     progress: Progress = no_progress,
 ) -> Iterator[tuple[Scored, RankedPrediction]]:
-    """Yields each example with its scores and the decision, in order.
-
-    Args:
-        scorer: of the model, under its profile.
-        examples: with their windows, a few of which are in memory at a time.
-        progress: receives completed windows.
-    """
+    """Yields each example with its scores and the decision, in order; a few are in memory."""
     for scored in score_examples(scorer, examples, progress):
         yield scored, decide(scored.example, scored.scores, decision)

@@ -103,14 +103,15 @@ class Computation:
 
 
 class Engine(Protocol):
-    """Compiles and runs a computation."""
+    """Compiles and runs a computation.
+
+    ``precision`` is the compute type of the matrix products, ``device`` is ``CPU`` or ``GPU``.
+    With ``any_shape`` a new shape costs nothing where the computation is ``adaptive``.
+    """
 
     precision: str
-    """Compute type of the matrix products."""
     device: str
-    """``CPU`` or ``GPU``."""
     any_shape: bool
-    """Whether a new shape costs nothing where the computation is ``adaptive``."""
 
     def options(self) -> contextlib.AbstractContextManager[object]:
         """Returns the settings of the process under which steps are compiled and run."""

@@ -1,10 +1,8 @@
 """Graphs for engines other than TensorFlow, converted once and kept in the user's cache.
 
 A conversion needs TensorFlow and takes seconds; a process that finds the graph imports neither
-TensorFlow nor Keras. The folder of a graph is named by a digest of all that it depends on: the
-weights, their configuration, this code, and the versions of nq, Keras and the engine. It is a memo
-with a part for each version of TensorFlow. A damaged graph is made again. The newest ``KEPT``
-graphs stay.
+TensorFlow nor Keras. The folder of a graph is a memo, named by a digest of all that it depends on,
+with a part for each version of TensorFlow. The newest ``KEPT`` graphs stay.
 """
 
 from __future__ import annotations
@@ -41,11 +39,7 @@ def load_graph(
 ) -> T:
     """Returns what ``read`` makes of a folder with the files of ``write``, which may be older.
 
-    Nothing is kept where the cache cannot be written, of a network that is not from a folder, and
-    of one that lacks weights, which its loading must report each time.
-
-    Args:
-        packages: distributions of the engine, with whose versions the graph may change.
+    Nothing is kept of a network that lacks weights, which its loading must report each time.
     """
 
     def written(folder: Path) -> T:

@@ -1,8 +1,7 @@
 """Instances: processes of one model, each on cores of its own, that score parts beside each other.
 
-A process that dies is started again, and what it was to score is scored once more. An exception in
-a process is raised here. The processes end with the one that started them, however that ends, and a
-terminal's Ctrl-C does not reach them.
+A process that dies is started again, and what it was to score is scored once more. The processes
+end with the one that started them, however that ends, and a terminal's Ctrl-C does not reach them.
 
 ``multiprocessing`` would run a user's script without ``if __name__ == "__main__"`` again in each
 process, and processes of ``concurrent.futures`` would outlive a parent that is killed.
@@ -23,7 +22,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from logging.handlers import QueueHandler
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from types import SimpleNamespace
 from typing import Any, Self
@@ -51,13 +49,8 @@ class InstancePool(Scorer):
     """Scores parts in several processes; a ``Scorer`` whose parts may be submitted.
 
     The constructor returns when all instances have loaded their model, each with as many threads
-    as cores of its own. A pool may be used from several threads. It is a context manager; ``close``
-    ends the instances.
-
-    Attributes:
-        counters: windows of all instances. Seconds are the mean of the instances, that is the
-            share of the pool's time, because they work at the same time.
-        cores: of each instance.
+    as ``cores`` of its own. A pool may be used from several threads. Seconds in ``counters`` are
+    the mean of the instances, because they work at the same time.
     """
 
     network = None
@@ -91,7 +84,7 @@ class InstancePool(Scorer):
     def submit(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Future[Columns]:
-        """Returns a future of what ``scores`` returns; ``progress`` runs in another thread."""
+        """See ``Scorer.submit``."""
         return self._threads.submit(self.scores, rows, examples, progress)
 
     def scores(
@@ -135,10 +128,10 @@ class InstancePool(Scorer):
 
     def _log_once(self, record: logging.LogRecord) -> None:
         """Logs a record of an instance, unless another one has logged the same."""
-        line = record.name, record.getMessage()
         with self._lock:
-            is_new = line not in self._lines
-            self._lines.add(line)
+            before = len(self._lines)
+            self._lines.add((record.name, record.getMessage()))
+            is_new = len(self._lines) > before
         if is_new:
             logging.getLogger(record.name).handle(record)
 
@@ -181,22 +174,15 @@ class _Instance:
 
     def _start(self) -> None:
         """Starts a process, which loads the model."""
-        self._connection, theirs = Pipe()
         self._loaded: Any = None
         variables = thread_environment(self._spec.threads or 1)
         before = os.sched_getaffinity(0)
-        with self._lock, theirs:
+        with self._lock:
             if self._is_closed:
                 raise InstanceDiedError("the pool of instances is closed")
             os.sched_setaffinity(0, self.cores)  # of this thread; the process inherits it
             try:
-                self._process = subprocess.Popen(
-                    **child.python("-c", CODE.format(theirs.fileno()), **variables),
-                    pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    start_new_session=True,  # a terminal sends Ctrl-C to all processes of a session
-                )
+                self._process, self._connection = child.start(CODE, variables)
             finally:
                 os.sched_setaffinity(0, before)
         with contextlib.suppress(OSError):  # it has died already
@@ -220,8 +206,7 @@ class _Instance:
     def _answer(self, message: Any, report: Progress) -> Any:
         if self._loaded is not None and self._process.poll() is not None:
             self._start()
-        if self._loaded is None:
-            self._loaded = self._receive()
+        self._loaded = self._loaded or self._receive()
         if message is None:
             return self._loaded
         with contextlib.suppress(OSError):
@@ -239,9 +224,8 @@ class _Instance:
         except (EOFError, OSError) as error:
             self._process.kill()  # it may only have broken the connection
             code = self._process.wait()
-            end = f"ended with exit code {code}"
-            if code < 0:
-                end = f"was killed by {signal.Signals(-code).name}"
+            killed = f"was killed by {signal.Signals(-code).name}" if code < 0 else ""
+            end = killed or f"ended with exit code {code}"
             raise InstanceDiedError(f"{self.name} {end}") from error
         if isinstance(answer, Exception):
             raise answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,10 +36,10 @@ CALIBRATION_WINDOWS = 64
 class ScorerSpec:
     """Everything that a process needs to make a scorer; it can be sent to another process.
 
-    A second model has the same profile. ``threads`` compute one operation, by default as many as
-    the engine chooses. ``calibration`` has windows of real data for each model folder, where the
-    profile has ``int8``. An ``adaptive`` scorer computes as many rows as a call has windows, at
-    most ``batch_size`` at once; others fill up batches of one shape, which suits many windows.
+    ``threads`` compute one operation, by default as many as the engine chooses. ``calibration`` has
+    windows of real data for each model folder, where the profile has ``int8``. An ``adaptive``
+    scorer computes as many rows as a call has windows, at most ``batch_size`` at once; others fill
+    up batches of one shape, which suits many windows.
     """
 
     model: ModelSpec
@@ -57,15 +58,12 @@ class ScorerSpec:
         return factor * PART_BATCHES * self.batch_size
 
     def calibrated(self, examples: Callable[[], Iterator[Example]]) -> ScorerSpec:
-        """Returns the same scorer with windows of the first examples where it has ``int8``.
-
-        ``examples`` yields them from the first one at each call.
-        """
+        """Returns the same scorer with windows of the first examples where it has ``int8``."""
         if not self.profile.changes.int8:
             return self
-        rows = (calibration_rows(examples(), one, self.batch_size) for one in self.model.models)
-        folders = [one.folder for one in self.model.models]
-        return replace(self, calibration=dict(zip(folders, rows, strict=True)))
+        models, size = self.model.models, self.batch_size
+        calibration = {one.folder: calibration_rows(examples(), one, size) for one in models}
+        return replace(self, calibration=calibration)
 
     def in_folders(self, folders: Mapping[Path, Path]) -> ScorerSpec:
         """Returns the same scorer of models that are in other folders."""
@@ -87,10 +85,7 @@ def calibration_rows(examples: Iterator[Example], model: ModelSpec, batch_size: 
 
 
 def load_scorer(spec: ScorerSpec) -> Scorer:
-    """Loads models as a scorer under their profile, wrapped for pruning and rescoring.
-
-    With a second model, pruning is for the first model alone, and rescoring for both.
-    """
+    """Loads models as a scorer under their profile, wrapped for pruning and rescoring."""
     profile, model = spec.profile, spec.model
     check_rule(model.decision.rule, profile.needs_margin)
     margin = close_margin(profile, _device(profile)) if profile.changes.rescore else None
@@ -99,11 +94,9 @@ def load_scorer(spec: ScorerSpec) -> Scorer:
         scorer = PruningScorer(scorer, model.own_decision)
     if (second := model.second) is not None and (decision := model.cascade) is not None:
         tokenizer = load_tokenizer(second.folder, second.windows.compat)
-        windows = second.windows
+        second_features = partial(features, tokenizer=tokenizer, config=second.windows)
         predictor = load_predictor(replace(spec, model=second))
-        scorer = CascadeScorer(
-            scorer, predictor, lambda example: features(example, tokenizer, windows), decision
-        )
+        scorer = CascadeScorer(scorer, predictor, second_features, decision)
     if margin is None:
         return scorer
     exact = replace(spec, profile=exact_profile(profile))
@@ -115,8 +108,8 @@ def load_predictor(
 ) -> Predictor:
     """Loads the first model alone as a predictor, without pruning and rescoring.
 
-    The reduction is by default the one that the decision needs; ``network`` is that of another
-    predictor of this model under this profile, by default the model is loaded.
+    The reduction is by default the one that the decision needs; the model is loaded unless
+    ``network`` is that of another predictor under this profile.
     """
     from nq.inference.batches import Shape
     from nq.inference.engine import Computation, FolderNetwork
@@ -141,7 +134,7 @@ def load_predictor(
 
 
 def _device(profile: Profile) -> str:
-    """Returns the device of a profile's engine; TensorFlow is imported only if it is that."""
+    """Returns the device of a profile's engine."""
     if profile.changes.engine != TENSORFLOW:
         return "CPU"
     import_tensorflow()

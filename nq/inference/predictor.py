@@ -30,11 +30,7 @@ MAX_REASON_CHARS = 300
 
 
 class Predictor(Scorer):
-    """Scores windows by running the network; see ``nq.inference.scorer.Scorer``.
-
-    ``shape`` is that of a full batch. ``float32`` makes the predictor that computes batches again
-    whose logits are not finite; it is ``None`` if this one computes in float32 itself.
-    """
+    """Runs the network; ``float32`` makes the predictor for batches with logits not finite."""
 
     part_batches = PART_BATCHES
 
@@ -47,7 +43,6 @@ class Predictor(Scorer):
         self.batch_size, self.counters = shape.batch_size, Counters()
         self._columns = computation.reduction.columns
         self._steps: dict[Shape, Step] = {}
-        self._warm: set[Shape] = set()
         self._make_float32 = float32
         self._float32: Predictor | None = None
         self._max_batch_size = sys.maxsize
@@ -81,21 +76,20 @@ class Predictor(Scorer):
     def _checked(self, batch: Batch, rows: Rows) -> Sequence[Any]:
         """Returns the scores of a batch, computed again in float32 if a logit is not finite."""
         columns = self._run(batch, rows)
-        bad = _first_not_finite(self._columns, columns)
-        if bad is None:
+        named = zip(self._columns, columns, strict=True)
+        logits = [column for name, column in named if "logit" in name]
+        is_finite = np.isfinite(np.concatenate(logits, axis=1)).all(axis=1)
+        if is_finite.all():
             return columns
-        row = batch.rows[bad]
+        row = batch.rows[is_finite.argmin()]
         window = f"window {rows['window_ids'][row, 0]}"
         if "example_keys" in rows:
             file, line = rows["example_keys"][row]
             window += f" of the example in line {line} of input file {file}"
+        what = f"logits of {window} are not finite under profile {self.profile}"
         if self._make_float32 is None:
-            raise ArithmeticError(f"logits of {window} are not finite under profile {self.profile}")
-        log.warning(
-            "logits of %s are not finite under profile %s: its batch is computed again in float32",
-            window,
-            self.profile,
-        )
+            raise ArithmeticError(what)
+        log.warning("%s: its batch is computed again in float32", what)
         if self._float32 is None:
             self._float32 = self._make_float32()
         self.counters.float32_windows += len(batch.rows)
@@ -112,8 +106,9 @@ class Predictor(Scorer):
                 for part in batches.in_order(len(batch.rows), smaller)
             ]
             return [np.concatenate(column) for column in zip(*parts, strict=True)]
+        is_new = shape not in self._steps
         try:
-            if shape not in self._steps:
+            if is_new:
                 started = time.perf_counter()
                 self._steps[shape] = self._compile(shape)
                 self.counters.compile_s += time.perf_counter() - started
@@ -125,12 +120,10 @@ class Predictor(Scorer):
             self._max_batch_size = shape.batch_size // 2
             log.warning(
                 "too little memory for a batch of %d windows: continuing with batches of %d",
-                shape.batch_size,
-                self._max_batch_size,
+                *(shape.batch_size, self._max_batch_size),
             )
             return self._run(batch, rows)
-        if shape not in self._warm:
-            self._warm.add(shape)
+        if is_new:
             self.counters.warmup_s += time.perf_counter() - started
             self.counters.warmup_windows += len(batch.rows)
         self.counters.computed_windows += len(batch.rows)
@@ -158,10 +151,3 @@ def _padded(rows: IntArray, shape: Shape) -> IntArray:
     rows = rows[:, : shape.length]
     missing = shape.batch_size - len(rows)
     return np.pad(rows, ((0, missing), (0, 0))) if missing else rows
-
-
-def _first_not_finite(names: Sequence[str], columns: Sequence[Any]) -> int | None:
-    named = zip(names, columns, strict=True)
-    logits = [column for name, column in named if "logit" in name]
-    finite = np.isfinite(np.concatenate(logits, axis=1)).all(axis=1)
-    return None if finite.all() else int(np.argmin(finite))

@@ -4,8 +4,7 @@
     mixed, xla, grappler …   one optimization
     mixed+xla, …             any possible combination, in any order
 
-A profile is data: it changes a few settings that inference reads. No model code depends on the
-name of a profile.
+A profile is data: it changes a few settings that inference reads.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from itertools import combinations
 from typing import Any
 
 from nq import extras
-from nq.errors import Error
+from nq.errors import Error, check_argument
 from nq.text import did_you_mean
 
 BASELINE = "baseline"
@@ -152,11 +151,7 @@ class Profile:
 
     @classmethod
     def parse(cls, text: str) -> Profile:
-        """Returns the profile that ``text`` names.
-
-        Raises:
-            ValueError: a name is unknown or repeated, or names cannot be combined.
-        """
+        """Returns the profile that ``text`` names, if its names can be combined."""
         parts = [part.strip() for part in text.split("+")]
         if parts == [BASELINE]:
             return cls()
@@ -178,10 +173,8 @@ class Profile:
         """Returns a profile given as such or as text; see ``parse``."""
         if isinstance(profile, Profile):
             return profile
-        if not isinstance(profile, str):
-            raise ValueError(
-                f"profile is {profile!r}: expected a text such as 'mixed+xla', or nq.Profile"
-            )
+        expected = "a text such as 'mixed+xla', or nq.Profile"
+        check_argument(isinstance(profile, str), "profile", profile, expected)
         return cls.parse(profile)
 
     def __str__(self) -> str:
@@ -240,10 +233,7 @@ def profiles(names: Sequence[str] = tuple(OPTIMIZATIONS)) -> list[Profile]:
 
 
 def reader_profile(on_gpu: bool | None = None) -> Profile:
-    """Returns the default for questions in memory: float32, without TensorFlow where possible.
-
-    On a GPU TensorFlow computes; by default on one that it can use.
-    """
+    """Returns the default for questions in memory: float32, without TensorFlow on a CPU."""
     on_gpu = extras.has_gpu() if on_gpu is None else on_gpu
     engines = map(Profile.parse, () if on_gpu else ENGINE_EXTRAS)
     return next((one for one in engines if not one.missing()), Profile.parse(DEFAULT_PROFILE))

@@ -10,8 +10,8 @@ Windows overlap several times, and the prior utility of a block (BM25 and length
 3. both again on the next level, until the decision margin is at least ``margin``; if it never is,
    all windows.
 
-A window that is not computed contributes no evidence, so that answers may change. ``python -m
-experiments.margin`` measures what each ``near`` saves, and which answers it changes.
+A window that is not computed contributes no evidence, so that answers may change; ``python -m
+experiments.margin`` measures how many.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from nq.records import READ, Columns, Example, IntArray
 
 BoolArray = NDArray[np.bool_]
 
-
 NEAR = 2.5
 """Blocks with a utility less far below the best one are computed in all their windows."""
 LEVELS = ((0.0, 0.3), (1.0, 0.1), (2.0, 0.06), (3.0, 0.04))
@@ -51,10 +50,7 @@ OVERLAP = 0.125
 
 
 class PruningScorer(ScorerWrapper):
-    """Scores the windows of examples by computing only those that may change the decision.
-
-    The inner scorer gets some windows of each example, so it must score each window on its own.
-    """
+    """Scores the windows of examples by computing only those that may change the decision."""
 
     def __init__(self, inner: Scorer, decision: DecisionConfig, near: float = NEAR) -> None:
         super().__init__(inner)
@@ -64,10 +60,7 @@ class PruningScorer(ScorerWrapper):
     def scores(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Columns:
-        """See ``Scorer.scores``; the column ``READ`` tells which windows were computed.
-
-        The score columns of the other windows have -1 for document tokens and 0 elsewhere.
-        """
+        """See ``Scorer.scores``; the column ``READ`` tells which windows were computed."""
 
         def compute(windows: IntArray) -> Columns:
             return self.inner.scores({name: rows[name][windows] for name in rows}, (), progress)
@@ -119,8 +112,7 @@ def _page_plan(
 ) -> Generator[IntArray, Columns]:
     """Yields the numbers of the windows of a page to compute next; none when the page is done.
 
-    It receives ``READ`` and the scores of the page that are computed so far; ``token_map`` is
-    ``[W, L]``.
+    It receives ``READ`` and the scores of the page that are computed so far.
     """
     blocks, weights, tokens = Blocks.of(example), decision.weights, tokens_in_windows(token_map)
     contains = _blocks_in_windows(tokens, blocks)

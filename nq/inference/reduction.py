@@ -41,11 +41,7 @@ class TopK:
     text_only: bool
 
     def __call__(self, logits: dict[str, Any], token_map: Any) -> tuple[Any, ...]:
-        """Returns the columns, in order, for one batch of ``B`` windows.
-
-        The logits are ``start_logits`` and ``end_logits`` ``[B, L]``, ``type_logits`` ``[B, 5]``;
-        ``token_map`` is int ``[B, L]``, the document token of each position, -1 for none.
-        """
+        """Returns the columns, in order; ``token_map`` is ``[B, L]``, -1 for no document token."""
         ops, start, end = _ops(token_map), logits["start_logits"], logits["end_logits"]
         length = token_map.shape[1]
         allowed = token_map >= 0 if self.text_only else ops.arange(length) > 0
@@ -65,8 +61,7 @@ def top_positions(logits: Any, allowed: Any, token_map: Any, k: int) -> tuple[An
     """Returns the k best allowed positions of each row as document token, position and logit.
 
     Where fewer are allowed, the document token of the others is -1. Of equal logits the earlier
-    position comes first. Logits and tokens are ``[B, L]``, ``allowed`` ``[L]`` or ``[B, L]``, the
-    three results ``[B, k]``; k is at most ``L``.
+    position comes first. ``allowed`` is ``[L]`` or ``[B, L]``, the three results are ``[B, k]``.
     """
     ops, lowest = _ops(token_map), float(np.finfo(np.float32).min)
     candidates = ops.where(allowed, logits, lowest)

@@ -1,9 +1,8 @@
 """``rescore``: close decisions are computed again with all windows in float32.
 
-Rounding changes an answer only where another one is nearly as probable. How nearly, the decision
-margin tells (``nq.postprocess.ranking``): an example whose margin is below the limit of the engine
-and its compute type, times the weight of the evidence, is computed again under the same profile
-without its inexact optimizations.
+Rounding changes an answer only where another one is nearly as probable: an example whose decision
+margin (``nq.postprocess.ranking``) is below the limit of the engine and its compute type, times the
+weight of the evidence, is computed again under the same profile without inexact optimizations.
 """
 
 from __future__ import annotations
@@ -43,10 +42,9 @@ even half of dev and on whole pages (``experiments.rescoring``).
 
 
 class RescoringScorer(ScorerWrapper):
-    """Scores examples, and those with a close decision again by an exact scorer.
+    """Scores examples, and those with a close decision again by the scorer that ``exact`` makes.
 
-    ``exact`` makes that scorer when the first decision is close. Close is a decision whose margin,
-    as a sum of logits, is below ``margin``.
+    Close is a decision whose margin, as a sum of logits, is below ``margin``.
     """
 
     def __init__(
@@ -101,8 +99,5 @@ def close_margin(profile: Profile, device: str) -> float:
     """Returns the limit of a profile with ``rescore``; an ``Error`` if none was measured."""
     engine, type_ = compute_type(profile, device)
     if (engine, type_) not in CLOSE:
-        raise Error(
-            f"profile {profile}: how much {type_} changes answers in {engine} on a {device} was "
-            "not measured, so rescore cannot tell which are close: give the profile without rescore"
-        )
+        raise Error(f"rescore has no limit for {type_} in {engine} on a {device}: leave it out")
     return CLOSE[engine, type_]

@@ -1,8 +1,7 @@
 """The one interface of everything that scores windows.
 
 ``Predictor`` runs the model; ``PruningScorer``, ``CascadeScorer`` and ``RescoringScorer`` wrap
-scorers and are scorers themselves, so that profiles compose them. Readers in memory and runs on
-disk use the same object.
+scorers and are scorers themselves, so that profiles compose them.
 """
 
 from __future__ import annotations
@@ -48,12 +47,10 @@ def no_progress(windows: int) -> None:
 
 @dataclass
 class Counters:
-    """What a scorer has done since it was made; seconds end in ``_s``.
+    """What a scorer has done since it was made.
 
     Args:
-        compile_s: tracing and compiling.
-        warmup_s: the first batch of every shape.
-        warmup_windows: windows in those batches.
+        warmup_s, warmup_windows: the first batch of every shape.
         computed_windows: windows that the model computed; less than all with pruning.
         float32_windows: windows computed again in float32 because logits were not finite.
         rescore_s: computing close decisions again, with the loading of that model.
@@ -69,7 +66,7 @@ class Counters:
     second_model_s: float = 0.0
 
     def __sub__(self, earlier: Counters) -> Counters:
-        """Returns what was done since ``earlier``, a copy of these counters."""
+        """Returns what was done since ``earlier``, a copy."""
         return Counters(**{n: x - getattr(earlier, n) for n, x in vars(self).items()})
 
 
@@ -78,7 +75,6 @@ class Scorer(ABC):
 
     Attributes:
         network: the ``Network`` that is run; ``None`` where other processes run it.
-        counters: of this scorer and those that it wraps.
         precision: compute type of the matrix products.
         part_batches: batches that one call should have at least, for efficiency.
         parallel_parts: parts that ``submit`` computes at the same time beside the caller.
@@ -98,9 +94,8 @@ class Scorer(ABC):
     ) -> Columns:
         """Returns the columns ``SCORE_COLUMNS``, one row per window, in the order of ``rows``.
 
-        The rows are all windows of the examples, with ``window_ids``. A cascade returns more
-        windows than ``rows`` has, with ``window_ids`` for all. Logits that are not even finite in
-        float32 raise ``ArithmeticError``.
+        The rows are all windows of the examples. A cascade returns more windows, with
+        ``window_ids``. Logits that are not even finite in float32 raise ``ArithmeticError``.
         """
 
     def submit(
@@ -128,10 +123,7 @@ def example_slices(rows: Rows) -> list[slice]:
 
 
 def split_examples(rows: Rows, columns: Columns) -> list[Columns]:
-    """Returns the columns of each example as a table of its own.
-
-    They are of the windows in ``rows``, or of more windows with ``window_ids`` of their own.
-    """
+    """Returns the columns of each example; with ``window_ids`` they have more windows than rows."""
     slices = example_slices({**rows, **columns})
     return [{name: column[page] for name, column in columns.items()} for page in slices]
 
@@ -141,13 +133,12 @@ def window_scores(columns: Columns, rows: slice = slice(None)) -> WindowScores:
     return WindowScores(**{name: columns[name][rows] for name in SCORE_COLUMNS})
 
 
-def example_scores(columns: Columns, rows: slice = slice(None)) -> Scores:
-    """Returns the scores of the example in these rows of the columns."""
+def example_scores(columns: Columns) -> Scores:
+    """Returns the scores of the example with these columns."""
     if SECOND_WINDOW not in columns:
-        return window_scores(columns, rows)
-    page = {name: column[rows] for name, column in columns.items()}
-    is_second = page[SECOND_WINDOW] >= 0
-    first, second = ({n: x[one] for n, x in page.items()} for one in (~is_second, is_second))
+        return window_scores(columns)
+    is_second = columns[SECOND_WINDOW] >= 0
+    first, second = ({n: x[one] for n, x in columns.items()} for one in (~is_second, is_second))
     ranges = [np.arange(first, end) for first, end in second[READ_BLOCKS].tolist()]
     read = np.unique(np.concatenate([np.empty(0, np.int64), *ranges]))
     return CascadeScores(window_scores(first), window_scores(second), read)
@@ -206,7 +197,7 @@ class Part:
         return concatenate([one.rows for one in self.windowed])
 
     def scored(self, columns: Columns) -> Iterator[Scored]:
-        """Yields each example with its columns, from what a scorer returned for the part."""
+        """Yields each example with its part of the columns that a scorer returned."""
         return map(Scored, self.windowed, split_examples(self.rows, columns))
 
 
@@ -232,14 +223,14 @@ def score_examples(
     other one part more than that is begun, so that none waits for the next.
     """
     begun = deque[tuple[Part, Future[Columns]]]()
+
+    def first() -> Iterator[Scored]:
+        part, future = begun.popleft()
+        return part.scored(future.result())
+
     for part in parts(examples, scorer.part_batches * scorer.batch_size):
         begun.append((part, scorer.submit(part.rows, part.examples, progress)))
         while len(begun) > scorer.parallel_parts:
-            yield from _first(begun)
+            yield from first()
     while begun:
-        yield from _first(begun)
-
-
-def _first(begun: deque[tuple[Part, Future[Columns]]]) -> Iterator[Scored]:
-    part, future = begun.popleft()
-    return part.scored(future.result())
+        yield from first()

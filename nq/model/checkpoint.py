@@ -1,8 +1,7 @@
 """Weights of a Keras model are filled from a folder and saved into one.
 
-A saved folder holds ``config.json``, ``model.safetensors`` with the names of Hugging Face,
-``nq.json``, the files of the tokenizer and a model card. It is therefore a BERT folder (or that of
-another family) with two more heads. ``nq.model.folder`` reads other kinds as well.
+A saved folder is that of a BERT (or of another family) for Hugging Face with two more heads and
+``nq.json``. ``nq.model.folder`` reads other kinds as well.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import numpy as np
 
 from nq.json_files import dump_json
 from nq.model import names, quantize, safetensors_file
-from nq.model.config import ModelConfig, StorageConfig
+from nq.model.config import STORES, ModelConfig
 from nq.model.families import encode_config, layout_of
 from nq.model.folder import CARD, CONFIG, ModelSettings, file_digests, save_settings
 from nq.model.tensors import CheckpointTensors
@@ -37,10 +36,8 @@ PADDING_ROWS = 64  # embedding tables are often padded to a multiple of it
 class LoadReport:
     """The differences between a model and the checkpoint that filled it.
 
-    Args:
-        missing: paths of the weights that the checkpoint lacks; of word embeddings that lack some
-            rows with these, as in ``embeddings/word_embeddings[30000:]``.
-        unexpected: tensors of the checkpoint that fill no weight.
+    ``missing`` are the weights that the checkpoint lacks, word embeddings with the missing rows, as
+    in ``embeddings/word_embeddings[30000:]``; ``unexpected`` are tensors that fill no weight.
     """
 
     missing: tuple[str, ...] = ()
@@ -69,10 +66,7 @@ def dual_encoder_ids(tokenizer: Tokenizer) -> dict[str, int]:
 
 
 def with_room_for(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
-    """Returns ``config`` with a row of word embeddings for each id of the tokenizer.
-
-    Only the ids of markers may exceed the vocabulary size of the config.
-    """
+    """Returns ``config`` with a row of word embeddings for each id of the tokenizer."""
     pieces, rows = tokenizer.pieces, config.vocab_size
     files = ", ".join(sorted(tokenizer.files))
     other = ""
@@ -83,9 +77,7 @@ def with_room_for(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
             if value != getattr(config, name):
                 other = f"{files} has {name} {value}, {CONFIG} {getattr(config, name)}"
     if other:
-        raise ValueError(
-            f"{other}: expected equal numbers; put the vocabulary there that the model came with"
-        )
+        raise ValueError(f"{other}: put the vocabulary there that the model came with")
     if rows not in (pieces, tokenizer.vocab_size):
         log.warning(
             "%s has %d pieces, the word embeddings %d rows: are they padded?", files, pieces, rows
@@ -96,10 +88,9 @@ def with_room_for(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
 def fill(model: Any, tensors: CheckpointTensors, config: ModelConfig) -> LoadReport:
     """Fills a model's weights from the tensors of a checkpoint, one weight at a time.
 
-    All shapes are compared first, so that nothing is filled if one is wrong. If the checkpoint
-    lacks the type head, it becomes zero, so that all types have the same logit. Other missing
-    kernels are drawn at random if the model was built with zeros, as are missing rows of the word
-    embeddings.
+    All shapes are compared first. If the checkpoint lacks the type head, it becomes zero, so that
+    all types have the same logit. Other missing kernels are drawn at random if the model was built
+    with zeros, as are missing rows of the word embeddings.
     """
     table = tensors.table(config)
     missing: list[str] = []
@@ -116,9 +107,7 @@ def fill(model: Any, tensors: CheckpointTensors, config: ModelConfig) -> LoadRep
                 variable.assign(value.astype(np.float32))
             continue
         used.update(weight.tensors)
-        values = [
-            tensors[name].T if weight.transposed else tensors[name] for name in weight.tensors
-        ]
+        values = [tensors[n].T if weight.transposed else tensors[n] for n in weight.tensors]
         value = values[0] if len(values) == 1 else np.concatenate(values, axis=-1)
         rows, all_rows = len(value), variable.shape[0]
         if rows < all_rows:  # of word embeddings
@@ -152,30 +141,26 @@ def save(
     tokenizer: Tokenizer,
     settings: ModelSettings,
     card: str,
-    storage: StorageConfig | None = None,
+    store: str = STORES[0],
     skip: Collection[str] = (),
 ) -> None:
-    """Writes a model folder, without the weights whose paths are in ``skip``.
-
-    The weights are stored as float32 by default.
-    """
+    """Writes a model folder, without the weights whose paths are in ``skip``."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CONFIG).unlink(missing_ok=True)  # files of two models are none
     save_tokenizer(folder, tokenizer)
     (folder / CARD).write_text(card, encoding="utf-8")
-    save_weights(folder, model, config, storage, skip, settings)
+    save_weights(folder, model, config, store, skip, settings)
 
 
 def save_weights(
     folder: Path,
     model: Any,
     config: ModelConfig,
-    storage: StorageConfig | None = None,
+    store: str = STORES[0],
     skip: Collection[str] = (),
     settings: ModelSettings | None = None,
 ) -> None:
     """Writes the weights with the names of Hugging Face, and ``config.json``; see ``save``."""
-    storage = storage or StorageConfig()
     table = names.weight_table(config, layout_of(config))
     stored: dict[str, np.ndarray[Any, Any]] = {}
     for variable in model.weights:
@@ -183,11 +168,10 @@ def save_weights(
             continue
         weight = table[variable.path]
         value = np.asarray(variable.numpy(), np.float32)
-        for name, part in zip(
-            weight.tensors, np.split(value, len(weight.tensors), axis=-1), strict=True
-        ):
+        parts = np.split(value, len(weight.tensors), axis=-1)
+        for name, part in zip(weight.tensors, parts, strict=True):
             rows = np.ascontiguousarray(part.T if weight.transposed else part)
-            stored |= quantize.encode(name, rows, variable.path, storage.store)
+            stored |= quantize.encode(name, rows, variable.path, store)
     safetensors_file.write(folder, stored)
     if settings is not None:
         save_settings(folder, dataclasses.replace(settings, weights=file_digests(folder)))

@@ -1,4 +1,4 @@
-"""Shape of a model, and how its folder stores the weights."""
+"""Shape of a model, and the types in which its folder may store the weights."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ STORES = ("float32", "float16", "int8")
 class ModelConfig(Settings):
     """Shape of the encoder, in the words of a BERT ``config.json``.
 
-    The defaults describe BERT base. Its relatives differ in ``type_vocab_size`` and in the
-    five fields from ``model_type`` on.
+    The defaults describe BERT base.
 
     Args:
         type_vocab_size: rows of the segment table; 0 for no such table (DistilBERT).
@@ -29,7 +28,6 @@ class ModelConfig(Settings):
             two pieces, which all layers share (MPNet: 32); 0 for no such table.
         head_size: columns of query, key and value for each head where heads were removed; 0 for
             ``hidden_size / num_attention_heads``, the only size that ``transformers`` knows.
-            ``head_width`` has the size in either case.
         separator_id, unknown_id: ids of [SEP] and [UNK] for a dual encoder, else 0.
         first_marker_id, last_marker_id: ids of the first and the last type marker for a dual
             encoder, else 0. The ids of [ContextId=n] follow, up to ``last_context_id``.
@@ -39,17 +37,10 @@ class ModelConfig(Settings):
     """
 
     DUAL_ENCODER_IDS: ClassVar[tuple[str, ...]] = (
-        "separator_id",
-        "unknown_id",
-        "first_marker_id",
-        "last_marker_id",
-        "last_context_id",
+        *("separator_id", "unknown_id", "first_marker_id", "last_marker_id", "last_context_id"),
     )
     BEYOND_TRANSFORMERS: ClassVar[tuple[str, ...]] = (
-        "head_size",
-        *DUAL_ENCODER_IDS,
-        "prefix_pieces",
-        "pools_first_piece",
+        *("head_size", *DUAL_ENCODER_IDS, "prefix_pieces", "pools_first_piece"),
     )
 
     vocab_size: int = option(30522, minimum=1)
@@ -81,26 +72,19 @@ class ModelConfig(Settings):
         own = [getattr(self, name) for name in self.DUAL_ENCODER_IDS]
         ensure(
             (min(own) > 0 and own[2] <= own[3] < own[4]) or not any(own),
-            f"{', '.join(self.DUAL_ENCODER_IDS)} are {', '.join(map(str, own))}: expected "
-            "none, or all of a dual encoder",
+            f"{', '.join(self.DUAL_ENCODER_IDS)} are {own}: expected those of a dual encoder, or 0",
         )
         if self.head_size * self.num_attention_heads == self.hidden_size:
             object.__setattr__(self, "head_size", 0)
+        width, heads = self.hidden_size, self.num_attention_heads
         ensure(
-            self.head_size > 0 or self.hidden_size % self.num_attention_heads == 0,
-            f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
-            f"{self.num_attention_heads}",
+            self.head_size > 0 or width % heads == 0,
+            f"hidden_size {width} is not a multiple of num_attention_heads {heads}",
         )
-        groups = self.num_hidden_groups
-        ensure(
-            0 <= groups <= self.num_hidden_layers,
-            f"num_hidden_groups {groups} is more than num_hidden_layers {self.num_hidden_layers}",
-        )
-        ensure(
-            self.positions > 0,
-            f"max_position_embeddings {self.max_position_embeddings} leaves no position behind "
-            f"the first {self.position_offset}",
-        )
+        groups, layers = self.num_hidden_groups, self.num_hidden_layers
+        ensure(groups <= layers, f"num_hidden_groups {groups} is more than the {layers} layers")
+        rows, offset = self.max_position_embeddings, self.position_offset
+        ensure(rows > offset, f"max_position_embeddings {rows} leaves no position behind {offset}")
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all fields as plain JSON values, ``BEYOND_TRANSFORMERS`` only where not 0."""
@@ -140,15 +124,3 @@ class ModelConfig(Settings):
     def layer_set(self, layer: int) -> int:
         """Which set of weights a layer has."""
         return layer * self.layer_sets // self.num_hidden_layers
-
-
-@dataclass(frozen=True)
-class StorageConfig(Settings):
-    """How a model folder stores its weights."""
-
-    store: str = option(
-        "float32",
-        "type of the stored weights; int8: matrices and word embeddings in 8 bits, with scales per "
-        "output and input channel, the rest in float32",
-        choices=STORES,
-    )

@@ -20,7 +20,7 @@ from nq import extras
 from nq.config import WindowConfig
 from nq.errors import check_argument
 from nq.json_files import read_json_object
-from nq.model.config import ModelConfig, StorageConfig
+from nq.model.config import STORES, ModelConfig
 from nq.model.names import WORD_EMBEDDINGS
 from nq.model.registry import model_folder, model_name
 from nq.model.runtime import import_tensorflow
@@ -31,10 +31,7 @@ if TYPE_CHECKING:
     from nq.model.joint import LoadedModel
 
 HF_TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
 )
 SAVEDMODEL, ONNX = "tf_saved_model", "onnx"
 """Formats of Keras that ``export`` writes."""
@@ -44,44 +41,30 @@ MEAN, CLS = "pooling_mode_mean_tokens", "pooling_mode_cls_token"
 """What stands for a text in a dual encoder, as ``sentence-transformers`` calls it."""
 
 
-def check_storage(to: str, storage: StorageConfig) -> None:
-    """Raises ``ValueError`` if weights cannot be stored in this way in a format."""
-    if storage != StorageConfig() and not FORMATS[to].has_stores:
-        formats = [format for format, kind in FORMATS.items() if kind.has_stores]
-        raise ValueError(
-            f"store is {storage.store}, which the format {to} cannot have: leave it out, or choose "
-            f"{' or '.join(formats)}"
-        )
-
-
-def check_head_width(to: str, config: ModelConfig) -> None:
-    """Raises ``ValueError`` for ``hf`` if heads were removed: its heads have the usual width."""
-    if config.head_size and to == "hf":
-        raise ValueError(
-            f"{config.num_attention_heads} heads of {config.head_width} columns, which the format "
-            f"hf cannot have: it expects {config.hidden_size} columns in all; choose a model "
-            "which has all its heads, or another format"
-        )
+def check_storage(to: str, storage: str) -> None:
+    """Raises ``ValueError`` if a format cannot have weights of a type."""
+    if storage != STORES[0] and not FORMATS[to].has_stores:
+        formats = " or ".join(name for name, kind in FORMATS.items() if kind.has_stores)
+        what = f"store is {storage}, which the format {to} cannot have"
+        raise ValueError(f"{what}: choose {formats}")
 
 
 def convert(
     source: str | Path,
     target: str | Path,
     to: str = "nq",
-    storage: StorageConfig | str | None = None,
+    storage: str = STORES[0],
     change: Callable[[LoadedModel], LoadedModel] | None = None,
 ) -> LoadedModel:
     """Converts or exports a model, as ``nq convert`` does; returns the model.
 
     Args:
-        source: model folder of any kind, or name of a model.
         target: folder to write, which is empty or does not exist.
         to: ``nq`` for a folder of this project, ``hf`` for one that ``transformers`` loads,
             ``savedmodel`` or ``onnx`` for an export, ``mlflow`` for a model that MLflow loads and
             serves.
-        storage: type of the stored weights, such as ``"int8"``; by default ``"float32"``.
-        change: returns the model to write in place of the one that was loaded, such as a dual
-            encoder.
+        storage: type of the stored weights: ``"float32"``, ``"float16"`` or ``"int8"``.
+        change: returns the model to write in place of the one that was loaded.
 
     Raises:
         FileNotFoundError, Error: there is no model, or a package is not installed.
@@ -89,8 +72,7 @@ def convert(
     """
     check_argument(to in FORMATS, "to", to, " or ".join(FORMATS))
     source, target = model_folder(source), Path(target)
-    if not isinstance(storage, StorageConfig):
-        storage = StorageConfig(storage or StorageConfig.store)
+    check_argument(storage in STORES, "storage", storage, " or ".join(STORES))
     check_storage(to, storage)
     if target.exists() and (target.is_file() or any(target.iterdir())):
         raise ValueError(f"{target} is not empty: choose a new folder")
@@ -101,7 +83,12 @@ def convert(
     from nq.model.folder import check_model, load_config
 
     check_model(source)
-    check_head_width(to, load_config(source))
+    config = load_config(source)
+    if config.head_size and to == "hf":
+        raise ValueError(
+            f"{config.num_attention_heads} heads of {config.head_width} columns, which the format "
+            f"hf cannot have: it expects {config.hidden_size} columns in all"
+        )
     temporary = path.with_name(f".convert-{path.name}")
     with hold(temporary, CONVERSION):
         remove(own_paths(temporary, CONVERSION))  # a killed conversion left them
@@ -122,27 +109,22 @@ def convert(
 
 def fitting_windows(windows: WindowConfig, config: ModelConfig) -> WindowConfig:
     """Returns windows that a model has positions for: the same, or shorter ones."""
-    positions = config.positions
-    if windows.max_seq_length <= positions:
+    length = config.positions
+    if windows.max_seq_length <= length:
         return windows
-    query = min(windows.max_query_length, max(1, positions // 4))
-    return dataclasses.replace(windows, max_seq_length=positions, max_query_length=query)
+    query = min(windows.max_query_length, max(1, length // 4))
+    return dataclasses.replace(windows, max_seq_length=length, max_query_length=query)
 
 
 def to_dual_encoder(
-    loaded: LoadedModel,
-    question_prefix: str = "",
-    block_prefix: str = "",
+    loaded: LoadedModel, question_prefix: str = "", block_prefix: str = ""
 ) -> LoadedModel:
     """Returns the dual encoder (``nq.model.dual_encoder``) that a sentence encoder makes.
 
     The markers around each block get the embeddings of [CLS] and [SEP], and all segments that of
     the first one, so that each text of a window is encoded as it would be by itself. A text is
-    represented as the folder's ``1_Pooling`` says, else by the mean of all outputs.
-
-    Args:
-        question_prefix, block_prefix: text that the encoder was trained with before each question
-            and before each block.
+    represented as the folder's ``1_Pooling`` says, else by the mean of all outputs. The prefixes
+    are those that the encoder was trained with before each question and before each block.
     """
     import numpy as np
 
@@ -158,22 +140,16 @@ def to_dual_encoder(
         modes = read_json_object(path).items()
         used = sorted(name for name, value in modes if "_mode_" in name and value is True)
         if used not in ([MEAN], [CLS]):
-            raise ValueError(
-                f"{path} names {', '.join(used) or 'no mode'}: expected {MEAN} or {CLS}"
-            )
+            raise ValueError(f"{path} names {used or 'no mode'}: expected {MEAN} or {CLS}")
     tokenizer = load_tokenizer(folder)
     config = checkpoint.with_room_for(config, tokenizer)
     begins = [tokenizer.marker_id(marker) for marker in BLOCK_MARKERS]
     contexts = [tokenizer.marker_id(marker) for marker in CONTEXT_MARKERS]
     if [*begins, *contexts] != [*range(begins[0], contexts[-1] + 1)]:
         raise ValueError(f"{folder}: the markers of blocks have no ids of their own in a row")
-    ids: dict[str, Any] = {**checkpoint.dual_encoder_ids(tokenizer)}
-    config = dataclasses.replace(
-        config,
-        **ids,
-        prefix_pieces=len(prefix(block_prefix, tokenizer)),
-        pools_first_piece=used == [CLS],
-    )
+    values: dict[str, Any] = {**checkpoint.dual_encoder_ids(tokenizer)}
+    values |= {"prefix_pieces": len(prefix(block_prefix, tokenizer))}
+    config = dataclasses.replace(config, **values, pools_first_piece=used == [CLS])
     loaded = joint.load_model(folder, config=config)
     lost = [name for name in loaded.report.missing if not name.startswith(WORD_EMBEDDINGS)]
     if lost:
@@ -192,7 +168,7 @@ def to_dual_encoder(
     return dataclasses.replace(loaded, windows=windows)
 
 
-def _write_nq(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> None:
+def _write_nq(loaded: LoadedModel, folder: Path, storage: str) -> None:
     from nq.model import checkpoint
     from nq.model.folder import load_settings
     from nq.preprocess.tokenizers.load import load_tokenizer
@@ -207,7 +183,7 @@ def _write_nq(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> None
     checkpoint.save(folder, loaded.model, config, tokenizer, settings, card, storage, missing)
 
 
-def _write_mlflow(loaded: LoadedModel, folder: Path, storage: StorageConfig) -> None:
+def _write_mlflow(loaded: LoadedModel, folder: Path, storage: str) -> None:
     from nq.mlflow_format import save_model
 
     with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
@@ -232,10 +208,7 @@ def write_hugging_face(loaded: LoadedModel, folder: Path) -> None:
 
 
 def export(model: Any, path: Path, kind: str) -> None:
-    """Writes a model by Keras, without the messages that it prints.
-
-    The model is built for any batch size and length, so that the export accepts any too.
-    """
+    """Writes a model by Keras, for any batch size and length, without the messages of Keras."""
     import numpy as np
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -250,7 +223,7 @@ def export(model: Any, path: Path, kind: str) -> None:
 class ModelFormat:
     """A kind of folder; ``extra`` is of the distribution, ``has_stores`` allows any storage."""
 
-    write: Callable[[LoadedModel, Path, StorageConfig], None]
+    write: Callable[[LoadedModel, Path, str], None]
     extra: str | None = None
     has_stores: bool = False
 

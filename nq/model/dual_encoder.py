@@ -11,9 +11,8 @@ other:
 Pieces attend to pieces of their own text only, positions are counted from the beginning of each
 text, and the markers around a block have the embeddings of [SEP] and [CLS], as [Q] before the
 question has that of [CLS]. So all texts of a window are encoded in one pass, as each would be by
-itself. The logits of start and end are the similarity of a block to the question at the first word
-of the block, and ``ABSENT`` elsewhere, and those of types allow a long answer only. A window that
-begins within a block compares the rest of it; the decision takes the best window of each block.
+itself. A window that begins within a block compares the rest of it; the decision takes the best
+window of each block.
 
 Some sentence encoders were trained with a prefix of each question and another one of each block:
 these follow [Q] and the marker of the block. Of some, the output of [CLS] stands for the text.
@@ -89,13 +88,8 @@ class TextNumbers(MarkerLayer):
 class Similarity(MarkerLayer):
     """Computes the logit of each block: ``SCALE`` times the cosine less ``MIDDLE``.
 
-    Call arguments:
-        ids: int ``[B, L]``.
-        x: ``[B * L, hidden]``, outputs of the encoder.
-        numbers: int ``[B, L]`` of ``TextNumbers``.
-
-    Returns:
-        float32 ``[B, L]``: 0 at [CLS], the logit of a block at its first word, else ``ABSENT``.
+    It is float32 ``[B, L]``, from outputs ``x`` of the encoder ``[B * L, hidden]``: 0 at [CLS], the
+    logit of a block at its first word, else ``ABSENT``.
     """
 
     def call(self, ids: Any, x: Any, numbers: Any) -> Any:
@@ -125,10 +119,7 @@ class Similarity(MarkerLayer):
 
 
 class LongOnly(keras.layers.Layer):
-    """Returns logits of types, float32 ``[B, 5]``, for ``ids`` int ``[B, L]``.
-
-    They are 0 for a long answer and for none, else ``ABSENT``.
-    """
+    """Returns logits of types, ``[B, 5]``: 0 for a long answer and for none, else ``ABSENT``."""
 
     def call(self, ids: Any) -> Any:
         possible = (AnswerType.UNKNOWN, AnswerType.LONG)

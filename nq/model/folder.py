@@ -11,7 +11,7 @@ import contextlib
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,7 @@ class ModelSettings:
             the first model's weights.
         second_model: the model that reads the blocks that this one ranks best, where this one is
             given alone; text with a slash is a folder, other text a name.
-        removed_parts: which heads, units and layers were removed from the model, one object for
-            each time.
+        removed_parts: which heads, units and layers were removed, one object for each time.
         weights: the SHA-256 of the weight files by their names; empty where nq did not write them.
     """
 
@@ -67,10 +66,7 @@ def load_config(folder: str | Path) -> ModelConfig:
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
         if tf_checkpoint.find_prefix(Path(folder)):
-            raise FileNotFoundError(
-                f"no {TF_CONFIG} in {folder} beside the TensorFlow checkpoint: put there the one "
-                "that the checkpoint came with"
-            )
+            raise FileNotFoundError(f"no {TF_CONFIG} in {folder} beside the TensorFlow checkpoint")
         raise FileNotFoundError(
             f"no model in {folder}: expected {CONFIG}, model.safetensors and vocab.txt or "
             f"spiece.model (or {TF_CONFIG}, a TensorFlow checkpoint and its vocabulary)"
@@ -88,10 +84,7 @@ def load_joint_config(folder: str | Path) -> ModelConfig:
     """Returns the encoder's shape, as ``load_config`` does, of a model that gives answers."""
     config = load_config(folder)
     if config.is_dual_encoder:
-        raise ValueError(
-            f"{folder} is a dual encoder, which ranks blocks and has no heads for answers: nq "
-            "answer takes it as --model or --second-model, with another model"
-        )
+        raise ValueError(f"{folder} is a dual encoder, which only ranks: choose another model")
     return config
 
 
@@ -143,10 +136,8 @@ def squad_settings(config: ModelConfig) -> ModelSettings:
 
 def save_settings(folder: str | Path, settings: ModelSettings) -> None:
     """Writes settings into a model folder's ``nq.json``."""
-    cascades = {digest: decision.to_dict() for digest, decision in settings.cascades.items()}
-    values = {**vars(settings), "cascades": cascades}
-    values |= {name: getattr(settings, name).to_dict() for name in ("windows", "decision")}
-    dump_json(Path(folder) / SETTINGS, {name: value for name, value in values.items() if value})
+    values = {name: value for name, value in asdict(settings).items() if value}
+    dump_json(Path(folder) / SETTINGS, values)
 
 
 def weight_files(folder: str | Path) -> list[Path]:
@@ -160,19 +151,13 @@ def weight_files(folder: str | Path) -> list[Path]:
     if prefix:
         data = sorted(path.glob(f"{prefix.name}.data-*"))
         if not data:
-            raise FileNotFoundError(
-                f"{prefix}.index is there but no {prefix.name}.data-…: a TensorFlow checkpoint "
-                "is both; copy the missing file"
-            )
+            raise FileNotFoundError(f"{prefix}.index is there but no {prefix.name}.data-…: copy it")
         return [Path(f"{prefix}.index"), *data]
     advice = registry.CONVERT_PICKLE.format("FOLDER")
     for name in PICKLES:
         if (path / name).is_file():
             raise ValueError(f"{path / name} is a pickle, which is never loaded: {advice}")
-    raise FileNotFoundError(
-        f"no {WEIGHTS} in {folder}: weights are read from safetensors only, or from a "
-        "TensorFlow checkpoint (NAME.index and NAME.data-…)"
-    )
+    raise FileNotFoundError(f"no {WEIGHTS} in {folder}, nor a TensorFlow checkpoint")
 
 
 def _shards(index: Path) -> list[Path]:
@@ -189,10 +174,8 @@ def _shards(index: Path) -> list[Path]:
             )
     missing = [shard for shard in shards if not (index.parent / shard).is_file()]
     if missing:
-        raise FileNotFoundError(
-            f"{index} names {len(shards)} files, of which {len(missing)} are missing: "
-            f"{', '.join(missing[:3])}; copy or download them"
-        )
+        what = f"{index} names {len(shards)} files, of which {len(missing)} are missing"
+        raise FileNotFoundError(f"{what}: {', '.join(missing[:3])}")
     return [index.parent / shard for shard in shards]
 
 
@@ -251,7 +234,6 @@ def check_model(folder: str | Path, windows: WindowConfig | None = None) -> None
     """Checks a folder's config, the digests of its weights and, of safetensors, the headers.
 
     It takes 1 ms for a MB, no TensorFlow. Nothing is made yet whose size the config determines.
-    ``windows`` must not be longer than the model's positions.
     """
     config = load_config(folder)
     if weight_files(folder)[0].suffix == ".safetensors":

@@ -27,9 +27,7 @@ INPUTS = ("input_ids", "input_mask", "segment_ids")
 class LoadedModel:
     """A Keras model that was filled from a folder.
 
-    Args:
-        report: the differences between the folder's weights and the model.
-        windows: settings of windows for a new folder; by default the settings of the old one.
+    ``windows`` are settings for a new folder; by default it has those of the old one.
     """
 
     folder: Path
@@ -83,14 +81,13 @@ def build(
         dtype: Keras dtype policy. With ``mixed_bfloat16`` and ``mixed_float16`` weights are
             float32, with ``bfloat16`` and ``float16`` they have that type too.
         dropout: rate of the dropout layers; there are none if it is 0.
-        seed: seed of the initial weights and of dropout.
+        seed: of the initial weights and of dropout.
         initialize: whether kernels and embedding tables are drawn at random. Otherwise they are 0,
             which is faster if a checkpoint fills them.
 
     Returns:
-        A model from ``input_ids``, ``input_mask`` and ``segment_ids`` (int32 ``[B, L]``) to
-        ``start_logits`` and ``end_logits`` (``[B, L]``) and ``type_logits`` (``[B, 5]``),
-        which are always float32.
+        A model from ``INPUTS`` (int32 ``[B, L]``) to ``start_logits`` and ``end_logits``
+        (``[B, L]``) and ``type_logits`` (``[B, 5]``), which are always float32.
     """
     normal = keras.initializers.TruncatedNormal(
         stddev=config.initializer_range, seed=keras.random.SeedGenerator(seed)
@@ -100,28 +97,20 @@ def build(
 
 
 def for_full_windows(model: keras.Model, config: ModelConfig) -> keras.Model:
-    """Returns a model with the same layers but without the attention mask.
+    """Returns a model with the same layers without the attention mask, for full windows only.
 
-    It takes ``input_ids`` and ``segment_ids`` and is correct for windows without padding only. The
-    mask takes 8 % of the encoder's time.
+    The mask takes 8 % of the encoder's time.
     """
     existing = {layer.name: layer for layer in model.layers}
     return connect_layers(config, Layers(None, None, existing), full=True)
 
 
 def connect_layers(
-    config: ModelConfig,
-    layer: Layers,
-    dropout: float = 0.0,
-    seed: int = 0,
-    full: bool = False,
+    config: ModelConfig, layer: Layers, dropout: float = 0.0, seed: int = 0, full: bool = False
 ) -> keras.Model:
     """Connects layers as ``build`` does; if all windows are full, there is no ``input_mask``."""
-    inputs = {
-        name: keras.Input((None,), dtype="int32", name=name)
-        for name in INPUTS
-        if not (full and name == "input_mask")
-    }
+    names = [name for name in INPUTS if not (full and name == "input_mask")]
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
     ids = inputs["input_ids"]
     if config.is_dual_encoder:
         mask = [] if full else [inputs["input_mask"]]

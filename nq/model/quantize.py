@@ -1,8 +1,7 @@
 """Weights in 8 bits: integers from -127 to 127, times a scale of their row and one of their column.
 
 A row is an output channel of a linear layer, as Hugging Face stores it, or an embedding. Its scale
-is the largest absolute value over 127. A smaller one, which clips that value, does not lower the
-squared error of trained weights.
+is the largest absolute value over 127; a smaller one does not lower the squared error.
 
 A column is an input channel, or a dimension of the embeddings. Its scale, by which the values are
 divided first, is their root mean square: some columns of trained weights are many times larger than
@@ -43,8 +42,7 @@ def in_8_bits(path: str) -> bool:
 def encode(name: str, value: FloatArray, path: str, store: str) -> Mapping[str, Array]:
     """Returns a tensor as it is stored: by name, with its scales if it has 8 bits.
 
-    ``value`` is float32, with an output channel or an embedding in each row; ``path`` is that of
-    the weight that the tensor fills, ``store`` the kind of storage.
+    ``value`` is float32; ``path`` is that of the weight that the tensor fills.
     """
     if store == "float16":
         stored: dict[str, Array] = {name: value.astype(np.float16)}
@@ -61,10 +59,7 @@ def encode(name: str, value: FloatArray, path: str, store: str) -> Mapping[str, 
     else:
         return {name: value}
     if not all(np.isfinite(values).all() for values in stored.values()):
-        raise ValueError(
-            f"{name} has values that are not finite, or too large for {store}: store the weights "
-            "as float32"
-        )
+        raise ValueError(f"{name} is not finite, or too large for {store}: store it as float32")
     return stored
 
 

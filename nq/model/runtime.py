@@ -21,11 +21,9 @@ INSTALL = f"{install('cpu')} (or '{DISTRIBUTION}[gpu]' for an NVIDIA GPU)"
 def import_tensorflow(threads: int | None = None) -> ModuleType:
     """Imports TensorFlow without the lines that it prints at start-up.
 
-    TensorFlow's many objects exist until the process ends, so that garbage collection leaves them
-    out: to examine them again and again takes a second of the import and another at the exit.
-
-    So many ``threads`` compute one operation, in TensorFlow and OpenMP; by default as many as there
-    are cores, or as were set before.
+    Garbage collection leaves TensorFlow's many objects out: to examine them again and again takes a
+    second of the import and another at the exit. So many ``threads`` compute one operation, in
+    TensorFlow and OpenMP; by default as many as there are cores, or as were set before.
     """
     is_first = "tensorflow" not in sys.modules
     limit_mb = resource.getrlimit(resource.RLIMIT_AS)[0] >> 20
@@ -63,8 +61,8 @@ def import_tensorflow(threads: int | None = None) -> ModuleType:
     actual = config.get_intra_op_parallelism_threads()
     if actual != threads:
         raise Error(
-            f"TensorFlow runs in this process with {actual or 'its own number of'} threads already "
-            f"and cannot change to {threads}: start a new process, or give instances=1"
+            f"TensorFlow runs here with {actual or 'its own number of'} threads already and cannot "
+            f"change to {threads}: start a new process, or give instances=1"
         )
     return module
 
@@ -104,11 +102,8 @@ def use_device(device: object) -> int:
 
 def thread_environment(threads: int) -> dict[str, str]:
     """Returns the variables that libraries read when they start, for threads of one operation."""
-    return {
-        "TF_NUM_INTRAOP_THREADS": str(threads),
-        "TF_NUM_INTEROP_THREADS": "1",
-        "OMP_NUM_THREADS": str(threads),
-    }
+    names = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS")
+    return {**dict.fromkeys(names, str(threads)), "TF_NUM_INTEROP_THREADS": "1"}
 
 
 @contextlib.contextmanager

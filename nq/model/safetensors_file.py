@@ -44,10 +44,8 @@ def read(files: Sequence[Path], layout: Layout) -> CheckpointTensors:
     for name, (path, dtype, shape) in sorted(stored.items()):
         if any(name.endswith(s) and name.removesuffix(s) in stored for s in (SCALE, COLUMN_SCALE)):
             continue
-        if dtype not in DTYPES:
-            raise ValueError(
-                f"{path}: {name} is stored as {dtype}; expected one of {', '.join(DTYPES)}"
-            )
+        known = f"one of {', '.join(DTYPES)}"
+        check_argument(dtype in DTYPES, f"{path}: the type of {name}", dtype, known)
         if dtype == "I8" and name + SCALE not in stored:
             raise ValueError(f"{path} is damaged: {name} has 8 bits but no {name}{SCALE}")
         for suffix, expected in ((SCALE, (*shape[:1], 1)), (COLUMN_SCALE, (1, *shape[1:]))):
@@ -87,10 +85,7 @@ def _open(path: Path) -> Iterator[Any]:
         with safe_open(str(path), framework="numpy") as file:
             yield file
     except SafetensorError as error:
-        raise ValueError(
-            f"{path} is damaged: {error}; expected {path.stat().st_size} bytes to be a whole "
-            "safetensors file: copy or download it again"
-        ) from error
+        raise ValueError(f"{path} is damaged: {error}; copy or download it again") from error
 
 
 def write(folder: Path, tensors: Mapping[str, Array]) -> None:

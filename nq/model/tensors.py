@@ -37,10 +37,7 @@ class CheckpointTensors:
         return all(name in self.shapes for name in weight.tensors)
 
     def table(self, config: ModelConfig) -> dict[str, Weight]:
-        """Returns the weights of a model of the shape ``config``, which the tensors can fill.
-
-        Nothing as large as the numbers of the config is made before the tensors support them.
-        """
+        """Returns the weights of a model, which the tensors can fill, before it is built."""
         layers = self.layout.layers(self.shapes)
         if config.layer_sets > max(len(layers), MAX_MISSING_LAYERS):
             raise ValueError(
@@ -58,10 +55,8 @@ class CheckpointTensors:
             )
         beyond = sorted(layers.keys() - range(config.layer_sets))
         if beyond:
-            raise ValueError(
-                f"the checkpoint holds {layers[beyond[0]]}, of a layer beyond the "
-                f"{config.layer_sets} that config.json describes; {APART}"
-            )
+            what = f"{layers[beyond[0]]}, of a layer beyond the {config.layer_sets} of config.json"
+            raise ValueError(f"the checkpoint holds {what}: {APART}")
         for path, weight in table.items():
             *rows, columns = weight.shape
             expected = (*rows, columns // len(weight.tensors))
@@ -75,8 +70,6 @@ class CheckpointTensors:
                     and max(0, expected[0] - MISSING_ROWS) < stored[0] < expected[0]
                 )
                 if stored != expected and not lacks_rows:
-                    raise ValueError(
-                        f"{name} has shape {stored}, the config says {expected}: {APART}"
-                    )
+                    raise ValueError(f"{name} has shape {stored}, expected {expected}: {APART}")
         check_memory(config)
         return table

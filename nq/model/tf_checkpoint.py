@@ -26,10 +26,7 @@ def find_prefix(folder: Path) -> Path | None:
     checkpoints = sorted(path.name.removesuffix(".index") for path in folder.glob("*.index"))
     preferred = [name for name in PREFERRED if name in checkpoints]
     if not preferred and len(checkpoints) > 1:
-        raise ValueError(
-            f"{folder} holds the checkpoints {', '.join(checkpoints)}: expected one of them; move "
-            "the others away"
-        )
+        raise ValueError(f"{folder} holds the checkpoints {', '.join(checkpoints)}: keep one")
     return next((folder / name for name in (*preferred, *checkpoints)), None)
 
 
@@ -67,8 +64,7 @@ def read(prefix: Path) -> CheckpointTensors:
 def _port_name(name: str, shape: Shape) -> str:
     """Returns a name of the object graph without the path to the encoder or the head.
 
-    The graph names the heads by number only; their kernels are ``[2, hidden]`` and
-    ``[5, hidden]``, their biases ``[2]`` and ``[5]``.
+    The graph names the heads by number only; their kernels and biases have 2 and 5 rows.
 
     >>> _port_name("model/layer_with_weights-2/bias/.ATTRIBUTES/VARIABLE_VALUE", (5,))
     'ans_type/bias'

@@ -12,12 +12,11 @@ other is log(n), by whose weight a block of a long page needs more evidence than
 page.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Self
 
 import numpy as np
 
@@ -45,8 +44,7 @@ class Blocks:
     features: FloatArray
 
     @classmethod
-    def of(cls, example: Example) -> Blocks:
-        """Returns the blocks of an example's page."""
+    def of(cls, example: Example) -> Self:
         of_token = block_of_token(example)
         candidates = np.unique(of_token[(of_token >= 0) & ~np.array(example.is_html, np.bool_)])
         spans = [example.candidates[i].span for i in candidates.tolist()]
@@ -55,14 +53,13 @@ class Blocks:
         page_length = np.full(len(spans), np.log(max(1, len(spans))))
         return cls(with_text, candidates, np.column_stack([scores, page_length]))
 
-    def only(self, candidates: IntArray) -> Blocks:
-        """Returns the blocks that have one of these candidate indices."""
+    def only(self, candidates: IntArray) -> Self:
         kept = np.isin(self.candidates, candidates)
         of_token = np.where(np.isin(self.of_token, candidates), self.of_token, -1)
-        return Blocks(of_token, self.candidates[kept], self.features[kept])
+        return type(self)(of_token, self.candidates[kept], self.features[kept])
 
     def prior(self, weights: RankingWeights) -> FloatArray:
-        """Returns ``[B]`` the part of each block's utility that is known before the model runs."""
+        """Returns the part of each block's utility that is known before the model runs."""
         return self.features @ weights.block_vector()
 
 
@@ -74,9 +71,7 @@ def lower_words(example: Example, span: Span) -> list[str]:
 
 
 def bm25(question: str, blocks: Iterable[Sequence[str]]) -> FloatArray:
-    """Returns the BM25 score of each block of ``terms``; 0 without a common word.
-
-    Of the blocks, which are read once, only the counts of the question's words are kept.
+    """Returns the BM25 score of each block of ``terms``; the blocks are read once.
 
     >>> bm25("Who wrote it?", [["she", "wrote", "it"], ["it", "rains"]]).round(2).tolist()
     [0.81, 0.2]
@@ -106,12 +101,9 @@ def block_of_token(example: Example) -> IntArray:
     for index in range(len(example.candidates) - 1, -1, -1):
         candidate = example.candidates[index]
         if candidate.top_level:
-            span = candidate.span
-            block[span.start : span.end] = -1 if _is_boilerplate(example, span) else index
+            start, end = candidate.span.start, candidate.span.end
+            words = (example.tokens[i] for i in range(start, end) if not example.is_html[i])
+            first = tuple(islice(words, max(map(len, BOILERPLATE))))
+            boilerplate = example.is_wiki and any(first[: len(b)] == b for b in BOILERPLATE)
+            block[start:end] = -1 if boilerplate else index
     return block
-
-
-def _is_boilerplate(example: Example, span: Span) -> bool:
-    words = (i for i in range(span.start, span.end) if not example.is_html[i])
-    first = [example.tokens[i] for i in islice(words, max(map(len, BOILERPLATE)))]
-    return example.is_wiki and any(first[: len(start)] == list(start) for start in BOILERPLATE)

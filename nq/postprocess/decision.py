@@ -26,9 +26,7 @@ Sources: google-research/language ``bert_joint/run_nq.py`` (``compute_prediction
 ``ScoreSummary.__lt__`` of 2020-09-30 for ties) and kisialiou/NQ ``src/utils/utils.py``.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,11 +41,13 @@ BERT_JOINT_K, KISIALIOU_K, DEFAULT_K = 10, 5, 20
 KISIALIOU_MIN_PIECES = 2
 KISIALIOU_LONG, KISIALIOU_SHORT = 3.0, 8.0
 NO_SCORE = -10000.0
+SECOND_MODEL = ("a second model",)
+"""The user of a ranking that a cascade is."""
 
 
 @dataclass(frozen=True)
 class RankedPrediction:
-    """The prediction for one example, with its ranking where the rule computes one."""
+    """A prediction, with its ranking where the rule computes one."""
 
     prediction: Prediction
     ranking: Ranking | None = None
@@ -62,7 +62,6 @@ class DecisionRule:
     """A rule, and what it needs of the scores.
 
     Args:
-        decide: decides one example from the scores of all its windows.
         k: positions that it needs of each window, for the start and for the end.
         text_only: whether positions outside of document text are excluded before the top k.
         ranks: whether it computes a ranking, and so a decision margin. The predictions of the
@@ -76,7 +75,7 @@ class DecisionRule:
 
 
 def default(example: Example, scores: Scores, config: DecisionConfig) -> RankedPrediction:
-    """Returns our decision: the most probable block and short answer."""
+    """Decides for the most probable block and short answer; the only rule of a cascade's scores."""
     ranking = rank(example, scores, config)
     return RankedPrediction(ranking.prediction(), ranking)
 
@@ -107,21 +106,18 @@ def bert_joint(example: Example, scores: WindowScores, config: DecisionConfig) -
 
 def kisialiou(example: Example, scores: WindowScores, config: DecisionConfig) -> RankedPrediction:
     """Returns the 2020 port's decision: the best pair, under two fixed thresholds."""
-    answers = _port_answers(scores, config)
-    short, score = next(iter(answers.items()), (None, NO_SCORE))
-    if short is None or score <= KISIALIOU_SHORT:
-        return _prediction(example, _port_long(example, answers), (), NO_SCORE)
-    return _prediction(example, _port_long(example, answers), (short,), score)
+    long, shorts = _port_answers(example, scores, config)
+    short, score = next(iter(shorts.items()), (None, NO_SCORE))
+    return _prediction(example, long, () if short is None else (short,), score)
 
 
 def kisialiou_2020_04(
     example: Example, scores: WindowScores, config: DecisionConfig
 ) -> RankedPrediction:
     """Returns the port's decision before 2020-05-09: any number of short answers."""
-    answers = _port_answers(scores, config)
-    shorts = {span: score for span, score in answers.items() if score > KISIALIOU_SHORT}
+    long, shorts = _port_answers(example, scores, config)
     mean = sum(shorts.values()) / len(shorts) if shorts else 0.0
-    return _prediction(example, _port_long(example, answers), tuple(shorts), mean)
+    return _prediction(example, long, tuple(shorts), mean)
 
 
 def _prediction(
@@ -130,22 +126,20 @@ def _prediction(
     return RankedPrediction(Prediction(example.example_id, *long, shorts, score))
 
 
-def _port_answers(scores: WindowScores, config: DecisionConfig) -> dict[Span, float]:
-    """Returns the port's distinct spans above 0 with their scores, the best first."""
+def _port_answers(
+    example: Example, scores: WindowScores, config: DecisionConfig
+) -> tuple[tuple[Span | None, float], dict[Span, float]]:
+    """Returns the port's block with its score, and its distinct short answers, the best first."""
     limits = (config.max_answer_length, KISIALIOU_MIN_PIECES, KISIALIOU_K)
     candidates = pairs(scores, *limits, np.float32, ties=Ties.LAST, backwards=True)
     candidates = candidates.where(candidates.score > 0)
     answers: dict[Span, float] = {}
     for i, score in enumerate(candidates.score.tolist()):
         answers.setdefault(candidates.span(i), score)
-    return answers
-
-
-def _port_long(example: Example, answers: Mapping[Span, float]) -> tuple[Span | None, float]:
-    """Returns the block of the best span that has one, if its score is high enough."""
     blocks = ((containing_block(example, span), score) for span, score in answers.items())
-    long, score = next((b for b in blocks if b[0] is not None), (None, NO_SCORE))
-    return (long, score) if score > KISIALIOU_LONG else (None, NO_SCORE)
+    long = next((b for b in blocks if b[0] is not None), (None, NO_SCORE))
+    shorts = {span: score for span, score in answers.items() if score > KISIALIOU_SHORT}
+    return long if long[1] > KISIALIOU_LONG else (None, NO_SCORE), shorts
 
 
 RULES = {
@@ -162,21 +156,12 @@ def containing_block(example: Example, span: Span) -> Span | None:
     return next((c.span for c in example.candidates if c.top_level and c.span.contains(span)), None)
 
 
-def check_rule(rule: str, needs_margin: Sequence[str]) -> None:
-    """Checks that a rule computes the decision margin if the named optimizations need it."""
-    if needs_margin and not RULES[rule].ranks:
+def check_rule(rule: str, users: Sequence[str]) -> None:
+    """Raises ``Error`` for a rule that ranks no blocks if there are users of the ranking."""
+    if users and not RULES[rule].ranks:
         raise Error(
-            f"decision {rule} has no decision margin: remove {' and '.join(needs_margin)} from "
-            "the profile, or take the rule default"
-        )
-
-
-def check_cascade_rule(rule: str) -> None:
-    """Checks that a rule ranks blocks, of which a second model reads the best."""
-    if not RULES[rule].ranks:
-        raise Error(
-            f"decision {rule} ranks no blocks for a second model: leave it out, or take the "
-            "rule default"
+            f"decision {rule} ranks no blocks for {' and '.join(users)}: leave that out, or take "
+            "the rule default"
         )
 
 
@@ -184,5 +169,5 @@ def decide(example: Example, scores: Scores, config: DecisionConfig) -> RankedPr
     """Returns the decision for one example by the configured rule."""
     if isinstance(scores, WindowScores):
         return RULES[config.rule].decide(example, scores, config)
-    check_cascade_rule(config.rule)
+    check_rule(config.rule, SECOND_MODEL)
     return default(example, scores, config)

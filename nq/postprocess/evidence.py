@@ -17,8 +17,6 @@ outweigh any single span. Neither does a question that asks for something else b
 such as "how much was he paid", get them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,7 +52,6 @@ class Options:
     features: FloatArray
 
     def probabilities(self, weights: RankingWeights) -> FloatArray:
-        """Returns ``[O]`` P(option | block)."""
         evidence = weights.short_evidence * self.evidence
         return np.asarray(softmax(evidence + self.features @ weights.option_vector()))
 
@@ -66,8 +63,7 @@ class Evidence:
     Args:
         blocks: ``[B]`` candidate indices of the blocks that have a hypothesis.
         features: ``[B, F]`` in the order of ``RankingWeights.block_vector``.
-        pairs: all P pairs within one block.
-        pair_block: ``[P]`` row of ``blocks`` of each pair.
+        pairs: all P pairs within one block, whose rows in ``blocks`` ``pair_block`` has.
         evidence: ``[K, P]`` of each pair as each of the first K of ``TYPES``; -inf where a pair
             cannot have the type.
     """
@@ -79,7 +75,7 @@ class Evidence:
     evidence: FloatArray
 
     def rows(self, blocks: Blocks) -> IntArray:
-        """Returns the index of each of its blocks among all blocks of the page."""
+        """Returns the index of each block among all blocks of the page."""
         return np.searchsorted(blocks.candidates, self.blocks)
 
     def block_scores(self) -> FloatArray:
@@ -98,7 +94,6 @@ class Evidence:
         return weights.evidence * self.block_scores() + self.features @ weights.block_vector()
 
     def options(self, row: int) -> Options:
-        """Returns the options of the block in this row of ``blocks``."""
         inside = self.pair_block == row
         pairs, evidence = self.pairs.where(inside), self.evidence[:, inside]
         short = np.isfinite(evidence[0])
@@ -119,10 +114,7 @@ class Evidence:
 def gather_evidence(
     example: Example, scores: WindowScores, max_pieces: int, blocks: Blocks | None = None
 ) -> Evidence:
-    """Returns the evidence in all windows of an example, by block of the page.
-
-    A short answer has at most ``max_pieces``. The blocks may be given.
-    """
+    """Gathers the evidence of all windows; a short answer has at most ``max_pieces``."""
     blocks = blocks or Blocks.of(example)
     all_pairs = pairs(scores)
     block = blocks.of_token[all_pairs.start_doc]
@@ -130,28 +122,20 @@ def gather_evidence(
     kept, block = all_pairs.where(inside), block[inside]
     candidates, pair_block = np.unique(block, return_inverse=True)
     features = blocks.features[np.searchsorted(blocks.candidates, candidates)]
-    evidence = _pair_evidence(kept, scores, max_pieces, asks_for_words(example.question))
-    return Evidence(candidates, features, kept, pair_block.reshape(-1), evidence)
-
-
-def only_ranks(scores: WindowScores) -> bool:
-    """Returns whether the scores are of a model that gives no short answers."""
-    logits = scores.type_logits
-    return len(logits) > 0 and bool((logits[:, AnswerType.SHORT] < IMPOSSIBLE).all())
-
-
-def _pair_evidence(
-    kept: Pairs, scores: WindowScores, max_pieces: int, only_words: bool
-) -> FloatArray:
-    """Returns ``[K, P]`` the evidence of each pair; -inf for a short answer that is too long."""
     logits = scores.type_logits.astype(np.float64)
-    gives_yes_no = logits.any() and np.any(logits[:, TYPES[2:]] > IMPOSSIBLE) and not only_words
-    types = TYPES if gives_yes_no else TYPES[:2]
+    gives_yes_no = logits.any() and np.any(logits[:, TYPES[2:]] > IMPOSSIBLE)
+    types = TYPES if gives_yes_no and not asks_for_words(example.question) else TYPES[:2]
     gain = logits[:, types] - logits[:, [AnswerType.UNKNOWN]]
     gain[gain < IMPOSSIBLE] = -np.inf
     evidence = kept.score + gain[kept.window].T
     evidence[0, kept.end_pos - kept.start_pos >= max_pieces] = -np.inf
-    return np.asarray(evidence)
+    return Evidence(candidates, features, kept, pair_block.reshape(-1), evidence)
+
+
+def only_ranks(scores: WindowScores) -> bool:
+    """Returns whether a model gives no short answers."""
+    logits = scores.type_logits
+    return len(logits) > 0 and bool((logits[:, AnswerType.SHORT] < IMPOSSIBLE).all())
 
 
 def _logsumexp_by_group(values: FloatArray, group: IntArray, n: int) -> FloatArray:

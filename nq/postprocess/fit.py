@@ -6,8 +6,6 @@ log-probability of the right choices, with an L2 penalty towards the default wei
 the model, so that a few hundred pages are enough.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,22 +17,17 @@ from nq.postprocess.evidence import Evidence, Options
 from nq.records import AnswerType, Example, FloatArray, IntArray, Span, YesNo
 
 DEFAULT_WEIGHTS = RankingWeights()
-PENALTY = 1.0
-DIGITS = 4
-IMPOSSIBLE = -1e6
+PENALTY, DIGITS, IMPOSSIBLE, MAX_EVIDENCE_PERCENTILE = 1.0, 4, -1e6, 99.9
 MIN_EVIDENCE_WEIGHT = 1e-3
 """More evidence is never a reason against a choice."""
-MAX_EVIDENCE_PERCENTILE = 99.9
 OPTION_WEIGHTS = ("short_evidence", "short_length", "no_short", "yes_no")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChoiceSet:
-    """N choices and the right ones among them.
+    """N choices, whose ``features`` ``[N, F]`` begin with their scores by the model.
 
-    Args:
-        features: ``[N, F]`` of each choice, the first one its score by the model.
-        right: ``[N]`` whether it is right; at least one is.
+    At least one of them is ``right``.
     """
 
     features: FloatArray
@@ -77,7 +70,6 @@ def yes_no_separation(example: Example, evidence: Evidence) -> tuple[float, bool
 
 
 def _gold_options(example: Example, evidence: Evidence) -> Options | None:
-    """Returns the options of the best right block; ``None`` if none has evidence."""
     gold = gold_longs(example)
     spans = [example.candidates[block].span for block in evidence.blocks.tolist()]
     rows = [row for row, span in enumerate(spans) if span in gold]
@@ -113,7 +105,6 @@ def right_options(example: Example, options: Options) -> IntArray:
 
 
 def _annotators_needed(example: Example) -> int:
-    """Returns how many annotators make an answer: two, or the only one."""
     return 2 if len(example.annotations or ()) > 1 else 1
 
 
@@ -122,10 +113,7 @@ def fit_weights(
     options: Sequence[ChoiceSet],
     start: RankingWeights = DEFAULT_WEIGHTS,
 ) -> RankingWeights:
-    """Returns the fitted weights of both softmaxes and the largest expected evidence.
-
-    The penalty prefers the weights ``start``, which a softmax without choice sets keeps.
-    """
+    """Fits both softmaxes; one without choice sets keeps the weights ``start``."""
     names = ("evidence", *start.BLOCK_FEATURES, "null")
     weights = _fitted(_fitted(start, names, blocks), OPTION_WEIGHTS, options)
     if not blocks:
@@ -138,11 +126,7 @@ def fit_weights(
 def _fitted(
     start: RankingWeights, names: Sequence[str], choice_sets: Sequence[ChoiceSet]
 ) -> RankingWeights:
-    """Returns ``start`` with these weights of the features fitted.
-
-    Minimizes the penalized negative log-likelihood by L-BFGS-B with the analytic gradient. Infinite
-    evidence is made finite.
-    """
+    """Returns ``start`` with these weights fitted; infinite evidence is made finite."""
     if not choice_sets:
         return start
     sizes = np.array([len(choices.right) for choices in choice_sets])

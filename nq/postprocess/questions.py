@@ -1,7 +1,5 @@
 """What an English question asks for, by its words."""
 
-from __future__ import annotations
-
 import re
 
 OTHER = "other"
@@ -10,11 +8,8 @@ YES_NO_VERBS = (
     *("can", "could", "may", "might", "must", "shall", "should", "will", "would"),
     *("ain't", "aren't", "isn't", "wasn't", "weren't", "don't", "doesn't", "didn't", "can't"),
 )
-WORDS = {
-    **{word: word for word in ("who", "when", "where", "what", "which", "how", "why")},
-    "whom": "who",
-    "whose": "who",
-}
+WORDS = {word: word for word in ("who", "when", "where", "what", "which", "how", "why")}
+WORDS |= {"whom": "who", "whose": "who"}
 HOW_MANY, YES_NO_VERB = "how many", "yes/no verb"
 
 

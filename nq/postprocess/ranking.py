@@ -24,8 +24,6 @@ places in the sum: the evidence and the short answers are those of the first mod
 score is the second one's.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -60,7 +58,7 @@ PAIRS = {"``": "''", "“": "”", '"': '"', "(": ")", "[": "]"}
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The blocks of one example ranked by probability, from the evidence of all its windows."""
+    """The blocks of one example, ranked by probability."""
 
     example: Example
     evidence: Evidence
@@ -104,7 +102,6 @@ class Ranking:
         return *best, *(self.alternative(row, asks_for_words) for row in rows[1:])
 
     def alternative(self, row: int, only_words: bool = False) -> Alternative:
-        """Returns the block in this row of the evidence, with its best short answer."""
         probability = float(self.probabilities[row])
         options, likely = self.options(row)
         excluded = NO_SPANS if only_words else NO_SPANS[:1]
@@ -155,23 +152,21 @@ class Ranking:
 
     def short_spans(self, limit: int) -> list[tuple[Span, float]]:
         """Returns the most probable short answers in all blocks, best first."""
-        weights = self.config.weights
         spans: list[tuple[Span, float]] = []
         for row, probability in enumerate(self.probabilities.tolist()):
-            options = self.evidence.options(row)
-            likely = probability * options.probabilities(weights)
+            options, likely = self.options(row)
+            likely *= probability
             (short,) = np.nonzero(options.types == AnswerType.SHORT)
             for i in short[np.argsort(-likely[short], kind="stable")[:limit]].tolist():
                 start, end = options.spans[i].tolist()
                 spans.append((Span(start, end + 1), float(likely[i])))
-        spans.sort(key=lambda item: -item[1])
-        return spans[:limit]
+        return sorted(spans, key=lambda item: -item[1])[:limit]
 
 
 def rank(
     example: Example, scores: Scores, config: DecisionConfig, blocks: Blocks | None = None
 ) -> Ranking:
-    """Returns the ranking of an example's blocks, which may be given, from all its scores."""
+    """Ranks the blocks of an example, which may be given, by all its scores."""
     blocks = blocks or Blocks.of(example)
     if isinstance(scores, WindowScores):
         evidence = gather_evidence(example, scores, config.max_answer_length, blocks)
@@ -183,11 +178,9 @@ def rank(
 def decision_margin(ranking: Ranking) -> float:
     """Returns the smallest change of a log odds that would change the default decision.
 
-    It compares the log odds of the best block against the next one, of its best short answer
-    against the next one, and of each probability against its threshold. An answer that is not
-    given need not beat other blocks, unless one of them would then be given. The margin is infinite
-    for a page without blocks. A less exact computation may change an answer only where the margin
-    is small.
+    It compares the best block with the next one, its best short answer with the next one, and each
+    probability with its threshold. An answer that is not given need not beat other blocks, unless
+    one of them would then be given. The margin of a page without blocks is infinite.
     """
     blocks, config = ranking.probabilities, ranking.config
     if not len(blocks):

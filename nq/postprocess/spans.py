@@ -4,11 +4,9 @@ The score of a pair is that of both originals,
 start logit + end logit - (start logit of [CLS] + end logit of [CLS]).
 """
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -17,10 +15,7 @@ from nq.records import FloatArray, IntArray, Span, WindowScores
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """P scored pairs, best first; equal scores by window, then start, then end position.
-
-    Every field is ``[P]``; ``start_doc`` and ``end_doc`` (inclusive) are document tokens.
-    """
+    """P scored pairs, best first; ``start_doc`` and ``end_doc`` (inclusive) are document tokens."""
 
     score: FloatArray
     window: IntArray
@@ -32,12 +27,11 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.score)
 
-    def where(self, keep: Any) -> Pairs:
-        """Returns the pairs that ``keep`` (a mask, or indices) selects."""
-        return Pairs(*(getattr(self, name)[keep] for name in self.__slots__))
+    def where(self, keep: Any) -> Self:
+        """Returns the pairs that a mask or indices select."""
+        return type(self)(*(getattr(self, name)[keep] for name in self.__slots__))
 
     def span(self, i: int) -> Span:
-        """Returns the document tokens of the i-th pair."""
         return Span(int(self.start_doc[i]), int(self.end_doc[i]) + 1)
 
 
@@ -84,14 +78,14 @@ def pairs(
     cls_sum = cls[window, 0] + cls[window, 1]
     score = (start + end) - cls_sum
     start_pos, end_pos = scores.start_pos[window, i], scores.end_pos[window, j]
+    keys: tuple[Any, ...]
     match ties:
         case Ties.POSITION:
-            order = np.lexsort((end_pos, start_pos, window, -score))
+            keys = end_pos, start_pos, window
         case Ties.SUMMARY:
             types = -scores.type_logits[window, ::-1].T
-            order = np.lexsort((j, i, window, *types, -cls_sum, -(start + end), -score))
+            keys = j, i, window, *types, -cls_sum, -(start + end)
         case Ties.LAST:
-            order = np.lexsort((-start_pos, -start, -end_pos, -end, -window, -score))
-    return Pairs(
-        score, window, start_pos, end_pos, scores.start_doc[window, i], scores.end_doc[window, j]
-    ).where(order)
+            keys = -start_pos, -start, -end_pos, -end, -window
+    docs = scores.start_doc[window, i], scores.end_doc[window, j]
+    return Pairs(score, window, start_pos, end_pos, *docs).where(np.lexsort((*keys, -score)))

@@ -7,8 +7,6 @@ context first, then the top-level blocks with text, 48 contexts in all. Two mark
     [ContextId=-1] [NoLongAnswer] [ContextId=0] [Paragraph=1] The flow …
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,7 +16,7 @@ from itertools import islice
 import numpy as np
 
 from nq.config import WindowConfig
-from nq.records import Context, Example, IntArray, Span
+from nq.records import Context, Example, IntArray
 
 NULL_CONTEXT = Context(-1, "[NoLongAnswer]", (), ())
 _ORIGINAL_BLANKS = re.compile("[ \t\r\n\u202f]+")
@@ -40,42 +38,31 @@ class Words:
     markers: list[int]
 
 
-def _blocks_with_text(example: Example, is_html: Sequence[bool]) -> Iterator[tuple[int, Span]]:
-    """Yields the candidate index and the span of each top-level block with text.
+def _blocks_with_text(example: Example, config: WindowConfig) -> Iterator[tuple[int, list[int]]]:
+    """Yields candidate index and tokens, without tags, of each top-level block with text.
 
     A token is looked at once for each block around it; ``RecordLimits.block_tokens`` bounds their
     number for records of files.
     """
-    tokens = example.tokens
-    for index, candidate in enumerate(example.candidates):
-        span = candidate.span
-        if candidate.top_level and any(
-            not is_html[i] and tokens[i].strip() for i in range(span.start, span.end)
-        ):
-            yield index, span
-
-
-def _is_html(example: Example, config: WindowConfig) -> Sequence[bool]:
+    tokens, is_html = example.tokens, example.is_html
     if config.switches.angle_bracket_is_tag:
-        return ["<" in token for token in example.tokens]
-    return example.is_html
+        is_html = ["<" in token for token in tokens]
+    for index, candidate in enumerate(example.candidates):
+        if candidate.top_level:
+            doc = [i for i in range(candidate.span.start, candidate.span.end) if not is_html[i]]
+            if any(tokens[i].strip() for i in doc):
+                yield index, doc
 
 
 def contexts(example: Example, config: WindowConfig) -> list[Context]:
-    """Returns the null context, then the top-level blocks with text.
+    """Returns the null context, then at most ``max_blocks`` top-level blocks with text.
 
     The counter of a block type stops at ``max_position`` (``[Paragraph=50]`` may come twice).
-    ``unread_blocks`` counts the blocks that are left out.
-
-    Returns:
-        At most ``1 + max_blocks`` contexts.
     """
-    is_html = _is_html(example, config)
     counts: Counter[str] = Counter()
     read = [NULL_CONTEXT]
-    for index, span in islice(_blocks_with_text(example, is_html), config.max_blocks):
-        doc = [i for i in range(span.start, span.end) if not is_html[i]]
-        kind = example.block_type(span)
+    for index, doc in islice(_blocks_with_text(example, config), config.max_blocks):
+        kind = example.block_type(example.candidates[index].span)
         counts[kind] = min(counts[kind] + 1, config.max_position)
         marker = f"[{kind}={counts[kind]}]"
         read.append(Context(index, marker, [example.tokens[i] for i in doc], doc))
@@ -84,12 +71,11 @@ def contexts(example: Example, config: WindowConfig) -> list[Context]:
 
 def unread_blocks(example: Example, config: WindowConfig) -> int:
     """Returns how many top-level blocks with text are beyond ``max_blocks`` and not read."""
-    blocks = _blocks_with_text(example, _is_html(example, config))
-    return sum(1 for _ in islice(blocks, config.max_blocks, None))
+    return sum(1 for _ in islice(_blocks_with_text(example, config), config.max_blocks, None))
 
 
 def words(contexts: Sequence[Context], config: WindowConfig) -> Words:
-    """Joins contexts to one word sequence: one word, one entry in the map.
+    """Joins contexts to one word sequence.
 
     With ``split_words_again`` the map is looked up by the new word number: on pages whose words
     are split it is off by the number of extra words, exactly as in the original.

@@ -8,8 +8,6 @@ With a tokenizer of RoBERTa or MPNet <s> and </s> are the special pieces, two </
 and page, and all segments are 0.
 """
 
-from __future__ import annotations
-
 import random
 from itertools import chain, pairwise
 
@@ -23,11 +21,9 @@ from nq.preprocess.tokenizers.base import Tokenizer
 from nq.records import UNLABELLED, AnswerType, Example, Features, IntArray
 
 
-def count_windows(n_pieces: int, length: int, stride: int) -> int:
-    """Returns how many ranges ``windows`` returns."""
-    if not n_pieces:
-        return 0
-    return 1 + max(0, -(-(n_pieces - length) // min(length, stride)))
+def _starts(n_pieces: int, length: int, stride: int) -> range:
+    step = min(length, stride)
+    return range(0, max(min(n_pieces, 1), n_pieces - length + step), step)
 
 
 def windows(n_pieces: int, length: int, stride: int) -> list[tuple[int, int]]:
@@ -39,16 +35,12 @@ def windows(n_pieces: int, length: int, stride: int) -> list[tuple[int, int]]:
     >>> windows(10, length=6, stride=3)
     [(0, 6), (3, 9), (6, 10)]
     """
-    step = min(length, stride)
-    starts = range(0, count_windows(n_pieces, length, stride) * step, step)
+    starts = _starts(n_pieces, length, stride)
     return [(start, min(start + length, n_pieces)) for start in starts]
 
 
 def query(question: str, tokenizer: Tokenizer, config: WindowConfig) -> list[int]:
-    """Returns the pieces of the question after ``[Q]``, at most ``max_query_length`` in all.
-
-    A longer question keeps its last pieces.
-    """
+    """Returns ``[Q]`` and the question's pieces; beyond ``max_query_length`` the last ones."""
     pieces = list(chain.from_iterable(tokenizer.encode(question.split(" "))))
     marker = [tokenizer.marker_id("[Q]"), *prefix(config.question_prefix, tokenizer)]
     if config.switches.keep_query_marker:
@@ -65,8 +57,7 @@ def features(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> Fe
     """Returns all windows of an example, for inference.
 
     Raises:
-        RecordError: the question leaves no room for the page, or the page has more windows than
-            ``nq.formats.fields`` allows.
+        RecordError: the question leaves no room for the page, or there are too many windows.
     """
     builder = _WindowBuilder(example, tokenizer, config)
     kept = np.arange(len(builder.windows))
@@ -83,10 +74,10 @@ def training_features(
 ) -> Features:
     """Returns the windows of an example to train on, with their targets.
 
-    A window is positive only if it holds the whole target; each other one is kept with
-    probability ``negatives``, those of a page without annotations only if ``unlabelled``, with the
-    type ``UNLABELLED``. The draw depends on ``seed`` and the example's id alone, not on the order
-    of examples or on the number of processes. Errors are those of ``features``.
+    A window is positive only if it holds the whole target; each other one is kept with probability
+    ``negatives``, those of a page without annotations only if ``unlabelled``, with the type
+    ``UNLABELLED``. The draw depends on ``seed`` and the example's id alone, not on the order of
+    examples or on the number of processes. Errors are those of ``features``.
     """
     ensure(not config.switches.running_text, f"compat {config.compat} has no training targets")
     builder = _WindowBuilder(example, tokenizer, config)
@@ -117,13 +108,10 @@ def training_features(
 class _WindowBuilder:
     """The pieces of one page and of its question, from which the rows of windows are cut.
 
-    Attributes:
-        contexts: the blocks that are read.
-        pieces, doc: ``[P]`` piece id and document token (-1 for a marker) of each piece.
-        first_piece: ``[n_words + 1]`` index of each word's first piece, then ``P``; of running text
-            ``[0, P]``.
-        windows: ``[W, 2]`` half-open piece ranges.
-        offset: position of the page's first piece in a row.
+    ``pieces`` and ``doc`` ``[P]`` have the id and the document token, -1 for a marker, of each
+    piece, ``first_piece`` ``[n_words + 1]`` the index of each word's first one, then P (of running
+    text it is ``[0, P]``), and ``windows`` ``[W, 2]`` half-open ranges of pieces. A page begins at
+    ``offset`` in each row.
     """
 
     def __init__(self, example: Example, tokenizer: Tokenizer, config: WindowConfig) -> None:
@@ -138,7 +126,7 @@ class _WindowBuilder:
                 f"max_seq_length {config.max_seq_length} leaves no room for the page behind a "
                 f"question of {len(self.query)} pieces; choose a larger one"
             )
-        n_windows = sum(count_windows(b - a, length, config.doc_stride) for a, b in parts)
+        n_windows = sum(len(_starts(b - a, length, config.doc_stride)) for a, b in parts)
         LIMITS.check(windows=n_windows, window_pieces=n_windows * config.max_seq_length)
         ranges = [
             (first + start, first + end)

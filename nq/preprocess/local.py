@@ -1,7 +1,5 @@
 """Makes the windows of one example, and in a plain loop without Beam the windows of files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -28,12 +26,9 @@ def make_windows(
     windows: WindowConfig,
     training: Training | None = None,
 ) -> Features | DeadLetter:
-    """Makes the windows of one record.
+    """Makes the windows of one record; an example with too many becomes a dead letter.
 
-    A dead letter is returned as it is; an example with too many windows becomes one.
-
-    Raises:
-        Error: the example cannot be converted; names its file and line.
+    An ``Error`` names file and line of an example that cannot be converted.
     """
     if isinstance(item, DeadLetter):
         return item
@@ -51,7 +46,7 @@ def make_windows(
 def stored_example(
     source: Source, example: Example, rows: Features, windows: WindowConfig
 ) -> StoredExample:
-    """Returns what is stored of an example and its windows, the ``rows`` of ``make_windows``."""
+    """Returns what is stored of an example and its windows."""
     records = b"".join(map(frame, encode_records(rows, source, windows.switches.id_name)))
     stored, key = b"", (source.file_index, source.line)
     if rows.answer_types is None:

@@ -1,7 +1,5 @@
 """A preprocessing request: which files, which tokenizer, which settings."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -14,6 +12,7 @@ from typing import Any
 
 from nq import __version__
 from nq.config import WindowConfig
+from nq.errors import Error
 from nq.formats import input_files
 from nq.formats.input_files import is_uri, shown
 from nq.formats.questions import PageFolder
@@ -32,14 +31,11 @@ class Request:
     make a new request.
 
     Args:
-        files: input files in order.
         tokenizer: folder or file of the tokenizer.
         limit: read at most so many records in all.
         training: settings of training features, ``None`` for inference.
         first_file: number of the first file, where the files before it are in other requests.
-        tokenizer_sha256: digest of the tokenizer, where it is known; computed by default.
-        pages: the pages that questions name.
-        file_sha256: digest of each file, where it is known; computed by default.
+        tokenizer_sha256, file_sha256: digests, where they are known; computed by default.
     """
 
     files: tuple[str, ...]
@@ -59,9 +55,10 @@ class Request:
         return {path: known.get(path) or input_files.sha256(path) for path in self.files}
 
     def check_unchanged(self) -> None:
-        """Checks that the files on a disk still have the content that the request describes."""
-        own = {path: digest for path, digest in self.digests.items() if not is_uri(path)}
-        input_files.check_unchanged({**own, **self.page_digests})
+        """Raises ``Error`` if a file on a disk has no longer the content that is described."""
+        for path, digest in {**self.digests, **self.page_digests}.items():
+            if not is_uri(path) and input_files.sha256(path) != digest:
+                raise Error(input_files.CHANGED.format(path))
 
     @cached_property
     def page_digests(self) -> dict[str, str]:
@@ -71,23 +68,23 @@ class Request:
     @cached_property
     def description(self) -> dict[str, Any]:
         """The request as the manifest keeps it, with digests in place of paths."""
-        pages = {}
-        if self.pages is not None:
-            total = hashlib.sha256()
-            for path, digest in self.page_digests.items():
-                name = shown(str(Path(path).relative_to(self.pages.folder)))
-                total.update(f"{name}\0{digest}\n".encode())
-            pages = {"column": self.pages.column, "sha256": total.hexdigest()}
-        return {
+        values = {
             "version": __version__,
             "inputs": [{"name": shown(Path(f).name), "sha256": d} for f, d in self.digests.items()],
             "tokenizer": self.digest_tokenizer(),
             "windows": self.windows.to_dict(),
             "limit": self.limit,
             "training": list(self.training) if self.training else None,
-            **({"first_file": self.first_file} if self.first_file else {}),
-            **({"pages": pages} if pages else {}),
         }
+        if self.first_file:
+            values["first_file"] = self.first_file
+        if self.pages is not None:
+            total = hashlib.sha256()
+            for path, digest in self.page_digests.items():
+                name = shown(str(Path(path).relative_to(self.pages.folder)))
+                total.update(f"{name}\0{digest}\n".encode())
+            values["pages"] = {"column": self.pages.column, "sha256": total.hexdigest()}
+        return values
 
     @cached_property
     def key(self) -> str:
@@ -96,10 +93,9 @@ class Request:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def digest_tokenizer(self) -> str:
-        """Returns ``tokenizer_sha256``, computed if it is not known."""
-        if self.tokenizer_sha256:
-            return self.tokenizer_sha256
-        return tokenizer_digest(load_tokenizer(self.tokenizer, self.windows.compat))
+        return self.tokenizer_sha256 or tokenizer_digest(
+            load_tokenizer(self.tokenizer, self.windows.compat)
+        )
 
 
 def chunks(request: Request, chunk_bytes: int) -> tuple[Request, ...]:

@@ -13,8 +13,6 @@ What follows preprocessing reads this folder and not the input again. Damage is 
 and digests of the manifest and by the checksums of the records.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -55,8 +53,7 @@ class Prepared:
         shards: its TFRecord files of windows, sorted.
         reused: whether an earlier job made it.
         seconds: wall time of the job that made it.
-        unread_blocks: blocks with text beyond ``max_contexts``, in all pages.
-        truncated_pages: pages with such blocks.
+        unread_blocks: blocks with text beyond ``max_contexts``, in ``truncated_pages``.
     """
 
     folder: Path
@@ -71,15 +68,10 @@ class Prepared:
 
     @property
     def dead_letter_file(self) -> Path:
-        """The bad records, one JSON object a line."""
         return self.folder / DEAD_LETTERS
 
     def read(self, request: Request) -> Iterator[Windowed]:
-        """Yields the examples of a request, in order, with their windows.
-
-        Raises:
-            DamagedError: a record is damaged or missing.
-        """
+        """Yields the examples of a request with their windows; damage is a ``DamagedError``."""
         paths = dict(enumerate(map(shown, request.files), request.first_file))
         shapes = inference_shapes(request.windows.max_seq_length)
         for shard in self.shards:
@@ -89,15 +81,12 @@ class Prepared:
                 rows = decode_records(list(islice(records, n_windows)), shapes)
                 expected = [[file, line, n, n_windows] for n in range(n_windows)]
                 if np.hstack([rows[name] for name in KEYS]).tolist() != expected:
-                    raise DamagedError(
-                        f"windows of input file {file}, line {line} are missing in {shard}"
-                    )
+                    raise DamagedError(f"windows of file {file}, line {line} are not in {shard}")
                 yield Windowed(example, rows, Source(file, paths[file], line))
             if next(records, None) is not None:
                 raise DamagedError(f"{shard} has windows of no example")
 
     def first_dead_letter(self) -> str:
-        """Returns file, line and reason of the first bad record."""
         with self.dead_letter_file.open("rb") as file:
             letter = orjson.loads(file.readline())
         return f"{letter['file']}, line {letter['line']}: {letter['reason']}"
@@ -105,28 +94,18 @@ class Prepared:
 
 def encode_dead_letter(letter: DeadLetter) -> str:
     """Returns one line of JSON: file, line, reason, and the beginning of the record."""
-    values = {
-        "file": shown(letter.source.path),
-        "line": letter.source.line,
-        "reason": letter.reason,
-        "record": letter.record,
-    }
+    place = {"file": shown(letter.source.path), "line": letter.source.line}
+    values = {**place, "reason": letter.reason, "record": letter.record}
     return visible(orjson.dumps(values).decode())
 
 
 def examples_file(shard: Path) -> Path:
-    """Returns the file with the examples of a shard."""
+    """Returns the file with the examples of a shard of windows."""
     return shard.with_name(shard.name.replace(WINDOWS, EXAMPLES, 1))
 
 
 class StoredExample(NamedTuple):
-    """What is stored of one example.
-
-    Args:
-        example: the example as a framed TFRecord; empty for training.
-        records: its windows as framed TFRecords, one after the other.
-        unread_blocks: blocks with text beyond ``max_contexts``.
-    """
+    """What is stored of one example: framed TFRecords of it (none for training) and its windows."""
 
     source: Source
     example: bytes
@@ -142,7 +121,7 @@ def write_examples(
     max_bytes: int = SHARD_BYTES,
     training: bool = False,
 ) -> dict[str, int]:
-    """Writes shards and dead letters into the folder ``part``, in the order of the input.
+    """Writes shards and dead letters into the folder ``part``, and returns their counts.
 
     The files depend on the elements alone. There is always one shard, and the windows of an example
     are never in two. Shards get their names, ``windows-00000-of-00002.tfrecord`` and so on, when
@@ -152,9 +131,6 @@ def write_examples(
         first_file: number of the first input file, which distinguishes the shards of chunks.
         max_bytes: bytes after which a shard ends.
         training: whether the examples are not written.
-
-    Returns:
-        The counts of ``Prepared``.
     """
     kinds = (WINDOWS,) if training else (WINDOWS, EXAMPLES)
     names = [f"{kind}-{first_file}" if first_file else kind for kind in kinds]
@@ -194,10 +170,7 @@ def write_examples(
 def find_completed(folder: Path, description: Mapping[str, Any]) -> Prepared | None:
     """Returns the windows in ``folder`` if a job of this description was completed there.
 
-    The content of the shards is not read; ``Prepared.read`` reads and checks it.
-
-    Raises:
-        DamagedError: such a job was completed there, and a file is missing or damaged now.
+    A file that is missing or damaged now is a ``DamagedError``. ``Prepared.read`` checks shards.
     """
     if not (folder / COMPLETED).is_file():
         return None
@@ -206,21 +179,17 @@ def find_completed(folder: Path, description: Mapping[str, Any]) -> Prepared | N
         (folder / DEAD_LETTERS).open("rb").close()
         if manifest["request"] != description:
             return None
-        for name, size in manifest["shards"].items():
-            _check(folder / name, "size", size, (folder / name).stat().st_size)
-        for name, digest in manifest["digests"].items():
-            _check(folder / name, "SHA-256", digest, input_files.sha256(folder / name))
+        found = {name: (folder / name).stat().st_size for name in manifest["shards"]}
+        found |= {name: input_files.sha256(folder / name) for name in manifest["digests"]}
+        for name, expected in {**manifest["shards"], **manifest["digests"]}.items():
+            if found[name] != expected:
+                raise DamagedError(f"{folder / name} is damaged: {MANIFEST} describes another file")
         shards = tuple(folder / n for n in manifest["shards"] if n.startswith(WINDOWS))
         return Prepared(folder, shards, **manifest["counts"], reused=True)
     except FileNotFoundError as error:
         raise DamagedError(f"{error.filename} is missing") from error
     except (LookupError, TypeError, AttributeError) as error:
         raise DamagedError(f"{folder / MANIFEST} is damaged: {error!r}") from error
-
-
-def _check(path: Path, what: str, expected: object, found: object) -> None:
-    if found != expected:
-        raise DamagedError(f"{path} is damaged: its {what} differs from the one in {MANIFEST}")
 
 
 def clear(folder: Path) -> None:
@@ -232,10 +201,7 @@ def clear(folder: Path) -> None:
 def complete(
     part: Path, folder: Path, description: Mapping[str, Any], counts: Mapping[str, Any]
 ) -> Prepared:
-    """Moves the files of a finished job out of its ``part`` folder and marks it as completed.
-
-    ``counts`` are the counts and the seconds of ``Prepared``.
-    """
+    """Moves the files of a finished job out of its ``part`` folder and marks it as completed."""
     names = sorted(path.name for path in part.glob(SHARD_PATTERN))
     sizes = {name: (part / name).stat().st_size for name in names}
     digests = {DEAD_LETTERS: input_files.sha256(part / DEAD_LETTERS)}

@@ -9,8 +9,6 @@ Ours differs where several short answers are far apart, because the merged span 
 takes the first short answer of the page, with those that follow it as in a list.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from nq.config import WindowConfig
@@ -27,19 +25,14 @@ _YES_NO = {YesNo.YES: AnswerType.YES, YesNo.NO: AnswerType.NO}
 def chosen_annotation(annotations: Sequence[Annotation]) -> Annotation | None:
     """Returns the annotation that training follows, ``None`` where none has a long answer."""
     answered = [a for a in annotations if a.long is not None and a.candidate is not None]
-    answered.sort(key=lambda a: a.candidate or 0)
-    return next((a for a in answered if a.shorts), answered[0] if answered else None)
+    return min(answered, key=lambda a: (not a.shorts, a.candidate or 0), default=None)
 
 
 def target(example: Example, contexts: Sequence[Context], config: WindowConfig) -> Target | None:
-    """Returns the target as a range of words.
+    """Returns the target as a range of words, ``None`` for a page that training leaves out.
 
-    An answer in a nested candidate or beyond the last context becomes no target in every mode
-    (the originals label wrong words).
-
-    Returns:
-        ``NO_TARGET`` if the contexts do not hold the answer, ``None`` for a page that training
-        leaves out.
+    An answer in a nested candidate or beyond the last context is ``NO_TARGET`` in every mode (the
+    originals label wrong words).
     """
     if example.annotations is None and not config.switches.keep_unannotated:
         return None
@@ -62,7 +55,7 @@ def target(example: Example, contexts: Sequence[Context], config: WindowConfig) 
 def _words_of_target(
     block: Span, context: Context, first: int, short: Span | None, yes_no: YesNo
 ) -> Target:
-    """Returns the target inside the context of ``block``, whose first word has number ``first``."""
+    """Returns the target inside a context, whose first word has the number ``first``."""
     if short is None:
         kind = _YES_NO.get(yes_no, AnswerType.LONG)
         return Target(kind, first, first + len(context.words) - 1)
@@ -78,9 +71,9 @@ def _merged(shorts: Sequence[Span], config: WindowConfig) -> Span | None:
         return None
     if config.switches.merge_all_short_answers:
         return Span(shorts[0].start, shorts[-1].end)
-    first = min(shorts)
+    first, *others = sorted(shorts)
     end = first.end
-    for short in sorted(shorts):
+    for short in others:
         if short.start - end <= LIST_GAP:
             end = max(end, short.end)
     return Span(first.start, end)

@@ -1,7 +1,5 @@
 """Summarizes cases: outcomes, losses by stage, and the calibration of the scores."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -116,13 +114,12 @@ def _kind_report(cases: Sequence[Case], kind: str, stages: Sequence[Stage]) -> K
     predicted = [j for j in judgments if j.predicted]
     scores, correct = [j.score for j in predicted], [j.correct for j in predicted]
     calibrated = all(0 <= j.score <= 1 for j in judgments)
+    error = expected_calibration_error(scores, correct) if calibrated else None
     return KindReport(
         **tally_fields(judgments),
         bounds=bounds,
         decision={"another": decided[Outcome.WRONG], "none": decided[Outcome.MISSED]},
-        expected_calibration_error=(
-            expected_calibration_error(scores, correct) if calibrated else None
-        ),
+        expected_calibration_error=error,
         reliability=reliability(scores, correct) if calibrated else None,
     )
 

@@ -1,7 +1,5 @@
 """An answer as text for a terminal."""
 
-from __future__ import annotations
-
 import shutil
 import textwrap
 from collections.abc import Sequence
@@ -18,8 +16,7 @@ INDENT = "  "
 def render(answer: Answer, marks: Sequence[str] = MARKS, cite: bool = False) -> str:
     """Returns the answer, the block that contains it, and the alternatives, as text.
 
-    Of a long block only the lines around the answer are shown. ``marks`` are put before and after
-    the short answer in its block. With ``cite`` the documents are named.
+    ``marks`` are put around the short answer in its block. With ``cite`` the documents are named.
     """
     probable = answer.long_probability is not None
     parts = ["no answer"]

@@ -1,7 +1,5 @@
 """Profiles, or runs, beside each other: their rows, and the table of them."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -34,7 +32,6 @@ class ComparisonRow:
         micro_f1: at the thresholds in use; ``None`` without gold.
         changed: how many answers differ from those of the profile or run ``against``.
         error: why the profile could not be measured; empty if it was.
-        name: of a run.
         prepare_s: seconds of waiting for windows, of a run.
     """
 
@@ -55,7 +52,6 @@ class ComparisonRow:
 
     @property
     def label(self) -> str:
-        """The profile, with the name of a run."""
         return f"{self.profile} · {self.name}" if self.name else self.profile
 
 
@@ -76,25 +72,8 @@ def row(result: Mapping[str, Any], **fields: Any) -> ComparisonRow:
 
 
 def ordered(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
-    """Returns the rows, the fastest first; those without a speed come last."""
-
-    def speed(row: ComparisonRow) -> float:
-        value = row.windows_per_s
-        return -math.inf if value is None or math.isnan(value) else value
-
-    return sorted(rows, key=speed, reverse=True)
-
-
-def processes_line(instances: int | None, threads: int | None) -> str:
-    """Returns the numbers of instances and threads in words; empty without a number of threads.
-
-    >>> processes_line(2, 1), processes_line(None, 4), processes_line(None, None)
-    ('2 instances of 1 thread', '4 threads', '')
-    """
-    if threads is None:
-        return ""
-    of_threads = counted(threads, "thread")
-    return of_threads if instances is None else f"{counted(instances, 'instance')} of {of_threads}"
+    """Returns the rows, the fastest first; those without a speed, or with NaN, come last."""
+    return sorted(rows, key=lambda row: max(0.0, row.windows_per_s or 0.0), reverse=True)
 
 
 def figure(value: float | None, digits: int | None = None) -> str:

@@ -5,8 +5,6 @@ contains the whole answer, or its start and end are not among the best positions
 answer that is lost at one stage is lost at all later ones. A correct answer is not lost anywhere.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,8 +18,6 @@ from nq.postprocess.spans import Pairs
 from nq.records import Annotation, Context, Example, IntArray, Span, YesNo
 
 KINDS = ("long", "short")
-
-
 MEANING = {
     Outcome.RIGHT: "the gold answer",
     Outcome.WRONG: "another answer than gold",

@@ -4,8 +4,6 @@ Text of the data reaches a page as JSON, in which no character can end a script,
 shows it as text only. The template escapes everything else.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,15 +24,14 @@ from nq.report.traits import TRAITS
 from nq.storage import atomic_write
 from nq.text import format_bytes
 
-MAX_QUESTIONS = 50_000
-"""Browsers open pages of some 100 MB."""
+MAX_QUESTIONS = 50_000  # browsers open pages of some 100 MB
 MORE_CHARS, MAX_MORE_CHARS = 16 << 20, 8000
 """Characters that are shown besides the blocks with answers: of all pages, and of a question's."""
 CHART_CODE = ("vendor/vega.js", "vendor/vega-interpreter.js", "charts.js")
-MAX_POINTS = 160
-"""Points of a curve, evenly spaced, the first and the last among them."""
-FUNCTIONS: dict[str, Any] = {"number": number, "loss": loss, "notes": notes, "phases": phases}
-FUNCTIONS |= {"seconds": format_seconds, "size": format_bytes}
+MAX_POINTS = 160  # of a curve, evenly spaced, the first and the last among them
+NAMES: dict[str, Any] = {"number": number, "loss": loss, "notes": notes, "phases": phases}
+NAMES |= {"seconds": format_seconds, "size": format_bytes}
+NAMES |= {"kinds": KINDS, "counts": COUNTS, "meanings": MEANING}
 
 
 @dataclass(frozen=True)
@@ -56,10 +53,9 @@ class RunView:
 
 @dataclass(frozen=True)
 class Report:
-    """A written report.
+    """A written report; ``gate``, ``changed`` and ``rows`` compare the run with another.
 
-    Without gold there is no ``analysis`` and no ``gate``, without another run no ``changed``, no
-    ``gate`` and no ``rows``. ``problem`` tells why there is no gate.
+    ``problem`` tells why there is no gate.
     """
 
     page: Path
@@ -120,6 +116,7 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         details.append(detail)
 
     compared = run.other is not None
+    n_changed = changed if compared else None
     analysis = analyse(cases, without_gold, run.stages) if cases else None
     problem, gate = "", None
     if compared and cases:
@@ -127,12 +124,8 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
             gate = relative_loss(*counts, max_loss=run.max_loss)
         except ValueError as error:
             problem = str(error)
-    data = {
-        "traits": {name: list(values) for name, values in traits.items()},
-        "compared": compared,
-        "scored": analysis is not None,
-        "outcomes": COUNTS,
-    }
+    data = {"compared": compared, "scored": analysis is not None, "outcomes": COUNTS}
+    data["traits"] = {name: list(values) for name, values in traits.items()}
     scripts = {
         "data": script_json(data),
         "rows": "[" + ",\n".join(rows) + "]",
@@ -153,21 +146,17 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         scripts | {"charts": script_json(charts)},
         run=run,
         analysis=analysis,
-        changed=changed if compared else None,
+        changed=n_changed,
         n_questions=len(rows),
         gate=gate,
         problem=problem,
         comparison=(*cells(run.rows), [""] * len(run.rows)) if run.rows else None,
         curves=curves,
-        kinds=KINDS,
-        counts=COUNTS,
-        meanings=MEANING,
-        **FUNCTIONS,
+        **NAMES,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
-        file.write(html.encode("utf-8", "replace"))
-    n_changed = changed if compared else None
+        file.write(html)
     return Report(path, len(rows), analysis, n_changed, gate, problem, run.rows)
 
 
@@ -197,11 +186,10 @@ def comparison_page(
     json = {"rows": script_json(values), "changes": script_json(changes)}
     comparison = *cells(rows), [row.error for row in rows]
     view = {"title": title, "sentences": sentences, "comparison": comparison}
-    html = _render("compare.html", [*CHART_CODE, "compare.js"], json, **view)
-    return html.encode("utf-8", "replace")
+    return _render("compare.html", [*CHART_CODE, "compare.js"], json, **view)
 
 
-def _render(template: str, code: Sequence[str], scripts: Mapping[str, str], **view: Any) -> str:
+def _render(template: str, code: Sequence[str], scripts: Mapping[str, str], **view: Any) -> bytes:
     """Returns a page with files of code and escaped JSON, whose policy lets no other script run."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -213,7 +201,7 @@ def _render(template: str, code: Sequence[str], scripts: Mapping[str, str], **vi
     *codes, style = (loader.get_source(environment, name)[0] for name in (*code, "report.css"))
     digests = (base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in codes)
     sources = " ".join(f"'sha256-{digest}'" for digest in digests)
-    return environment.get_template(template).render(
+    html = environment.get_template(template).render(
         **view,
         policy=f"default-src 'none'; script-src {sources}; "
         "style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'",
@@ -221,3 +209,4 @@ def _render(template: str, code: Sequence[str], scripts: Mapping[str, str], **vi
         style=Markup(style),
         scripts={name: Markup(json) for name, json in scripts.items()},
     )
+    return html.encode("utf-8", "replace")

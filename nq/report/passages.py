@@ -1,7 +1,5 @@
 """The readable text of spans of a page with the places of answers, and the passages of a page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -10,17 +8,13 @@ from nq.answers import located
 from nq.formats.documents import record_spelling
 from nq.records import Example, Span, readable_text
 
-MAX_CHARS = 6000
-"""Characters of a block that are shown."""
-AROUND_CHARS = 1500
-"""Characters before the first mark of a block that is too long."""
-AROUND_TOKENS = 40
-"""Tokens around an answer that is in no block."""
+MAX_CHARS, AROUND_CHARS = 6000, 1500
+"""Characters of a block that are shown, and before its first mark if it is too long."""
+AROUND_TOKENS = 40  # around an answer that is in no block
 
 Segment = str | list[str]
 """A piece of text; with marks, the text and the letters of its marks."""
-Marks = Mapping[str, Sequence[Span]]
-"""The spans of each mark, which is a letter."""
+Marks = Mapping[str, Sequence[Span]]  # by mark, a letter
 
 
 def span_text(example: Example, span: Span, max_chars: int) -> str:
@@ -81,9 +75,7 @@ class ShownBlocks:
             blocks = min((abs(number - other) for other in first), default=number)
             return number not in near, blocks, number
 
-        shown: list[tuple[Span, int | None]] = [
-            (self.spans[number - 1], number) for number in first
-        ]
+        shown: list[tuple[Span, int | None]] = [(self.spans[n - 1], n) for n in first]
         for number in sorted({*range(1, len(self.spans) + 1)} - first, key=distance):
             block = self.spans[number - 1]
             more_chars -= min(MAX_CHARS, sum(map(len, tokens[block.start : block.end])))

@@ -12,8 +12,6 @@ Marks of a passage: P, G, O are the long answers of the prediction, of gold and 
 p, g, o are the short ones.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -124,7 +122,6 @@ def entries(
 
 
 def _marks(question: Question) -> tuple[dict[str, list[Span]], dict[str, list[Span]]]:
-    """Returns the long and the short answers by mark."""
     labels = {"P": question.label, **({"O": question.other} if question.other else {})}
     longs = {name: [span] for name, label in labels.items() if (span := label.long.in_tokens)}
     shorts = {name.lower(): label.short_tokens for name, label in labels.items()}
@@ -146,7 +143,6 @@ class _Texts:
         self._cut: dict[tuple[Span, int], str] = {}
 
     def text(self, span: Span, max_chars: int = DETAIL_CHARS) -> str:
-        """Returns the text of a span."""
         if (span, max_chars) not in self._cut:
             in_page = Span(span.start, min(span.end, len(self._example.tokens)))
             self._cut[span, max_chars] = span_text(self._example, in_page, max_chars)
@@ -165,7 +161,6 @@ class _Texts:
         return text[:ROW_CHARS]
 
     def details(self, label: Label) -> Entry:
-        """Returns both answers of a prediction."""
         both = self._both(label.long.in_tokens, label.short_tokens, label.yes_no)
         return {**both, "lp": label.long_score, "sp": label.short_score}
 

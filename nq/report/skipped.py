@@ -1,7 +1,5 @@
 """The lines that commands print for bad records and for blocks that were not read."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path

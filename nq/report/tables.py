@@ -1,7 +1,5 @@
 """The figures of an error analysis in words and numbers, for a page and a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from nq.evaluation.nq_eval import Outcome
@@ -18,12 +16,7 @@ LOSSES = {
     ("short", Stage.WINDOWS): "no window contains all of it",
     ("short", Stage.POSITIONS): "its start and end are not among the best positions of a window",
 }
-DECISION = "another answer was chosen, or none"
-POSITIONS_OR_DECISION = "it was not among the best positions, or not chosen"
-NEEDS_SCORES = (
-    "The scores of the windows are needed to tell whether a gold answer was among the best "
-    "positions: answer with --keep-scores."
-)
+NEEDS_SCORES = "Answer with --keep-scores to tell losses of the best positions from the decision's."
 
 
 def text(analysis: Analysis) -> str:
@@ -40,11 +33,7 @@ def text(analysis: Analysis) -> str:
 
 
 def number(value: float | None) -> str:
-    """Returns a share with three digits, or a dash for ``None``.
-
-    >>> number(0.5), number(None)
-    ('0.500', '-')
-    """
+    """Returns a share with three digits, or a dash for ``None``."""
     return "-" if value is None else f"{value:.3f}"
 
 
@@ -55,7 +44,9 @@ def loss(kind: str, stage: Stage, stages: Sequence[Stage]) -> str:
     """
     if stage != Stage.DECISION:
         return LOSSES[kind, stage]
-    return DECISION if Stage.POSITIONS in stages else POSITIONS_OR_DECISION
+    if Stage.POSITIONS in stages:
+        return "another answer was chosen, or none"
+    return "it was not among the best positions, or not chosen"
 
 
 def notes(analysis: Analysis) -> list[str]:

@@ -1,7 +1,5 @@
 """Traits of an example: the kind of question, of gold answer and of page, by name."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
@@ -18,7 +16,6 @@ LENGTH_NAMES = (
 )
 UNREAD, NO_BLOCK = "beyond the last read", "in no block"
 POSITIONS = {1: "1st", 5: "2nd to 5th", 10: "6th to 10th", 1 << 30: "11th and later"}
-"""Names of the positions up to the n-th block."""
 SEVERAL, ONE, YES_OR_NO, LONG_ONLY = "several spans", "one span", "yes or no", "long only"
 
 TRAITS: dict[str, tuple[str, ...]] = {
@@ -31,22 +28,11 @@ TRAITS: dict[str, tuple[str, ...]] = {
 """Maps each trait to its values in the order of display."""
 
 
-def page_length(n_tokens: int) -> str:
-    """Returns the range of lengths that ``n_tokens`` belongs to.
-
-    >>> [page_length(n) for n in (0, 499, 500, 4999, 10000)]
-    ['under 500', 'under 500', '500 to 999', '2,000 to 4,999', '10,000 and more']
-    """
-    return LENGTH_NAMES[sum(n_tokens >= bound for bound in LENGTHS)]
-
-
 def block_position(
     block: Span, example: Example, all_contexts: Sequence[Context], n_read: int
 ) -> str:
-    """Returns the position of a block on its page, of whose contexts the first are read.
-
-    The first context is the null context.
-    """
+    """Returns the position of a block on its page, of whose contexts the first are read."""
+    # the first context is the null context
     spans = [example.candidates[context.candidate].span for context in all_contexts[1:]]
     if block not in spans:
         return NO_BLOCK
@@ -57,11 +43,7 @@ def block_position(
 
 
 def traits(
-    example: Example,
-    has_long: bool,
-    has_short: bool,
-    all_contexts: Sequence[Context],
-    n_read: int,
+    example: Example, has_long: bool, has_short: bool, all_contexts: Sequence[Context], n_read: int
 ) -> dict[str, str]:
     """Returns the traits of an annotated example, by the names in ``TRAITS``.
 
@@ -85,5 +67,5 @@ def traits(
             block_position(block, example, all_contexts, n_read) if block else NONE
         ),
         "question": question_word(example.question),
-        "tokens of the page": page_length(len(example.tokens)),
+        "tokens of the page": LENGTH_NAMES[sum(len(example.tokens) >= n for n in LENGTHS)],
     }

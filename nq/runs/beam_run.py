@@ -10,10 +10,10 @@ import contextlib
 import glob
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from nq import extras, storage
 from nq.errors import DamagedError, Error
@@ -39,42 +39,40 @@ MODEL_S, LOAD_S = "inference_batch_latency_micro_secs", "load_model_latency_mill
 """Distributions of Beam's ``RunInference``."""
 
 
-@dataclass(frozen=True)
 class BeamRun:
-    """A job for a runner of Beam, whose input files are found and checked.
+    """A job that a runner of Beam answers, whose input files are found and checked.
 
-    ``statuses`` are size and time of the files with a URI.
+    Its ``pipeline`` is ``Result.beam``, known when all answers are.
     """
 
-    plan: Plan
-    beam: Beam
-    options: tuple[str, ...]
-    statuses: Mapping[str, Any]
+    store, windows_bytes = None, 0
 
-    @classmethod
-    def of(cls, job: Job, beam: Beam) -> BeamRun:
-        """Finds and checks the input files of a job."""
+    def __init__(self, job: Job, beam: Beam) -> None:
         extras.require("beam")
         from nq.beam import files
         from nq.beam.flink import check_flink
 
-        options = (f"--runner={beam.runner}", *beam.options)
-        files.set_options(options, [*job.files, *([beam.temp] if beam.temp else [])])
-        check_flink(options)
+        self._beam, self._options = beam, (f"--runner={beam.runner}", *beam.options)
+        files.set_options(self._options, [*job.files, *([beam.temp] if beam.temp else [])])
+        check_flink(self._options)
         check_job(job)
         found = files.find_files(job.files)
         job = replace(job, files=tuple(found))
         job.check_output()
-        statuses = {path: files.status(path) for path in found if is_uri(path)}
+        self._statuses = {path: files.status(path) for path in found if is_uri(path)}
         digests = files.check_and_digest(found, job.limit, job.pages)
         check_other(job, digests)
-        if not statuses:
+        if not self._statuses:
             inputs.mention_unnamed_pages(found, job.pages)
-        return cls(Plan.of(job, (job.request(digests),)), beam, options, statuses)
+        self.plan = Plan(job, (job.request(digests),))
+        self._totals, self.pipeline = Totals(), dict[str, Any]()
 
     @contextlib.contextmanager
-    def open(self, clock: Clock, progress: RunProgress) -> Iterator[BeamAnswers]:
-        """Opens the folders of a run, which no other run may write to until the block ends."""
+    def open(self, clock: Clock, progress: RunProgress) -> Iterator[Self]:
+        """Opens the folders of a run, which no other run may write to until the block ends.
+
+        The progress is told examples, unlike that of a run without Beam.
+        """
         clock.enter(SUBMIT)
         folder = self.plan.folder
         parts = folder.glob(f"{storage.UNFINISHED}*")  # of killed commands, else hold raises
@@ -84,33 +82,12 @@ class BeamRun:
             storage.unfinished(folder) as part,
         ):
             _check_free(self.plan)
-            with _shared(self.beam, part, killed) as shared:
-                yield BeamAnswers(self, clock, progress, part, str(shared))
-
-
-class BeamAnswers:
-    """The answers of a job's questions, which workers compute when they are iterated over.
-
-    Args:
-        progress: receives examples, unlike that of a run without Beam.
-        part: an empty folder on this machine.
-        shared: path or URI of an empty folder that every worker can write to.
-
-    Attributes:
-        pipeline: see ``Result.beam``; known when all answers are.
-    """
-
-    store, windows_bytes = None, 0
-
-    def __init__(
-        self, run: BeamRun, clock: Clock, progress: RunProgress, part: Path, shared: str
-    ) -> None:
-        self._run, self._clock, self._progress = run, clock, progress
-        self._part, self._shared = part, shared
-        self._totals, self.pipeline = Totals(), dict[str, Any]()
+            with _shared(self._beam, part, killed) as shared:
+                self._clock, self._progress = clock, progress
+                self._part, self._shared = part, str(shared)
+                yield self
 
     def totals(self) -> Totals:
-        """Returns what the workers have computed."""
         return self._totals
 
     def answers(self, table_rows: int, dead_letters: IO[bytes]) -> Iterator[Answered]:
@@ -118,37 +95,33 @@ class BeamAnswers:
 
         Answers from the first ``table_rows`` lines of a file have a row of the table of answers.
         """
-        from nq.beam.files import check_unchanged, stage_model
-        from nq.beam.pipelines import answer_questions
+        from nq.beam.files import absolute, check_unchanged, stage_model
+        from nq.beam.pipelines import answering, run_in_order
         from nq.beam.runner import requested_workers
+        from nq.beam.score import Decide
+        from nq.beam.transforms import ReadQuestions
 
-        run, plan = self._run, self._run.plan
-        job, options = plan.job, list(run.options)
+        plan, job, options = self.plan, self.plan.job, list(self._options)
         if not any(re.match("--job_name(=|$)", option) for option in options):
             # a name by which the job is found in a cluster
             name = re.sub("[^a-z0-9]+", "-", f"nq-answer-{plan.folder.name}".lower()).rstrip("-")
             options.append(f"--job_name={name}-{uuid.uuid4().hex[:8]}")
-        workers = job.compute.workers or requested_workers(run.options) or 1
+        workers = job.compute.workers or requested_workers(self._options) or 1
         spec = job.scorer.calibrated(self._examples)
         models = {one.folder: one.folder.absolute() for one in spec.model.models}
-        copied = () if run.beam.temp is None else models.values()
+        copied = () if self._beam.temp is None else models.values()
         staged = {one: stage_model(one, self._shared) for one in copied}
         self._clock.enter(PIPELINE)
-        finished, elements = answer_questions(
-            job.files,
-            spec.in_folders(models),
-            options,
-            part=self._part,
-            shared=self._shared,
-            progress=self._progress,
-            limit=job.limit,
-            pages=job.pages,
-            formats=job.formats,
-            table_rows=table_rows,
-            staged=staged,
-            workers=workers,
+        if pages := job.pages:
+            names = tuple(map(absolute, pages.files))
+            pages = replace(pages, folder=absolute(pages.folder), files=names)
+        questions = ReadQuestions([*map(absolute, job.files)], job.limit, workers, pages=pages)
+        decide = Decide(spec.model.decision, job.formats, table_rows)
+        steps = answering(spec.in_folders(models), staged, decide)
+        finished, elements = run_in_order(
+            questions, steps, options, self._part, self._shared, self._progress
         )
-        check_unchanged(run.statuses)
+        check_unchanged(self._statuses)
         plan.requests[0].check_unchanged()
         self._clock.enter(MERGE)
         yield from _merge(job.files, elements, self._totals, dead_letters)
@@ -157,7 +130,7 @@ class BeamAnswers:
     def _examples(self) -> Iterator[Example]:
         from nq.beam.files import read_records
 
-        job = self._run.plan.job
+        job = self.plan.job
         for path in job.files:
             for _, item in read_records(path, pages=job.pages):
                 if isinstance(item, Example):
@@ -166,7 +139,7 @@ class BeamAnswers:
 
 def _merge(
     files: Sequence[str],
-    elements: Iterable[Decided | DeadLetter],
+    items: Iterable[Decided | DeadLetter],
     totals: Totals,
     dead_letters: IO[bytes],
 ) -> Iterator[Answered]:
@@ -181,7 +154,7 @@ def _merge(
         totals.dead_letters += 1
 
     seen, duplicates = set[ExampleId](), list[DeadLetter]()
-    for element in elements:
+    for element in items:
         path = shown(files[element.source.file_index])
         item = replace(element, source=replace(element.source, path=path))
         if isinstance(item, DeadLetter):
@@ -242,10 +215,7 @@ def _check_free(plan: Plan) -> None:
     """Checks that a folder has no run that this one would overwrite."""
     folder = plan.folder
     if (folder / storage.WORK).is_dir():
-        raise Error(
-            f"{folder} has an unfinished run, which the same command without --runner resumes: "
-            "give another --output"
-        )
+        raise Error(f"{folder} has an unfinished run without --runner: give another --output")
     try:
         found = storage.read_json(folder / JOB)
     except FileNotFoundError:

@@ -1,7 +1,5 @@
 """The prepared folders of a job, one for each chunk of its files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 
@@ -26,8 +24,9 @@ class Chunks:
         self._prepared, self._work, self._workers = prepared, work, workers
         self._clock = clock
 
-    def __len__(self) -> int:
-        return len(self._work)
+    def __iter__(self) -> Iterator[Windowed]:
+        for number in range(len(self._work)):
+            yield from self.examples(number)
 
     def __getitem__(self, number: int) -> Prepared:
         while len(self.ready) <= number:
@@ -36,10 +35,7 @@ class Chunks:
         return self.ready[number]
 
     def examples(self, number: int) -> Iterator[Windowed]:
-        """Yields the examples of a chunk with their windows.
-
-        A chunk that is damaged is prepared again once.
-        """
+        """Yields the examples of a chunk; one that is damaged is prepared again once."""
         done, (request, folder) = 0, self._work[number]
         try:
             for item in self[number].read(request):
@@ -52,5 +48,5 @@ class Chunks:
         yield from islice(self[number].read(request), done, None)
 
     def total(self, name: str) -> int:
-        """Returns the sum of a count of ``Prepared`` over the chunks so far."""
+        """Returns the sum of a field of ``Prepared`` over the chunks so far."""
         return sum(getattr(chunk, name) for chunk in self.ready)

@@ -5,8 +5,6 @@ is alive. What a command was run for (predictions, the output of ``nq preprocess
 an unfinished training stay unless they are asked for; models always stay.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
@@ -20,18 +18,7 @@ from nq import storage
 from nq.errors import DamagedError, Error
 from nq.memo import Memo
 from nq.runs.result import JOB
-from nq.storage import (
-    LOCK,
-    MARK,
-    PROGRESS,
-    RUN,
-    STATE,
-    TEMPORARY,
-    TRAINING,
-    WINDOWS,
-    WORK,
-    Kind,
-)
+from nq.storage import LOCK, MARK, RUN, TRAINING, WINDOWS, WORK, Kind
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +32,7 @@ COPIED = "a copy, or moved from another disk: remove it yourself"
 class Item:
     """Paths in a folder that are removed together, or not; the content of a folder before it.
 
-    Args:
-        what: what they are, for the user.
-        is_result: whether they stay unless results are to be removed too.
-        kept: why they are not removed; empty if they are.
+    ``kept`` tells why they are not removed; it is empty if they are.
     """
 
     folder: Path
@@ -60,18 +44,11 @@ class Item:
 
 
 def clean(
-    roots: Sequence[Path],
-    remove_results: bool = False,
-    dry_run: bool = False,
-    caches: bool = False,
+    roots: Sequence[Path], remove_results: bool = False, dry_run: bool = False, caches: bool = False
 ) -> list[Item]:
     """Removes what commands left in folders and in all folders below them; returns it by path.
 
-    Args:
-        roots: the folders, which must exist.
-        remove_results: whether results are removed too.
-        dry_run: change nothing.
-        caches: whether the converted models in the user's cache are removed too.
+    The folders must exist; ``caches`` are the converted models in the user's cache.
     """
     items = list(_items(roots))
     graphs = storage.cache_folder() / "graphs"
@@ -130,7 +107,9 @@ def _items_of(folder: Path, kind: Kind, is_named: bool) -> Iterator[Item]:
     what, kept = f"unfinished {kind.name}", "" if storage.kind_of(folder, or_copy=False) else COPIED
     if kind is RUN:
         left = folder / WORK
-        results = [p for p in paths if not TEMPORARY.search(p.name) and left not in (p, p.parent)]
+        results = [
+            p for p in paths if not storage.TEMPORARY.search(p.name) and left not in (p, p.parent)
+        ]
         paths = [path for path in paths if path not in results]
         if (folder / JOB).is_file():
             what = "left by a run that was killed"
@@ -156,7 +135,7 @@ def _is_trained(folder: Path, state: Sequence[Path]) -> bool:
     """Returns whether a training has made all steps and written the model after its last state."""
     model = folder / "model.safetensors"
     with contextlib.suppress(OSError, DamagedError, LookupError):
-        progress = Memo(folder / STATE).values(PROGRESS)
+        progress = Memo(folder / storage.STATE).values(storage.PROGRESS)
         return progress["step"] == progress["total"] and all(  # the clock may have been changed
             path.stat().st_mtime <= model.stat().st_mtime
             for path in state

@@ -5,8 +5,6 @@ each further round all profiles run in turn, so that a change of the machine's s
 What is measured is kept at once in ``compare.json``; an equal comparison runs what is missing.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import signal
@@ -33,15 +31,9 @@ from nq.records import ExampleId
 from nq.report.comparison import ComparisonRow, advice, cells, ordered, row
 from nq.report.page import comparison_page
 from nq.report.questions import Question, entries, outcomes
-from nq.runs.finished import read_run
+from nq.runs.finished import FinishedRun
 from nq.runs.measure import OnPhase, machine, no_report
-from nq.runs.profile_choice import (
-    CANDIDATES,
-    COMPARED,
-    comparison_key,
-    default_choice,
-    may_prune,
-)
+from nq.runs.profile_choice import CANDIDATES, COMPARED, comparison_key, default_choice, may_prune
 from nq.runs.record import measured_run
 from nq.runs.result import PREDICTIONS
 from nq.runs.scoring import RunProgress
@@ -53,7 +45,6 @@ DEVICE = "GPU" if Path("/dev/nvidiactl").exists() else "CPU"
 ALL = tuple(map(str, profiles(THESIS)))
 DEFAULT = ("xla", "grappler", "mixed", "mixed+xla", "mixed+xla+grappler", default_choice(DEVICE))
 SETS = {"default": DEFAULT, "thesis": ALL, "all": (*ALL, *CANDIDATES[DEVICE])}
-"""Names of several profiles."""
 
 Answers = Mapping[str, Mapping[ExampleId, Label]]  # by profile
 
@@ -73,11 +64,9 @@ def compare(
     """Measures profiles against each other on the same questions, as ``nq compare`` does.
 
     Args:
-        data: files, globs or folders of questions.
         profiles: such as ``["mixed", "mixed+xla"]``; ``"default"``, ``"thesis"`` and ``"all"``
             stand for several, and ``baseline`` is always measured. On whole pages ``"default"`` has
             one with ``prune`` too.
-        model: folder or name of a model.
         rounds: how many count for the speed.
         output: folder of the comparison; one that was interrupted is continued.
         options: of ``nq answer`` for all runs, such as ``["--limit", "60"]``.
@@ -233,7 +222,7 @@ def _measured(folder: Path, number: int, profile: str, options: Sequence[str]) -
         (folder / ANSWERS).mkdir(exist_ok=True)
         with storage.atomic_write(folder / ANSWERS / f"{profile}.json") as file:
             file.write((folder / name / PREDICTIONS).read_bytes())
-    model = read_run(folder / name, check_data=False).job.model
+    model = FinishedRun(folder / name, check=False).job.model
     own, around_s = row(result, name=name), result["wall_s"] - result["time"]["total_s"]
     prune = may_prune(result["windows"], result["examples"], model.decision.rule)
     return asdict(own) | {
@@ -265,7 +254,7 @@ def _row(name: str, runs: Sequence[Mapping[str, Any]], answers: Answers) -> Comp
 def _changes(folder: Path, files: list[str], answers: Answers) -> list[dict[str, Any]]:
     """Returns the first questions with several answers, from the folder of a run on the files."""
     changes = list[dict[str, Any]]()
-    for source, example in read_run(folder, files, check_data=False).sources():
+    for source, example in FinishedRun(folder, files, check=False).sources():
         labels = {name: predictions[example.example_id] for name, predictions in answers.items()}
         if all(same_answers(label, labels[BASELINE]) for label in labels.values()):
             continue

@@ -1,7 +1,5 @@
 """How a run computes: batches, processes, threads, and the runner of Apache Beam."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -45,30 +43,17 @@ class Converted(Generic[Given, Stored]):
 
 @dataclass(frozen=True)
 class Compute(Settings):
-    """How a run computes: batches, processes and threads.
-
-    Args:
-        chunk_bytes: bytes of input files after which the preprocessing begins a new chunk.
-    """
+    """How a run computes; preprocessing begins a new chunk after ``chunk_bytes`` of files."""
 
     batch_size: int = option(16, "windows in a batch", minimum=1)
-    workers: int | None = option(
-        None,
-        "processes for preprocessing; with a runner of Beam: workers among which few files are "
-        "divided",
-        minimum=1,
-    )
+    workers: int | None = option(None, "processes for preprocessing, or workers of Beam", minimum=1)
     instances: int | str | None = option(
         None,
-        "processes that share the windows, each on cores of its own; auto: as many as there are "
-        "cores for; default: this process alone",
+        "processes that share the windows, on cores of their own; default: this one",
         minimum=1,
     )
     threads: int | None = option(
-        None,
-        "threads of each instance, or of this process without instances; default: those for which "
-        "there are cores; with auto instances: 1",
-        minimum=1,
+        None, "threads of each instance, or of this process; default: one for each core", minimum=1
     )
     chunk_bytes: int = option(64 << 20, minimum=1)
 
@@ -82,11 +67,7 @@ class Compute(Settings):
 
 @dataclass(frozen=True)
 class Beam(Settings):
-    """A runner of Apache Beam whose workers answer the questions.
-
-    Args:
-        options: further options of Beam, such as ``"--flink_master=host:8081"``.
-    """
+    """A runner of Apache Beam whose workers answer the questions, and options of Beam."""
 
     runner: str = option(
         dataclasses.MISSING,
@@ -96,7 +77,6 @@ class Beam(Settings):
     options: Converted[Iterable[str], tuple[str, ...]] = Converted(tuple, ())
     temp: str | None = option(
         None,
-        "folder that every worker sees, a path or s3://…, gs://…, hdfs://…: they write to it, and "
-        "copy the model from it; what a killed run left there, the next one with its --output "
-        "removes; default: they write to the folder of the run, and read the model under its path",
+        "folder that every worker sees, a path or s3://…, gs://…, hdfs://…, for files and the "
+        "model; default: they write to the folder of the run, and read the model under its path",
     )

@@ -1,9 +1,7 @@
 """Reads the folder of a finished run."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,21 +25,43 @@ from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS
 from nq.runs.score_store import ScoreStore
 
 
-@dataclass(frozen=True)
 class FinishedRun:
-    """A run that has ended; the files of its data and its model may be gone.
+    """A run that has ended, whose data ``files`` and ``model`` may have been moved.
 
-    ``digests`` are the SHA-256 of its data files, ``written`` those of the files that it wrote by
-    name. The predictions have the order of the examples.
+    With ``check`` the data must be there unchanged; the model may always be gone. ``digests`` are
+    the SHA-256 of the data files, ``written`` those of the files that the run wrote, by name. The
+    predictions have the order of the examples.
+
+    Raises:
+        Error: there is no finished run in the folder, or its data have changed.
+        ValueError: its predictions are damaged.
     """
 
-    folder: Path
-    job: Job
-    digests: tuple[str, ...]
-    written: dict[str, str]
-    tokenizer_sha256: str
-    predictions: dict[ExampleId, labels.Label]
-    metrics: dict[str, Any]
+    def __init__(
+        self, folder: Path, files: Sequence[str] = (), model: Path | None = None, check: bool = True
+    ) -> None:
+        if not folder.is_dir():
+            raise Error(f"{folder} is not a folder: give one that nq answer wrote")
+        if not (folder / JOB).is_file() and (folder / storage.WORK).is_dir():
+            raise Error(f"the run in {folder} is not finished: resume it by its nq answer command")
+        for name in (JOB, METRICS, PREDICTIONS):
+            if not (folder / name).is_file():
+                raise Error(f"{folder} has no {name}, so it is not a run of nq answer: give one")
+        description = storage.read_json(folder / JOB)
+        for name, digest in description["files"].items():
+            if (folder / name).is_file() and input_files.sha256(folder / name) != digest:
+                raise Error(f"{folder / name} is damaged (SHA-256): answer the questions again")
+        job, request = Job.from_dict(description["job"]), description["request"]
+        spec = replace(job.model, folder=model or job.model.folder)
+        self.folder = folder
+        self.job = replace(job, files=tuple(files or job.files), model=spec)
+        self.digests = tuple(source["sha256"] for source in request["inputs"])
+        self.written: dict[str, str] = description["files"]
+        self.predictions = labels.read_predictions(folder / PREDICTIONS)
+        self.metrics: dict[str, Any] = orjson.loads((folder / METRICS).read_bytes())
+        self._tokenizer_sha256 = request["tokenizer"]
+        if check:
+            self.check_data()
 
     @cached_property
     def scores(self) -> ScoreStore | None:
@@ -56,11 +76,8 @@ class FinishedRun:
         if not model.is_dir():
             raise Error(f"{model} does not exist: give the new folder of the model with --model")
         tokenizer = load_tokenizer(model, self.job.model.windows.compat)
-        if tokenizer_digest(tokenizer) != self.tokenizer_sha256:
-            raise Error(
-                f"the tokenizer in {model} is not the one of the run: give the run's model with "
-                "--model"
-            )
+        if tokenizer_digest(tokenizer) != self._tokenizer_sha256:
+            raise Error(f"the tokenizer in {model} is not the run's: give its model with --model")
         return tokenizer
 
     def check_data(self) -> None:
@@ -72,10 +89,7 @@ class FinishedRun:
             if not Path(path).is_file():
                 raise Error(f"{path} does not exist: give the new place of the data with --data")
             if input_files.sha256(path) != digest:
-                raise Error(
-                    f"{path} is not the file that the run read, its content differs: give the "
-                    "run's data with --data, or answer the questions again"
-                )
+                raise Error(f"{path} is not the file that the run read: give that one with --data")
 
     def examples(self) -> Iterator[tuple[ExampleKey, Example]]:
         """Yields the examples of the run in order, each with file number and line."""
@@ -87,19 +101,15 @@ class FinishedRun:
         for request in self.job.requests():
             own, shared = (windows_folder(f, request) for f in (self.folder, self.folder.parent))
             work.append((request, shared if shared.is_dir() else own))
-        chunks = Chunks((prepare(*one) for one in work), work, None, Clock())
-        for number in range(len(work)):
-            for one in chunks.examples(number):
-                source, example = one.source, one.example
-                if example.example_id in seen:
-                    continue
-                if example.example_id not in self.predictions:
-                    raise Error(
-                        f"{self.folder / PREDICTIONS} has no example {example.example_id} of "
-                        f"{source.path}, line {source.line}: answer the questions again"
-                    )
-                seen.add(example.example_id)
-                yield source, example
+        for one in Chunks((prepare(*one) for one in work), work, None, Clock()):
+            source, example = one.source, one.example
+            if example.example_id in seen:
+                continue
+            if example.example_id not in self.predictions:
+                missing = f"{source.path}, line {source.line}"
+                raise Error(f"{self.folder} has no answer to {missing}: answer it again")
+            seen.add(example.example_id)
+            yield source, example
 
     def n_best_lines(self) -> Iterator[dict[str, Any]]:
         """Yields the lines of ``nbest.jsonl``; none if the run did not write such a file."""
@@ -107,47 +117,3 @@ class FinishedRun:
         if path.name in self.written and path.is_file():
             with path.open("rb") as file:
                 yield from map(orjson.loads, file)
-
-
-def read_run(
-    folder: Path,
-    files: list[str] | None = None,
-    model: Path | None = None,
-    *,
-    check_data: bool = True,
-) -> FinishedRun:
-    """Reads the folder of a finished run, whose data ``files`` and ``model`` may have been moved.
-
-    With ``check_data`` the data must be there unchanged; the model may always be gone. It is an
-    ``Error`` if there is no finished run, and a ``ValueError`` if its predictions are damaged.
-    """
-    if not folder.is_dir():
-        raise Error(f"{folder} is not a folder: give one that nq answer wrote")
-    if not (folder / JOB).is_file() and (folder / storage.WORK).is_dir():
-        raise Error(
-            f"the run in {folder} is not finished: give its nq answer command again to resume"
-        )
-    for name in (JOB, METRICS, PREDICTIONS):
-        if not (folder / name).is_file():
-            raise Error(f"{folder} has no {name}, so it is not a run of nq answer: give one")
-    description = storage.read_json(folder / JOB)
-    for name, digest in description["files"].items():
-        if (folder / name).is_file() and input_files.sha256(folder / name) != digest:
-            raise Error(
-                f"{folder / name} is damaged, its SHA-256 is not that in {JOB}: answer the "
-                "questions again"
-            )
-    job, request = Job.from_dict(description["job"]), description["request"]
-    spec = replace(job.model, folder=model or job.model.folder)
-    run = FinishedRun(
-        folder,
-        job=replace(job, files=tuple(files or job.files), model=spec),
-        digests=tuple(source["sha256"] for source in request["inputs"]),
-        written=description["files"],
-        tokenizer_sha256=request["tokenizer"],
-        predictions=labels.read_predictions(folder / PREDICTIONS),
-        metrics=orjson.loads((folder / METRICS).read_bytes()),
-    )
-    if check_data:
-        run.check_data()
-    return run

@@ -1,7 +1,5 @@
 """The description of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -51,15 +49,12 @@ class Job(Settings):
         profile: optimizations; ``"auto"`` lets the run choose.
         output: folder of the run, or ``None`` for one under ``root`` named by content.
         root: folder of runs and the windows that they share.
-        limit: answer only so many records, the first ones.
         pages: the folder of the pages that questions name in their field ``page``.
         formats: output formats besides ``predictions.json``; see ``nq.formats.outputs``.
         keep_scores: keep the scores of all windows in the run's folder.
-        against: compare the run with the finished run in this folder, which may be of another model
-            or profile.
+        against: compare the run with the finished run in this folder, of any model and profile.
         max_loss: the share of the other run's micro-F1 that the run may lose; needs ``against``.
             ``Result.parity`` has the outcome.
-        compute: batches, processes and threads.
         beam: the runner of Beam that answers the questions; ``None`` to answer them without Beam.
 
     Raises:

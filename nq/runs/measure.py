@@ -4,8 +4,6 @@ What is measured is kept beside the scores, once a second and when the run ends 
 so that the run that continues it adds its own time to that of all its parts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
@@ -15,7 +13,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
@@ -48,8 +45,7 @@ WARM = "TensorFlow was loaded before"
 LOST, MACHINES = "times of earlier parts are lost", "parts on several machines"
 PROC, KIB = Path("/proc"), 1 << 10
 
-OnPhase = Callable[[str], None]
-"""Receives the description of a phase when it begins."""
+OnPhase = Callable[[str], None]  # receives the description of a phase when it begins
 
 
 def no_report(*event: object) -> None:
@@ -60,8 +56,7 @@ def no_report(*event: object) -> None:
 class Totals:
     """What a run has computed: the sum over its chunks, or over the records of Beam's workers.
 
-    Fields that ``Result`` has too are explained there; ``prepare_s`` is the work of the
-    preprocessing.
+    ``Result`` explains its fields; ``prepare_s`` is the work of the preprocessing.
     """
 
     windows: int = 0
@@ -97,9 +92,9 @@ class Measured:
     parts: int = 1
     reasons: tuple[str, ...] = ()
 
-    def __add__(self, later: Measured) -> Measured:
+    def __add__(self, later: Self) -> Self:
         moved = () if self.machine == later.machine else (MACHINES,)
-        return Measured(
+        return type(self)(
             self.started,
             {name: self.time.get(name, 0.0) + later.time[name] for name in later.time},
             self.warmup_windows + later.warmup_windows,
@@ -275,15 +270,6 @@ def read_times(memo: Memo) -> Measured | None:
     except (DamagedError, TypeError, KeyError) as error:
         log.warning("%s; the time of the earlier parts of the run is not known", error)
         return None
-
-
-def iso(moment: float) -> str:
-    """Returns a moment as ISO 8601 in UTC.
-
-    >>> iso(0.25)
-    '1970-01-01T00:00:00.250+00:00'
-    """
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
 
 
 def machine() -> str:

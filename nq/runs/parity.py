@@ -6,8 +6,6 @@ pruning leaves some out, and the second model reads what ranks best. Runs that k
 whose windows are not the same, such as those of models with other tokenizers, have no drift.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -23,43 +21,32 @@ from nq.evaluation.gate import Parity, question_counts, relative_loss
 from nq.evaluation.nq_eval import Gold
 from nq.formats import input_files
 from nq.formats.input_files import shown
-from nq.records import SECOND_WINDOW, Columns, ExampleKey, FloatArray, IntArray
-from nq.runs.finished import read_run
+from nq.records import SECOND_WINDOW, ExampleKey, FloatArray, IntArray
+from nq.runs.finished import FinishedRun
 from nq.runs.job import Job
 from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS, write_metrics
 from nq.runs.score_store import ScoreStore
 
 F1 = ("micro_f1", "long-answer-f1", "short-answer-f1")
-MICRO_F1 = "micro_f1"
 
 
 def check_other(job: Job, digests: Mapping[str, str] | None = None) -> None:
-    """Checks, before anything is computed, that a job can be compared with the run in a folder.
-
-    The SHA-256 of files that are not in ``digests`` is computed.
-    """
+    """Checks, before anything is computed, that a job can be compared with the run in a folder."""
     if job.against is None:
         return
-    other = read_run(job.against, check_data=False)
+    other = FinishedRun(job.against, check=False)
     folder = other.folder
     if job.output is not None and job.output.resolve() == folder.resolve():
         raise Error(f"{folder} is the run to compare with: give another --output")
     mine = [(digests or {}).get(path) or input_files.sha256(path) for path in job.files]
     if mine != list(other.digests):
-        raise Error(
-            f"{folder} answered other data than {', '.join(map(shown, job.files))}: give the data "
-            "of that run, or compare with a run of these"
-        )
+        files = ", ".join(map(shown, job.files))
+        raise Error(f"{folder} answered other data than {files}: give both the same data")
     limits = [run.limit or math.inf for run in (job, other.job)]
     if limits[0] != limits[1] and min(limits) <= len(other.predictions):
-        theirs, ours = (
-            f"--limit {run.limit}" if run.limit else "no --limit" for run in (other.job, job)
-        )
-        raise Error(
-            f"{folder} answered {len(other.predictions)} questions under {theirs}, this run is "
-            f"under {ours}: give both the same limit"
-        )
-    if job.max_loss is not None and MICRO_F1 not in other.metrics["metrics"]:
+        answered = f"{folder} answered {len(other.predictions)} questions under another --limit"
+        raise Error(f"{answered}: give both runs the same limit")
+    if job.max_loss is not None and F1[0] not in other.metrics["metrics"]:
         raise Error(f"{folder} has no micro-F1, since its data have no annotations")
 
 
@@ -126,17 +113,13 @@ def _windows(run: Path) -> list[Any]:
 
 
 def _logits(store: ScoreStore, key: ExampleKey) -> tuple[IntArray, FloatArray]:
-    """Returns the computed windows ``[W]`` of an example, and their compared logits.
+    """Returns the computed windows of an example, and the nine logits of each, ``[W, 9]``.
 
     Windows of a second model have negative numbers.
     """
     columns, computed = store.columns(key), store.computed(key)
     number = columns["window_ids"][:, 0].astype(np.int64)
     second = columns.get(SECOND_WINDOW, np.full(len(number), -1))
-    return np.where(second < 0, number, -1 - second)[computed], _compared_logits(columns)[computed]
-
-
-def _compared_logits(columns: Columns) -> FloatArray:
-    """Returns the nine logits of each window that count for the drift, ``[W, 9]``."""
     best = [columns["start_logit"][:, :1], columns["end_logit"][:, :1]]
-    return np.concatenate([columns["cls_logit"], columns["type_logits"], *best], axis=1)
+    logits = np.concatenate([columns["cls_logit"], columns["type_logits"], *best], axis=1)
+    return np.where(second < 0, number, -1 - second)[computed], logits[computed]

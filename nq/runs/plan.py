@@ -1,11 +1,7 @@
 """A job with the digests of what it reads, and the checks of a job before anything is computed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +10,12 @@ import orjson
 from nq.formats import inputs
 from nq.inference.profile import Profile
 from nq.model.folder import weights_digest
-from nq.postprocess.decision import RULES, check_cascade_rule, check_rule
+from nq.postprocess.decision import RULES, SECOND_MODEL, check_rule
 from nq.preprocess.request import Request
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.runs.job import Job
 
 
-@dataclass(frozen=True)
 class Plan:
     """A job with a chosen profile and with its digests, which are computed once per run.
 
@@ -28,18 +23,12 @@ class Plan:
     scores depend on, so that runs with equal values share scores.
     """
 
-    job: Job
-    requests: tuple[Request, ...]
-    scores: Mapping[str, Any]
-    folder: Path
-
-    @classmethod
-    def of(cls, job: Job, requests: tuple[Request, ...] | None = None) -> Plan:
-        """Returns the plan of a job; reads the input files and the weights for their digests."""
-        requests = requests or job.requests()
+    def __init__(self, job: Job, requests: tuple[Request, ...] | None = None) -> None:
+        """Reads the input files and the weights for their digests."""
+        self.job, self.requests = job, requests or job.requests()
         rule, decision = RULES[job.model.decision.rule], job.model.decision.to_dict()
-        scores: dict[str, Any] = {
-            "windows": "+".join(request.key for request in requests),
+        self.scores: dict[str, Any] = {
+            "windows": "+".join(request.key for request in self.requests),
             "weights": weights_digest(job.model.folder),
             "profile": str(job.profile),
             "batch_size": job.compute.batch_size,
@@ -51,16 +40,16 @@ class Plan:
         second, cascade = job.model.second, job.model.cascade
         if second is not None and cascade is not None:
             tokenizer = load_tokenizer(second.folder, second.windows.compat)
-            scores["second_model"] = {
+            self.scores["second_model"] = {
                 "weights": weights_digest(second.folder),
                 "tokenizer": tokenizer_digest(tokenizer),
                 "windows": second.windows.to_dict(),
                 "read_blocks": cascade.read_blocks,
                 "first": cascade.first.to_dict(),
             }
-        text = orjson.dumps([scores, decision], option=orjson.OPT_SORT_KEYS)
+        text = orjson.dumps([self.scores, decision], option=orjson.OPT_SORT_KEYS)
         name = f"{job.profile}-{hashlib.sha256(text).hexdigest()[:10]}"
-        return cls(job, requests, scores, job.output or job.root / name)
+        self.folder = job.output or job.root / name
 
     @property
     def description(self) -> dict[str, Any]:
@@ -97,5 +86,5 @@ def check_job(job: Job) -> None:
     if job.beam is None:
         inputs.check_inputs(job.files, job.limit, job.pages)
     if job.model.second is not None:
-        check_cascade_rule(rule)
+        check_rule(rule, SECOND_MODEL)
     job.model.check()

@@ -4,8 +4,6 @@
 Without such a comparison ``default_choice`` names a profile by the processor.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import logging
@@ -30,8 +28,7 @@ from nq.runs.measure import machine
 
 log = logging.getLogger(__name__)
 
-COMPARED = "compare.json"
-"""The file of a comparison in its folder."""
+COMPARED = "compare.json"  # in the folder of a comparison
 FIRST_RECORDS, PAGE_WINDOWS = 10, 20
 """A job is one of whole pages if its first records have so many windows on average."""
 CANDIDATES = {
@@ -65,21 +62,16 @@ def choose_profile(job: Job) -> str:
     from nq.inference.engines.tensorflow import device
 
     profile = default_choice(device(), prune)
-    log.info(
-        "profile auto: %s, the default for this machine, since %s has no nq compare of this model, "
-        "window length, decision rule and processor",
-        *(profile, job.root),
-    )
+    text = "profile auto: %s, the default for this machine: %s has no nq compare of such a run"
+    log.info(text, profile, job.root)
     return profile
 
 
 def last_winner(root: Path, key: str) -> tuple[Path, str] | None:
-    """Returns folder and profile of the last complete comparison in ``root`` under a key.
-
-    A file that is damaged or of others is ignored, and so is a profile whose packages are missing.
-    """
+    """Returns folder and profile of the last complete comparison in ``root`` under a key."""
     winners = list[tuple[float, Path, str]]()
     for file in root.glob(f"*/{COMPARED}"):
+        # a file may be damaged or of others
         with contextlib.suppress(OSError, DamagedError, LookupError, ValueError):
             values = storage.read_json(file)
             profile = Profile.parse(values["take"])

@@ -1,7 +1,5 @@
 """Records a run in MLflow: the params, metrics, tags and files that a comparison needs."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping
@@ -23,8 +21,8 @@ from nq.runs.result import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, REPORT, Resu
 
 log = logging.getLogger(__name__)
 
-QUALITY = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
-TEXT_QUALITY = {"micro_f1": "micro_f1", "exact_match": "squad_exact_match", "squad_f1": "squad_f1"}
+QUALITY = {"quality/long_f1": "long-answer-f1", "quality/short_f1": "short-answer-f1"}
+TEXT_QUALITY = {"quality/exact_match": "squad_exact_match", "quality/squad_f1": "squad_f1"}
 """Of data whose gold answers are text."""
 OPTIONAL_PHASES = ("second_model_s", "rescore_s")
 """Phases that are recorded only if they took any time."""
@@ -48,8 +46,7 @@ def measured_run(
         tags: of all these runs.
         period: when the command began and ended, in seconds since 1970.
     """
-    store = track.uri, track.experiment
-    with tracking.Run(*store, name, source=source, system_metrics=False) as run:
+    with tracking.Run(track, name, source, system_metrics=False) as run:
         run.open(started=period[0])
         run.ended = period[1]
         run.tags({tracking.SPEED_COMPARABLE: "yes", **tags})
@@ -107,9 +104,8 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
             **{name: value for name, value in optional_tags.items() if value},
         }
     )
-    first = job.files[0]
     inputs = storage.read_json(result.folder / JOB)["request"]["inputs"]
-    name = shown(first)
+    name = shown(job.files[0])
     tracked.dataset(name=Path(name).name, path=name, digest=inputs[0]["sha256"])
     tracked.metrics(_metrics(result))
     files = (PREDICTIONS, METRICS, JOB, DEAD_LETTERS)
@@ -120,31 +116,26 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
 
 def log_model(tracked: tracking.Run, job: Job) -> str | None:
     """Logs the models of a job with their settings; returns their URI, ``None`` if it failed."""
-    engine = job.optimizations.changes.engine
-    extra = engine if engine in ENGINE_EXTRAS else None
 
     def save(folder: Path, logged: Any) -> None:
-        models = _copy_models(job.model, folder.parent)
-        save_model(folder, models, str(job.profile), extra, logged)
+        engine = job.optimizations.changes.engine
+        extra = engine if engine in ENGINE_EXTRAS else None
+        save_model(folder, _copy_models(job.model, folder.parent), str(job.profile), extra, logged)
 
     return tracked.log_model(save)
 
 
 def _copy_models(model: ModelSpec, parent: Path) -> dict[str, Path]:
     """Copies models into new folders, which get their settings; returns them by name."""
-    folders = {"model": parent / "model"}
-    second, cascade = model.second, model.cascade
-    if second is None or cascade is None:
-        copy_model(model.folder, folders["model"], ModelSettings(model.windows, model.decision))
-        return folders
-    folders["second_model"] = parent / "second_model"
-    own = ModelSettings(model.windows, load_settings(model.folder).decision)
-    copy_model(model.folder, folders["model"], own)
-    cascades = {weights_digest(model.folder): cascade}
-    decision = load_settings(second.folder).decision
-    settings = ModelSettings(second.windows, decision, cascades)
-    copy_model(second.folder, folders["second_model"], settings)
-    return folders
+    copies = {"model": (model.folder, ModelSettings(model.windows, model.decision))}
+    if (second := model.second) and (cascade := model.cascade):
+        own, others = (load_settings(one.folder).decision for one in (model, second))
+        cascades = {weights_digest(model.folder): cascade}
+        copies["model"] = model.folder, ModelSettings(model.windows, own)
+        copies["second_model"] = second.folder, ModelSettings(second.windows, others, cascades)
+    for name, (folder, settings) in copies.items():
+        copy_model(folder, parent / name, settings)
+    return {name: parent / name for name in copies}
 
 
 def _record_report(tracked: tracking.Run, job: Job, result: Result) -> None:
@@ -167,22 +158,12 @@ def _metrics(result: Result) -> dict[str, float]:
     They are rounded, since MLflow's tables show all digits; those in ``metrics.json`` are not.
     """
     scores, resumed = result.metrics, result.resumed_windows
-    quality = TEXT_QUALITY if TEXT_QUALITY["squad_f1"] in scores else QUALITY
-    shown_phases = {
-        name: seconds
-        for name, seconds in result.time.items()
-        if name != "preprocess_s" and (seconds or name not in OPTIONAL_PHASES)
-    }
-    values = {
-        **{
-            name if name == tracking.MICRO_F1 else f"quality/{name}": scores[key]
-            for name, key in quality.items()
-            if key in scores
-        },
-        **{
-            name if name == tracking.PREDICT_S else f"time/{name}": seconds
-            for name, seconds in shown_phases.items()
-        },
+    names = {tracking.MICRO_F1: "micro_f1"} | (TEXT_QUALITY if "squad_f1" in scores else QUALITY)
+    values = {name: scores[key] for name, key in names.items() if key in scores}
+    for name, seconds in result.time.items():
+        if name != "preprocess_s" and (seconds or name not in OPTIONAL_PHASES):
+            values[name if name == tracking.PREDICT_S else f"time/{name}"] = seconds
+    values |= {
         tracking.WINDOWS_PER_S: result.windows_per_s,
         tracking.PEAK_MB: result.peak_memory_bytes / MIB,
         **({"resumed_windows": resumed} if result.resumed else {}),
@@ -192,10 +173,7 @@ def _metrics(result: Result) -> dict[str, float]:
 
 
 def record_parity(tracked: tracking.Run, parity: Parity, folder: Path) -> None:
-    """Records how the answers of two runs differ.
-
-    The ``metrics.json`` in the folder of the run has the comparison now.
-    """
+    """Records how the answers of two runs differ, and the files that tell it now, too."""
     tracked.tags({"parity.against": parity.against})
     tracked.metrics({tracking.CHANGED: parity.changed, "parity/max_drift": parity.max_drift})
     if parity.gate:

@@ -1,7 +1,5 @@
 """Makes the page of a finished run: its questions, figures and errors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +21,7 @@ from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments
 from nq.report.page import MAX_QUESTIONS, Report, RunView, write_page
 from nq.report.questions import Question
 from nq.report.traits import traits
-from nq.runs.finished import FinishedRun, read_run
+from nq.runs.finished import FinishedRun
 from nq.runs.measure import no_report
 from nq.runs.result import REPORT
 from nq.runs.scoring import RunProgress
@@ -37,28 +35,22 @@ def write_report(
     model: Path | None = None,
     progress: RunProgress = no_report,
 ) -> Report:
-    """Writes the page of a finished run, by default in its folder; the errors are of ``read_run``.
+    """Writes the page of a finished run, by default in its folder; raises as ``FinishedRun``.
 
     Data and model must be there, at their old places or as ``files`` and ``model``. ``against`` is
     the folder of another run of the same questions, and ``progress`` receives the numbers of
     questions that have just been completed, and of all.
     """
-    run = read_run(folder, files, model)
+    run = FinishedRun(folder, files or (), model)
     if len(run.predictions) > MAX_QUESTIONS:
-        raise Error(
-            f"{folder} answered {len(run.predictions)} questions: a page shows {MAX_QUESTIONS} at "
-            "most, so answer the first ones with --limit"
-        )
-    other = read_run(against, check_data=False) if against else None
+        answered = f"{folder} answered {len(run.predictions)} questions"
+        raise Error(f"{answered}, a page shows {MAX_QUESTIONS}: answer the first ones with --limit")
+    other = FinishedRun(against, check=False) if against else None
     output, sources = output or folder / REPORT, list[str | Path]()
     for one in (run, *([other] if other else [])):
-        mine, theirs = run.predictions.keys(), one.predictions.keys()
-        if mine != theirs:
-            raise Error(
-                f"{run.folder} and {one.folder} answered different questions ({len(mine)} and "
-                f"{len(theirs)}, {len(mine & theirs)} of them in both): give two runs of the same "
-                "data"
-            )
+        if one.predictions.keys() != run.predictions.keys():
+            folders = f"{run.folder} and {one.folder}"
+            raise Error(f"{folders} answered different questions: give runs of the same data")
         own = (path for path in storage.own_paths(one.folder, storage.RUN) if path.name != REPORT)
         sources += [*one.job.files, *own]
     storage.check_output_file(output, sources, storage.PAGE_MARK)
@@ -75,9 +67,7 @@ def write_report(
     view = RunView(
         description=_description(run, other),
         metrics=run.metrics,
-        stages=[
-            stage for stage in STAGES if run.scores is not None or stage is not Stage.POSITIONS
-        ],
+        stages=[s for s in STAGES if run.scores is not None or s is not Stage.POSITIONS],
         thresholds=thresholds if decision.rule == "default" else {},
         other=other.metrics if other else None,
         rows=rows,

@@ -4,8 +4,6 @@ An interrupted run leaves its parts; an equal run takes the examples in them as 
 ``--keep-scores`` leaves them for error analysis and comparisons, where a damaged part is an error.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,59 +27,41 @@ from nq.inference.scorer import (
     split_examples,
 )
 from nq.memo import Memo
-from nq.records import (
-    READ,
-    Columns,
-    Example,
-    ExampleKey,
-    IntArray,
-    Scores,
-    WindowScores,
-)
+from nq.records import READ, Columns, Example, ExampleKey, IntArray, Scores, WindowScores
 from nq.runs.measure import PREDICT, Clock
 
 log = logging.getLogger(__name__)
 
 KEYS = ("example_keys", "window_ids")
-PARTS_IN_MEMORY = 8
 
 
 class ScoreStore:
     """The scores of examples in the parts of a memo, by file number and line.
 
-    With ``repair`` damaged parts are removed, so that their examples are missing.
+    With a request (see ``Memo.open``) the folder is created, and damaged parts are removed.
     """
 
-    def __init__(self, folder: Path, repair: bool = False) -> None:
-        self.memo = Memo(folder)
+    def __init__(self, folder: Path, request: Mapping[str, Any] | None = None) -> None:
+        self.memo = Memo(folder) if request is None else Memo.open(folder, request)
         self._index: dict[ExampleKey, tuple[str, slice]] = {}
-        self._read = lru_cache(maxsize=PARTS_IN_MEMORY)(self.memo.arrays)
+        self._read = lru_cache(maxsize=8)(self.memo.arrays)
         names, damaged = self.memo.names(), list[DamagedError]()
         for name in names:
             try:
                 self._add(name, self.memo.arrays(name))
             except DamagedError as error:
-                if not repair:
+                if request is None:
                     raise DamagedError(f"{error}; run with --keep-scores again") from error
                 damaged.append(error)
                 self.memo.remove(name)
         if damaged:
-            log.warning(
-                "%s; damaged parts of the scores: %d of %d, which are computed again",
-                *(damaged[0], len(damaged), len(names)),
-            )
-
-    @classmethod
-    def open(cls, folder: Path, request: Mapping[str, Any]) -> ScoreStore:
-        """Returns the store in a folder, which is created; see ``Memo.open``."""
-        return cls(Memo.open(folder, request).folder, repair=True)
+            text = "%s; damaged parts of the scores: %d of %d, which are computed again"
+            log.warning(text, damaged[0], len(damaged), len(names))
 
     def write(self, rows: Rows, columns: Columns) -> None:
-        """Writes the scores of some whole examples as one part.
+        """Writes the scores of some whole examples, the rows of their windows, as one part.
 
-        Args:
-            rows: the columns ``KEYS`` of their windows, and others.
-            columns: their scores; two models have ``window_ids`` of their own.
+        The scores of two models have ``window_ids`` of their own.
         """
         table = {**{name: rows[name] for name in KEYS}, **columns}
         file, line = table["example_keys"][0]
@@ -101,7 +81,6 @@ class ScoreStore:
         return key in self._index
 
     def scores(self, key: ExampleKey) -> Scores:
-        """Returns all scores of one example."""
         return example_scores(self.columns(key))
 
     def __getitem__(self, key: ExampleKey) -> WindowScores:
@@ -110,12 +89,9 @@ class ScoreStore:
         return scores if isinstance(scores, WindowScores) else scores.first
 
     def columns(self, key: ExampleKey) -> Columns:
-        """Returns the columns of one example."""
         if key not in self._index:
-            raise Error(
-                f"the scores in {self.memo.folder} are not complete, input file {key[0]}, line "
-                f"{key[1]} is missing: remove that folder and run again"
-            )
+            missing = f"the scores in {self.memo.folder} lack input file {key[0]}, line {key[1]}"
+            raise Error(f"{missing}: remove that folder and run again")
         part, page = self._index[key]
         return {name: x[page] for name, x in self._read(part).items()}
 
@@ -130,15 +106,7 @@ class StoringScorer(ScorerWrapper):
 
     Scores are stored as soon as they are there, by the thread that computed them, so that an
     interrupted run loses only what was computed. While instances compute, all time counts as
-    ``PREDICT``, that of reading and deciding too.
-
-    Args:
-        inner: computes the scores.
-        store: of the same request.
-        clock: gets the time of the computation, with the writing of the scores.
-
-    Attributes:
-        resumed_windows: windows that were in the store already.
+    ``PREDICT``, that of reading and deciding too. The rows have the column ``example_keys``.
     """
 
     def __init__(self, inner: Scorer, store: ScoreStore, clock: Clock | None = None) -> None:
@@ -150,13 +118,11 @@ class StoringScorer(ScorerWrapper):
     def scores(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Columns:
-        """See ``Scorer.scores``; the rows have the column ``example_keys``."""
         return self.submit(rows, examples, progress).result()
 
     def submit(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Future[Columns]:
-        """See ``Scorer.submit``."""
         with self._clock(PREDICT):
             pages = split_examples(rows, dict(rows))
             keys: list[ExampleKey] = [tuple(page["example_keys"][0].tolist()) for page in pages]

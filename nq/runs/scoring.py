@@ -3,12 +3,10 @@
 Memory does not grow with the input: a few examples are in memory at a time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import IO
 
 from nq import storage
@@ -40,32 +38,20 @@ class Scoring:
 
     Scores that are not in the store are computed when they are needed for the first time, several
     examples at a time, and only then is progress reported; later ones are read from the store.
-
-    Attributes:
-        scorer: gives the scores of a job's examples.
-        rescored, second_model_windows: of the examples that ``answers`` has yielded.
     """
 
     pipeline = None
 
     def __init__(
-        self,
-        job: Job,
-        chunks: Chunks,
-        scorer: Scorer,
-        store: ScoreStore,
-        clock: Clock,
-        progress: RunProgress = no_report,
+        self, job: Job, chunks: Chunks, scorer: StoringScorer, clock: Clock, progress: RunProgress
     ) -> None:
-        self.job, self.chunks, self.store = job, chunks, store
-        self.scorer = StoringScorer(scorer, store, clock)
+        self.job, self.chunks, self.scorer, self.store = job, chunks, scorer, scorer.store
         self.rescored = self.second_model_windows = 0
         self._duplicates: list[DeadLetter] = []
         self._clock, self._progress, self._lock = clock, progress, threading.Lock()
         self._is_complete = False
 
     def __iter__(self) -> Iterator[tuple[Example, Scores]]:
-        """Yields the examples with their scores, in order."""
         for scored in score_examples(self.scorer, self._examples(), self._on_windows):
             yield scored.example, scored.scores
         self._is_complete = True
@@ -90,31 +76,27 @@ class Scoring:
 
     @property
     def windows_bytes(self) -> int:
-        """Size of the folders of windows."""
         return sum(storage.size(chunk.folder, storage.WINDOWS) for chunk in self.chunks.ready)
 
     def _examples(self) -> Iterator[Windowed]:
         """Yields each example that is the first of its id with its windows."""
         self._duplicates.clear()
-        seen = set[ExampleId]()
-        for number in range(len(self.chunks)):
-            examples = self.chunks.examples(number)
-            while True:
-                with self._clock(READ):
-                    one = next(examples, None)
-                if one is None:
-                    break
-                example = one.example
-                if example.example_id not in seen:
-                    seen.add(example.example_id)
-                    yield one
-                    continue
-                letter = duplicate(one.source, example.example_id, example.question)
-                self._duplicates.append(letter)
-                self._on_windows(len(one))
+        seen, examples = set[ExampleId](), iter(self.chunks)
+        while True:
+            with self._clock(READ):
+                one = next(examples, None)
+            if one is None:
+                break
+            example = one.example
+            if example.example_id not in seen:
+                seen.add(example.example_id)
+                yield one
+                continue
+            letter = duplicate(one.source, example.example_id, example.question)
+            self._duplicates.append(letter)
+            self._on_windows(len(one))
 
     def totals(self) -> Totals:
-        """Returns what was computed so far."""
         chunks, scorer = self.chunks, self.scorer
         return Totals(
             windows=chunks.total("windows"),
@@ -142,18 +124,13 @@ def duplicate(source: Source, example_id: ExampleId, question: str) -> DeadLette
     return DeadLetter(source, reason, question[: inputs.EXCERPT_CHARS])
 
 
-@dataclass(frozen=True)
 class LocalRun:
-    """A job that this process and its instances answer, whose input files are found and checked."""
+    """A job that this process and its instances answer, whose input files are found and checked.
 
-    plan: Plan
+    Standard input and pipes are copied to files, which ``copies`` removes.
+    """
 
-    @classmethod
-    def of(cls, job: Job, copies: contextlib.ExitStack) -> LocalRun:
-        """Finds and checks the input files of a job, and chooses its profile.
-
-        Standard input and pipes are copied to files, which ``copies`` removes.
-        """
+    def __init__(self, job: Job, copies: contextlib.ExitStack) -> None:
         files = copies.enter_context(input_files.input_files(job.files))
         job = replace(job, files=tuple(files))
         job.check_output()
@@ -162,7 +139,7 @@ class LocalRun:
             check_job(job)
             job = replace(job, profile=choose_profile(job))
         check_job(job)
-        return cls(Plan.of(job))
+        self.plan = Plan(job)
 
     @contextlib.contextmanager
     def open(self, clock: Clock, progress: RunProgress) -> Iterator[Scoring]:
@@ -192,8 +169,8 @@ def open_scoring(plan: Plan, clock: Clock, progress: RunProgress = no_report) ->
     ):
         chunks = Chunks(prepared, work, job.compute.workers, clock)
         with _open_scorer(job, chunks) as scorer:
-            store = ScoreStore.open(plan.folder / storage.WORK, plan.scores)
-            yield Scoring(job, chunks, scorer, store, clock, progress)
+            store = ScoreStore(plan.folder / storage.WORK, plan.scores)
+            yield Scoring(job, chunks, StoringScorer(scorer, store, clock), clock, progress)
 
 
 @contextlib.contextmanager
@@ -211,7 +188,5 @@ def _open_scorer(job: Job, chunks: Chunks) -> Iterator[Scorer]:
         with InstancePool(spec, job.instances, threads or 1) as pool:
             yield pool
     except InstanceDiedError as error:
-        raise InstanceDiedError(
-            f"{error}: run the same command again to resume, with fewer instances if the memory "
-            "was full"
-        ) from error
+        advice = "run the same command again to resume, with fewer instances if memory was full"
+        raise InstanceDiedError(f"{error}: {advice}") from error

@@ -4,8 +4,6 @@ The examples with even ids determine the weights and the thresholds; those with 
 result.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools
@@ -46,20 +44,17 @@ from nq.text import counted
 log = logging.getLogger(__name__)
 
 DIGITS = 4
-SLACK = 0.005
-"""Thresholds whose F1 is within this of the best are equally good."""
+SLACK = 0.005  # thresholds whose F1 is within this of the best are equally good
 GAP = 0.002
 """Width of the gap between scores that a threshold needs, so that rounding does not matter."""
 FOLDS = 5
-LONG_PAGE = 40
-"""Blocks of a long page at least."""
+LONG_PAGE = 40  # blocks at least
 YES_NO_AUC = 0.6
 """Area under the ROC curve from which on yes and no count as told apart; 0.5 is chance."""
 
 Gold = dict[labels.ExampleId, list[labels.Label]]
 Predictions = dict[labels.ExampleId, labels.Label]
-ChoiceSets = tuple[ChoiceSet | None, ChoiceSet | None]
-"""The choice sets of an example's blocks and of its options."""
+ChoiceSets = tuple[ChoiceSet | None, ChoiceSet | None]  # of blocks, and of options
 
 
 def tune(
@@ -80,10 +75,7 @@ def tune(
         files: annotated files, globs or folders.
         model: a model folder; of two models ``nq.find_model(MODEL, second_model=FOLDER)``, whose
             decision is one of both, in the folder of the second.
-        profile: optimizations.
-        compute: batches, processes and threads.
         keep_scores: whether the scores are kept, so that tuning the same model again takes seconds.
-        progress: receives completed windows.
         pages: the folder of the pages that questions name.
 
     Returns:
@@ -113,7 +105,7 @@ def tune(
         storage.check_output_file(folder / SETTINGS, job.files)
         stack.enter_context(storage.hold_marked(folder))
         check_job(job)
-        scoring = stack.enter_context(open_scoring(Plan.of(job), Clock(), progress))
+        scoring = stack.enter_context(open_scoring(Plan(job), Clock(), progress))
         tuned = tune_decision(scoring, start, ", ".join(paths))
         settings = load_settings(folder)
         if isinstance(tuned.decision, CascadeDecision):
@@ -142,10 +134,8 @@ def own_model(model: ModelSpec, *given: str | Path) -> ModelSpec:
     """Returns a model; ``Error`` if the folder to write to is not a path that was given."""
     folder = model.models[-1].folder
     if folder not in map(Path, given):
-        raise Error(
-            f"the decision is written into the model folder, and {folder} is no folder of yours: "
-            f"copy it (cp -rL {folder} my_model) and tune the copy"
-        )
+        advice = f"copy it (cp -rL {folder} my_model) and tune the copy"
+        raise Error(f"{folder} is no folder of yours, and is not written to: {advice}")
     return model
 
 
@@ -164,9 +154,7 @@ class Tuned:
     long_pages: set[labels.ExampleId]
 
     def figures(self) -> dict[str, Any]:
-        """Returns the figures of the odd half by name, where there are both also of short and of
-        long pages alone.
-        """
+        """Returns the figures of the odd half by name, of short and of long pages alone, too."""
         odd = [key for key in self.gold if fold_of(key) is None and key in self.predictions]
         groups = {"odd": odd}
         long = [key for key in odd if key in self.long_pages]
@@ -229,17 +217,10 @@ def tune_decision(
         predictions[example.example_id] = labels.prediction_label(prediction)
     even = [key for key in gold if fold_of(key) is not None and key in predictions]
     longs, shorts = nq_eval.decisions(  # one annotator is enough
-        {key: gold[key] for key in even},
-        {key: predictions[key] for key in even},
-        long_non_null_threshold=1,
-        short_non_null_threshold=1,
+        {key: gold[key] for key in even}, {key: predictions[key] for key in even}, (1, 1)
     )
-    tuned = replace(
-        plain,
-        weights=weights,
-        long_threshold=best_threshold(longs),
-        short_threshold=best_threshold(shorts),
-    )
+    long, short = best_threshold(longs), best_threshold(shorts)
+    tuned = replace(plain, weights=weights, long_threshold=long, short_threshold=short)
     return Tuned(tuned, gold, predictions, auc, long_pages)
 
 

@@ -1,7 +1,5 @@
 """What every request passes: host, token, limits of requests, security headers, metrics."""
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import re
@@ -38,13 +36,7 @@ POLICIES = {
 
 
 class AccessMiddleware:
-    """Refuses requests to other hosts, without the token or beyond a limit, and counts all of them.
-
-    Args:
-        app: answers the others.
-        answering: has the limits and the metrics, and tells whether questions can be answered.
-        token: which clients must send; ``None`` for no token.
-    """
+    """Refuses requests to other hosts, without the token or beyond a limit, and counts all."""
 
     def __init__(self, app: ASGIApp, answering: Answering, token: str | None) -> None:
         config, self._metrics = answering.config, answering.metrics

@@ -3,8 +3,6 @@
 ``nq ask`` and ``nq answer`` have the same steps and the same JSON.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable
@@ -48,9 +46,6 @@ class Answering:
     """Answers requests.
 
     Attributes:
-        config: limits.
-        metrics: of this server.
-        batcher: has the windows scored.
         is_alive: tells whether a process of the model runs; ``None`` until the model is loaded.
         draining: whether the server is about to end.
     """
@@ -69,7 +64,6 @@ class Answering:
             self._idle.put_nowait(process)
 
     def is_ready(self) -> bool:
-        """Returns whether questions are accepted."""
         return self.is_alive is not None and not self.draining
 
     async def problem(self) -> str | None:
@@ -107,12 +101,7 @@ class Answering:
         return 500, "internal error, which the log of the server describes"
 
     async def ask(self, body: bytes) -> bytes:
-        """Returns the answer to a request of ``/v1/ask`` as JSON.
-
-        Raises:
-            ValueError: the request is wrong, or its page too large; the text says why.
-            ScoringError: the windows are not scored.
-        """
+        """Returns the answer to a request of ``/v1/ask`` as JSON; ``explain`` tells its errors."""
 
         def prepare() -> tuple[Page, Windowed]:
             page = select_page(question, pages, lambda page: page, model.windows)

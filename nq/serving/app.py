@@ -1,7 +1,5 @@
 """The paths of the server; errors are JSON with one sentence."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable
 from pathlib import Path
@@ -11,6 +9,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from fastapi.security import HTTPBearer
 from fastapi_offline import FastAPIOffline
+from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -27,12 +26,7 @@ JSON = "application/json"
 
 
 def make_app(answering: Answering, has_token: bool) -> FastAPI:
-    """Returns the application, to be put behind ``AccessMiddleware``.
-
-    Args:
-        answering: answers questions.
-        has_token: whether clients must send a token, which the middleware checks.
-    """
+    """Returns the application, to be put behind ``AccessMiddleware``, which checks the token."""
     app: FastAPI = FastAPIOffline(
         docs_url="/docs",
         redoc_url=None,
@@ -42,7 +36,7 @@ def make_app(answering: Answering, has_token: bool) -> FastAPI:
         description="Answers questions from the page that is sent with them.",
     )
     protected: list[Any] = [Depends(HTTPBearer(auto_error=False))] if has_token else []
-    config = answering.config
+    config, content = answering.config, {JSON: {"schema": AskRequest.model_json_schema()}}
 
     @app.post(
         ASK,
@@ -50,18 +44,13 @@ def make_app(answering: Answering, has_token: bool) -> FastAPI:
         summary="Answers a question about a page",
         response_model=AskAnswer,
         responses=_problems(413, 415, 422, 500, 503, 504),
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": {JSON: {"schema": AskRequest.model_json_schema()}},
-            }
-        },
+        openapi_extra={"requestBody": {"required": True, "content": content}},
         dependencies=protected,
     )
     async def ask(request: Request) -> Response:
         _check_type(request)
         async with asyncio.timeout(config.timeout):
-            body = await _read_body(request, config.max_body_bytes)
+            body = await _read_body(request, config.max_body_mb * 10**6)
             answer = await _unless_gone(request, answering.ask(body))
         return Response(answer, media_type=JSON)
 
@@ -87,7 +76,9 @@ def make_app(answering: Answering, has_token: bool) -> FastAPI:
         dependencies=protected,
     )
     async def metrics() -> Response:
-        return Response(answering.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        return Response(
+            generate_latest(answering.metrics.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4
+        )
 
     for path, (name, media_type) in PAGE.items():
         file = Response((FOLDER / name).read_bytes(), media_type=media_type)
@@ -134,20 +125,15 @@ async def _read_body(request: Request, limit: int) -> bytes:
         body += part
         size = max(size, len(body))
     if size > limit:
-        raise HTTPException(
-            413,
-            f"the request is larger than {limit} bytes: send a smaller page, or start nq serve "
-            "with a higher --max-body-mb",
+        text = (
+            f"the request is larger than {limit} bytes: send a smaller page, or raise --max-body-mb"
         )
+        raise HTTPException(413, text)
     return bytes(body)
 
 
 async def _unless_gone(request: Request, work: Awaitable[bytes]) -> bytes:
-    """Returns the result of ``work``, which is cancelled when the client goes.
-
-    Raises:
-        ClientDisconnect: the client has gone.
-    """
+    """Returns the result of ``work``, or cancels it and raises when the client goes."""
 
     async def until_gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":

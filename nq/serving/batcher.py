@@ -5,8 +5,6 @@ computes. It begins when a process is free and its windows are ``batch_size``, o
 example has waited for ``WAIT_S``. While all processes are busy, what arrives makes larger batches.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math
@@ -41,11 +39,8 @@ class _Waiting:
 class Batcher:
     """Collects examples and has them scored in batches, in the order in which they came.
 
-    It is used in one event loop.
-
-    Args:
-        batch_size: windows in a batch; an example that has more is a batch of its own.
-        metrics: counts windows.
+    It is used in one event loop. An example with more than ``batch_size`` windows is a batch of its
+    own.
     """
 
     def __init__(self, batch_size: int, metrics: Metrics) -> None:
@@ -57,12 +52,9 @@ class Batcher:
         metrics.queue_length.set_function(lambda: self._queue.qsize() + (self._next is not None))
 
     async def score(self, windowed: Windowed) -> Scored:
-        """Returns an example with the scores of its windows.
+        """Returns an example with its scores, or raises ``ScoringError``.
 
         If the caller is cancelled while all processes are busy, the example is left out.
-
-        Raises:
-            ScoringError: the batch of the example is not scored.
         """
         loop = asyncio.get_running_loop()
         waiting = _Waiting(windowed, loop.create_future(), loop.time())
@@ -80,7 +72,6 @@ class Batcher:
             task.add_done_callback(self._computing.discard)
 
     async def _next_batch(self) -> list[_Waiting]:
-        """Waits for the examples of the next batch."""
         batch, windows = list[_Waiting](), 0
         deadline: float | None = None  # there is none for the first example
         while windows < self._batch_size:
@@ -100,7 +91,6 @@ class Batcher:
         return batch
 
     async def _compute(self, pool: Scorer, batch: Sequence[_Waiting]) -> None:
-        """Has a batch scored and gives each example its scores."""
         part = Part([waiting.windowed for waiting in batch])
         self._metrics.batch_windows.observe(len(part))
         try:

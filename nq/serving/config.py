@@ -1,7 +1,5 @@
 """How ``nq serve`` serves a model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nq.config import Settings, ensure, option
@@ -15,29 +13,12 @@ class ServeConfig(Settings):
     port: int = option(8000, "port to listen on; 0 takes a free one", within="[0, 65535]")
     workers: int = option(1, "processes with a model each, pinned to cores of their own", minimum=1)
     batch_size: int = option(8, "windows in a batch, which may be of several clients", minimum=1)
-    queue: int = option(
-        64,
-        "requests that are read, wait or are computed at once; one more is answered with 503",
-        minimum=1,
-    )
-    allowed_hosts: str | None = option(
-        None, "names besides --host, localhost and own addresses, with commas; others get 421"
-    )
-    timeout: float = option(
-        30.0, "seconds for a request; 504 says that it was too slow", within="(0, inf)"
-    )
-    max_body_mb: int = option(
-        16, "MB (10^6 bytes) of a request; 413 says that it is too large", minimum=1
-    )
-    max_windows: int = option(
-        512, "windows that a page may have; 422 says that it has more", minimum=1
-    )
+    queue: int = option(64, "requests in work at once; one more gets 503", minimum=1)
+    allowed_hosts: str | None = option(None, "further host names, with commas; others get 421")
+    timeout: float = option(30.0, "seconds for a request, then it gets 504", within="(0, inf)")
+    max_body_mb: int = option(16, "MB (10^6 bytes) of a request; a larger one gets 413", minimum=1)
+    max_windows: int = option(512, "windows of a page; one with more gets 422", minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         ensure(bool(self.host), "host is empty: expected an address, such as 127.0.0.1")
-
-    @property
-    def max_body_bytes(self) -> int:
-        """The largest request in bytes."""
-        return self.max_body_mb * 10**6

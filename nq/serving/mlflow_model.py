@@ -4,8 +4,6 @@ MLflow copies this file into every model that ``nq.mlflow_format.save_model`` sa
 copy to load the model ("models from code"). No other module imports it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -37,35 +35,21 @@ class AnswerModel(PythonModel):
         self.reader: Reader = load(context.artifacts["model"], second_model=second, **options)
 
     def predict(
-        self,
-        context: PythonModelContext,
-        model_input: pd.DataFrame,
-        params: dict[str, Any] | None = None,
+        self, context: PythonModelContext, model_input: pd.DataFrame
     ) -> list[dict[str, Any]]:
         """Returns the answer to each row, with the fields of ``nq ask --json``.
 
-        Args:
-            context: unused.
-            model_input: columns ``question`` and ``page``, which is text or HTML, and optionally
-                ``top``, the number of runners-up.
-            params: unused.
-
-        Raises:
-            MlflowException: a column is missing, or a value is not as expected.
+        Its columns are ``question``, ``page`` (text or HTML) and optionally ``top``.
         """
-        del context, params
         missing = [name for name in COLUMNS if name not in model_input.columns]
         if missing:
             columns = ", ".join(map(str, model_input.columns)) or "none"
-            raise _invalid(
-                f"no column {' and no column '.join(missing)}: found {columns}; expected question, "
-                "page and optionally top"
-            )
+            raise _invalid(f"no column {' and no column '.join(missing)}: found {columns}")
         rows = model_input.to_dict("records")
         return [self._answer(number, row) for number, row in enumerate(rows, 1)]
 
     def _answer(self, number: int, row: Mapping[Any, Any]) -> dict[str, Any]:
-        """Returns the answer to one row, whose number begins with 1."""
+        """Returns the answer to one row."""
         from nq.formats.documents import page_of
 
         for name in COLUMNS:

@@ -1,12 +1,10 @@
 """What a client sends to ``POST /v1/ask`` and what it gets, and errors in one sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from nq.answers import Page
 from nq.formats.documents import page_from_html, page_from_text, page_of
@@ -15,54 +13,35 @@ from nq.text import one_line, truncate, visible
 
 MAX_PAGES, MAX_TOP = 1000, 100
 MAX_ERROR_CHARS = 300
+EXAMPLE: Any = {
+    "example": {"question": "when was it automated", "page": "It was automated in 1986."}
+}
 
 
-class NamedPage(BaseModel):
+class NamedPage(BaseModel, extra="forbid", strict=True):
     """One of several pages."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    name: Annotated[str, Field(description="what the answer calls it")] = ""
-    page: Annotated[str, Field(description="plain text with blank lines, or HTML")]
+    name: str = Field("", description="what the answer calls it")
+    page: str = Field(description="plain text with blank lines, or HTML")
 
 
-class AskRequest(BaseModel):
-    """A question about a page, or about several."""
+class AskRequest(BaseModel, extra="forbid", strict=True, json_schema_extra=EXAMPLE):
+    """A question about a page, or about several, whose best blocks are read."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        json_schema_extra={
-            "example": {
-                "question": "when was it automated",
-                "page": "The lighthouse was first lit in 1874.\n\nIt was automated in 1986.",
-            }
-        },
+    question: str = Field(description="a question in the model's language")
+    page: str | None = Field(None, description="plain text with blank lines, or HTML")
+    pages: list[NamedPage] = Field([], max_length=MAX_PAGES, description="several, not one page")
+    format: Literal["auto", "text", "html"] = Field(
+        "auto", description="what each page is; auto decides it by the page's content"
     )
-
-    question: Annotated[str, Field(description="a question in the model's language")]
-    page: Annotated[str | None, Field(description="plain text with blank lines, or HTML")] = None
-    pages: Annotated[
-        list[NamedPage],
-        Field(
-            max_length=MAX_PAGES,
-            description="in place of page: several, whose best blocks are read",
-        ),
-    ] = []
-    format: Annotated[
-        Literal["auto", "text", "html"],
-        Field(description="what each page is; auto decides it by the page's content"),
-    ] = "auto"
-    top: Annotated[int, Field(ge=0, le=MAX_TOP, description="number of runners-up")] = 3
+    top: int = Field(3, ge=0, le=MAX_TOP, description="number of runners-up")
 
 
-class TextSpan(BaseModel):
+class TextSpan(BaseModel, extra="forbid"):
     """A part of the page: its text, its tokens, and its characters in the page that was sent.
 
     Blocks count from 1, and so do the pages of a text that form feeds divide.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     text: str
     start_token: int
@@ -80,10 +59,8 @@ class ShortSpan(TextSpan):
     end_in_long: int
 
 
-class RunnerUp(BaseModel):
+class RunnerUp(BaseModel, extra="forbid"):
     """Another block with its best short answer."""
-
-    model_config = ConfigDict(extra="forbid")
 
     answer: str | None
     document: str | None
@@ -92,31 +69,27 @@ class RunnerUp(BaseModel):
     long_probability: float | None
 
 
-class AskAnswer(BaseModel):
+class AskAnswer(BaseModel, extra="forbid"):
     """The answer to a question about a page; the same object as ``nq ask --json`` prints."""
 
-    model_config = ConfigDict(extra="forbid")
-
     question: str
-    answer: Annotated[str | None, Field(description="yes, no, or text of the page")]
-    document: Annotated[str | None, Field(description="name of the page, one of several")]
+    answer: str | None = Field(description="yes, no, or text of the page")
+    document: str | None = Field(description="name of the page, one of several")
     yes_no_answer: Literal["YES", "NO", "NONE"]
-    asks_yes_no: Annotated[
-        bool, Field(description="whether it asks for yes or no: read the long answer")
-    ]
+    asks_yes_no: bool = Field(description="whether it asks for yes or no: read the long answer")
     short_answers: list[ShortSpan]
     short_probability: float | None
     long_answer: TextSpan | None
     long_probability: float | None
     runners_up: list[RunnerUp]
-    unread_blocks: Annotated[int, Field(description="blocks that a limit left out")]
-    skipped_documents: Annotated[list[str], Field(description="files that cannot be read")]
+    unread_blocks: int = Field(description="blocks that a limit left out")
+    skipped_documents: list[str] = Field(description="files that cannot be read")
 
 
 class Problem(BaseModel):
     """Why there is no answer."""
 
-    error: Annotated[str, Field(description="one sentence")]
+    error: str = Field(description="one sentence")
 
 
 def parse_request(data: bytes) -> tuple[str, list[Page], int]:

@@ -1,7 +1,5 @@
 """The process of ``nq serve``: its socket, the processes of the model, signals and draining."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno
@@ -50,13 +48,8 @@ def serve(
     """Serves a model until a signal.
 
     The first signal drains: no more connections are accepted, and the function returns when all
-    accepted requests are answered. A second one ends the process.
-
-    Args:
-        spec: the model.
-        config: address and limits.
-        token: which clients must send; ``None`` for no token.
-        on_ready: receives the URL of the server when it can answer questions.
+    accepted requests are answered. A second one ends the process. When questions can be answered
+    ``on_ready`` receives the URL; clients must send the ``token``, if there is one.
 
     Raises:
         Error: the address cannot be used, or the model cannot be loaded.
@@ -97,7 +90,6 @@ def serve(
 
 
 def _listen(config: ServeConfig) -> socket.socket:
-    """Returns a socket that listens on the address of a server."""
     where = f"port {config.port} of {config.host}"
     advice = {
         errno.EADDRINUSE: f"{where} is in use: choose another one with --port",
@@ -174,10 +166,7 @@ class _Connection(H11Protocol):
 class _Server(uvicorn.Server):
     """Uvicorn, with a first signal that drains and a second one that ends the process.
 
-    Args:
-        app: the application.
-        answering: is told of the first signal; a connection without a request in work is closed
-            after its time limit.
+    A connection without a request in work is closed after the time limit of requests.
     """
 
     def __init__(self, app: AccessMiddleware, answering: Answering) -> None:

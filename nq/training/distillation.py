@@ -35,14 +35,10 @@ EXCLUDED = -1e9
 
 
 class SoftCrossEntropy(keras.losses.Loss):
-    """Computes T² times the cross entropy of the teacher's and the student's probabilities.
+    """Computes T² times the cross entropy of teacher's and student's probabilities, ``[B]``.
 
-    Call arguments:
-        y_true: ``[B, n]`` the teacher's log probabilities, -inf where there are none.
-        y_pred: ``[B, n]`` the student's logits.
-
-    Returns:
-        ``[B]``.
+    ``y_true`` ``[B, n]`` are the teacher's log probabilities, -inf where there are none, ``y_pred``
+    ``[B, n]`` the student's logits.
     """
 
     def __init__(self, temperature: float, **kwargs: Any) -> None:
@@ -65,51 +61,43 @@ class SoftTargets:
 
     Args:
         first: ``[N + 1]`` index of each window's first piece, then ``P``.
-        start_logits, end_logits: ``[P]`` for all pieces of all windows; -inf for a separator that
-            the teacher does not have.
-        type_logits: ``[N, 5]``.
+        columns: ``start_logits`` and ``end_logits`` ``[P]`` for all pieces of all windows, -inf for
+            a separator that the teacher does not have; ``type_logits`` ``[N, 5]``.
     """
 
     first: IntArray
-    start_logits: FloatArray
-    end_logits: FloatArray
-    type_logits: FloatArray
+    columns: Columns
 
     @classmethod
     def empty(cls, windows: TrainingWindows) -> SoftTargets:
         """Returns arrays for ``fill``."""
         first = np.concatenate([[0], np.cumsum(windows.n_pieces, dtype=np.int64)])
         sizes = (first[-1], first[-1], (len(windows), len(AnswerType)))
-        return cls(first, *(np.empty(size, np.float16) for size in sizes))
+        arrays = (np.empty(size, np.float16) for size in sizes)
+        return cls(first, dict(zip(LOGITS, arrays, strict=True)))
 
     def fill(self, part: Columns, rows: slice) -> None:
         """Copies the log probabilities of the windows ``rows``."""
         pieces = slice(self.first[rows.start], self.first[rows.stop])
-        self.start_logits[pieces] = part["start_logits"]
-        self.end_logits[pieces] = part["end_logits"]
-        self.type_logits[rows] = part["type_logits"]
+        for name, place in zip(LOGITS, (pieces, pieces, rows), strict=True):
+            self.columns[name][place] = part[name]
 
     def batch(self, rows: IntArray, length: int) -> dict[str, FloatArray]:
         """Returns the log probabilities of the windows ``rows`` in float32, -inf for padding.
 
-        They are ``start_logits``, ``end_logits`` ``[B, length]`` and ``type_logits`` ``[B, 5]``.
+        Those of start and end are ``[B, length]``.
         """
         piece = self.first[rows, None] + np.arange(length)[None]
         inside = piece < self.first[rows + 1, None]
         piece = np.where(inside, piece, 0)
-        return {
-            "start_logits": np.where(inside, self.start_logits[piece], -np.inf).astype(np.float32),
-            "end_logits": np.where(inside, self.end_logits[piece], -np.inf).astype(np.float32),
-            "type_logits": self.type_logits[rows].astype(np.float32),
-        }
+        start, end = (np.where(inside, self.columns[name][piece], -np.inf) for name in LOGITS[:2])
+        batch = start, end, self.columns[LOGITS[2]][rows]
+        return {name: x.astype(np.float32) for name, x in zip(LOGITS, batch, strict=True)}
 
 
 @dataclass(frozen=True, eq=False)
 class Distillation:
-    """A teacher's part in a training: its log probabilities of the windows.
-
-    Without a head for types in the teacher the labels alone teach them.
-    """
+    """A teacher's part in a training; without a head for types the labels alone teach them."""
 
     config: DistillationConfig
     teacher: SoftTargets
@@ -117,7 +105,7 @@ class Distillation:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """The outputs that the teacher teaches."""
+        """The outputs that it teaches."""
         return LOGITS if self.has_types else LOGITS[:2]
 
     def student(self, model: keras.Model) -> keras.Model:

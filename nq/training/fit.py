@@ -50,37 +50,29 @@ def train_on_files(
 ) -> TrainingResult:
     """Trains a model on files that were checked, as ``nq.training.train.train`` does.
 
-    The caller holds the output folder and has imported TensorFlow. ``begun`` is the time at which
-    the training began.
+    The caller holds the output folder and has imported TensorFlow.
     """
-    windows, config, settings = job.windows, job.config, track or TrackingConfig()
+    windows, config = job.windows, job.config
     tokenizer = load_tokenizer(job.init, windows.compat)
     shape = checkpoint.with_room_for(load_joint_config(job.init), tokenizer)
     tensors = read_tensors(job.init)
-    teacher = None
+    teacher, work = None, job.output / WORK
     if job.teacher:
         teacher = Teacher.of(job.teacher, tokenizer, windows, job.teacher_profile)
-    work = job.output / WORK
     prepared, data = _windows(job, work / "windows")
     model = joint.build(
         shape, dtype=PRECISION[config.precision], dropout=config.dropout, seed=config.seed
     )
     report = checkpoint.fill(model, tensors, shape)
     del tensors
-    missing = ", ".join(report.missing) or "nothing"
-    counts = prepared.examples, prepared.windows
-    log.info("%d examples, %d windows; not in the checkpoint: %s", *counts, missing)
+    log.info(
+        "%d examples, %d windows; not in the checkpoint: %s",
+        *(prepared.examples, prepared.windows, ", ".join(report.missing) or "nothing"),
+    )
     params, content = _description(job, teacher)
     content |= identity(model, data, config)
-    with tracking.Run(
-        uri=settings.uri,
-        experiment=settings.experiment,
-        name=f"train {job.output.name}",
-        source="nq.train",
-        enabled=track is not None,
-    ) as run:
-        inputs_of_run = repr(sorted((params | content).items())).encode()
-        digest = hashlib.sha256(inputs_of_run).hexdigest()
+    with tracking.Run(track, f"train {job.output.name}", "nq.train") as run:
+        digest = hashlib.sha256(repr(sorted((params | content).items())).encode()).hexdigest()
         run.open(work / f"{digest[:12]}.mlflow_run", begun)
         run.params(params)
         distillation = measure = None
@@ -101,9 +93,9 @@ def train_on_files(
         loss = float(np.mean(losses[LOSS][-FINAL_STEPS:]))
         run.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
         saved = ModelSettings(windows, removed_parts=load_settings(job.init).removed_parts)
-        checkpoint.save(job.output, model, shape, tokenizer, saved, card, job.storage)
+        checkpoint.save(job.output, model, shape, tokenizer, saved, card, job.store)
         train_s, model_uri = time.perf_counter() - started, None
-        if settings.log_model:
+        if track and track.log_model:
             model_uri = run.log_model(partial(_save, job.output))
     return TrainingResult(*(job.output, prepared, state.step, loss, train_s, state.best, model_uri))
 
@@ -188,21 +180,20 @@ class TrainingProgress:
 
     def evaluated(self, figures: Figures, is_best: bool) -> None:
         """Reports an evaluation on held-out questions."""
-        step, values = int(figures[STEP]), {f"dev/{name}": figures[name] for name in MEASURED}
-        curve = next(iter(values))
+        step, curve = int(figures[STEP]), f"dev/{MEASURED[0]}"
         if step > self.run.last_step(curve):
-            self.run.metrics(values, step)
+            self.run.metrics({f"dev/{name}": figures[name] for name in MEASURED}, step)
             self.run.last_step(curve)  # waits, so that the state is not saved before
-        shown = ", ".join(f"{name} {values[f'dev/{name}']:.3f}" for name in MEASURED)
+        shown = ", ".join(f"{name} {figures[name]:.3f}" for name in MEASURED)
         log.info("step %d, held-out %s%s", step, shown, ", the best so far" if is_best else "")
 
     def record(self, losses: Curves) -> None:
         """Adds the steps that the curves of the run do not have yet."""
         for name, values in losses.items():
             curve = f"train/{name}"
-            if name not in self._recorded:
-                self._recorded[name] = self.run.last_step(curve)
-            if len(values) > self._recorded[name]:
-                step = self._recorded[name] + 1
-                self.run.metrics({curve: values[self._recorded[name] :]}, step)
-                self._recorded[name] = len(values)
+            done = self._recorded.get(name)
+            if done is None:
+                done = self.run.last_step(curve)
+            if len(values) > done:
+                self.run.metrics({curve: values[done:]}, done + 1)
+            self._recorded[name] = max(done, len(values))

@@ -1,8 +1,4 @@
-"""Measures a model on held-out questions during its training.
-
-Each measurement uses the thresholds with the best F1 on the held-out questions, because the model
-has not been tuned.
-"""
+"""Measures a model on held-out questions during its training, at the thresholds of the best F1."""
 
 from __future__ import annotations
 
@@ -40,10 +36,7 @@ def held_out(
     network: Network,
     pages: PageFolder | None = None,
 ) -> Callable[[], Figures]:
-    """Returns a function that measures the present weights of a model on annotated questions.
-
-    It returns the figures ``MEASURED``. The number of bad records is logged.
-    """
+    """Returns a function that measures the present weights of a model on annotated questions."""
 
     def items() -> Iterator[Example | DeadLetter]:
         for file in files:

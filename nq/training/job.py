@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from nq.config import WindowConfig
+from nq.errors import check_argument
 from nq.formats import input_files
 from nq.inference.profile import Profile
-from nq.model.config import StorageConfig
+from nq.model.config import STORES
 from nq.model.registry import model_folder, model_name
 from nq.training.config import DistillationConfig, TrainConfig
 
@@ -51,7 +52,7 @@ class TrainingJob:
     limit: int | None = None
     workers: int | None = None
     card: Path | None = None
-    storage: StorageConfig = field(default_factory=StorageConfig)
+    store: str = STORES[0]
     teacher: Path | None = None
     distillation: DistillationConfig = field(default_factory=DistillationConfig)
     teacher_profile: Profile | None = None
@@ -65,17 +66,16 @@ class TrainingJob:
         for name, kind in (
             ("windows", WindowConfig),
             ("config", TrainConfig),
-            ("storage", StorageConfig),
             ("distillation", DistillationConfig),
         ):
             own = {f.name: settings.pop(f.name) for f in fields(kind) if f.name in settings}
             settings.setdefault(name, kind(**own))
-        for name in ("init", "teacher"):
+        store = settings.get("store", STORES[0])
+        check_argument(store in STORES, "store", store, " or ".join(STORES))
+        for name in ("init", "teacher", "output", "card"):
             if settings.get(name) is not None:
-                settings[name] = model_folder(settings[name])
-        for name in ("output", "card"):
-            if settings.get(name) is not None:
-                settings[name] = Path(settings[name])
+                path_of = model_folder if name in ("init", "teacher") else Path
+                settings[name] = path_of(settings[name])
         if "dev" in settings:
             settings["dev"] = input_files.path_list("dev", settings["dev"])
         return cls(input_files.path_list("files", files), **settings)
@@ -103,9 +103,8 @@ class TrainingJob:
 class TrainingResult:
     """The outcome of a training.
 
-    ``steps`` includes those before an interruption, ``loss`` is the mean of the last steps, and
-    ``train_s`` the seconds of training and saving. ``best`` has the step and the figures of the
-    evaluation whose weights are kept; ``model_uri`` is MLflow's URI of the model.
+    ``steps`` includes those before an interruption, ``loss`` that of the last steps. ``best``
+    is the evaluation whose weights are kept, ``model_uri`` MLflow's URI of the model.
     """
 
     output: Path

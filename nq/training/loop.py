@@ -48,10 +48,7 @@ class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 
 class TypeLoss(keras.losses.Loss):
-    """Computes the cross entropy of types ``[B]`` and logits ``[B, 5]``, weighted by type, ``[B]``.
-
-    Yes and no have weights with which both are equally many among the types ``[N]`` of all windows.
-    """
+    """Computes the cross entropy of types; yes weighs as much as no in ``types`` of all windows."""
 
     def __init__(self, types: IntArray) -> None:
         super().__init__()
@@ -76,8 +73,7 @@ def compile_for_training(
 ) -> None:
     """Compiles a model with AdamW, warm-up and decay to 0, and the mean of the losses.
 
-    ``types`` are those of all training windows. With a teacher the model is one of
-    ``Distillation.student``.
+    With a teacher it is a model of ``Distillation.student``; ``types`` are of all windows.
     """
     schedule = WarmupThenDecay(config.learning_rate, int(total_steps * config.warmup), total_steps)
     optimizer = keras.optimizers.AdamW(
@@ -95,21 +91,14 @@ def compile_for_training(
 
 
 def identity(model: keras.Model, windows: TrainingWindows, config: TrainConfig) -> dict[str, Any]:
-    """Returns all that the result of a training depends on.
-
-    An interrupted training is resumed if its identity is the same. The model's weights must be
-    the initial ones.
-    """
+    """Returns all that the result of a training of a model with initial weights depends on."""
     start = digest(variable.numpy() for variable in model.weights)
     return {**config.to_dict(), "windows": windows.digest(), "start": start}
 
 
 @dataclass
 class TrainingState:
-    """An unfinished training in a memo: the completed steps of all, losses, and evaluations.
-
-    The memo has the values of the variables, and the weights of the best evaluation.
-    """
+    """An unfinished training in a memo, which has the variables and the best weights too."""
 
     memo: Memo
     step: int = 0
@@ -146,16 +135,12 @@ class TrainingState:
             self.memo.remove(other)
 
     def add(self, figures: Figures, model: keras.Model) -> bool:
-        """Adds an evaluation; returns whether it is the best, whose weights are kept.
-
-        An interrupted training repeats the evaluations that its state does not have, so that the
-        weights of the best one are restored.
-        """
+        """Adds an evaluation; returns whether it is the best, whose weights are kept."""
         self.evaluations.append(figures)
-        is_best = self.best is figures
-        if is_best:
-            self._write(BEST_WEIGHTS, model.weights)
-        return is_best
+        if self.best is not figures:
+            return False
+        self._write(BEST_WEIGHTS, model.weights)
+        return True
 
     def assign_best(self, model: keras.Model) -> None:
         """Gives the model the weights of the best evaluation; a damaged file is logged."""
@@ -190,13 +175,10 @@ def fit(
 ) -> Curves:
     """Trains a model in place, from the state of an interrupted training if there is one.
 
-    ``on_step`` is called after each step with the losses so far and the total number of steps.
+    ``on_step`` gets the losses so far, which are returned in the end, and the number of all steps.
     ``measure`` evaluates the model on held-out questions ``every`` so many steps and after the last
-    one; the model gets the weights of the best evaluation in the end. ``on_evaluation`` is called
-    with the figures of each evaluation, and whether they are the best so far.
-
-    Returns:
-        The losses of every step, including those before an interruption.
+    one; the model gets the weights of the best evaluation in the end. ``on_evaluation`` gets the
+    figures of each one, and whether they are the best so far.
     """
     check_length(model.get_layer("embeddings").config, windows.input_ids.shape[1])
     total = state.total = total_steps(len(windows), config)

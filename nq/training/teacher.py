@@ -21,7 +21,7 @@ from tqdm import tqdm
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import DamagedError
 from nq.inference.engines.tensorflow import device
-from nq.inference.load import ScorerSpec, load_predictor
+from nq.inference.load import CALIBRATION_WINDOWS, ScorerSpec, load_predictor
 from nq.inference.profile import Profile
 from nq.inference.reduction import LOGITS, AllLogits
 from nq.memo import Memo
@@ -40,24 +40,16 @@ from nq.training.windows import TrainingWindows
 log = logging.getLogger(__name__)
 
 BATCH_SIZE = 16
-CALIBRATION_WINDOWS = 64
 PART_WINDOWS = 512
 WINDOWS = "windows"
 """Array of a part: its first window, and the one behind its last."""
-SPAN_HEAD, TYPE_HEAD = "span_output/kernel", "type_output/kernel"
-EXACT_PROFILES = {
-    "CPU": ("buckets+openvino", "grappler+buckets"),
-    "GPU": ("grappler+buckets",),
-}
+EXACT_PROFILES = {"CPU": ("buckets+openvino", "grappler+buckets"), "GPU": ("grappler+buckets",)}
 """Profiles without rounding, the fastest first; the first that is installed is the default."""
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """A model that teaches; its windows are those of the student, of ``length`` pieces.
-
-    ``tokenizer`` is the digest of the tokenizer, ``has_types`` whether there is a head for types.
-    """
+    """A model that teaches on the student's windows; ``tokenizer`` is the digest of its own."""
 
     folder: Path
     tokenizer: str
@@ -69,37 +61,25 @@ class Teacher:
     def of(
         cls, folder: Path, student: Tokenizer, windows: WindowConfig, profile: Profile | None
     ) -> Teacher:
-        """Checks that a model can teach; TensorFlow must have been imported.
-
-        The student has the tokenizer and the windows. The default profile is the first of
-        ``EXACT_PROFILES`` that is installed.
-        """
+        """Checks that a model can teach ``student``; TensorFlow must have been imported."""
         if profile is None:
             exact = map(Profile.parse, EXACT_PROFILES[device()])
             profile = next(one for one in exact if not one.missing())
         if profile.needs_margin:
-            raise ValueError(
-                f"profile {profile} is for answers, not for a teacher: leave out "
-                f"{' and '.join(profile.needs_margin)}"
-            )
+            names = " and ".join(profile.needs_margin)
+            raise ValueError(f"profile {profile} is not for a teacher: leave out {names}")
         profile.require()
         tokenizer = load_tokenizer(folder, windows.compat)
         tensors = read_tensors(folder)
         table = tensors.table(checkpoint.with_room_for(load_joint_config(folder), tokenizer))
-        if not tensors.fill(table[SPAN_HEAD]):
-            raise ValueError(
-                f"the teacher {folder} has no span head: expected a model that was trained to "
-                "answer; train it first with nq train --init"
-            )
-        has_types = tensors.fill(table[TYPE_HEAD])
+        if not tensors.fill(table["span_output/kernel"]):
+            raise ValueError(f"the teacher {folder} has no span head: expected a model for answers")
+        has_types = tensors.fill(table["type_output/kernel"])
         if not has_types:
             log.warning("the teacher %s has no head for types: the labels alone teach them", folder)
         digest = tokenizer_digest(tokenizer)
         if digest != tokenizer_digest(student):
-            raise ValueError(
-                f"the teacher {folder} has another vocabulary than the student, or other settings "
-                "of its tokenizer: choose a teacher with those of --init"
-            )
+            raise ValueError(f"the teacher {folder} has another vocabulary or tokenizer than init")
         check_length(load_joint_config(folder), windows.max_seq_length)
         return cls(folder, digest, windows.max_seq_length, profile, has_types)
 
@@ -116,11 +96,7 @@ class Teacher:
     def distillation(
         self, config: DistillationConfig, windows: TrainingWindows, folder: Path
     ) -> Distillation:
-        """Returns the teacher's part in a training on the student's windows.
-
-        The log probabilities are kept in ``folder``, ``training/teacher`` of the folder of a
-        training; missing ones are computed.
-        """
+        """Returns the teacher's part in a training; parts that ``folder`` lacks are computed."""
         memo = Memo.open(folder, {**self.identity, WINDOWS: windows.digest()})
         targets, total, predictor = SoftTargets.empty(windows), len(windows), None
         with tqdm(desc="teacher", unit=" windows", total=total, disable=None) as bar:
@@ -143,9 +119,7 @@ class Teacher:
                     targets.fill(part, rows)
                     if bar.disable:
                         speed = (rows.stop - start) / (time.perf_counter() - started)
-                        log.info(
-                            "teacher: %d of %d windows, %.1f windows/s", rows.stop, total, speed
-                        )
+                        log.info("teacher: %d of %d windows, %.1f/s", rows.stop, total, speed)
                 bar.update(rows.stop - start)
         del predictor
         gc.collect()  # graphs and their layers reference each other, with all weights
@@ -165,8 +139,7 @@ class Teacher:
     def _rows(self, windows: TrainingWindows, selection: slice | IntArray) -> Columns:
         """Returns windows as rows of the teacher's predictor; they have no document tokens."""
         rows = windows.inputs(selection, self.length)
-        numbers = np.arange(len(windows), dtype=np.int32)[selection]
-        ids = np.stack([numbers, np.full_like(numbers, len(windows))], axis=1)
+        ids = np.arange(len(windows), dtype=np.int32)[selection, None]
         return {**rows, "token_map": np.full_like(rows["input_ids"], -1), "window_ids": ids}
 
     def _log_probabilities(self, predictor: Any, windows: TrainingWindows, rows: slice) -> Columns:

@@ -37,9 +37,6 @@ def train(
             optionally options of ``nq train`` such as ``epochs=3``, ``max_seq_length=256``,
             ``teacher="my_model"`` and ``dev=["dev.jsonl.gz"]``.
 
-    Returns:
-        Steps, loss, and the figures of the evaluation whose weights are kept.
-
     Raises:
         OSError: a file cannot be read or written, or there is no model.
         ValueError: the data or a setting cannot be used.

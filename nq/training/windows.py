@@ -104,7 +104,7 @@ def read_columns(shards: Sequence[Path], length: int) -> Columns:
 
 
 def steps_per_epoch(n_windows: int, batch_size: int) -> int:
-    """Returns the number of full batches that ``batches`` makes of ``n_windows`` windows."""
+    """Returns the number of full batches that ``batches`` makes of an epoch."""
     size = batch_size * BATCHES_SORTED_TOGETHER
     return n_windows // size * BATCHES_SORTED_TOGETHER + n_windows % size // batch_size
 

@@ -73,7 +73,7 @@ def test_a_completed_folder_needs_no_process(
 ) -> None:
     request = make_request(tmp_path)
     expected = prepare(request, tmp_path / "out")
-    monkeypatch.delattr(f"{MODULE}.subprocess")
+    monkeypatch.delattr("nq.child.start")
     with prefetch([(request, tmp_path / "out")]) as folders:
         assert list(folders) == [replace(expected, reused=True)]
 

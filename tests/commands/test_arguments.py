@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nq.commands import arguments, terminal
-from nq.commands.main import COMMANDS, console, module_of
+from nq.commands.main import COMMANDS, console
 from nq.config import Settings, WindowConfig
 from nq.model.folder import ModelSettings, save_settings
 from nq.training.config import TrainConfig
@@ -61,7 +61,7 @@ def test_settings_are_read_back_over_those_of_the_model(
 def test_help_is_printed_with_valid_examples(command: str, commands: Commands) -> None:
     out = commands.out(command, "--help")
     assert out.startswith("usage: ") and not commands.err
-    parser: terminal.Parser = importlib.import_module(module_of(command)).parser()
+    parser: terminal.Parser = importlib.import_module(f"nq.commands.{command}").parser()
     assert parser.examples
     for example in parser.examples:
         assert f"\n  {example}\n" in out

@@ -168,7 +168,7 @@ def test_a_document_that_takes_too_much_memory_is_skipped(
 def test_folders_without_documents_and_files_of_many_records_are_told(
     tmp_path: Path, tiny_model: Path, commands: Commands
 ) -> None:
-    assert f"{tmp_path} has no pages: it is empty" in commands.error("ask", "who", tmp_path)
+    assert f"{tmp_path} has no pages: found 0 other files" in commands.error("ask", "who", tmp_path)
     (tmp_path / "a.png").write_bytes(b"x")
     assert "has no pages: found 1 other file" in commands.error("ask", "who", tmp_path)
     model = ["--model", tiny_model, "--profile", "baseline"]

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from nq import child, tracking
+from nq.config import TrackingConfig
 from tests.child_processes import wait_until
 from tests.conftest import Commands
 from tests.serving.servers import free_port
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     uri = f"sqlite:///{tmp_path_factory.mktemp('ui')}/mlflow.db"
-    with tracking.Run(uri, name="baseline", system_metrics=False) as run:
+    with tracking.Run(TrackingConfig(uri), name="baseline", system_metrics=False) as run:
         run.metrics({tracking.MICRO_F1: 0.5})
     return uri
 

@@ -128,10 +128,10 @@ def test_short_answers_are_equal_as_sets_or_by_yes_no(
         (["1-2 NONE", "3-4 NONE", ". NONE"], {}, 1),
         (["1-2 NONE", ". NONE", ". NONE"], {}, 0),
         (["1-2 NONE", ". NONE", ". NONE"], {"one_annotator": True}, 0),
-        (["1-2 NONE", ". NONE", ". NONE"], {"long_non_null_threshold": 1}, 1),
+        (["1-2 NONE", ". NONE", ". NONE"], {"needed": (1, 2)}, 1),
         (["1-2 NONE"], {}, 0),
         (["1-2 NONE"], {"one_annotator": True}, 1),
-        (["1-2 NONE"], {"long_non_null_threshold": 1}, 1),
+        (["1-2 NONE"], {"needed": (1, 2)}, 1),
     ],
 )
 def test_gold_needs_enough_annotators(
@@ -181,7 +181,7 @@ def test_metrics_equal_the_official_script_exactly() -> None:
 
 
 def test_metrics_equal_the_official_script_if_one_annotator_is_enough() -> None:
-    metrics = nq_eval.score(*frozen(), long_non_null_threshold=1, short_non_null_threshold=1)
+    metrics = nq_eval.score(*frozen(), (1, 1))
     official = OFFICIAL["one_annotator_is_enough"]
     assert {key: metrics[key] for key in official} == official
 
@@ -383,8 +383,8 @@ def test_pretty_print(files: tuple[str, str], commands: Commands) -> None:
         (["--pretty_print", "--nopretty_print", "--cache_gold_data", "--num_threads", "3"], {}),
         (["--nocache_gold_data", "--pretty_print=false", "--noone_annotator"], {}),
         (["--one_annotator"], {"one_annotator": True}),
-        (["--long_non_null_threshold=1"], {"long_non_null_threshold": 1}),
-        (["--short_non_null_threshold", "1"], {"short_non_null_threshold": 1}),
+        (["--long_non_null_threshold=1"], {"needed": (1, 2)}),
+        (["--short_non_null_threshold", "1"], {"needed": (2, 1)}),
     ],
 )
 def test_official_flags(

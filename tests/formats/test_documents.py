@@ -178,7 +178,7 @@ def test_a_word_document_has_its_paragraphs_and_tables() -> None:
         ("a.md", b"<!-- x -->", "a.md has no text"),
         ("a.xlsx", b"PK\x03\x04" + b"\0" * 26 + b"xl/workbook", "a document of Microsoft Office"),
         ("a.zip", b"PK\x03\x04" + b"\0" * 40, "is an archive: extract the files in it"),
-        ("a.txt", b"x" * 2000, "a.txt is larger than 1.0 KiB: divide it into several files"),
+        ("a.txt", b"x" * 2000, "a.txt is larger than 1.0 KiB: give it in several parts"),
         ("a.pdf", b"%PDF-" + b"x" * 4000, "a.pdf is larger than 2.0 KiB"),
     ],
 )

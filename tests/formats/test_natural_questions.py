@@ -164,7 +164,7 @@ C, A, T, OUTSIDE = (
         (f"{C}.1.start_token", ..., f"missing field '{C}[1].start_token'"),
         (f"{C}.0.end_token", 12, f"{C}[0] [3, 12) {OUTSIDE}"),
         (f"{C}.0", {"start_token": -1, "end_token": -1}, f"{C}[0] has no span"),
-        (f"{A}.0.long_answer.candidate_index", 2, "is 2, but there are 2 candidates"),
+        (f"{A}.0.long_answer.candidate_index", 2, "is 2 of 2 candidates"),
         (f"{A}.0.short_answers.0.start_token", 8, f"{A}[0].short_answers[0] [8, 7) {OUTSIDE}"),
         (f"{A}.0.yes_no_answer", "MAYBE" * 10**5, "must be YES, NO or NONE, found 'MAYBE"),
         (f"{T}.1.end_byte", 2**63, "beyond 64 bits"),

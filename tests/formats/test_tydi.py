@@ -136,7 +136,7 @@ P, A = "passage_answer_candidates", "annotations.0"
     [
         (f"{P}.0.{END}", 999, f"{P}[0] [0, 999) is no span of the 103 bytes"),
         (f"{P}.0.{END}", 4, f"{P}[0]: byte 4 is in the middle of a character"),
-        (f"{A}.passage_answer.candidate_index", 2, "is 2, but there are 2 candidates"),
+        (f"{A}.passage_answer.candidate_index", 2, "is 2 of 2 candidates"),
         (f"{A}.minimal_answer", {START: 43, END: 44}, "minimal_answer [43, 44) contains no word"),
     ],
 )

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from nq.model import checkpoint, joint
-from nq.model.config import StorageConfig
 from nq.model.folder import ModelSettings, load_settings, read_tensors, save_settings
 from nq.model.names import BERT, WORD_EMBEDDINGS, weight_table
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -49,8 +48,7 @@ def weights(model: keras.Model) -> dict[str, FloatArray]:
 
 def save(folder: Path, like: Path, store: str = "float32") -> None:
     model, tokenizer, settings = tiny_models.model(), load_tokenizer(like), load_settings(like)
-    storage = StorageConfig(store)
-    checkpoint.save(folder, model, tiny_models.SHAPE, tokenizer, settings, "card", storage)
+    checkpoint.save(folder, model, tiny_models.SHAPE, tokenizer, settings, "card", store)
 
 
 def load(folder: Path) -> dict[str, FloatArray]:

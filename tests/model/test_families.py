@@ -12,10 +12,9 @@ from safetensors.numpy import load_file, save_file
 
 from nq.model import checkpoint, joint
 from nq.model.checkpoint import LoadReport
-from nq.model.config import ModelConfig
 from nq.model.families import FAMILIES, decode_config, encode_config
 from nq.model.folder import load_config
-from nq.model.shapes import layer_flop, weight_shapes, window_gflop
+from nq.model.shapes import weight_shapes
 from tests import tiny_models
 from tests.golden.families import make
 
@@ -93,17 +92,6 @@ def test_shapes_are_those_of_the_model(family: str) -> None:
     config = tiny_models.FEWER_HEADS if family == "fewer heads" else load_config(GOLDEN / family)
     built = {weight.path: tuple(weight.shape) for weight in joint.build(config).weights}
     assert weight_shapes(config) == built
-
-
-def test_operations_are_the_sum_of_all_matrix_products() -> None:
-    hidden, inner, width, length = 6, 10, 3, 7
-    config = ModelConfig(
-        hidden_size=hidden, num_attention_heads=1, intermediate_size=inner, head_size=width
-    )
-    linear = 3 * (hidden * width) + width * hidden + 2 * hidden * inner
-    attention = length * width * length + length * length * width
-    assert layer_flop(config, length) == 2 * (length * linear + attention)
-    assert window_gflop(config, length) == pytest.approx(12e-9 * layer_flop(config, length))
 
 
 @pytest.mark.extended

@@ -15,7 +15,6 @@ from safetensors.numpy import load_file, save_file
 
 from nq.config import DecisionConfig, WindowConfig
 from nq.model import checkpoint, joint
-from nq.model.config import StorageConfig
 from nq.model.folder import (
     ModelSettings,
     check_model,
@@ -39,8 +38,7 @@ ROWS = tiny_models.SHAPE.vocab_size
 def folder(tiny_model: Path, tmp_path: Path) -> Path:
     """A model folder with weights in 8 bits, without their digests."""
     folder = Path(shutil.copytree(tiny_model, tmp_path / "model"))
-    model, storage = tiny_models.model(), StorageConfig("int8")
-    checkpoint.save_weights(folder, model, tiny_models.SHAPE, storage)
+    checkpoint.save_weights(folder, tiny_models.model(), tiny_models.SHAPE, "int8")
     save_settings(folder, ModelSettings())
     return folder
 
@@ -136,7 +134,7 @@ def huge_table(folder: Path) -> None:
         (lambda folder: os.truncate(folder / WEIGHTS, 1000), r"model\.safetensors is damaged"),
         (blank_header, r"is damaged: its header is .*: expected at most 4 MiB"),
         (config(layer_norm_eps=10**400), "layer_norm_eps is 1000"),
-        (odd_type, "x is stored as F8_E4M3; expected one of F64, F32"),
+        (odd_type, "the type of x is 'F8_E4M3': expected one of F64, F32"),
         (
             tensors(lambda stored: stored.update({"pooler.dense.bias": stored["qa_outputs.bias"]})),
             r"bert\.pooler\.dense\.bias under two names",

@@ -18,14 +18,13 @@ from hypothesis.extra import numpy as arrays
 from safetensors.numpy import load_file, save_file
 
 from nq.model import checkpoint, joint, quantize
-from nq.model.config import StorageConfig
 from nq.model.folder import check_model, weight_files
 from nq.model.names import WORD_EMBEDDINGS
 from nq.records import FloatArray
 from tests import tiny_models
 from tests.model.test_families import GOLDEN
 
-INT8 = StorageConfig("int8")
+INT8 = "int8"
 WIDE = dataclasses.replace(
     tiny_models.SHAPE, hidden_size=128, intermediate_size=512, num_hidden_layers=3
 )
@@ -37,7 +36,7 @@ def wide() -> keras.Model:
     return joint.build(WIDE)
 
 
-def save(folder: Path, model: Any, storage: StorageConfig) -> Path:
+def save(folder: Path, model: Any, storage: str) -> Path:
     folder.mkdir()
     checkpoint.save_weights(folder, model, WIDE, storage)
     return folder
@@ -112,8 +111,8 @@ def divided(folder: Path) -> Path:
 def test_weights_in_several_files_are_the_same(
     wide: keras.Model, tmp_path: Path, store: str
 ) -> None:
-    one = save(tmp_path / "one", wide, StorageConfig(store))
-    several = divided(save(tmp_path / "several", wide, StorageConfig(store)))
+    one = save(tmp_path / "one", wide, store)
+    several = divided(save(tmp_path / "several", wide, store))
     assert len(weight_files(several)) == 3
     check_model(several)
     values = loaded(one)
@@ -132,7 +131,7 @@ def test_weights_in_several_files_are_the_same(
 def test_a_damaged_file_of_several_is_named(
     wide: keras.Model, tmp_path: Path, change: Callable[[Path], object], problem: str
 ) -> None:
-    folder = divided(save(tmp_path / "m", wide, StorageConfig()))
+    folder = divided(save(tmp_path / "m", wide, "float32"))
     change(folder / "model-00002-of-00003.safetensors")
     with pytest.raises((ValueError, FileNotFoundError), match=problem):
         check_model(folder)

@@ -11,11 +11,12 @@ import pytest
 
 from nq import storage, tracking
 from nq.commands.main import console
+from nq.config import TrackingConfig
 from nq.evaluation.gate import Gate, Parity, question_counts, relative_loss
 from nq.evaluation.labels import read_gold, read_predictions
 from nq.mlflow_store import connect
 from nq.model import joint
-from nq.runs.finished import read_run
+from nq.runs.finished import FinishedRun
 from nq.runs.parity import write_parity
 from nq.runs.record import record_parity
 from nq.runs.result import JOB, METRICS, PREDICTIONS, write_metrics
@@ -64,7 +65,7 @@ def test_a_run_of_another_model_passes_the_gate(
     assert (parity["gate"]["loss"], parity["gate"]["high"]) == (0, 0)
     metrics = read(tmp_path / "run" / METRICS)
     assert metrics["parity"] == parity
-    read_run(tmp_path / "run")
+    FinishedRun(tmp_path / "run")
     assert "metrics.json" in read(tmp_path / "run" / JOB)["files"]
     assert not (tmp_path / "run" / "scores").exists()
 
@@ -147,7 +148,7 @@ def test_runs_that_cannot_be_compared_are_refused_before_anything_is_computed(
     other = nq_records.write_lines(tmp_path / "other.jsonl", [nq_records.simplified(1)])
     cases: list[tuple[Path, Path, tuple[object, ...], str]] = [
         (other, tmp_path / "run", (), "answered other data than"),
-        (data, tmp_path / "run", ("--limit", 3), "10 questions under no --limit"),
+        (data, tmp_path / "run", ("--limit", 3), "10 questions under another --limit"),
         (data, first, (), "is the run to compare with: give another --output"),
     ]
     before = (first / JOB).read_bytes()
@@ -183,17 +184,17 @@ def test_a_comparison_that_cannot_be_written_leaves_the_run_whole(
             patch.setattr(storage, "write_json", stopped(storage.write_json))
             patch.setattr("nq.runs.parity.write_metrics", stopped(write_metrics))
             write_parity(first, parity, [data])
-        assert ("parity" in read_run(first).metrics) == (stop == 2)
+        assert ("parity" in FinishedRun(first).metrics) == (stop == 2)
     write_parity(first, parity, [data])
     write_parity(first, parity, [data])
-    assert read_run(first).metrics["parity"] == parity.to_dict()
+    assert FinishedRun(first).metrics["parity"] == parity.to_dict()
 
 
 @pytest.mark.slow
 def test_mlflow_has_the_gate(first: Path, tmp_path: Path) -> None:
     gate = Gate(0.45, 0.5, 0.1, 0.05, 0.15, QUESTIONS, max_loss=0.2)
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    with tracking.Run(uri, "gates", "one", system_metrics=False) as tracked:
+    with tracking.Run(TrackingConfig(uri, "gates"), "one", system_metrics=False) as tracked:
         record_parity(tracked, Parity("baseline", QUESTIONS, 3, None, None, {}, gate), first)
     assert tracked.run_id is not None
     run = connect(uri).get_run(tracked.run_id)

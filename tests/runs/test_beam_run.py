@@ -19,7 +19,7 @@ from nq.config import TrackingConfig
 from nq.errors import Error
 from nq.model.spec import find_model
 from nq.runs.config import Beam, Compute
-from nq.runs.finished import read_run
+from nq.runs.finished import FinishedRun
 from nq.runs.job import Job
 from nq.runs.result import JOB, PREDICTIONS, Result
 from nq.runs.run import run
@@ -152,7 +152,7 @@ def test_the_sample_by_two_processes(tiny_model: Path, tmp_path: Path) -> None:
     for name in ("long_answer_score", "short_answers_score"):
         scores = [[p[name] for p in predictions(one.folder)] for one in (found, expected)]
         assert scores[0] == pytest.approx(scores[1], abs=1e-5)
-    read = read_run(found.folder)
+    read = FinishedRun(found.folder)
     assert len(read.predictions) == found.examples
     assert write_report(found.folder).page.is_file()
 

@@ -50,7 +50,7 @@ def answered(scoring: Scoring) -> list[tuple[object, int]]:
 def test_of_two_records_with_the_same_id_the_first_is_answered(job: Job, chunk_bytes: int) -> None:
     ids = [example.example_id for example in inputs.read_examples(bundled_sample())][:5]
     job = replace(job, compute=replace(job.compute, chunk_bytes=chunk_bytes))
-    with open_scoring(Plan.of(job), Clock()) as scoring:
+    with open_scoring(Plan(job), Clock()) as scoring:
         first, second = answered(scoring), answered(scoring)
         assert scoring.chunks.total("windows") > sum(windows for _, windows in first)
         dead_letters = io.BytesIO()

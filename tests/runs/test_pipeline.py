@@ -151,10 +151,10 @@ def test_scores_depend_on_threads_and_not_on_instances(tiny_model: Path, tmp_pat
 
     plain = Job([bundled_sample()], tiny_model, root=tmp_path)
     one, two, four = (
-        Plan.of(replace(plain, compute=Compute(instances=n, threads=t)))
+        Plan(replace(plain, compute=Compute(instances=n, threads=t)))
         for n, t in ((1, 1), (2, 1), (1, 4))
     )
     assert one.scores == two.scores and one.folder == two.folder
-    assert len({Plan.of(plain).folder, one.folder, four.folder}) == 3
+    assert len({Plan(plain).folder, one.folder, four.folder}) == 3
     assert Job.from_dict(one.job.to_dict()).compute.threads == 1
     assert "threads" not in plain.to_dict()

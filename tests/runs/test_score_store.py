@@ -85,7 +85,7 @@ def test_what_is_written_is_read_back(examples: list[list[tuple[ExampleKey, int]
                 check(opened, key, n)
             absent = next(key for key in ((9, line) for line in range(50)) if key not in counts)
             assert absent not in opened
-            with pytest.raises(Error, match="input file 9, line 0 is missing"):
+            with pytest.raises(Error, match="lack input file 9, line 0"):
                 opened[absent]
 
 
@@ -115,14 +115,14 @@ def test_damaged_parts_are_removed_and_computed_again(
 ) -> None:
     parts = [[((0, 1), 2), ((0, 2), 1)], [((0, 3), 3)], [((1, 1), 2)]]
     for part in parts:
-        write(ScoreStore.open(tmp_path, {}), part)
+        write(ScoreStore(tmp_path, {}), part)
     expected = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     names = sorted(name for name in expected if name != "request.json")
     for name in names[:2]:
         damage(tmp_path / name, kind)
     with pytest.raises(DamagedError, match=f"{names[0]} is damaged"):
         ScoreStore(tmp_path)
-    store = ScoreStore.open(tmp_path, {})
+    store = ScoreStore(tmp_path, {})
     assert list(store) == [(1, 1)]
     (message,) = [record.getMessage() for record in caplog.records]
     assert message.startswith(f"{tmp_path / names[0]} is damaged: ")
@@ -135,18 +135,18 @@ def test_damaged_parts_are_removed_and_computed_again(
 def test_scores_with_a_damaged_request_are_computed_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write(ScoreStore.open(tmp_path, {"model": "a"}), [((0, 1), 1)])
+    write(ScoreStore(tmp_path, {"model": "a"}), [((0, 1), 1)])
     (tmp_path / "request.json").write_bytes(b'{"model": "\xff"}')
-    assert not list(ScoreStore.open(tmp_path, {"model": "a"}))
+    assert not list(ScoreStore(tmp_path, {"model": "a"}))
     (message,) = [record.getMessage() for record in caplog.records]
     assert "request.json is damaged: " in message and "everything is computed again" in message
 
 
 def test_an_equal_request_keeps_the_parts_and_another_one_removes_them(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "unfinished"
-    write(ScoreStore.open(folder, {"model": "a", "batch_size": 8}), [((0, 1), 1)])
-    assert (0, 1) in ScoreStore.open(folder, {"batch_size": 8, "model": "a"})
-    assert (0, 1) not in ScoreStore.open(folder, {"model": "b", "batch_size": 8})
+    write(ScoreStore(folder, {"model": "a", "batch_size": 8}), [((0, 1), 1)])
+    assert (0, 1) in ScoreStore(folder, {"batch_size": 8, "model": "a"})
+    assert (0, 1) not in ScoreStore(folder, {"model": "b", "batch_size": 8})
 
 
 class CountingScorer(Scorer):
@@ -192,7 +192,7 @@ def test_a_storing_scorer_computes_each_example_once(tmp_path: Path) -> None:
         (first, [], 3),
     ):
         inner, completed = CountingScorer(**{RESCORED: True}), list[int]()
-        store = ScoreStore.open(tmp_path, {})
+        store = ScoreStore(tmp_path, {})
         scorer = StoringScorer(inner, store)
         score(scorer, rows_of(part), completed.append)
         assert (inner.keys, scorer.resumed_windows) == (new, stored)
@@ -201,7 +201,7 @@ def test_a_storing_scorer_computes_each_example_once(tmp_path: Path) -> None:
 
 def test_scores_are_moved_and_removed(tmp_path: Path) -> None:
     unfinished, kept = tmp_path / "unfinished", tmp_path / "scores"
-    write(ScoreStore.open(unfinished, {"model": "small"}), [((0, 1), 1)])
+    write(ScoreStore(unfinished, {"model": "small"}), [((0, 1), 1)])
     (unfinished / "part-000000-000000002.npz.0123456789ab.tmp").touch()
     request = (unfinished / "request.json").read_bytes()
     Memo(unfinished).move(kept)

@@ -51,7 +51,7 @@ def tune_without(tiny_model: Path, tmp_path: Path) -> Tune:
         def progress(windows: int, total: int) -> None:
             completed.append(windows)
 
-        with open_scoring(Plan.of(job), Clock(), progress) as scoring:
+        with open_scoring(Plan(job), Clock(), progress) as scoring:
             tuned = tuning.tune_decision(scoring, job.model.decision)
             assert sum(completed) == scoring.chunks.total("windows")
             return tuned

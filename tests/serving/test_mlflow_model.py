@@ -82,7 +82,7 @@ def test_it_answers_as_the_python_api_does(saved: Path, loaded: Any, tiny_model:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"question": "who"}, "no column page: found question; expected question, page and"),
+        ({"question": "who"}, "no column page: found question"),
         ({"question": " ", "page": "the lake"}, "row 1: question is ' ': expected a text that"),
         ({"question": "who", "page": "\n\n"}, "row 1: the page has no text"),
         ({"question": "who", "page": "a", "top": 0.5}, "row 1: top is 0.5: expected a whole"),

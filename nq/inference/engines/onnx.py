@@ -51,9 +51,8 @@ class Engine:
             export(network.model, folder / MODEL, ONNX)
 
         if self.precision != "int8":
-            return load_graph(
-                network, ["onnx", "tf2onnx"], write, lambda folder: self._opened(folder / MODEL)
-            )
+            packages = ["onnx", "tf2onnx"]
+            return load_graph(network, packages, write, lambda new: self._opened(new / MODEL))
         with tempfile.TemporaryDirectory() as folder, naming(Path(folder)):
             write(Path(folder))
             return self._opened(self._quantize(Path(folder) / MODEL))

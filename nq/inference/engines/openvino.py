@@ -47,10 +47,7 @@ class Engine:
         self._hint = HINTS[profile.precision("CPU")]
         self._core = openvino.Core()
         if self._hint == "bf16" and "BF16" not in self._core.get_property("CPU", CAPABILITIES):
-            raise Error(
-                f"profile {profile}: this processor ({processor.name()}) has no bfloat16, "
-                "which OpenVINO needs: leave out mixed"
-            )
+            raise Error(f"profile {profile}: {processor.name()} has no bfloat16: leave out mixed")
         self._has_warned = False
 
     def compiled(self, shape: Shape) -> Step:
@@ -90,7 +87,9 @@ class Engine:
     def _compiled(self, model: Any) -> Step:
         names = [node.any_name for node in model.inputs]
         hints = {"INFERENCE_PRECISION_HINT": self._hint, "PERFORMANCE_HINT": "LATENCY"}
-        threads = thread_options(self.computation.threads)
+        threads: dict[str, Any] = {}
+        if (n := self.computation.threads) is not None:  # which stay on the cores of the process
+            threads = {"INFERENCE_NUM_THREADS": n, "NUM_STREAMS": 1, "ENABLE_CPU_PINNING": False}
         compiled = self._core.compile_model(model, "CPU", hints | threads)
         self._check_in_force(compiled)
         actual = {name: compiled.get_property(name) for name in threads}
@@ -109,8 +108,7 @@ class Engine:
         """Quantizes a model after training, calibrated on real windows without their padding.
 
         The products that lose most precision keep their type: those after gelu, whose outliers
-        stretch the scale, and the heads. They make up two fifths of the drift and a fifth of the
-        speed.
+        stretch the scale, and the heads: two fifths of the drift and a fifth of the speed.
         """
         rows = self.computation.calibration
         names = [node.any_name for node in model.inputs]
@@ -143,19 +141,9 @@ class Engine:
         products = [node for node in nodes if node["layerType"].value in PRODUCTS]
         types = {node["runtimePrecision"].value for node in products}
         if not types & expected:
-            raise ProfileNotInForceError(
-                self.computation.profile,
-                "types of the matrix products",
-                sorted(types),
-                " or ".join(sorted(expected)),
-            )
-
-
-def thread_options(threads: int | None) -> dict[str, Any]:
-    """Returns OpenVINO's settings for so many threads, which stay on the cores of the process."""
-    if threads is None:
-        return {}
-    return {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "ENABLE_CPU_PINNING": False}
+            profile, shown = self.computation.profile, " or ".join(sorted(expected))
+            what = "types of the matrix products"
+            raise ProfileNotInForceError(profile, what, sorted(types), shown)
 
 
 def converted(model: Any) -> Any:
@@ -185,8 +173,7 @@ def set_input(model: Any, name: str, value: Any) -> None:
 def split_products(model: Any) -> Any:
     """Replaces each product whose result is split by one product per part, in place; returns it.
 
-    Query, key and value are one product (``nq.model.encoder``), whose parts OpenVINO would copy:
-    2 % of the time of a BERT-base.
+    OpenVINO would copy query, key and value out of their one product: 2 % of a BERT-base's time.
     """
     from openvino import opset13 as op
 
@@ -197,17 +184,15 @@ def split_products(model: Any) -> Any:
         if source.get_type_name() == "Add":
             bias, source = source.input_value(1).get_node(), source.input_value(0).get_node()
         constants = [node for node in (bias, source.input_value(1).get_node()) if node is not None]
-        if source.get_type_name() != "MatMul" or any(
-            node.get_type_name() != "Constant" for node in constants
-        ):
+        types = [node.get_type_name() for node in (source, *constants)]
+        if types != ["MatMul", *["Constant"] * len(constants)]:
             continue
         x, transposed = source.input_value(0), source.get_attributes()["transpose_b"]
         parts = split.get_output_size()
         kernels = np.split(constants[-1].get_data(), parts, axis=0 if transposed else 1)
         biases = [None] * parts if bias is None else np.split(bias.get_data(), parts, axis=-1)
-        for i, (output, kernel, part) in enumerate(
-            zip(split.outputs(), kernels, biases, strict=True)
-        ):
+        columns = zip(split.outputs(), kernels, biases, strict=True)
+        for i, (output, kernel, part) in enumerate(columns):
             product = op.matmul(x, op.constant(np.ascontiguousarray(kernel)), False, transposed)
             product.set_friendly_name(f"{source.get_friendly_name()}_{i}")
             if part is not None:

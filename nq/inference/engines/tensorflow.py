@@ -28,10 +28,7 @@ _OPTIONS_LOCK = threading.RLock()
 
 @contextlib.contextmanager
 def grappler_options(options: Mapping[str, bool]) -> Iterator[None]:
-    """Sets TensorFlow's process-wide rewrite options for the block, and restores them after it.
-
-    Other threads wait until the block ends.
-    """
+    """Sets TensorFlow's process-wide rewrite options for the block; other threads wait."""
     optimizer = tf.config.optimizer
     with _OPTIONS_LOCK:
         before = optimizer.get_experimental_options()
@@ -97,11 +94,10 @@ class Engine:
         if changes.frozen:
             compute = constants(tf.function(compute, signature).get_concrete_function())
             gc.collect()  # freezing leaves copies of the weights that reference each other
-        elif not changes.jit_compile:
-            return tf.function(compute, signature).get_concrete_function()
-        if changes.jit_compile:
-            compute = tf.function(compute, signature, jit_compile=True).get_concrete_function()
-        return compute
+            if not changes.jit_compile:
+                return compute
+        step = tf.function(compute, signature, jit_compile=changes.jit_compile or None)
+        return step.get_concrete_function()
 
 
 def check_in_force(profile: Profile, step: Any, precision: str) -> None:

@@ -5,15 +5,13 @@ word and every word to one document token. Markers such as ``[Q]`` are looked up
 ``marker_id`` only: text that spells ``[SEP]`` stays text.
 """
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from tokenizers import AddedToken, Encoding
@@ -26,11 +24,7 @@ Pieces = tuple[int, ...]
 
 # The markers of BERT-Joint's vocab-nq.txt, in the order of its rows 104 to 310.
 MARKERS: tuple[str, ...] = (
-    "[Q]",
-    "[YES]",
-    "[NO]",
-    "[NoLongAnswer]",
-    "[NoShortAnswer]",
+    *("[Q]", "[YES]", "[NO]", "[NoLongAnswer]", "[NoShortAnswer]"),
     *(f"[{kind}={n}]" for kind in ("Paragraph", "Table", "List") for n in range(1, 51)),
     *(f"[ContextId={n}]" for n in range(-1, 51)),
 )
@@ -40,13 +34,28 @@ CONTEXT_MARKERS = MARKERS[MARKERS.index("[ContextId=-1]") :]
 """``[ContextId=i] [Type=n]`` introduce a block: the second one is of ``BLOCK_MARKERS``."""
 
 # The special pieces of all kinds of vocabularies; text never becomes one of them.
-SPECIAL = frozenset(
-    (
-        *MARKERS,
-        *("[CLS]", "[SEP]", "[PAD]", "[MASK]"),
-        *("<s>", "</s>", "<pad>", "<mask>", "<cls>", "<sep>"),
-    )
-)
+SPECIAL = frozenset(MARKERS) | {"[CLS]", "[SEP]", "[PAD]", "[MASK]"}
+SPECIAL |= {"<s>", "</s>", "<pad>", "<mask>", "<cls>", "<sep>"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextPieces:
+    """The P pieces of a text: the number of the word of each, and its characters, ``[P, 2]``."""
+
+    ids: Sequence[int]
+    words: IntArray
+    chars: IntArray
+
+    @classmethod
+    def of(cls, encoding: Encoding, text: str) -> Self:
+        """Returns the pieces that the ``tokenizers`` library found; some kinds know no words."""
+        ids, chars = encoding.word_ids, np.array(encoding.offsets, np.int64).reshape(-1, 2)
+        words = np.arange(len(ids)) if None in ids else np.array(ids, np.int64)
+        for row, piece in enumerate(encoding.tokens):
+            if piece.startswith(BYTE_LEVEL_BLANK):  # the blank is none of its characters
+                start, end = chars[row].tolist()
+                chars[row, 0] = end - len(text[start:end].lstrip(" "))
+        return cls(encoding.ids, words, chars)
 
 
 class Tokenizer(ABC):
@@ -83,7 +92,7 @@ class Tokenizer(ABC):
         BERT-Joint renamed the uncased BERT vocabulary's [unused] rows 104 to 310, so that a plain
         vocabulary with those ``unused`` rows gives the same markers. Of a vocabulary that neither
         names the markers nor has enough unused rows, they get the ids after the last piece, and
-        the embedding table needs those rows. ``ids`` has special pieces too.
+        the embedding table needs those rows.
         """
         self.files, self._ids = files, ids
         for piece, i in ids.items():
@@ -108,10 +117,8 @@ class Tokenizer(ABC):
         for piece in spellings:
             if piece in self._ids:
                 return self._ids[piece]
-        path = next(iter(self.files.values()))
-        raise ValueError(
-            f"{path} has none of the pieces {', '.join(spellings)}: train the tokenizer with one"
-        )
+        path, names = next(iter(self.files.values())), ", ".join(spellings)
+        raise ValueError(f"{path} has none of the pieces {names}: train the tokenizer with one")
 
     @abstractmethod
     def _ids_of(self, texts: Sequence[str]) -> list[Pieces]:
@@ -156,28 +163,8 @@ class Tokenizer(ABC):
         return TextPieces(list(chain(*pieces)), numbers, places[numbers])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TextPieces:
-    """The P pieces of a text: the number of the word of each, and its characters, ``[P, 2]``."""
-
-    ids: Sequence[int]
-    words: IntArray
-    chars: IntArray
-
-    @classmethod
-    def of(cls, encoding: Encoding, text: str) -> TextPieces:
-        """Returns the pieces that the ``tokenizers`` library found; some kinds know no words."""
-        ids, chars = encoding.word_ids, np.array(encoding.offsets, np.int64).reshape(-1, 2)
-        words = np.arange(len(ids)) if None in ids else np.array(ids, np.int64)
-        for row, piece in enumerate(encoding.tokens):
-            if piece.startswith(BYTE_LEVEL_BLANK):  # the blank is none of its characters
-                start, end = chars[row].tolist()
-                chars[row, 0] = end - len(text[start:end].lstrip(" "))
-        return cls(encoding.ids, words, chars)
-
-
 def _batches(words: Sequence[str], max_characters: int) -> Iterator[Sequence[str]]:
-    """Yields the words in batches, each of at most so many characters or of one word.
+    """Yields the words in batches of at most so many characters, or of one word.
 
     >>> list(_batches(["a", "bcd", "e", "f"], 3))
     [['a'], ['bcd'], ['e', 'f']]

@@ -5,8 +5,6 @@ parts that find special pieces in text or add them around it are left out: text 
 ``</s>`` stays text. Other tokens that were added to the vocabulary are found.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json
@@ -35,10 +33,7 @@ PATTERN, KNOWN_PATTERN = re.compile(r'"Regex": ("(?:[^"\\]|\\.)*")'), " {2,}"
 
 
 class LibraryTokenizer(Tokenizer):
-    """A tokenizer of the ``tokenizers`` library; each word is encoded as one inside a text.
-
-    ``added`` has the tokens that were added to its vocabulary, by id.
-    """
+    """A tokenizer of the ``tokenizers`` library; each word is encoded as one inside a text."""
 
     def __init__(self, path: Path, added: Mapping[str, Mapping[str, Any]]) -> None:
         files, template = {path.name: path}, None

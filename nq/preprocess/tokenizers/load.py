@@ -1,7 +1,5 @@
 """Loads the tokenizer of a folder by the files in it."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -17,13 +15,8 @@ from nq.preprocess.tokenizers.base import SPECIAL, Tokenizer
 SAMPLE = ("The", "café", "in", "東京", "\U0001f600", "", "".join(map(chr, range(33, 0x3000))))
 """Words that every tokenizer can encode; a damaged one fails at some character only."""
 NAMES = (
-    "vocab.txt",
-    "vocab-nq.txt",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "sentencepiece.model",
-    "tokenizer.json",
-    "vocab.json",
+    *("vocab.txt", "vocab-nq.txt", "spiece.model", "sentencepiece.bpe.model"),
+    *("sentencepiece.model", "tokenizer.json", "vocab.json"),
 )
 SPIECE_DEFAULTS = {
     "albert": {"do_lower_case": True, "keep_accents": False},
@@ -33,7 +26,7 @@ OWN_OPTIONS = {"do_lower_case", "strip_accents", "tokenize_chinese_chars"}
 """What nq writes into ``tokenizer_config.json``; Hugging Face writes other names too, or fewer."""
 Values = dict[str, Any]
 # The steps of a BERT; a tokenizer.json that names no step has these.
-BERT_STEPS = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer"}
+BERT_STEPS = (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer"))
 
 
 def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
@@ -123,10 +116,8 @@ def _is_wordpiece(description: Values) -> bool:
     """Returns whether a ``tokenizer.json`` is a WordPiece that prepares text as BERT does."""
     model = description["model"]
     untyped = "WordPiece" if "max_input_chars_per_word" in model else ""  # older files
-    steps = {
-        name: (description.get(name) or {}).get("type", own) for name, own in BERT_STEPS.items()
-    }
-    return model.get("type", untyped) == "WordPiece" and steps == BERT_STEPS
+    steps = ((description.get(name) or {}).get("type", own) == own for name, own in BERT_STEPS)
+    return model.get("type", untyped) == "WordPiece" and all(steps)
 
 
 def _values(path: Path) -> Values:
@@ -144,7 +135,6 @@ def tokenizer_digest(tokenizer: Tokenizer) -> str:
     """Returns a SHA-256 over the tokenizer's kind, its options and the bytes of its files."""
     total = hashlib.sha256(type(tokenizer).__name__.encode())
     for name, path in sorted(tokenizer.files.items()):
-        total.update(name.encode())
-        total.update(path.read_bytes())
+        total.update(name.encode() + path.read_bytes())
     total.update(json.dumps(tokenizer.options).encode())
     return total.hexdigest()

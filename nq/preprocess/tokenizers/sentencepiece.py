@@ -1,7 +1,5 @@
 """SentencePiece tokenizer (unigram or BPE), from a ``.model`` file."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path

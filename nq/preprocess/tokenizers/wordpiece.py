@@ -1,7 +1,5 @@
 """BERT's WordPiece tokenizer, from a ``vocab.txt`` or a ``tokenizer.json``."""
 
-from __future__ import annotations
-
 import re
 import string
 import unicodedata
@@ -47,7 +45,6 @@ class WordPieceTokenizer(Tokenizer):
             ``tokenizer.json`` of this kind.
         lowercase: whether text is lower-cased; by default if no piece has capitals.
         strip_accents: whether accents are removed; by default where ``lowercase``.
-        tokenize_chinese_chars: whether each Chinese character is a word of its own.
         max_word_chars: characters beyond which a word is unknown.
         added: the tokens that were added to the vocabulary, by id.
     """
@@ -74,11 +71,8 @@ class WordPieceTokenizer(Tokenizer):
         )
         self._backend.pre_tokenizer = BertPreTokenizer()
         vocab = words | add_tokens(self._backend, added or {})
-        missing = [piece for piece in SPECIAL_PIECES if piece not in vocab]
-        if missing:
-            raise ValueError(
-                f"{path} lacks {', '.join(missing)}: expected a BERT vocab.txt with one piece a row"
-            )
+        if missing := ", ".join(piece for piece in SPECIAL_PIECES if piece not in vocab):
+            raise ValueError(f"{path} lacks {missing}: expected a BERT vocab.txt, one piece a row")
         unused = [i for p, i in vocab.items() if p.startswith("[unused") and i >= FIRST_MARKER_ROW]
         super().__init__({path.name if is_json else "vocab.txt": path}, vocab, sorted(unused))
         self.pad_id, self.unk_id = vocab["[PAD]"], vocab["[UNK]"]

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from experiments.planning.costs import Costs, Workload, all_reduce_s, units
 from experiments.planning.devices import Device, TypeTable
+from experiments.planning.flop import layer_flop, window_gflop
 from experiments.planning.models import SHAPES
 from experiments.planning.pipeline import Stage
 from nq.model.config import ModelConfig
-from nq.model.shapes import weight_shapes, window_gflop
+from nq.model.shapes import weight_shapes
 from nq.records import FloatArray
 
 DEVICE = Device(TypeTable(10.0, float16=40.0), TypeTable(1.0, float16=1.0), 16, 900, 100, 10)
@@ -89,3 +90,14 @@ def test_all_reduce_costs_what_a_ring_sends(devices: int, size: int) -> None:
     slow = replace(DEVICE, link_gb_per_s=2.0, link_latency_us=3e6)
     seconds = all_reduce_s(1e9 * size * devices, devices, slow)
     assert seconds == pytest.approx(steps * (3.0 + size / 2.0))
+
+
+def test_operations_are_the_sum_of_all_matrix_products() -> None:
+    hidden, inner, width, length = 6, 10, 3, 7
+    config = ModelConfig(
+        hidden_size=hidden, num_attention_heads=1, intermediate_size=inner, head_size=width
+    )
+    linear = 3 * (hidden * width) + width * hidden + 2 * hidden * inner
+    attention = length * width * length + length * length * width
+    assert layer_flop(config, length) == 2 * (length * linear + attention)
+    assert window_gflop(config, length) == pytest.approx(12e-9 * layer_flop(config, length))
