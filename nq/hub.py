@@ -19,7 +19,7 @@ from typing import Any
 
 from nq import __version__, extras
 from nq.errors import Error
-from nq.text import truncate
+from nq.text import format_bytes, truncate
 
 log = logging.getLogger(__name__)
 
@@ -135,16 +135,17 @@ def _fetch(
         except errors.CachedRepoTreeNotFoundError:
             tree = [] if offline else api.list_repo_tree(**options, recursive=True)
         sizes = {entry.path: entry.size for entry in tree if isinstance(entry, RepoFile)}
-        if not sizes:  # another program fetched single files
-            files = (path for path in folder.rglob("*") if path.is_file())
+        if offline and not sizes:  # another program may have fetched single files
+            files = [path for path in folder.rglob("*") if path.is_file()]
             sizes = {str(path.relative_to(folder)): path.stat().st_size for path in files}
-        if offline and not sizes:
-            raise errors.OfflineModeIsEnabled
+            if not sizes:
+                raise errors.OfflineModeIsEnabled
+            log.warning("of %s only those files are known that are in %s", name, folder)
         names = select(sizes)
         missing = [one for one in names if not (folder / one).exists()]
         if missing:
-            size = sum(sizes[one] for one in missing) / 1e6
-            log.info("fetching %.1f MB of %s, commit %s", size, repository, folder.name)
+            size = format_bytes(sum(sizes[one] for one in missing))
+            log.info("fetching %s of %s, commit %s", size, repository, folder.name)
             patterns = list(map(glob.escape, names))
             with contextlib.nullcontext() if sys.stderr.isatty() else disable_progress_bars():
                 api.snapshot_download(**options, allow_patterns=patterns)

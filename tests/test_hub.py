@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,11 +18,11 @@ from huggingface_hub import constants
 
 import nq
 from experiments.peers.pipeline import LIVE, write_model
-from nq import hub
+from nq import extras, hub
 from nq.errors import Error
 from nq.formats.input_files import SHARD_SUFFIXES, find_files, shown
 from nq.model import folder as model_files
-from nq.model import registry
+from nq.model import registry, runtime
 from nq.model.registry import model_folder, model_name
 from tests import nq_records
 from tests.child_processes import ROOT, python, wait_until
@@ -99,9 +100,8 @@ def test_a_model_is_fetched_once_with_the_files_that_are_read(
     folder, commit = model_folder(MODEL), server.commit(MODEL)
     assert names_in(folder) == FILES
     assert (folder.name, model_name(folder)) == (commit, f"{MODEL}@{commit}")
-    assert [record.message for record in caplog.records] == [
-        f"fetching 0.1 MB of {MODEL}, commit {commit}"
-    ]
+    (line,) = (record.message for record in caplog.records)
+    assert re.fullmatch(rf"fetching \d+\.\d KiB of {MODEL}, commit {commit}", line)
     server.requests.clear()
     assert model_folder(MODEL) == folder
     assert server.requests == [f"GET /api/models/{MODEL}"]
@@ -136,6 +136,13 @@ def test_a_device_that_is_none(device: object) -> None:
 def test_a_gpu_that_is_not_there(device: object) -> None:
     with pytest.raises(Error, match=f"^device is {device!r}, but TensorFlow finds 0 GPUs here"):
         nq.pipeline("question-answering", device=device)
+
+
+def test_the_cpu_of_a_machine_with_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "has_gpu", lambda: True)
+    monkeypatch.setattr(extras, "has_gpu", lambda: True)
+    with nq.pipeline("question-answering", device=-1) as reader:
+        assert repr(reader) == "Reader(model='bundled', profile='openvino', device='cpu')"
 
 
 def test_a_folder_comes_before_a_model_of_its_name(server: Hub) -> None:
@@ -231,10 +238,19 @@ def test_the_cache_is_used_where_the_hub_cannot_be_reached(
     absent = f"is not in {constants.HF_HUB_CACHE}, and HF_HUB_OFFLINE is set: unset"
     for name in ("org/none", f"{MODEL}@v9", f"{MODEL}@{'0' * 40}"):
         assert f"{name} {absent}" in error_of(name)
-    shutil.rmtree(folder.parents[1] / "trees")  # as other programs leave the cache
-    assert model_folder(MODEL) == folder
     (folder / "model.safetensors").unlink()
     assert error_of(MODEL).startswith(f"{MODEL} {absent}")
+
+
+@pytest.mark.slow
+def test_files_that_another_program_fetched_are_used_offline(server: Hub, tmp_path: Path) -> None:
+    code = "import sys; from huggingface_hub import hf_hub_download as fetch\n"
+    code += "for file in sys.argv[2:]: fetch(sys.argv[1], file)"
+    variables = environment(server, tmp_path / "home")
+    assert python("-c", code, MODEL, *FILES, folder=ROOT, **variables).returncode == 0
+    done = find(**variables, HF_HUB_OFFLINE="1")
+    assert names_in(Path(done.stdout.strip())) == FILES
+    assert f"of {MODEL} only those files are known that are in " in done.stderr
 
 
 @pytest.mark.parametrize(
