@@ -1,8 +1,8 @@
 """The job: input files -> a folder of windows as TFRecords, made once and then reused.
 
-Beam is imported only if there is something to make; where it is not installed, one process makes
-the same files in a plain loop. ``prefetch`` does the job in a process of its own, while this one
-loads a model and predicts.
+Beam makes the windows of large input, and where workers or options of Beam are given. Where it is
+not installed, and for small input, one process makes the same files in a plain loop. ``prefetch``
+does the job in a process of its own, while this one loads a model and predicts.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def prepare(
     """Makes the windows of a request, or reuses ``output`` if it holds them already.
 
     Args:
-        workers: processes; by default one for small input, all cores for large.
+        workers: processes of Beam; by default all cores for large input, and for small input a
+            plain loop in this process, which needs no start of Beam.
         beam_options: options of Apache Beam, such as ``--runner=DirectRunner``.
 
     Raises:
@@ -73,8 +74,10 @@ def prepare(
         with unfinished(folder) as part:
             # Beam takes *, ? and [ in a path for patterns, and refuses a path that is not UTF-8.
             is_odd = glob.escape(str(part)) != visible(str(part))
-            if is_odd or extras.missing("beam"):
-                if default_workers(request.files) > 1:
+            is_small = default_workers(request.files) == 1
+            is_asked = workers is not None or bool(beam_options)
+            if is_odd or extras.missing("beam") or (is_small and not is_asked):
+                if not is_small:
                     advice = "give another folder" if is_odd else extras.install("beam")
                     log.info("one process prepares the windows; %s for more", advice)
                 counts = local.write_windows(request, part)

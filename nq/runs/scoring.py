@@ -16,6 +16,7 @@ from nq.formats import input_files, inputs
 from nq.inference.chain import answers
 from nq.inference.instances import InstanceDiedError, InstancePool, warn_if_too_few_cores
 from nq.inference.load import load_scorer
+from nq.inference.profile import TENSORFLOW
 from nq.inference.scorer import Scorer, score_examples
 from nq.model.runtime import import_tensorflow
 from nq.preprocess.store import encode_dead_letter
@@ -181,7 +182,8 @@ def _open_scorer(job: Job, chunks: Chunks) -> Iterator[Scorer]:
     if job.instances is None:
         if threads is not None:
             warn_if_too_few_cores(1, threads)
-        import_tensorflow(threads)
+        if spec.profile.changes.engine == TENSORFLOW:  # others may have a converted graph
+            import_tensorflow(threads)
         yield load_scorer(spec)
         return
     try:
