@@ -2,11 +2,14 @@
 
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 from sentencepiece import SentencePieceProcessor
 
-from nq.preprocess.tokenizers.base import SPECIAL, Pieces, Tokenizer
+from nq.preprocess.tokenizers.base import SPECIAL, Pieces, TextPieces, Tokenizer
 
 FAIRSEQ, CAMEMBERT = (1, ""), (4, "NOTUSED")
 """By how much ids exceed those of the file, and what ends the names of unused pieces before it."""
@@ -70,6 +73,20 @@ class SentencePieceTokenizer(Tokenizer):
             )
             for text in texts
         ]
+
+    def encode_text(self, text: str) -> TextPieces:
+        """See ``Tokenizer.encode_text``; pieces of a word that is prepared are all of the word."""
+        whole = super().encode_text(text)
+        chars, edges = whole.chars.copy(), np.flatnonzero(np.diff(whole.words, prepend=-1)).tolist()
+        for first, end in pairwise([*edges, len(whole.ids)]):
+            start, behind = whole.chars[first].tolist()
+            word = text[start:behind]
+            places = self._backend.encode(self._prepared(word), out_type="offset_mapping")[
+                "offsets"
+            ]
+            if self._prepared(word) == word and len(places) == end - first:
+                chars[first:end] = start + np.array(places)
+        return replace(whole, chars=chars)
 
     def _prepared(self, text: str) -> str:
         lowercase = self.options["do_lower_case"]

@@ -202,6 +202,16 @@ def test_a_lone_surrogate_is_an_unknown_piece(vocab_file: Path, compat: str) -> 
     assert unknown == alone == (tokenizer.unk_id,) and ice != alone
 
 
+def test_pieces_of_sentencepiece_have_their_characters(spiece_models: dict[str, Path]) -> None:
+    tokenizer, text = SentencePieceTokenizer(spiece_models["plain-bpe"]), "the  river, (ice)\nthe "
+    pieces = tokenizer.encode_text(text)
+    assert list(pieces.ids) == [i for word in tokenizer.encode(text.split()) for i in word]
+    for word in range(4):
+        own = pieces.chars[pieces.words == word]
+        spelled = "".join(text[start:end] for start, end in own.tolist())
+        assert spelled == text.split()[word]
+
+
 def test_markers_of_sentencepiece_keep_their_ids_or_follow_the_last_piece(
     spiece_models: dict[str, Path],
 ) -> None:
