@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import importlib.util
+from pathlib import Path
 
 from nq import __version__
 from nq.errors import Error
@@ -11,6 +12,7 @@ EXTRAS = {
     "beam": ("apache_beam",),
     "mlflow": ("mlflow",),
     "openvino": ("openvino", "nncf"),
+    "hub": ("huggingface_hub",),
     "docx": ("mammoth",),
     "pdf": ("pypdf",),
     "onnx": ("onnx", "onnxruntime", "tf2onnx"),
@@ -42,6 +44,11 @@ def installed(name: str) -> str:
 def tensorflow_extra() -> str:
     """Returns the extra that installs the TensorFlow that is installed: ``cpu`` or ``gpu``."""
     return "cpu" if installed("tensorflow-cpu") else "gpu"
+
+
+def has_gpu() -> bool:
+    """Returns whether there is a GPU, and a TensorFlow that can use it."""
+    return Path("/dev/nvidiactl").exists() and tensorflow_extra() == "gpu"
 
 
 def requirement(*extras: str) -> str:

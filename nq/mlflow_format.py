@@ -44,7 +44,7 @@ def save_model(
     inputs.append(ColSpec(AnyType(), "top", False))
     fields = (
         (DataType.string, ("question", "answer", "document", "yes_no_answer")),
-        (DataType.double, ("short_probability", "long_probability")),
+        (DataType.double, ("short_probability", "score", "long_probability")),
         (DataType.long, ("unread_blocks",)),
         (DataType.boolean, ("asks_yes_no",)),
         (AnyType(), ("short_answers", "long_answer", "runners_up", "skipped_documents")),

@@ -35,6 +35,8 @@ from nq.inference.scorer import (
     no_progress,
 )
 from nq.model.folder import is_squad_reader
+from nq.model.registry import model_name
+from nq.model.runtime import use_device
 from nq.model.spec import ModelSpec, find_model, mention_decision
 from nq.postprocess.decision import SECOND_MODEL, RankedPrediction, check_rule
 from nq.preprocess.contexts import unread_blocks
@@ -84,6 +86,11 @@ class Reader:
         self._scorer = _SharedScorer(load_scorer(spec))
         self._spec, self._predictor = spec, cast(Any, None)
         self._has_types = model.second is not None or not is_squad_reader(model.folder)
+
+    def __repr__(self) -> str:
+        names = " + ".join(model_name(one.folder) for one in self._spec.model.models)
+        profile, device = f"{self.profile}", self._scorer.device.lower()
+        return f"Reader(model={names!r}, {profile=}, {device=})"
 
     @property
     def model(self) -> Any:
@@ -361,15 +368,22 @@ def _page(source: Source | None) -> Page:
     return cast(Page, source)
 
 
-def pipeline(task: str, model: str | Path | None = None) -> Reader:
+def pipeline(task: str, model: str | Path | None = None, *, device: object = None) -> Reader:
     """Loads a model whose reader is called as a pipeline of transformers 4 was.
+
+    Args:
+        task: ``"question-answering"``.
+        model: see ``load``.
+        device: ``"cpu"`` or -1, or a GPU: its number, ``"cuda"`` or ``"cuda:1"``; by default the
+            first GPU that TensorFlow can use, else the CPU.
 
     >>> pipeline("summarization")
     Traceback (most recent call last):
     ValueError: task is 'summarization': expected 'question-answering'
     """
     check_argument(task == TASK, "task", task, repr(TASK))
-    return load(model)
+    on_gpu = None if device is None else use_device(device) >= 0
+    return load(model, profile=reader_profile(on_gpu))
 
 
 def load(
@@ -385,7 +399,8 @@ def load(
     """Loads a model for questions in memory.
 
     Args:
-        model: model folder, or name of a model; by default the bundled model, ``small``.
+        model: model folder, or name of a model, as ``org/name`` or ``org/name@revision`` of the
+            Hugging Face hub; by default the bundled model, ``small``.
         profile: optimizations, such as ``"mixed+grappler"``; by default the one of ``openvino``,
             ``onnx`` and ``grappler`` that is installed first, on a GPU ``grappler``.
         windows: how pages become windows; by default the settings of the folder, but without a

@@ -233,7 +233,7 @@ TRAINING = Kind(
 )
 CONVERSION = Kind("conversion", "an unfinished conversion", _ALL, _ALL)
 PART = Kind("job", "files of an unfinished job", _ALL, _ALL)
-_COMPARED = r"compare\.(?:json|html)|answers/[a-z0-9+]+\.json"
+_COMPARED = r"(?:compare|shapes)\.json|compare\.html|answers/[a-z0-9+]+\.json"
 COMPARISON = Kind("comparison", "a comparison of nq compare", _COMPARED, folders="answers")
 KINDS = {kind.name: kind for kind in (RUN, WINDOWS, TRAINING, CONVERSION, PART)}
 

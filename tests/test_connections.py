@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import nq_records
+from tests import hub_server, nq_records
 
 ROOT = Path(__file__).parents[1]
 LIMIT_S = 300.0
@@ -115,6 +115,19 @@ def test_a_library_reports_nothing_once_nq_is_imported(use: str, recorder: Recor
     recorder.run("-c", f"import time, nq\n{use}")
     assert recorder.connections() == ""
     assert not any(path.is_file() for path in recorder.home.rglob("*openvino*"))
+
+
+def test_files_of_the_hub_come_from_its_endpoint_alone(recorder: Recorder) -> None:
+    files = recorder.folder / "files"
+    files.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (files / name).write_text("{}", encoding="utf-8")
+    with hub_server.serve({"org/name": files}) as hub:
+        variables = {"HF_ENDPOINT": hub.address, "NO_PROXY": "127.0.0.1"}
+        code = f"import os; os.environ |= {variables}; from nq.model.registry import model_folder\n"
+        recorder.run("-c", f"{code}print(model_folder('org/name'))")
+        assert any("/resolve/" in request for request in hub.requests)
+    assert recorder.connections() == ""
 
 
 @pytest.mark.slow

@@ -43,6 +43,7 @@ HEAVY = {
     "keras": ("nq",),
     "apache_beam": ("nq.beam",),
     "mlflow": ("nq.tracking", "nq.mlflow_store", "nq.mlflow_format", "nq.serving"),
+    "huggingface_hub": ("nq.hub",),
     "fastapi": ("nq.serving",),
     "fastapi_offline": ("nq.serving",),
     "prometheus_client": ("nq.serving",),

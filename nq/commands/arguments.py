@@ -148,7 +148,7 @@ def beam_options(options: Sequence[str]) -> list[str]:
 
 def add_data(parser: argparse.ArgumentParser, required: bool = True, note: str = "") -> None:
     """Adds ``--data``, ``--pages`` and ``--page-column``."""
-    text = f"files, globs, folders, or - for standard input{note}"
+    text = f"files, globs, folders, hf://datasets/…, or - for standard input{note}"
     parser.add_argument("--data", nargs="+", required=required, metavar="FILE", help=text)
     text = "text or HTML files, which questions name as their page"
     parser.add_argument("--pages", metavar="FOLDER", help=text)
@@ -206,7 +206,8 @@ def add_profile(parser: argparse.ArgumentParser, auto: bool = False, reader: boo
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Adds ``--model``."""
-    text = "model folder, or name of an installed model; default: small, the bundled model"
+    text = "folder or name of a model, or org/name[@revision] of the Hugging Face hub; "
+    text += "default: small, the bundled model"
     parser.add_argument("--model", metavar="MODEL", help=text)
 
 

@@ -23,6 +23,8 @@ def parser() -> terminal.Parser:
         examples=(
             "nq compare --data dev.jsonl.gz --limit 60 --open",
             "nq compare --data dev.jsonl --profiles mixed mixed+buckets+openvino --rounds 5",
+            "nq compare --model org/name --data squad.json",
+            "nq compare --profiles buckets+openvino --batch-sizes 1 8 32 --max-seq-lengths 128 384",
         ),
         notes=arguments.PROFILES_HELP,
         resumable=True,
@@ -39,6 +41,9 @@ def parser() -> terminal.Parser:
         help="profiles beside baseline; thesis: the eight of mixed, xla and grappler; all: more; "
         "default: six of the thesis and the one that suits this machine best",
     )
+    for name, what in (("batch-sizes", "windows in a batch"), ("max-seq-lengths", "window length")):
+        text = f"measure the one profile with each {what}, in place of several profiles"
+        parser.add_argument(f"--{name}", nargs="+", type=arguments.positive, metavar="N", help=text)
     arguments.add_model(parser)
     text = "rounds that count for the speed (default: 3)"
     parser.add_argument("--rounds", type=arguments.positive, default=3, metavar="N", help=text)
@@ -54,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     if unknown := answer.parser().parse_args(args.unknown).unknown:
         raise terminal.UsageError(parser().unknown(unknown))
+    if args.batch_sizes or args.max_seq_lengths:
+        return _run_shapes(args)
     from nq.report.comparison import advice, comparison_table
     from nq.runs.compare import PAGE, compare
 
@@ -72,4 +79,29 @@ def run(args: argparse.Namespace) -> int:
         webbrowser.open(page.as_uri())
     if failed := [row.profile for row in rows if row.error]:
         raise Error(f"{counted(len(failed), 'profile')} failed: {', '.join(failed)}")
+    return 0
+
+
+def _run_shapes(args: argparse.Namespace) -> int:
+    if len(args.profiles) != 1 or args.profiles[0] in SETS:
+        raise terminal.UsageError("give one profile for a table of sizes: --profiles P")
+    from nq.runs.shapes import compare_shapes, shapes_table
+
+    with terminal.ProgressBar("compare", "runs") as bar:
+        rows = compare_shapes(
+            args.data,
+            args.profiles[0],
+            args.batch_sizes or (),
+            args.max_seq_lengths or (),
+            model=args.model,
+            rounds=args.rounds,
+            output=args.output,
+            options=args.unknown,
+            progress=bar,
+            on_phase=bar.phase,
+        )
+    if args.json:
+        terminal.print_json({"profile": str(args.profiles[0]), "rows": rows})
+    else:
+        print(shapes_table(rows))
     return 0

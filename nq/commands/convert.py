@@ -26,7 +26,7 @@ def parser() -> terminal.Parser:
             "nq convert all-MiniLM-L6-v2 ranker --dual-encoder",
         ),
     )
-    text = "model folder of any kind, or name of an installed model"
+    text = "model folder of any kind, or name of a model, as for nq answer --model"
     parser.add_argument("source", metavar="SRC", help=text)
     parser.add_argument("target", type=Path, metavar="DST", help="folder to write; new or empty")
     text = "write a folder for nq, transformers, TensorFlow Serving, ONNX or MLflow (default: nq)"

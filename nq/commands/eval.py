@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from nq.commands.terminal import HelpFormatter
+from nq.errors import Error
 from nq.evaluation.labels import Label, read_gold, read_predictions
 from nq.evaluation.nq_eval import Gold, Inputs, decisions, metrics_table, score
 from nq.formats.input_files import matching_files
@@ -57,7 +58,6 @@ def parser() -> argparse.ArgumentParser:
 
 def _read(args: argparse.Namespace) -> Inputs:
     """Reads gold and predictions."""
-    from nq.errors import Error
     from nq.evaluation.evaluate import read_scorable
     from nq.formats import inputs
     from nq.formats.questions import list_pages
@@ -65,10 +65,7 @@ def _read(args: argparse.Namespace) -> Inputs:
     paths = matching_files(args.gold_path)
     if all(map(inputs.is_official, paths)):
         return read_gold(args.gold_path), read_predictions(args.predictions_path), {}
-    try:
-        pages = None if args.pages is None else list_pages(args.pages, args.page_column)
-    except Error as error:
-        raise ValueError(str(error)) from error
+    pages = None if args.pages is None else list_pages(args.pages, args.page_column)
     return read_scorable(paths, args.predictions_path, pages)
 
 
@@ -113,7 +110,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "nq eval") -> int:
             print(metrics_table(*decided, metrics))
         else:  # a threshold that was a null score is null again
             print(json.dumps({n: None if x == -math.inf else x for n, x in metrics.items()}))
-    except (ValueError, OSError) as error:
+    except (Error, ValueError, OSError) as error:
         print(f"{prog}: {visible(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -247,6 +247,7 @@ def log_to_stderr(verbose: bool = False) -> None:
         handler.setFormatter(_Formatter())
         root.addHandler(handler)
     root.setLevel(logging.INFO if verbose else logging.WARNING)
+    logging.getLogger("huggingface_hub").propagate = False  # it has a handler of its own
     logging.getLogger("nq").setLevel(logging.DEBUG if verbose else logging.INFO)
 
 

@@ -30,7 +30,7 @@ def parser() -> terminal.Parser:
         resumable=True,
     )
     arguments.add_data(parser)
-    text = "initial weights: a model folder of any kind, or the name of an installed model"
+    text = "initial weights: model folder of any kind, or name of a model, as for nq answer --model"
     parser.add_argument("--init", required=True, metavar="MODEL", help=text)
     parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="model folder")
     arguments.add_limit(parser)

@@ -1,4 +1,4 @@
-"""Input files: found by name, glob or folder, and checked for changes while they are read.
+"""Input files: found by name, glob, folder or address, and checked for changes while they are read.
 
 Standard input and pipes are copied to files, which can be read twice and by other processes.
 """
@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
+from nq import hub
 from nq.errors import Error, check_argument
 from nq.storage import file_status
 
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 SHARD_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".ndjson", ".ndjson.gz", ".parquet")
 Patterns = str | Path | Sequence[str | Path]
 """Files, globs, or folders of shards."""
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_URI = re.compile(rf"(?!{hub.DATA})[A-Za-z][A-Za-z0-9+.-]+://")
 TIMESTAMP_STEP_NS = 2 * 10**9
 """The coarsest step of a file system's timestamps (FAT)."""
 STDIN = "-"
@@ -72,10 +73,10 @@ def path_list(name: str, paths: Iterable[str | Path]) -> tuple[str, ...]:
 
 
 def is_uri(path: str) -> bool:
-    """Returns whether a path is a URI with a scheme.
+    """Returns whether a path is a URI with a scheme that Beam reads, not ``hf://``.
 
-    >>> is_uri("s3://bucket/dev.jsonl.gz"), is_uri("/data/dev.jsonl.gz"), is_uri("c://dev")
-    (True, False, False)
+    >>> [is_uri(text) for text in ("s3://bucket/dev.jsonl", "/dev.jsonl", "c://dev", "hf://a/b/c")]
+    [True, False, False, False]
     """
     return bool(_URI.match(path))
 
@@ -91,6 +92,8 @@ def _matches(pattern: str) -> list[str]:
     path = Path(pattern)
     if pattern in STDIN_PATHS:
         return [STDIN]
+    if pattern.startswith(hub.DATA):
+        return hub.data_files(pattern, SHARD_SUFFIXES)
     if is_stream(pattern) or path.is_file():
         return [pattern]
     if path.is_dir():
@@ -175,7 +178,8 @@ def _spool(path: str, stack: contextlib.ExitStack) -> str:
 def shown(path: str) -> str:
     """Returns the name of an input for results, messages and logs.
 
-    A copy has the name of what was copied; bytes that are not UTF-8 become escapes.
+    A copy has the name of what was copied, a file of the hub its address with the commit; bytes
+    that are not UTF-8 become escapes.
 
     >>> shown("/tmp/nq-input-x1/stdin"), shown("caf\\udce9.jsonl"), shown("a/b.jsonl")
     ('standard input', 'caf\\\\xe9.jsonl', 'a/b.jsonl')
@@ -185,6 +189,6 @@ def shown(path: str) -> str:
     if Path(path).parent.name.startswith(FOLDER_PREFIX) and Path(path).name in COPIES:
         return COPIES[Path(path).name]
     try:
-        return os.fsencode(path).decode("utf-8", "backslashreplace")
+        return os.fsencode(hub.name_of(path) or path).decode("utf-8", "backslashreplace")
     except UnicodeEncodeError:  # in an ASCII locale, a name that this function has returned
         return path

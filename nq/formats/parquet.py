@@ -1,6 +1,8 @@
-"""Parquet files of Hugging Face's ``natural_questions``: their rows as records.
+"""Parquet files of Hugging Face's ``natural_questions``, or of questions: their rows as records.
 
-Only ``COLUMNS`` are read, since the HTML of a page is larger than the rest. Levels of lists do not
+Of the former only ``COLUMNS`` are read, since the HTML of a page is larger than the rest. Others,
+such as SQuAD and MRQA, have a column ``question``; of their columns those with one value are read,
+those with a list of such, and the answers. Levels of lists do not
 count in their names: ``document.tokens.token`` is the same column in a struct of lists and in a
 list of structs.
 """
@@ -10,6 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from nq.formats import text_gold
 from nq.formats.fields import LIMITS, Record, RecordError, listed
 
 MAGIC = b"PAR1"
@@ -29,6 +32,7 @@ COLUMNS = (
     *("annotations.short_answers.start_token", "annotations.short_answers.end_token"),
     "annotations.long_answer.candidate_index",
 )
+QUESTION = "question"
 _LIST_LEVELS = re.compile(r"\.(?:list|bag)\.(?:element|item|array_element|array)\b")
 
 
@@ -154,8 +158,15 @@ def _columns(path: str, file: Any) -> list[str]:
     paths = [file.schema.column(i).path for i in range(len(file.schema))]
     names = {path: _LIST_LEVELS.sub("", path) for path in paths}
     missing = [name for name in REQUIRED if name not in names.values()]
+    if missing and QUESTION in names.values():
+        answers = *text_gold.FIELDS, text_gold.DETECTED
+        return sorted(
+            path
+            for path, name in names.items()
+            if "." not in name or name.partition(".")[0] in answers
+        )
     if missing:
         found = f"{path}: found the columns {listed(file.schema_arrow.names)}"
-        expected = "give parquet files of Hugging Face's natural_questions, or convert to jsonl"
+        expected = f"give Hugging Face's natural_questions, or questions in a column {QUESTION}"
         raise ValueError(f"{found}, and no column {' or '.join(missing)}; {expected}")
     return sorted(path for path, name in names.items() if name in COLUMNS)

@@ -6,7 +6,7 @@ SQuAD 1.1 and 2.0 are one JSON document, which is read as a whole:
         {"id": …, "question": …, "is_impossible": false,
          "answers": [{"text": …, "answer_start": 17}]}, …]}, …]}, …]}
 
-MRQA is jsonl. The end of a span is its last character:
+MRQA is jsonl:
 
     {"header": {"dataset": "SQuAD", "split": "train"}}
     {"id": "", "context": …, "qas": [{"qid": …, "question": …, "answers": ["the Tower", …],
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nq.formats import lines
-from nq.formats.fields import LIMITS, Record, RecordError, check_type, get, optional_text
+from nq.formats.fields import LIMITS, Record, RecordError, get, optional_text
 
 _STRING = rb"\"(?:[^\"\\]|\\.)*+\""
 _VALUE = _SCALAR = _STRING + rb"|[\w.+-]++"
@@ -74,8 +74,7 @@ def mrqa_questions(path: str) -> Questions:
             yield RecordError(f"line {number}: {error}")
             continue
         if not _is_header(record):
-            for question in _questions(record, optional_text(record, "title"), f"line {number}"):
-                yield _with_places(question) if isinstance(question, dict) else question
+            yield from _questions(record, optional_text(record, "title"), f"line {number}")
 
 
 def _is_header(record: Record) -> bool:
@@ -95,25 +94,3 @@ def _questions(paragraph: Any, title: str, where: str) -> Questions:
             yield {**question, "context": context, "title": title}
         else:
             yield RecordError(f"{where}.qas[{i}] must be an object, found {question!r:.40}")
-
-
-def _with_places(record: dict[str, Any]) -> Record | RecordError:
-    """Returns a question of MRQA with the places of its answers as in SQuAD."""
-    if record.get("detected_answers") is None:
-        return record
-    placed = []
-    try:
-        for i, item in enumerate(get(record, "detected_answers", list)):
-            where = f"detected_answers[{i}]"
-            text = get(item, "text", str, where=where)
-            for span in get(item, "char_spans", list, where=where):
-                where = f"detected_answers[{i}].char_spans"
-                if len(check_type(span, where, list)) != 2:
-                    raise RecordError(f"{where} has {len(span)} numbers, expected first and last")
-                first, last = (check_type(number, where, int) for number in span)
-                placed.append({"text": text, "answer_start": first, "answer_end": last + 1})
-        answers = get(record, "answers", list, default=[])
-    except RecordError as error:
-        return error
-    texts = {item["text"] for item in placed}
-    return {**record, "answers": [*placed, *(text for text in answers if text not in texts)]}

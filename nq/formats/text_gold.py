@@ -4,8 +4,12 @@
 |---------------------------------------------|---------------------------|
 | ``[{"text": …, "answer_start": 17}, …]``    | SQuAD                     |
 | ``{"text": […], "answer_start": […]}``      | SQuAD of Hugging Face     |
+| ``detected_answers`` with ``char_spans``    | MRQA                      |
 | ``["one", "another spelling of it"]``, text | own files; ``answer`` too |
 | ``"['one', 'another spelling of it']"``     | CSV, by pandas or as JSON |
+
+A span of MRQA, ``[12, 20]`` or on the hub ``{"start": 12, "end": 20}``, ends with its last
+character.
 
 An answer with a place is one annotator's. One without a place is looked for in the page: each
 place where its words are is as good as any other. If no answer is in the page, the gold is the text
@@ -24,11 +28,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from nq.formats.fields import LIMITS, Record, RecordError, check_type, objects
+from nq.formats.fields import LIMITS, Record, RecordError, check_type, get, objects
 from nq.formats.words import located_words, span_at
 from nq.records import Annotation, Example, Span, YesNo
 
 FIELDS = ("answers", "answer")
+DETECTED = "detected_answers"
 IMPOSSIBLE = "is_impossible"
 MAX_PLACES = 100
 """Places of one answer that are looked for."""
@@ -77,6 +82,8 @@ def _answers(record: Record) -> list[TextAnswer] | None:
     """Returns the answers of a record; empty if it says that there is none."""
     if str(record.get(IMPOSSIBLE)).strip().lower() in _TRUE:
         return []
+    if record.get(DETECTED) is not None:
+        record = {**record, "answers": _detected(record)}
     name = next((name for name in FIELDS if record.get(name) not in (None, "")), None)
     if name is None:
         return None
@@ -92,6 +99,22 @@ def _answers(record: Record) -> list[TextAnswer] | None:
     if filled and filled != answers:
         raise RecordError(f"{name} has an empty text beside others: remove it, or the others")
     return filled
+
+
+def _detected(record: Record) -> list[Any]:
+    """Returns the answers of MRQA with their places, and then those that are not in the context."""
+    placed = []
+    for i, item in enumerate(objects(record, DETECTED)):
+        where = f"{DETECTED}[{i}].char_spans"
+        text = get(item, "text", str, where=f"{DETECTED}[{i}]")
+        for span in objects(item, "char_spans", f"{DETECTED}[{i}]"):
+            ends = [span.get("start"), span.get("end")] if type(span) is dict else span
+            if len(check_type(ends, where, list)) != 2:
+                raise RecordError(f"{where} has {len(ends)} numbers, expected first and last")
+            first, last = (check_type(number, where, int) for number in ends)
+            placed.append({"text": text, "answer_start": first, "answer_end": last + 1})
+    texts = {item["text"] for item in placed}
+    return [*placed, *(one for one in get(record, "answers", list, default=[]) if one not in texts)]
 
 
 def _cell(value: Any, name: str) -> Any:

@@ -13,7 +13,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 from nq import extras
@@ -233,9 +232,9 @@ def profiles(names: Sequence[str] = tuple(OPTIMIZATIONS)) -> list[Profile]:
     return [Profile(names) for names in some if not _impossible(names)]
 
 
-def reader_profile() -> Profile:
+def reader_profile(on_gpu: bool | None = None) -> Profile:
     """Returns the default for questions in memory: float32, without TensorFlow on a CPU."""
-    on_gpu = Path("/dev/nvidiactl").exists() and extras.tensorflow_extra() == "gpu"
+    on_gpu = extras.has_gpu() if on_gpu is None else on_gpu
     engines = map(Profile.parse, () if on_gpu else ENGINE_EXTRAS)
     return next((one for one in engines if not one.missing()), Profile.parse(DEFAULT_PROFILE))
 

@@ -22,7 +22,7 @@ from nq.errors import check_argument
 from nq.json_files import read_json_object
 from nq.model.config import STORES, ModelConfig
 from nq.model.names import WORD_EMBEDDINGS
-from nq.model.registry import model_folder
+from nq.model.registry import model_folder, model_name
 from nq.model.runtime import import_tensorflow
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS
 from nq.storage import CONVERSION, check_writable, hold, own_paths, release, remove
@@ -178,7 +178,7 @@ def _write_nq(loaded: LoadedModel, folder: Path, storage: str) -> None:
     settings = load_settings(loaded.folder)
     windows = fitting_windows(loaded.windows or settings.windows, config)
     settings = dataclasses.replace(settings, windows=windows)
-    card = f"# {loaded.folder.name}\n\nConverted by `nq convert`.\n"
+    card = f"# {model_name(loaded.folder)}\n\nConverted by `nq convert`.\n"
     missing = loaded.report.missing
     checkpoint.save(folder, loaded.model, config, tokenizer, settings, card, storage, missing)
 

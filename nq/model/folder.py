@@ -37,11 +37,6 @@ SQUAD, SQUAD_LENGTH, SQUAD_OVERLAP = "squad", 384, 128
 """The rule and the features of readers of SQuAD; the pieces of their windows, and those that two of
 them share, in the scripts of transformers."""
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
-CONVERT_PICKLE = (
-    "convert it where you trust it and have transformers: python -c 'import sys; from "
-    "transformers import AutoModelForQuestionAnswering as M; "
-    "M.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[2])' FOLDER NEW_FOLDER"
-)
 
 
 @dataclass(frozen=True)
@@ -158,9 +153,10 @@ def weight_files(folder: str | Path) -> list[Path]:
         if not data:
             raise FileNotFoundError(f"{prefix}.index is there but no {prefix.name}.data-…: copy it")
         return [Path(f"{prefix}.index"), *data]
+    advice = registry.CONVERT_PICKLE.format("FOLDER")
     for name in PICKLES:
         if (path / name).is_file():
-            raise ValueError(f"{path / name} is a pickle, which is never loaded: {CONVERT_PICKLE}")
+            raise ValueError(f"{path / name} is a pickle, which is never loaded: {advice}")
     raise FileNotFoundError(f"no {WEIGHTS} in {folder}, nor a TensorFlow checkpoint")
 
 
@@ -223,15 +219,15 @@ def read_tensors(folder: str | Path, check_digest: bool = True) -> CheckpointTen
     return safetensors_file.read(files, layout)
 
 
+def has_head(folder: str | Path, name: str) -> bool:
+    """Returns whether a model has the head ``span_output``, or ``type_output``, or needs none."""
+    config, tensors = load_config(folder), read_tensors(folder, check_digest=False)
+    return config.is_dual_encoder or tensors.fill(tensors.table(config)[f"{name}/kernel"])
+
+
 def is_squad_reader(folder: str | Path) -> bool:
     """Returns whether a model has a head for spans and none for types of answers."""
-    config = load_config(folder)
-    if config.is_dual_encoder:
-        return False
-    tensors = read_tensors(folder, check_digest=False)
-    table = tensors.table(config)
-    span, kind = (tensors.fill(table[f"{head}_output/kernel"]) for head in ("span", "type"))
-    return span and not kind
+    return has_head(folder, "span_output") and not has_head(folder, "type_output")
 
 
 def check_model(folder: str | Path, windows: WindowConfig | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Models by name: the bundled one, and those that installed distributions bring.
+"""Models by name: the bundled one, those that installed distributions bring, and the hub's.
 
 A distribution registers a model by an entry point of the group ``nq.models``: the name of the
 model, and the package that is its folder. The metadata of the installed distributions are read only
@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+from nq import hub
 from nq.bundle import bundled_model
 from nq.errors import Error
-from nq.text import did_you_mean, truncate
+from nq.text import did_you_mean, format_bytes, truncate
 
 log = logging.getLogger(__name__)
 
@@ -24,15 +28,30 @@ BUNDLED = "small"
 DISTRIBUTIONS = {"ranker": "./models/ranker"}
 """Models of this repository that are installed on their own: where each one is in a clone."""
 MAX_NAMES_SHOWN = 20
+WEIGHTS = ("model.safetensors",), ("model.safetensors.index.json", "model-*.safetensors")
+"""The names of weights in a repository of the hub: one file, or several with an index."""
+HUB_FILES = (
+    *(CONFIG, "nq.json", "1_Pooling/config.json", "tokenizer.json", "tokenizer_config.json"),
+    *("added_tokens.json", "special_tokens_map.json", "vocab.txt", "vocab-nq.txt", "vocab.json"),
+    *("merges.txt", "spiece.model", "spm.model", "sentencepiece.bpe.model", "sentencepiece.model"),
+)
+"""The other files that are fetched from the hub; each is read into memory."""
+MAX_HUB_BYTES = 64 << 20
+CONVERT_PICKLE = (
+    "convert it where you trust it and have transformers: python -c 'import sys; from "
+    "transformers import AutoModelForQuestionAnswering as M; "
+    "M.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[2])' {} NEW_FOLDER"
+)
 
 
 def model_folder(model: str | Path | None = None) -> Path:
     """Returns the folder of a model.
 
     Args:
-        model: a folder, or the name of a model; by default the bundled model. A ``Path``, and text
-            with a slash in it, is always a folder. So is a name that a folder with a model has.
-            No file in a folder may be a link to a place outside it.
+        model: a folder, or the name of a model; by default the bundled model. A ``Path`` is always
+            a folder, and so is a name that a folder has. ``org/name`` and ``org/name@revision``
+            are models of the Hugging Face hub. No file in a folder may be a link to a place
+            outside it.
 
     Raises:
         FileNotFoundError: there is neither a folder nor a model of this name.
@@ -41,6 +60,8 @@ def model_folder(model: str | Path | None = None) -> Path:
     if model is None:
         return bundled_model()
     folder = Path(model)
+    if isinstance(model, str) and hub.is_model(model) and not os.path.exists(folder):  # noqa: PTH110
+        return _hub_model(model)
     if isinstance(model, Path) or os.sep in model:
         return _without_links(folder)
     if not _has_model(folder):
@@ -54,13 +75,43 @@ def model_folder(model: str | Path | None = None) -> Path:
     return _without_links(folder)
 
 
+def model_name(folder: Path) -> str:
+    """Returns the name of a model for records: of the hub's with the commit, else its folder's."""
+    return hub.name_of(folder) or folder.name
+
+
+def _hub_model(name: str) -> Path:
+    folder = hub.fetch_model(name, partial(_hub_files, name))
+    if b'"auto_map"' in (folder / CONFIG).read_bytes():
+        log.info("%s has code of its own (auto_map in its %s), which is not run", name, CONFIG)
+    return folder
+
+
+def _hub_files(name: str, sizes: Mapping[str, int]) -> list[str]:
+    """Returns which files of a repository, given the bytes of each, are a model's."""
+    if CONFIG not in sizes:
+        raise Error(f"there is no {CONFIG}, so that it is no model of transformers")
+    patterns = next((patterns for patterns in WEIGHTS if patterns[0] in sizes), ())
+    weights = [file for file in sizes if any(fnmatchcase(file, one) for one in patterns)]
+    if not weights:
+        advice = CONVERT_PICKLE.format(name.partition("@")[0])
+        raise Error(f"there are no safetensors, and pickles are never loaded: {advice}")
+    others = [file for file in HUB_FILES if file in sizes]
+    for file in others:
+        if sizes[file] > MAX_HUB_BYTES:
+            limit = f"expected at most {format_bytes(MAX_HUB_BYTES)}"
+            raise Error(f"{file} has {format_bytes(sizes[file])}, {limit}: choose another model")
+    return [*weights, *others]
+
+
 def _without_links(folder: Path) -> Path:
     """Returns a folder without links out of it, except to ``blobs`` in Hugging Face's cache."""
     inside = folder.resolve()
-    blobs = [inside.parents[1] / "blobs"] if inside.parent.name == "snapshots" else []
+    is_cached = inside.parent.name == "snapshots"
+    allowed = [inside, *(one / "blobs" for one in inside.parents[1:3] if is_cached)]
     for path in (*folder.glob("*"), *folder.glob("1_Pooling/*")):
         target = path.resolve()
-        if path.is_file() and not any(map(target.is_relative_to, [inside, *blobs])):
+        if path.is_file() and not any(map(target.is_relative_to, allowed)):
             raise Error(
                 f"{path} is a link out of the model folder, to {target}: if you trust it, give a "
                 f"copy without links (cp -rL {folder} COPY)"
@@ -97,7 +148,7 @@ def named_model(model: str) -> Path:
         like = did_you_mean(model, (*names, *DISTRIBUTIONS))
         raise FileNotFoundError(
             f"no model {truncate(model, 80)!r}{like}: expected a folder, or the name of an "
-            f"installed model ({installed})"
+            f"installed model ({installed}), or org/name of the Hugging Face hub"
         )
     owners = " and ".join(sorted(f"{m.dist.name} {m.dist.version}" for m in matches if m.dist))
     if len(matches) > 1:

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Iterator
 from types import ModuleType
 
-from nq.errors import Error
-from nq.extras import DISTRIBUTION, install
+from nq.errors import Error, check_argument
+from nq.extras import DISTRIBUTION, has_gpu, install
+from nq.text import counted
 
 ADDRESS_MB = 2900  # with less, libraries crash
 INSTALL = f"{install('cpu')} (or '{DISTRIBUTION}[gpu]' for an NVIDIA GPU)"
@@ -64,6 +65,39 @@ def import_tensorflow(threads: int | None = None) -> ModuleType:
             f"change to {threads}: start a new process, or give instances=1"
         )
     return module
+
+
+def use_device(device: object) -> int:
+    """Makes TensorFlow compute on one device, named as transformers names it.
+
+    Args:
+        device: ``"cpu"`` or -1, or a GPU: its number, ``"cuda"`` or ``"cuda:1"``.
+
+    Returns:
+        The number of the GPU, or -1.
+
+    Raises:
+        ValueError: it is no device.
+        Error: there is no such GPU, or TensorFlow has started on other devices.
+    """
+    name = str(device).removeprefix("cuda:")
+    numbers = {"cpu": -1, "-1": -1, "cuda": 0}
+    is_device = name in numbers or (name.isascii() and name.isdecimal())
+    check_argument(is_device, "device", device, "'cpu', 'cuda', 'cuda:1', -1 or 0")
+    number = numbers[name] if name in numbers else int(name)
+    tensorflow = import_tensorflow() if has_gpu() else None
+    gpus = tensorflow.config.list_physical_devices("GPU") if tensorflow else []
+    if number >= len(gpus):
+        found = f"TensorFlow finds {counted(len(gpus), 'GPU')} here"
+        raise Error(f"device is {device!r}, but {found}: leave it out, or give 'cpu'")
+    if tensorflow:
+        try:
+            tensorflow.config.set_visible_devices(gpus[number:][:1] if number >= 0 else [], "GPU")
+        except RuntimeError as error:
+            raise Error(
+                "TensorFlow computes on another device in this process already: start a new process"
+            ) from error
+    return number
 
 
 def thread_environment(threads: int) -> dict[str, str]:

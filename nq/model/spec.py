@@ -22,12 +22,13 @@ from nq.model.folder import (
     SETTINGS,
     SQUAD,
     check_model,
+    has_head,
     load_config,
     load_settings,
     weight_files,
     weights_digest,
 )
-from nq.model.registry import model_folder, named_model
+from nq.model.registry import model_folder, model_name, named_model
 from nq.model.shapes import check_length
 
 log = logging.getLogger(__name__)
@@ -101,10 +102,15 @@ class ModelSpec:
         """Checks the files of both models in milliseconds, without TensorFlow.
 
         It raises ``FileNotFoundError`` or ``ValueError`` if a file is missing or damaged, windows
-        are too long for a model, or both models are the same.
+        are too long for a model, a model has no head for answers, or both are the same.
         """
         for model in self.models:
             check_model(model.folder)
+            if not has_head(model.folder, "span_output"):
+                raise ValueError(
+                    f"{model_name(model.folder)} has no head for answers (qa_outputs): give a "
+                    "model for question answering, or train one (nq train --init)"
+                )
         if self.second is not None:
             sizes = [[f.stat().st_size for f in weight_files(m.folder)] for m in self.models]
             if sizes[0] == sizes[1] and len({weights_digest(m.folder) for m in self.models}) == 1:

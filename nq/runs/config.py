@@ -43,7 +43,10 @@ class Converted(Generic[Given, Stored]):
 
 @dataclass(frozen=True)
 class Compute(Settings):
-    """How a run computes; preprocessing begins a new chunk after ``chunk_bytes`` of files."""
+    """How a run computes: batches, processes and threads.
+
+    Preprocessing begins a new chunk after ``chunk_bytes`` of files.
+    """
 
     batch_size: int = option(16, "windows in a batch", minimum=1)
     workers: int | None = option(None, "processes for preprocessing, or workers of Beam", minimum=1)

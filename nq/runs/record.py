@@ -14,6 +14,7 @@ from nq.formats.input_files import shown
 from nq.inference.profile import ENGINE_EXTRAS
 from nq.mlflow_format import save_model
 from nq.model.folder import ModelSettings, copy_model, load_settings, weights_digest
+from nq.model.registry import model_name
 from nq.model.spec import ModelSpec
 from nq.runs.job import Job
 from nq.runs.result import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, REPORT, Result
@@ -66,7 +67,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
         tracking.INSTANCES: job.instances,
         tracking.THREADS: job.compute.threads,
         tracking.RUNNER: job.beam and job.beam.runner,
-        "second_model": second and second.folder.name,
+        "second_model": second and model_name(second.folder),
     }
     tracked.params(
         {
@@ -74,7 +75,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
             "precision": result.precision,
             "batch_size": job.compute.batch_size,
             "limit": job.limit,
-            "model": model.folder.name,
+            "model": model_name(model.folder),
             **{name: value for name, value in optional_params.items() if value is not None},
             **{f"decision.{k}": v for k, v in decision.items()},
             **{f"windows.{k}": v for k, v in model.windows.to_dict().items()},

@@ -11,6 +11,7 @@ from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import same_answers
 from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats.input_files import shown
+from nq.model.registry import model_name
 from nq.postprocess.spans import pairs
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features
@@ -124,8 +125,8 @@ def _description(run: FinishedRun, other: FinishedRun | None) -> dict[str, str]:
         "profile": f"{job.profile} ({metrics['precision']} on {metrics['device']})",
         **({"against": f"{other.job.profile} in {shown(str(other.folder))}"} if other else {}),
         "data": ", ".join(shown(Path(path).name) for path in job.files),
-        "model": job.model.folder.name,
-        **({"second model": job.model.second.folder.name} if job.model.second else {}),
+        "model": model_name(job.model.folder),
+        **({"second model": model_name(job.model.second.folder)} if job.model.second else {}),
         "decision": ", ".join(decision),
         "run": shown(str(run.folder)),
     }

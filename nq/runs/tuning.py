@@ -134,8 +134,8 @@ def own_model(model: ModelSpec, *given: str | Path) -> ModelSpec:
     """Returns a model; ``Error`` if the folder to write to is not a path that was given."""
     folder = model.models[-1].folder
     if folder not in map(Path, given):
-        advice = f"copy it (cp -r {folder} my_model) and tune the copy"
-        raise Error(f"{folder} is an installed model, which is not written to: {advice}")
+        advice = f"copy it (cp -rL {folder} my_model) and tune the copy"
+        raise Error(f"{folder} is no folder of yours, and is not written to: {advice}")
     return model
 
 

@@ -79,6 +79,7 @@ class AskAnswer(BaseModel, extra="forbid"):
     asks_yes_no: bool = Field(description="whether it asks for yes or no: read the long answer")
     short_answers: list[ShortSpan]
     short_probability: float | None
+    score: float | None
     long_answer: TextSpan | None
     long_probability: float | None
     runners_up: list[RunnerUp]

@@ -28,6 +28,7 @@ from nq.model.folder import (
     load_settings,
     read_tensors,
 )
+from nq.model.registry import model_name
 from nq.preprocess.store import Prepared
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import UNLABELLED
@@ -112,7 +113,8 @@ def _description(
     def names(paths: tuple[str, ...]) -> str:
         return ", ".join(shown(Path(path).name) for path in paths)
 
-    params: dict[str, Any] = {"init": job.init.name, "data": names(job.files), "limit": job.limit}
+    init, data = model_name(job.init), names(job.files)
+    params: dict[str, Any] = {"init": init, "data": data, "limit": job.limit}
     content: dict[str, Any] = {}
     if job.dev:
         request = Request(job.dev, str(job.init), job.windows, pages=job.pages)

@@ -12,7 +12,7 @@ from nq.errors import check_argument
 from nq.formats import input_files
 from nq.inference.profile import Profile
 from nq.model.config import STORES
-from nq.model.registry import model_folder
+from nq.model.registry import model_folder, model_name
 from nq.training.config import DistillationConfig, TrainConfig
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class TrainingJob:
         """Name, weight and temperature of the teacher; empty if there is none."""
         if self.teacher is None:
             return {}
-        return {"teacher": self.teacher.name, **self.distillation.to_dict()}
+        return {"teacher": model_name(self.teacher), **self.distillation.to_dict()}
 
     def card_text(self) -> str:
         """Returns the text of the model card."""
@@ -94,7 +94,7 @@ class TrainingJob:
         values = {**self.config.to_dict(), **self.teacher_settings}
         settings = "\n".join(f"- {name}: {value}" for name, value in values.items())
         return (
-            f"# {self.output.name}\n\nTrained by `nq train` from `{self.init.name}` on "
+            f"# {self.output.name}\n\nTrained by `nq train` from `{model_name(self.init)}` on "
             f"{', '.join(Path(file).name for file in self.files)}.\n\n{settings}\n"
         )
 

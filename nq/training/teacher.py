@@ -27,6 +27,7 @@ from nq.inference.reduction import LOGITS, AllLogits
 from nq.memo import Memo
 from nq.model import checkpoint
 from nq.model.folder import file_digests, load_config, load_joint_config, read_tensors
+from nq.model.registry import model_name
 from nq.model.shapes import check_length
 from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.base import Tokenizer
@@ -130,7 +131,7 @@ class Teacher:
         if self.profile.changes.int8:
             step = -(-len(windows) // CALIBRATION_WINDOWS)
             calibration[self.folder] = self._rows(windows, np.arange(0, len(windows), step))
-        log.info("teacher %s: profile %s", self.folder.name, self.profile)
+        log.info("teacher %s: profile %s", model_name(self.folder), self.profile)
         model = ModelSpec(self.folder, settings, DecisionConfig())
         spec = ScorerSpec(model, self.profile, BATCH_SIZE, calibration=calibration)
         return load_predictor(spec, AllLogits(self.length))

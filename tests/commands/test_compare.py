@@ -169,3 +169,22 @@ def test_what_cannot_be_compared_is_one_line(
     write(tmp_path / "mine" / "a.txt")
     assert "mine holds other files (a.txt)" in commands.error("compare", "--output", "mine")
     assert "max_seq_length 12" in commands.error("compare", "--set", "max_seq_length=12")
+
+
+def test_a_profile_is_measured_in_batches_and_windows_of_several_sizes(
+    data: Path, tiny_model: Path, tmp_path: Path, commands: Commands
+) -> None:
+    command = ["compare", "--data", data, "--model", tiny_model, "--rounds", "1"]
+    command += ["--output", tmp_path / "out", "--profiles", "grappler"]
+    sizes = ["--batch-sizes", "1", "4", "--max-seq-lengths", "24", "32"]
+    rows = commands.json(*command, *sizes)["rows"]
+    cells = [(row["batch_size"], row["max_seq_length"]) for row in rows]
+    assert cells == [(1, 24), (1, 32), (4, 24), (4, 32)]
+    assert all(row["windows_per_s"] > 0 < row["questions_per_s"] for row in rows)
+    kept = (tmp_path / "out" / "shapes.json").stat().st_mtime_ns
+    text = commands.out(*command, *sizes)
+    assert (tmp_path / "out" / "shapes.json").stat().st_mtime_ns == kept  # nothing is repeated
+    assert "windows/s, batch  24 pieces  32 pieces" in text and "Fastest: batch of " in text
+    others = [*command, "--limit", "1", "--batch-sizes", "1"]
+    assert "measures other options: give another --output" in commands.error(*others)
+    assert "give one profile" in commands.error("compare", "--batch-sizes", "1", code=2)

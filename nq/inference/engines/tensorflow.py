@@ -50,7 +50,7 @@ def memory_error() -> Iterator[None]:
 
 def device() -> str:
     """Returns the device that TensorFlow uses, ``GPU`` or ``CPU``."""
-    return "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
+    return "GPU" if tf.config.get_visible_devices("GPU") else "CPU"
 
 
 class Engine:

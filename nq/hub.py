@@ -1,0 +1,190 @@
+"""Files of the Hugging Face hub, of models and of data, through its client and the client's cache.
+
+``huggingface_hub`` reads ``HF_HOME``, ``HF_TOKEN``, ``HF_ENDPOINT`` and ``HF_HUB_OFFLINE``. A file
+is fetched once; the name of its folder in the cache is the commit. What is in the cache is used
+where the hub cannot be reached, and without asking the hub where a whole commit is named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from nq import __version__, extras
+from nq.errors import Error
+from nq.text import format_bytes, truncate
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 20
+"""How long the hub may send nothing; the client itself waits for ever for most answers."""
+DATA = "hf://"
+MAX_SHOWN = 4
+_PART = r"[a-zA-Z0-9](?:[\w.-]{0,94}\w)?"
+_MODEL = re.compile(rf"(?!.*(?:\.\.|--)){_PART}/{_PART}(?:@[\w./-]{{1,200}})?", re.ASCII)
+_CACHED = re.compile(r".*/(model|dataset)s--([^/]+?)--([^/]+)/snapshots/([0-9a-f]{40})/?(.*)")
+
+Select = Callable[[Mapping[str, int]], Sequence[str]]
+"""Chooses files of a repository, given the bytes of each by name; it may raise ``Error``."""
+
+
+def is_model(name: str) -> bool:
+    """Returns whether text may name a model of the hub.
+
+    >>> [is_model(text) for text in ("org/name@v1.0", "./name", "name", "a/b/c", "org/a..b")]
+    [True, False, False, False, False]
+    """
+    return bool(_MODEL.fullmatch(name))
+
+
+def fetch_model(name: str, select: Select) -> Path:
+    """Returns the folder of a model ``org/name`` or ``org/name@revision`` in the cache.
+
+    The files that ``select`` chooses are fetched if they are not there.
+
+    Raises:
+        Error: they cannot be fetched, or the extra ``hub`` is not installed.
+    """
+    repository, _, revision = name.partition("@")
+    return _fetch("model", repository, revision or None, select)[0]
+
+
+def data_files(address: str, suffixes: tuple[str, ...]) -> list[str]:
+    """Returns the paths, in the cache, of data ``hf://datasets/ORG/NAME[@REVISION]/PATH``.
+
+    Args:
+        address: its path is a file, a glob, or a folder with files that end in ``suffixes``.
+
+    Raises:
+        Error: they cannot be fetched, or the extra ``hub`` is not installed.
+    """
+    extras.require("hub")
+    from huggingface_hub.utils import parse_hf_uri  # type: ignore[attr-defined]
+
+    expected = "expected hf://datasets/ORG/NAME/PATH, or …/NAME@REVISION/PATH"
+    try:
+        uri = parse_hf_uri(address)
+    except ValueError as error:
+        raise Error(f"{truncate(address, 200)} is no address of data: {expected}") from error
+    path = uri.path_in_repo.rstrip("/")
+    if uri.type != "dataset" or not path:
+        raise Error(f"{truncate(address, 200)} names no files of a data set: {expected}")
+
+    def select(sizes: Mapping[str, int]) -> Sequence[str]:
+        def matching(pattern: str) -> list[str]:
+            same = (name for name in sizes if name.count("/") == pattern.count("/"))
+            return sorted(name for name in same if fnmatchcase(name, pattern))
+
+        inside = (name for name in matching(f"{path}/*") if name.endswith(suffixes))
+        if names := matching(path) or list(inside):
+            return names
+        others = [name for name in sizes if name.endswith(suffixes)][:MAX_SHOWN]
+        examples = f", such as {', '.join(others)}" if others else ""
+        raise Error(f"no file matches {path}; give a file, a glob in quotes, or a folder{examples}")
+
+    folder, names = _fetch("dataset", uri.id, uri.revision, select)
+    return [str(folder / name) for name in names]
+
+
+def name_of(path: str | Path) -> str:
+    """Returns the name, with the commit, of a path in the cache; empty for other paths.
+
+    >>> name_of(f"/hub/datasets--org--name/snapshots/{'0' * 40}/dev.parquet")
+    'hf://datasets/org/name@0000000000000000000000000000000000000000/dev.parquet'
+    """
+    match = _CACHED.fullmatch(str(path))
+    if match is None:
+        return ""
+    kind, owner, name, commit, file = match.groups()
+    start = f"{DATA}datasets/" if kind == "dataset" else ""
+    return f"{start}{owner}/{name}@{commit}{file and '/'}{file}"
+
+
+def _fetch(
+    kind: str, repository: str, revision: str | None, select: Select
+) -> tuple[Path, Sequence[str]]:
+    """Returns the folder of a repository's commit in the cache, and the files that were chosen."""
+    extras.require("hub")
+    from huggingface_hub import HfApi, constants, errors, get_cached_repo_tree, get_session
+    from huggingface_hub.hf_api import RepoFile
+    from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
+
+    name = f"{repository}@{revision}" if revision else repository
+    start = "datasets/" if kind == "dataset" else ""
+    if revision and (".." in revision or revision[:1] in "/-."):
+        raise Error(f"{name}: {revision!r} is no revision, give a branch, a tag or a commit")
+    options: dict[str, Any] = {"repo_id": repository, "repo_type": kind}
+    api = HfApi(library_name="nq", library_version=__version__)
+    cache = Path(constants.HF_HUB_CACHE).expanduser().resolve()
+    folders = cache / f"{kind}s--{repository.replace('/', '--')}" / "snapshots"
+    try:
+        hooks = get_session().event_hooks["request"]
+        hooks += [] if _limit in hooks else [_limit]
+        offline = constants.is_offline_mode()
+        resolved = api.resolve_revision(**options, revision=revision, local_files_only=offline)
+        options["revision"], folder = resolved.resolved, folders / resolved.resolved
+        try:
+            tree: Iterable[Any] = get_cached_repo_tree(**options)
+        except errors.CachedRepoTreeNotFoundError:
+            tree = [] if offline else api.list_repo_tree(**options, recursive=True)
+        sizes = {entry.path: entry.size for entry in tree if isinstance(entry, RepoFile)}
+        if offline and not sizes:  # another program may have fetched single files
+            files = [path for path in folder.rglob("*") if path.is_file()]
+            sizes = {str(path.relative_to(folder)): path.stat().st_size for path in files}
+            if not sizes:
+                raise errors.OfflineModeIsEnabled
+            log.warning("of %s only those files are known that are in %s", name, folder)
+        names = select(sizes)
+        missing = [one for one in names if not (folder / one).exists()]
+        if missing:
+            size = format_bytes(sum(sizes[one] for one in missing))
+            log.info("fetching %s of %s, commit %s", size, repository, folder.name)
+            patterns = list(map(glob.escape, names))
+            with contextlib.nullcontext() if sys.stderr.isatty() else disable_progress_bars():
+                api.snapshot_download(**options, allow_patterns=patterns)
+        return folder, names
+    except Error as error:
+        raise Error(f"{name}: {error}") from error
+    except Exception as error:  # of the network, the disk, or the client, which has many kinds
+        raise Error(f"{name} {_reason(error, f'{start}{repository}')}") from error
+
+
+def _limit(request: Any) -> None:
+    """Gives a request of the client, which is one of ``httpx``, the time limits that it lacks."""
+    given = request.extensions.get("timeout", {})
+    names = "connect", "read", "write", "pool"
+    request.extensions["timeout"] = {name: given.get(name) or TIMEOUT_S for name in names}
+
+
+def _reason(error: BaseException, repository: str) -> str:
+    """Returns why a repository cannot be fetched, and what to do."""
+    from huggingface_hub import constants, errors
+
+    later = "try again later; HF_HUB_OFFLINE=1 takes what was fetched before"
+    hub, local = constants.ENDPOINT, errors.RevisionResolutionError | errors.LocalEntryNotFoundError
+    if isinstance(error, local) and error.__cause__ is not None:
+        error = error.__cause__
+    match error:
+        case errors.GatedRepoError():
+            text = f"is gated: accept its conditions at {hub}/{repository}, and set HF_TOKEN"
+        case errors.RepositoryNotFoundError():
+            text = f"is neither a folder here nor public at {hub}: check the name"
+        case errors.RevisionNotFoundError():
+            text = f"does not exist: there is no such revision at {hub}/{repository}"
+        case errors.OfflineModeIsEnabled() | errors.RevisionResolutionError():
+            text = f"is not in {constants.HF_HUB_CACHE}, and HF_HUB_OFFLINE is set: unset it once"
+        case errors.HfHubHTTPError():
+            text = f"cannot be fetched, {hub} answers {error.response.status_code}: {later}"
+        case OSError(filename=str(path)):
+            text = f"cannot be stored, {path}: {error.strerror}; set HF_HOME to another folder"
+        case _:
+            cause = truncate(" ".join(f"{type(error).__name__}: {error}".split()), 200)
+            text = f"cannot be fetched from {hub} ({cause}): run the same command again"
+    return text

@@ -1,0 +1,134 @@
+"""Measures one profile in batches and windows of several sizes, as ``nq compare`` does.
+
+Every run of ``nq answer`` is a process of its own; the cells of the table run in turn, round by
+round. Round 0 compiles, converts and prepares, and does not count. What is measured is kept at once
+in ``shapes.json``; an equal measurement runs what is missing.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from nq import storage
+from nq.errors import Error, check_argument, is_count
+from nq.formats import input_files
+from nq.inference.profile import Profile
+from nq.model.folder import weights_digest
+from nq.model.spec import find_model
+from nq.report.comparison import figure
+from nq.runs.compare import answer_in_process
+from nq.runs.measure import OnPhase, machine, no_report
+from nq.runs.scoring import RunProgress
+from nq.text import grid
+
+SHAPES = "shapes.json"
+
+
+def compare_shapes(
+    data: Iterable[str | Path],
+    profile: Profile | str,
+    batch_sizes: Sequence[int] = (),
+    max_seq_lengths: Sequence[int] = (),
+    *,
+    model: str | Path | None = None,
+    rounds: int = 3,
+    output: str | Path = "runs/shapes",
+    options: Sequence[str] = (),
+    progress: RunProgress = no_report,
+    on_phase: OnPhase = no_report,
+) -> list[dict[str, Any]]:
+    """Measures a profile with each batch size at each window length, on the same questions.
+
+    Args:
+        batch_sizes: windows in a batch; by default that of ``nq answer`` alone.
+        max_seq_lengths: pieces in a window; by default those of the model alone.
+        model, rounds, output, options, progress, on_phase: as those of ``nq.compare``.
+
+    Returns:
+        A row for each cell: ``batch_size`` and ``max_seq_length`` (``None`` for the default),
+        ``windows_per_s`` and ``questions_per_s`` (medians of the rounds), ``micro_f1``.
+
+    Raises:
+        Error: the folder has another measurement, or a run failed.
+        ValueError, OSError: an argument is wrong, or a file cannot be read or written.
+    """
+    check_argument(is_count(rounds), "rounds", rounds, "a whole number from 1 on")
+    name, spec, folder = str(Profile.of(profile)), find_model(model), Path(output)
+    sizes: Sequence[int | None] = batch_sizes or [None]
+    lengths: Sequence[int | None] = max_seq_lengths or [None]
+    cells = list(itertools.product(sizes, lengths))
+    common = [*options, *(() if model is None else ("--model", str(model)))]
+    with (
+        input_files.input_files(input_files.path_list("data", data)) as files,
+        storage.hold(folder, storage.COMPARISON, files),
+    ):
+        request: dict[str, Any] = {
+            "data": list(map(input_files.sha256, files)),
+            "models": [weights_digest(one.folder) for one in spec.models],
+            "profile": name,
+            "options": list(options),
+            "processors": machine(),
+        }
+        file = folder / SHAPES
+        new: dict[str, Any] = {"request": request, "runs": []}
+        kept = storage.read_json(file) if file.is_file() else new
+        if other := [key for key in request if request[key] != kept["request"].get(key)]:
+            raise Error(f"{folder} measures other {' and '.join(other)}: give another --output")
+        runs = list(kept["runs"])
+        done = {(run["round"], run["batch_size"], run["max_seq_length"]) for run in runs}
+        every = ((number, *cell) for number in range(rounds + 1) for cell in cells)
+        left = [one for one in every if one not in done]
+        for number, batch_size, length in left:
+            on_phase(f"{_label(batch_size, length)}, round {number} of {rounds}")
+            size = [] if batch_size is None else ["--batch-size", str(batch_size)]
+            size += [] if length is None else ["--set", f"max_seq_length={length}"]
+            arguments = ["--data", *files, *common, *size, "--root", str(folder)]
+            result = answer_in_process(name, arguments)
+            speed, windows = result["windows_per_s"], max(1, result["windows"])
+            figures = {
+                "windows_per_s": speed,
+                "questions_per_s": speed * result["examples"] / windows,
+                "micro_f1": result["metrics"].get("micro_f1"),
+            }
+            shape = {"batch_size": batch_size, "max_seq_length": length}
+            runs.append({"round": number, **shape, **figures})
+            storage.write_json(file, {"request": request, "runs": runs})
+            progress(1, len(left))
+    return [_row(runs, *cell) for cell in cells]
+
+
+def _row(
+    runs: Sequence[Mapping[str, Any]], batch_size: int | None, length: int | None
+) -> dict[str, Any]:
+    own = [r for r in runs if (r["batch_size"], r["max_seq_length"]) == (batch_size, length)]
+    speeds = {
+        name: median(run[name] for run in own if run["round"])
+        for name in ("windows_per_s", "questions_per_s")
+    }
+    shape = {"batch_size": batch_size, "max_seq_length": length}
+    return {**shape, **speeds, "micro_f1": own[0]["micro_f1"]}
+
+
+def _label(batch_size: int | None, length: int | None) -> str:
+    return f"batch of {batch_size or 'default size'}, {length or 'default'} pieces"
+
+
+def shapes_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the table of batch size by window length, and a line on the fastest cell."""
+    sizes = list(dict.fromkeys(row["batch_size"] for row in rows))
+    lengths = list(dict.fromkeys(row["max_seq_length"] for row in rows))
+    by_cell = {(row["batch_size"], row["max_seq_length"]): row for row in rows}
+    tables = []
+    for unit, name in (("windows/s", "windows_per_s"), ("questions/s", "questions_per_s")):
+        heads = [f"{unit}, batch", *(f"{length or 'default'} pieces" for length in lengths)]
+        body = [
+            [size or "default", *(figure(by_cell[size, length][name]) for length in lengths)]
+            for size in sizes
+        ]
+        tables.append("\n".join(grid(heads, body)))
+    best = max(rows, key=lambda row: row["questions_per_s"])
+    f1 = "" if best["micro_f1"] is None else f", micro-F1 {best['micro_f1']:.4f}"
+    label, speed = _label(best["batch_size"], best["max_seq_length"]), best["questions_per_s"]
+    return "\n\n".join([*tables, f"Fastest: {label}: {figure(speed)} questions/s{f1}."])

@@ -1,0 +1,456 @@
+"""Models and data of the hub, fetched by its real client from a server of the tests."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import constants
+
+import nq
+from experiments.peers.pipeline import LIVE, write_model
+from nq import extras, hub
+from nq.errors import Error
+from nq.formats.input_files import SHARD_SUFFIXES, find_files, shown
+from nq.model import folder as model_files
+from nq.model import registry, runtime
+from nq.model.registry import model_folder, model_name
+from tests import nq_records
+from tests.child_processes import ROOT, python, wait_until
+from tests.conftest import Commands
+from tests.formats.hugging_face_rows import row
+from tests.formats.hugging_face_rows import write as write_rows
+from tests.formats.test_question_parquet import SQUAD, squad_rows
+from tests.formats.test_question_parquet import write as write_questions
+from tests.hub_server import Hub, serve
+
+MODEL, DATA = "Org/reader.v2", "datasets/org/questions"
+FILES = {"config.json", "model.safetensors", "tokenizer_config.json", "vocab.txt"}
+FIND = "import sys; from nq.model.registry import model_folder; print(model_folder(sys.argv[1]))"
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a model, with others that are not fetched."""
+    folder = write_model(tmp_path_factory.mktemp("repository") / "model")
+    for name in ("pytorch_model.bin", "README.md", "modeling.py", "onnx/model.onnx"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("not fetched", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def server(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub with a model and data, which this process uses with an empty cache."""
+    shutil.copytree(repository, tmp_path / "model")
+    data = tmp_path / "data"
+    (data / "default" / "old").mkdir(parents=True)
+    rows = [row(nq_records.v1(number)) for number in range(4)]
+    write_rows(data / "default" / "validation-00000-of-00002.parquet", rows[:2])
+    write_rows(data / "default" / "validation-00001-of-00002.parquet", rows[2:])
+    write_rows(data / "default" / "old" / "validation-2.parquet", rows)
+    write_questions(data / "squad.parquet", squad_rows(), SQUAD)
+    monkeypatch.chdir(tmp_path)
+    with serve({MODEL: tmp_path / "model", DATA: data}) as running:
+        use(running, tmp_path / "cache", monkeypatch)
+        yield running
+
+
+def use(server: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets what the client has read from the environment when it was imported."""
+    monkeypatch.setattr(constants, "ENDPOINT", server.address)
+    template = server.address + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+
+
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+
+
+def error_of(model: str) -> str:
+    """Returns the one line of the error for a model."""
+    with pytest.raises(Error) as raised:
+        model_folder(model)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def names_in(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+# --- Models -------------------------------------------------------------------------------
+
+
+def test_a_model_is_fetched_once_with_the_files_that_are_read(
+    server: Hub, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "nq")
+    folder, commit = model_folder(MODEL), server.commit(MODEL)
+    assert names_in(folder) == FILES
+    assert (folder.name, model_name(folder)) == (commit, f"{MODEL}@{commit}")
+    (line,) = (record.message for record in caplog.records)
+    assert re.fullmatch(rf"fetching \d+\.\d KiB of {MODEL}, commit {commit}", line)
+    server.requests.clear()
+    assert model_folder(MODEL) == folder
+    assert server.requests == [f"GET /api/models/{MODEL}"]
+    server.requests.clear()
+    assert model_folder(f"{MODEL}@{commit}") == folder
+    assert server.requests == []
+
+
+def test_all_files_of_a_model_are_in_the_list() -> None:
+    own = {registry.TF_CONFIG, model_files.CARD}  # Google's checkpoints are not on the hub
+    assert {*model_files.OTHERS} - own <= {*registry.HUB_FILES}
+
+
+def test_a_reader_of_the_hub_answers_and_names_itself(server: Hub) -> None:
+    name = f"{MODEL}@{server.commit(MODEL)}"
+    with nq.pipeline("question-answering", model=f"{MODEL}@main", device="cpu") as reader:
+        answer = reader(LIVE)
+        assert LIVE["context"][answer["start"] : answer["end"]] == answer["answer"]
+        assert repr(reader) == f"Reader(model={name!r}, profile='openvino', device='cpu')"
+
+
+@pytest.mark.parametrize("device", ["mps", "cuda:x", "", -2, 1.5])
+def test_a_device_that_is_none(device: object) -> None:
+    with pytest.raises(
+        ValueError, match=r"^device is .* expected 'cpu', 'cuda', 'cuda:1', -1 or 0"
+    ):
+        nq.pipeline("question-answering", device=device)
+
+
+@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a GPU")
+@pytest.mark.parametrize("device", [0, "cuda", "cuda:1"])
+def test_a_gpu_that_is_not_there(device: object) -> None:
+    with pytest.raises(Error, match=f"^device is {device!r}, but TensorFlow finds 0 GPUs here"):
+        nq.pipeline("question-answering", device=device)
+
+
+def test_the_cpu_of_a_machine_with_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "has_gpu", lambda: True)
+    monkeypatch.setattr(extras, "has_gpu", lambda: True)
+    with nq.pipeline("question-answering", device=-1) as reader:
+        assert repr(reader) == "Reader(model='bundled', profile='openvino', device='cpu')"
+
+
+def test_a_folder_comes_before_a_model_of_its_name(server: Hub) -> None:
+    Path("Org").mkdir()
+    Path("model").rename(MODEL)
+    assert model_folder(MODEL) == Path(MODEL)
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    "name", ["a/../b", "./a", "a b/c", "org/-x", "org/a--b", "a/b@x/../y", "a/b/c"]
+)
+def test_text_that_names_no_model_of_the_hub_is_a_folder(name: str, server: Hub) -> None:
+    with pytest.raises(FileNotFoundError, match="no model in "):
+        nq.load(name)
+    assert server.requests == []
+
+
+def test_a_revision_that_moved(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = model_folder(MODEL)
+    config = Path("model/config.json")
+    config.write_text(config.read_text().replace("{", '{"auto_map": {}, ', 1))
+    new = model_folder(f"{MODEL}@main")
+    assert new.name == server.commit(MODEL) != old.name
+    assert model_folder(f"{MODEL}@{old.name}") == old  # which the hub has no more
+    offline(monkeypatch)
+    assert model_folder(MODEL) == new
+
+
+def test_code_of_a_repository_is_mentioned(server: Hub, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "nq")
+    config = Path("model/config.json")
+    config.write_text(config.read_text().replace("{", '{"auto_map": {}, ', 1))
+    assert "modeling.py" not in names_in(model_folder(MODEL))
+    assert f"{MODEL} has code of its own (auto_map in its config.json), which" in caplog.text
+
+
+def test_shards_are_fetched_with_their_index(server: Hub) -> None:
+    Path("model/model.safetensors").rename("model/model-00001-of-00001.safetensors")
+    weights = {"weight_map": {"a": "model-00001-of-00001.safetensors"}}
+    Path("model/model.safetensors.index.json").write_text(json.dumps(weights))
+    Path("model/other.safetensors").write_bytes(b"")
+    assert names_in(model_folder(MODEL)) == {
+        *FILES - {"model.safetensors"},
+        *("model.safetensors.index.json", "model-00001-of-00001.safetensors"),
+    }
+
+
+# --- Errors -------------------------------------------------------------------------------
+
+
+def test_names_that_do_not_exist(server: Hub) -> None:
+    assert error_of("org/none") == (
+        f"org/none is neither a folder here nor public at {server.address}: check the name"
+    )
+    assert error_of(f"{MODEL}@v9").startswith(f"{MODEL}@v9 does not exist: there is no such rev")
+
+
+def test_a_gated_model_needs_a_token(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.gated.add(MODEL)
+    assert error_of(MODEL).endswith(
+        f"is gated: accept its conditions at {server.address}/{MODEL}, and set HF_TOKEN"
+    )
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    assert model_folder(MODEL).name == server.commit(MODEL)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_hub_that_answers_with_an_error(status: int, server: Hub) -> None:
+    server.status = status
+    assert f"cannot be fetched, {server.address} answers {status}: try again" in error_of(MODEL)
+
+
+def test_a_hub_that_does_not_answer(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "TIMEOUT_S", 0.2)
+    server.delay_s = 1.0
+    assert "(ReadTimeout: " in error_of(MODEL)
+
+
+def test_no_network(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    assert error_of(MODEL).endswith("refused): run the same command again")
+
+
+def test_the_cache_is_used_where_the_hub_cannot_be_reached(
+    server: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = model_folder(MODEL)
+    server.status = 503
+    assert model_folder(MODEL) == folder
+    offline(monkeypatch)
+    assert model_folder(MODEL) == model_folder(f"{MODEL}@{folder.name}") == folder
+    absent = f"is not in {constants.HF_HUB_CACHE}, and HF_HUB_OFFLINE is set: unset"
+    for name in ("org/none", f"{MODEL}@v9", f"{MODEL}@{'0' * 40}"):
+        assert f"{name} {absent}" in error_of(name)
+    (folder / "model.safetensors").unlink()
+    assert error_of(MODEL).startswith(f"{MODEL} {absent}")
+
+
+@pytest.mark.slow
+def test_files_that_another_program_fetched_are_used_offline(server: Hub, tmp_path: Path) -> None:
+    code = "import sys; from huggingface_hub import hf_hub_download as fetch\n"
+    code += "for file in sys.argv[2:]: fetch(sys.argv[1], file)"
+    variables = environment(server, tmp_path / "home")
+    assert python("-c", code, MODEL, *FILES, folder=ROOT, **variables).returncode == 0
+    done = find(**variables, HF_HUB_OFFLINE="1")
+    assert names_in(Path(done.stdout.strip())) == FILES
+    assert f"of {MODEL} only those files are known that are in " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("removed", "message"),
+    [
+        ("config.json", "there is no config.json, so that it is no model of transformers"),
+        ("model.safetensors", "no safetensors, and pickles are never loaded: convert it where"),
+    ],
+)
+def test_a_repository_that_is_no_model(removed: str, message: str, server: Hub) -> None:
+    Path("model", removed).rename("model/reader.gguf")
+    server.requests.clear()
+    assert message in error_of(MODEL)
+    assert not any("/resolve/" in request for request in server.requests)
+
+
+def test_a_config_of_100_gb_is_not_fetched(server: Hub) -> None:
+    server.sizes["config.json"] = 100 << 30
+    assert error_of(MODEL).startswith(f"{MODEL}: config.json has 100.0 GiB, expected at most 64.0")
+    assert not any("/resolve/" in request for request in server.requests)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "message"),
+    [("t5", "model_type 't5' is not supported; known are bert, "), ("bert", "no head for answers")],
+)
+def test_a_repository_of_another_family_or_task(model_type: str, message: str, server: Hub) -> None:
+    config = json.loads(Path("model/config.json").read_text())
+    Path("model/config.json").write_text(json.dumps({**config, "model_type": model_type}))
+    without_heads(Path("model/model.safetensors"))
+    with pytest.raises(ValueError, match=message):
+        nq.load(MODEL)
+
+
+def without_heads(path: Path) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    save_file({n: x for n, x in load_file(path).items() if not n.startswith("qa_")}, path)
+
+
+@pytest.mark.parametrize("cache", ["model/config.json", "/sys/cache"])
+def test_a_cache_that_cannot_be_written(
+    cache: str, server: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", cache)
+    line = error_of(MODEL)
+    assert f"cannot be stored, {Path(cache).resolve()}" in line
+    assert line.endswith("; set HF_HOME to another folder")
+
+
+def test_without_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    for fetch in (lambda: model_folder("org/name"), lambda: find_files("hf://datasets/a/b/c")):
+        with pytest.raises(Error, match=r"huggingface_hub is not .* pip install 'nq-pipeline\[hub"):
+            fetch()
+
+
+# --- Interrupted and at the same time -----------------------------------------------------
+
+
+def environment(server: Hub, home: Path, **others: str) -> dict[str, str]:
+    return {"HF_ENDPOINT": server.address, "HF_HOME": str(home), **others}
+
+
+def find(**variables: str) -> subprocess.CompletedProcess[str]:
+    return python("-c", FIND, MODEL, folder=ROOT, **variables)
+
+
+def test_a_connection_that_breaks_is_resumed(server: Hub) -> None:
+    server.cut_bytes, server.n_cuts = 30_000, 2
+    folder = model_folder(MODEL)
+    weights = Path("model/model.safetensors")
+    assert (folder / weights.name).read_bytes() == weights.read_bytes()
+    assert sum("model.safetensors" in request for request in server.requests) > 2
+
+
+def test_the_next_run_fetches_only_what_is_missing(server: Hub, tmp_path: Path) -> None:
+    folder = model_folder(MODEL)
+    (folder / "model.safetensors").resolve().unlink()  # the link is dangling
+    server.requests.clear()
+    assert names_in(model_folder(MODEL)) == FILES
+    assert not any("vocab.txt" in request for request in server.requests)
+
+
+@pytest.mark.slow
+def test_two_processes_fetch_a_model_and_obey_the_variables(server: Hub, tmp_path: Path) -> None:
+    server.delay_s, home = 0.1, tmp_path / "home"
+    variables = environment(server, home, HF_TOKEN="hf_x", PYTHONPATH=str(ROOT))
+    server.gated.add(MODEL)
+    command = [sys.executable, "-c", FIND, MODEL]
+    options: dict[str, Any] = {"env": {**os.environ, **variables}, "text": True}
+    several = [subprocess.Popen(command, stdout=subprocess.PIPE, **options) for _ in range(2)]
+    folders = {process.communicate()[0].strip() for process in several}
+    snapshots = home / "hub" / "models--Org--reader.v2" / "snapshots"
+    assert folders == {str(snapshots / server.commit(MODEL))}
+    server.status = 404
+    done = find(**environment(server, home, HF_HUB_OFFLINE="1"))
+    assert (done.stdout.strip(), done.stderr) == (folders.pop(), "")
+
+
+@pytest.mark.slow
+def test_a_killed_download_is_done_by_the_next_run(server: Hub, tmp_path: Path) -> None:
+    server.delay_s, home = 0.3, tmp_path / "home"
+    command = [sys.executable, "-c", FIND, MODEL]
+    variables = {**os.environ, **environment(server, home), "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=variables) as process:
+        wait_until(lambda: any("/resolve/" in request for request in server.requests))
+        process.kill()
+    server.delay_s = 0.0
+    done = find(**environment(server, home))
+    assert names_in(Path(done.stdout.strip())) == FILES
+
+
+# --- Data ---------------------------------------------------------------------------------
+
+
+def test_a_glob_of_the_hub_becomes_files_of_one_commit(server: Hub) -> None:
+    address = "hf://datasets/org/questions/default/validation-*.parquet"
+    files, commit = find_files(address), server.commit(DATA)
+    first = f"hf://datasets/org/questions@{commit}/default/validation-00000-of-00002.parquet"
+    assert [shown(path) for path in files] == [first, first.replace("00000-of", "00001-of")]
+    assert not any("/old/" in request for request in server.requests)
+    assert [e.example_id for e in nq.read_examples(address)] == [0, 1, 2, 3]
+    server.requests.clear()
+    assert find_files(f"hf://datasets/org/questions@{commit}/default/") == files
+    assert find_files(first) == files[:1]
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("hf://datasets/org/questions/x*", "no file matches x*; give a file, a glob in quotes, or"),
+        ("hf://datasets/org/questions/old", "such as default/old/validation-2.parquet"),
+        ("hf://datasets/org/none/a.parquet", "neither a folder here nor public"),
+        ("hf://datasets/org/questions@v9/squad.parquet", "does not exist: there is no such"),
+        ("hf://datasets/org/questions@../squad.parquet", "is no revision"),
+        ("hf://datasets/org/questions", "names no files of a data set: expected hf://datasets/ORG"),
+        ("hf://org/name/a.parquet", "names no files of a data set"),
+        ("hf://datasets/squad/a.parquet", "no file"),
+        ("hf://", "is no address of data: expected hf://datasets/ORG/NAME/PATH, or …/NAME@"),
+        ("hf://datasets/o rg/x/a.parquet", "is no address of data"),
+    ],
+)
+def test_addresses_without_files(address: str, message: str, server: Hub) -> None:
+    with pytest.raises(Error) as raised:
+        find_files(address)
+    assert message in str(raised.value)
+
+
+def test_data_of_another_revision_or_offline(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = find_files("hf://datasets/org/questions/squad.parquet")
+    offline(monkeypatch)
+    assert find_files("hf://datasets/org/questions@main/squad.parquet") == files
+    with pytest.raises(Error, match="HF_HUB_OFFLINE is set: unset it once"):
+        find_files("hf://datasets/org/questions/default")
+
+
+@pytest.mark.slow
+def test_commands_take_models_and_data_of_the_hub(server: Hub, commands: Commands) -> None:
+    data, name = "hf://datasets/org/questions/squad.parquet", f"{MODEL}@{server.commit(MODEL)}"
+    options = "--data", data, "--model", MODEL, "--no-track"
+    result = commands.json("answer", *options, "--output", "run", "--formats", "squad")
+    assert result["examples"] == 3
+    job = json.loads(Path("run/job.json").read_text(encoding="utf-8"))["job"]
+    assert model_name(Path(job["model"])) == name
+    assert [shown(path) for path in job["files"]] == [
+        f"hf://datasets/org/questions@{server.commit(DATA)}/squad.parquet"
+    ]
+    gold = "--gold_path", data, "--predictions_path", "run/predictions.json"
+    assert "squad_f1" in json.loads(commands.out("eval", *gold))
+    commands.out("report", "run", "--output", "page.html")
+    commands.out("convert", MODEL, "converted")
+    assert Path("converted/README.md").read_text(encoding="utf-8").startswith(f"# {name}\n")
+    assert "is no folder of yours, and is not written to: copy it" in commands.error(
+        "tune", "--data", data, "--model", MODEL
+    )
+    bad = "hf://datasets/org/none/a.parquet"
+    assert "check the name" in commands.error("answer", "--data", bad, "--no-track")
+    assert commands.out("eval", *gold[:1], bad, *gold[2:], code=1) == ""
+    server.requests.clear()
+
+
+@pytest.mark.slow
+def test_a_model_of_transformers_in_shards(server: Hub, tmp_path: Path) -> None:
+    from transformers import DistilBertConfig, DistilBertForQuestionAnswering
+
+    theirs = tmp_path / "theirs"
+    vocabulary = Path("model/vocab.txt").read_text(encoding="utf-8").splitlines()
+    sizes: dict[str, Any] = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32}
+    config = DistilBertConfig(vocab_size=len(vocabulary), **sizes)
+    DistilBertForQuestionAnswering(config).save_pretrained(theirs, max_shard_size="20KB")
+    shutil.copy("model/vocab.txt", theirs)
+    server.folders["org/shards"] = theirs
+    with nq.pipeline("question-answering", "org/shards") as reader:
+        assert reader(LIVE)["answer"] in LIVE["context"]
+    assert len(list(model_folder("org/shards").glob("model-*"))) > 1
+
+
+def test_suffixes_of_shards_are_those_of_folders(server: Hub) -> None:
+    assert hub.data_files("hf://datasets/org/questions/default", SHARD_SUFFIXES) == find_files(
+        "hf://datasets/org/questions/default/"
+    )
