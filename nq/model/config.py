@@ -121,6 +121,16 @@ class ModelConfig(Settings):
             self.position_biased_input or rows <= MAX_POSITIONS,
             f"max_position_embeddings is {rows}: expected at most {MAX_POSITIONS} without a table",
         )
+        buckets = self.position_buckets
+        ensure(
+            buckets <= 0 or 0 < buckets // 2 < self.farthest - 1,
+            f"position_buckets is {buckets}, for distances below {self.farthest}: expected 2 to "
+            "less than twice as many",
+        )
+        ensure(
+            (self.global_rope_theta > 0) == (self.local_rope_theta > 0),
+            f"rope_theta is {self.global_rope_theta} and {self.local_rope_theta}: expected both",
+        )
         ensure(rows > offset, f"max_position_embeddings {rows} leaves no position behind {offset}")
 
     def to_dict(self) -> dict[str, Any]:
@@ -168,19 +178,13 @@ class ModelConfig(Settings):
         """The largest relative position of disentangled attention; 0 for other attention."""
         if not (self.relative_attention and self.pos_att_type):
             return 0
-        if self.position_buckets > 0:
-            return self.position_buckets
-        return self.farthest
+        return self.position_buckets if self.position_buckets > 0 else self.farthest
 
     @property
     def farthest(self) -> int:
         """The distance of two pieces beyond which disentangled attention knows no difference."""
         most = self.max_relative_positions
         return most if most > 0 else self.max_position_embeddings
-
-    def is_local(self, layer: int) -> bool:
-        """Returns whether a layer has local attention."""
-        return layer % self.global_attn_every_n_layers > 0
 
     @property
     def layer_sets(self) -> int:

@@ -17,17 +17,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from nq.model.attention import (
-    LocalBias,
-    MaskBias,
-    RelativeBias,
-    RelativeEmbeddings,
-    RelativePlaces,
-    Rotation,
-    SelfAttention,
-    TextBias,
-    TextPositions,
-)
+from nq.model import attention
 from nq.model.config import ModelConfig
 
 
@@ -117,21 +107,6 @@ class LayerNorm(keras.layers.Layer):
         return ops.cast(scaled + self.beta if self.has_bias else scaled, self.compute_dtype)
 
 
-class GatedUnits(keras.layers.Layer):
-    """Multiplies the activated first half of the columns with the second half.
-
-    Shazeer 2020, https://arxiv.org/abs/2002.05202.
-    """
-
-    def __init__(self, activation: Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.activation = activation
-
-    def call(self, x: Any) -> Any:
-        units, gate = ops.split(x, 2, axis=-1)
-        return self.activation(units) * gate
-
-
 @dataclass(frozen=True)
 class Layers:
     """Creates the layers of a model, or returns existing ones, whose weights are then shared.
@@ -193,13 +168,15 @@ def encoder(
 
     ids, places = inputs["input_ids"], [inputs["segment_ids"]]
     if texts is not None:
-        biases = [layer(TextBias, "text_bias")(texts)]
+        biases = [layer(attention.TextBias, "text_bias")(texts)]
         if config.position_biased_input:
-            places.append(layer(TextPositions, "text_positions", config.positions)(texts))
+            places.append(layer(attention.TextPositions, "text_positions", config.positions)(texts))
     else:
-        biases = [] if full else [layer(MaskBias, "mask_bias")(inputs["input_mask"])]
+        biases = [] if full else [layer(attention.MaskBias, "mask_bias")(inputs["input_mask"])]
     if config.relative_attention_num_buckets:
-        biases.append(layer(RelativeBias, "relative_bias", config, layer.initializer)(ids))
+        biases.append(
+            layer(attention.RelativeBias, "relative_bias", config, layer.initializer)(ids)
+        )
     x = layer(Embeddings, "embeddings", config, layer.initializer)(ids, *places)
     x = drop(norm("embeddings_norm", x), 1)
     if config.embedding_size:
@@ -207,36 +184,39 @@ def encoder(
     sights = _sights(config, layer, ids, biases)
     relative = None
     if config.relative_span:
-        relative = layer(RelativeEmbeddings, "relative_embeddings", config, layer.initializer)(ids)
+        relative = layer(
+            attention.RelativeEmbeddings, "relative_embeddings", config, layer.initializer
+        )(ids)
         normal = config.norm_rel_ebd == "layer_norm"
         relative = drop(norm("relative_norm", relative) if normal else relative, 2)
-        places = layer(RelativePlaces, "relative_places", config)(ids)
+        places = layer(attention.RelativePlaces, "relative_places", config)(ids)
     heads, function = config.num_attention_heads, ACTIVATIONS[config.hidden_act]
     activation = None if config.is_gated else function
     pre, post = config.is_pre_norm, not config.is_pre_norm
     for i in range(config.num_hidden_layers):
         number = config.layer_set(i)
         name = f"layer_{number}"
-        seen, rotation = sights[config.is_local(i)]
+        seen, rotation = sights[i % config.global_attn_every_n_layers > 0]
         qkv = dense(3 * config.attention_width, f"{name}_qkv")
-        attention = layer(
-            *(SelfAttention, f"{name}_attention", heads, dropout, seed + 10 * number + 5),
-            terms=len(config.relative_terms),
+        attend = layer(
+            *(attention.SelfAttention, f"{name}_attention", heads, dropout),
+            *(seed + 10 * number + 5, len(config.relative_terms)),
         )
-        projected = {}
+        projected, width = {}, len(config.relative_terms) * config.attention_width
         if relative is not None:
-            own = dense(len(config.relative_terms) * config.attention_width, f"{name}_relative")
-            projected = _projected(config, relative, qkv if config.share_att_key else own, places)
+            project = qkv if config.share_att_key else dense(width, f"{name}_relative")
+            projected = _projected(config, project(relative), places)
         given = norm(f"{name}_attention_norm", x) if pre and i else x
         attended = dense(config.hidden_size, f"{name}_attention_output")(
-            attention(qkv(given), ids, seen, rotation, projected)
+            attend(qkv(given), ids, seen, rotation, projected)
         )
         x = add(f"{name}_attention_add", x, drop(attended, 10 * i + 6))
         x = norm(f"{name}_attention_norm", x) if post else x
         given = norm(f"{name}_output_norm", x) if pre else x
         inner = dense(config.intermediate_columns, f"{name}_intermediate", activation)(given)
-        if config.is_gated:
-            inner = layer(GatedUnits, f"{name}_gated", function)(inner)
+        if config.is_gated:  # Shazeer 2020, https://arxiv.org/abs/2002.05202
+            units, gate = ops.split(inner, 2, axis=-1)
+            inner = function(units) * gate
         hidden = dense(config.hidden_size, f"{name}_output")(inner)
         x = add(f"{name}_output_add", x, drop(hidden, 10 * i + 7))
         x = norm(f"{name}_output_norm", x) if post else x
@@ -247,21 +227,21 @@ def _sights(config: ModelConfig, layer: Layers, ids: Any, biases: list[Any]) -> 
     """Returns the biases and the rotation of global attention, and those of local attention."""
     if not config.global_rope_theta:
         return [(biases, ())] * 2
-    near = layer(LocalBias, "local_bias", config.local_attention // 2)(ids)
+    near = layer(attention.LocalBias, "local_bias", config.local_attention // 2)(ids)
     for bias in biases:
         near = ops.minimum(near, bias)  # a sum of both would overflow in bfloat16
     size = config.positions, config.head_width
-    rotation = layer(Rotation, "rotation", *size, config.global_rope_theta)(ids)
-    local = layer(Rotation, "local_rotation", *size, config.local_rope_theta)(ids)
+    rotation = layer(attention.Rotation, "rotation", *size, config.global_rope_theta)(ids)
+    local = layer(attention.Rotation, "local_rotation", *size, config.local_rope_theta)(ids)
     return [(biases, rotation), ([near], local)]
 
 
-def _projected(config: ModelConfig, relative: Any, dense: Any, places: Any) -> dict[str, Any]:
+def _projected(config: ModelConfig, relative: Any, places: Any) -> dict[str, Any]:
     """Returns relative positions for ``SelfAttention``: keys for ``c2p``, queries for ``p2c``.
 
-    ``dense`` projects them, to query, key and value as the pieces, or to one part for each term.
+    They are projected, to query, key and value as the pieces, or to one part for each term.
     """
     of_term = dict(zip(("c2p", "p2c"), places, strict=True))
     parts = ("p2c", "c2p", "") if config.share_att_key else config.relative_terms
-    tables = dict(zip(parts, ops.split(dense(relative), len(parts), axis=-1), strict=True))
+    tables = dict(zip(parts, ops.split(relative, len(parts), axis=-1), strict=True))
     return {term: (tables[term], of_term[term]) for term in config.relative_terms}

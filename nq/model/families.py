@@ -17,7 +17,14 @@ from nq.model.names import Layout
 
 ACTIVATIONS = {"gelu_python": "gelu", "gelu_fast": "gelu_new", "gelu_pytorch_tanh": "gelu_new"}
 FIELDS = [f.name for f in fields(ModelConfig)]
-BERT_KEYS = {name: name for name in FIELDS[: FIELDS.index("model_type")]}
+
+
+def _keys(first: str, last: str) -> dict[str, str]:
+    """Returns the fields of ``ModelConfig`` from one to another, which have their keys' names."""
+    return {name: name for name in FIELDS[FIELDS.index(first) : FIELDS.index(last) + 1]}
+
+
+BERT_KEYS = _keys("vocab_size", "initializer_range")
 OWN_KEYS = {name: name for name in ModelConfig.BEYOND_TRANSFORMERS}
 """Maps fields of smaller models and dual encoders to their keys, which ``transformers`` ignores."""
 MAX_SHARED_LAYERS = 128  # of other layers, the weights tell how many there are
@@ -178,19 +185,7 @@ FAMILIES: dict[str, Family] = {
     "deberta-v2": Family(
         "DebertaV2",
         names.DEBERTA,
-        keys=BERT_KEYS
-        | {
-            name: name
-            for name in (
-                "position_biased_input",
-                "relative_attention",
-                "pos_att_type",
-                "position_buckets",
-                "max_relative_positions",
-                "share_att_key",
-                "norm_rel_ebd",
-            )
-        },
+        keys=BERT_KEYS | _keys("position_biased_input", "norm_rel_ebd"),
         defaults={
             "vocab_size": 128100,
             "hidden_size": 1536,
@@ -210,7 +205,7 @@ FAMILIES: dict[str, Family] = {
             **{name: key for name, key in BERT_KEYS.items() if name != "type_vocab_size"},
             "hidden_act": "hidden_activation",
             "layer_norm_eps": "norm_eps",
-            **{name: name for name in (*ROPE_THETA, "local_attention", EVERY)},
+            **_keys("global_rope_theta", EVERY),
         },
         defaults={
             "vocab_size": 50368,
