@@ -24,7 +24,7 @@ def parser() -> terminal.Parser:
             "nq compare --data dev.jsonl.gz --limit 60 --open",
             "nq compare --data dev.jsonl --profiles mixed mixed+buckets+openvino --rounds 5",
             "nq compare --model org/name --data squad.json",
-            "nq compare --profiles buckets+openvino --batch-sizes 1 8 32 --max-seq-lengths 128 384",
+            "nq compare --profiles grappler --batch-sizes 1 8 --max-seq-lengths 128 384",
         ),
         notes=arguments.PROFILES_HELP,
         resumable=True,
