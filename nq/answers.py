@@ -218,6 +218,10 @@ class Answer:
         """Whether there is a long, a short or a yes/no answer."""
         return self.long_span is not None or self.text is not None
 
+    def __bool__(self) -> bool:
+        """Returns ``answered``."""
+        return self.answered
+
     def __repr__(self) -> str:
         probability = self.short_probability
         shown = "" if probability is None else f", probability={probability:.2g}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -62,6 +64,7 @@ Sources = Source | list[Source] | list[Page] | list[str] | list[Path]
 """A page, or the documents of which the best blocks are read."""
 TASK = "question-answering"
 BATCH_SIZE = 8
+URL = re.compile(r"\s*https?://\S+\s*\Z")
 SLOW_WINDOWS = 200
 """A page with more windows takes so long that the log mentions it."""
 
@@ -360,6 +363,10 @@ def make_answer(
 def _page(source: Source | None) -> Page:
     """Returns the page of a text, of HTML or of a file."""
     if isinstance(source, str):
+        if os.path.isfile(source):
+            log.warning("the page is read as text, and %r is a file: give a pathlib.Path", source)
+        elif URL.match(source):
+            log.warning("the page is read as text: a URL is not fetched; give its text or HTML")
         return page_of(source, "the page")
     if isinstance(source, Path):
         return read_page(source)

@@ -64,7 +64,7 @@ OPTIONS_OF_OTHERS = {
 FORWARDED_TO = {"nq compare": "nq answer", "experiments.compression": "nq train"}
 """Commands that pass options which they do not know to another command."""
 NOT_PYTHON = ("nq.json", "nq.models")
-SESSION = re.compile(r"\$ cat lighthouse.txt\n(.*?)\n\$ nq (ask .*?)\n(.*?)\n\$", re.DOTALL)
+SESSION = re.compile(r"\$ cat docs/lighthouse.txt\n(.*?)\n\$ nq (ask .*?)\n(.*?)\n\$", re.DOTALL)
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"(?:python -m |^\$? ?(?=nq [a-z]))([\w.]+(?:(?<=nq) [a-z]+)?)(.*)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]+")
@@ -213,7 +213,9 @@ def run_example(page: str, folder: Path) -> str:
 def test_python_examples_of_readme_and_recipes_run(tmp_path: Path) -> None:
     session = SESSION.search(README)
     assert session
-    (tmp_path / "lighthouse.txt").write_text(session[1], encoding="utf-8")
+    page = ROOT / "docs" / "lighthouse.txt"
+    assert page.read_text(encoding="utf-8").strip() == session[1].strip()
+    (tmp_path / "docs").symlink_to(page.parent)
     assert run_example(README, tmp_path).startswith("1986 0.9")
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "lighthouse.txt").write_text(session[1], encoding="utf-8")
@@ -233,12 +235,11 @@ def test_pipeline_of_the_documentation_runs(tiny_model: Path, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_shown_answer_of_the_readme_is_what_nq_ask_prints(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     match = SESSION.search(README)
     assert match
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "80")
-    Path("lighthouse.txt").write_text(match[1], encoding="utf-8")
     assert console.console(shlex.split(match[2])) == 0
     assert capsys.readouterr().out.strip() == match[3].strip()

@@ -40,6 +40,20 @@ def test_predictions_are_those_of_a_run(profile: str, tiny_model: Path, tmp_path
     assert nq.evaluate(files, tmp_path / PREDICTIONS) == result.metrics
 
 
+def test_text_that_names_a_file_or_a_url_is_told(
+    reader: nq.Reader, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "lake.txt").write_text("The lake is deep.")
+    for page, message in (
+        (str(tmp_path / "lake.txt"), "lake.txt' is a file: give a pathlib.Path"),
+        ("https://example.org/lake", "a URL is not fetched"),
+    ):
+        caplog.clear()
+        answer = reader.ask("how deep is it", page)
+        assert message in caplog.text
+        assert bool(answer) == answer.answered
+
+
 def test_alternatives_are_other_blocks_of_the_page_best_first(reader: nq.Reader) -> None:
     blocks = ["the lake is deep", "old lakes", "is the lake old", "a b c"]
     page = nq.page_from_text("\n\n".join(blocks))

@@ -22,14 +22,14 @@ from experiments.peers.flops import peaks
 from experiments.peers.measure import measure
 from experiments.peers.models import BASELINE, PEERS, Peer
 from experiments.peers.report import rows, table
+from experiments.planning import models
 from experiments.planning.flop import window_gflop
 from nq.commands import arguments, terminal
 from nq.errors import Error
-from nq.model.config import ModelConfig
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 
-SHAPES = {"base": ModelConfig()}
+SHAPES = {"base": models.SHAPES["bert-base"], "deberta-base": models.SHAPES["deberta-base"]}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     arguments.add_data(parser)
     model = parser.add_mutually_exclusive_group()
     model.add_argument("--model", metavar="MODEL", help="default: the bundled model")
-    model.add_argument("--shape", choices=SHAPES, help="a BERT of this size with random weights")
+    model.add_argument("--shape", choices=SHAPES, help="a model of this shape with random weights")
     text = "pieces in a window (default: the model's)"
     command.add_option(parser, "max-seq-length", None, text)
     text = "windows in a batch (default: as many as have 4096 pieces)"

@@ -20,6 +20,17 @@ SHAPES = {
         embedding_size=256,
         model_type="rembert",
     ),
+    "deberta-base": ModelConfig(
+        type_vocab_size=0,
+        layer_norm_eps=1e-7,
+        model_type="deberta-v2",
+        position_biased_input=False,
+        relative_attention=True,
+        pos_att_type="c2p|p2c",
+        position_buckets=256,
+        share_att_key=True,
+        norm_rel_ebd="layer_norm",
+    ),
 }
 """Shapes by name. BERT-Joint is a ``bert-large``."""
 

@@ -121,6 +121,8 @@ def _question_and_files(args: argparse.Namespace) -> tuple[str | None, list[str]
         problem = "the question is empty"
     elif question and exists(words[0]) and not any(map(exists, paths)):
         problem = f"{question} is a file: give the question first, in quotes"
+    elif url := next((path for path in paths if "://" in path and not exists(path)), ""):
+        problem = f"{url} is a URL, which is not fetched: save its page, and give that file"
     elif STDIN in paths and len(paths) > 1:
         problem = "standard input is one page: give it alone, or only files"
     elif sys.stdin is None and (question is None or paths == [STDIN]):

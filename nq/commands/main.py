@@ -7,6 +7,9 @@ import sys
 
 from nq import __version__
 
+ABOUT = """Answers Natural Questions from whole Wikipedia pages: Beam jobs cut them into
+windows, a BERT-Joint model in Keras reads them under an optimization profile,
+nq_eval scores the answers, and MLflow has time and micro-F1 of every run."""
 COMMANDS = {
     "answer": "answer a file of questions, score the answers, record the run",
     "ask": "ask a question about a page of your own: text, HTML or a record",
@@ -43,7 +46,7 @@ def console(argv: list[str] | None = None) -> int:
 
         terminal.prepare_streams()
         if not arguments or arguments[0] in ("-h", "--help"):
-            print("usage: nq COMMAND …\n\nAnswers Natural Questions from whole Wikipedia pages.\n")
+            print(f"usage: nq COMMAND …\n\n{ABOUT}\n")
             rows = (f"  {name:<12}{text}" for name, text in COMMANDS.items())
             print("commands:", *rows, sep="\n")
             print(f"\n'nq COMMAND --help' explains each; 'nq --version' prints {__version__}.")

@@ -4,7 +4,9 @@ MLflow copies this file into every model that ``nq.mlflow_format.save_model`` sa
 copy to load the model ("models from code"). No other module imports it.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import mlflow
@@ -13,6 +15,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.pyfunc import PythonModel, PythonModelContext
 
 if TYPE_CHECKING:
+    from nq.answers import Answer, Page
     from nq.reader import Reader
 
 COLUMNS = ("question", "page")
@@ -45,23 +48,41 @@ class AnswerModel(PythonModel):
         if missing:
             columns = ", ".join(map(str, model_input.columns)) or "none"
             raise _invalid(f"no column {' and no column '.join(missing)}: found {columns}")
-        rows = model_input.to_dict("records")
-        return [self._answer(number, row) for number, row in enumerate(rows, 1)]
+        rows = list(enumerate(model_input.to_dict("records"), 1))
+        pairs = [_pair(number, row) for number, row in rows]
+        options = [_options(row.get("top"), number) for number, row in rows]
+        answers = list[Any]([None] * len(rows))
+        for top in {
+            tuple(one.items()) for one in options
+        }:  # mostly one, so that rows share batches
+            chosen = [i for i, one in enumerate(options) if tuple(one.items()) == top]
+            for i, answer in zip(chosen, self._ask(chosen, pairs, dict(top)), strict=True):
+                answers[i] = answer.to_dict()
+        return answers
 
-    def _answer(self, number: int, row: Mapping[Any, Any]) -> dict[str, Any]:
-        """Returns the answer to one row."""
-        from nq.formats.documents import page_of
-
-        for name in COLUMNS:
-            if not isinstance(row[name], str):
-                raise _invalid(f"row {number}: {name} is {row[name]!r:.80}: expected a text")
-        options = _options(row.get("top"), number)
+    def _ask(
+        self, chosen: Sequence[int], pairs: Sequence[tuple[str, Page]], options: Mapping[str, int]
+    ) -> list[Answer]:
+        """Returns the answers to some pairs; an error names the row."""
         try:
-            answer = self.reader.ask(row["question"], page_of(row["page"], "the page"), **options)
+            return self.reader.ask([pairs[i] for i in chosen], **options)
         except ValueError as error:
-            raise _invalid(f"row {number}: {error}") from error
-        values: dict[str, Any] = answer.to_dict()
-        return values
+            if len(chosen) > 1:
+                return [answer for i in chosen for answer in self._ask([i], pairs, options)]
+            raise _invalid(f"row {chosen[0] + 1}: {error}") from error
+
+
+def _pair(number: int, row: Mapping[Any, Any]) -> tuple[str, Page]:
+    """Returns the question and the page of a row."""
+    from nq.formats.documents import page_of
+
+    for name in COLUMNS:
+        if not isinstance(row[name], str):
+            raise _invalid(f"row {number}: {name} is {row[name]!r:.80}: expected a text")
+    try:
+        return row["question"], page_of(row["page"], "the page")
+    except ValueError as error:
+        raise _invalid(f"row {number}: {error}") from error
 
 
 def _options(value: Any, number: int) -> dict[str, int]:

@@ -125,6 +125,7 @@ def test_the_console_lists_the_commands(commands: Commands) -> None:
         ("ask --interactive -", "give it pages in files"),
         (f"ask {__file__} who", "is a file: give the question first, in quotes"),
         (f"ask who {__file__} -", "standard input is one page: give it alone, or only files"),
+        ("ask who https://example.org/lake", "is a URL, which is not fetched: save its page"),
         ("ask who --record 2", "--record is for a jsonl file"),
         (f"ask who {__file__} --top -1", "must be at least 0"),
     ],
