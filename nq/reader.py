@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from os.path import isfile
 from pathlib import Path
 from typing import Any, Self, cast, overload
 
@@ -363,7 +363,7 @@ def make_answer(
 def _page(source: Source | None) -> Page:
     """Returns the page of a text, of HTML or of a file."""
     if isinstance(source, str):
-        if os.path.isfile(source):
+        if isfile(source):  # also of text that is too long for a name
             log.warning("the page is read as text, and %r is a file: give a pathlib.Path", source)
         elif URL.match(source):
             log.warning("the page is read as text: a URL is not fetched; give its text or HTML")
