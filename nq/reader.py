@@ -363,7 +363,7 @@ def make_answer(
 def _page(source: Source | None) -> Page:
     """Returns the page of a text, of HTML or of a file."""
     if isinstance(source, str):
-        if isfile(source):  # also of text that is too long for a name
+        if isfile(source):  # noqa: PTH113 - also of text that is too long for a name
             log.warning("the page is read as text, and %r is a file: give a pathlib.Path", source)
         elif URL.match(source):
             log.warning("the page is read as text: a URL is not fetched; give its text or HTML")
