@@ -9,12 +9,27 @@ MODELS ?= small ranker
 SELECT ?= not extended
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
-.PHONY: answer test test-all test-fast lint types format tables sample model cluster cluster-stop clean
+GPU_VENV ?= .venv-gpu
+GPU_EXTRA ?= gpu
+GPU_DATA ?= nq/sample/questions.jsonl
+GPU_REPORT := runs/gpu_report
+
+.PHONY: answer gpu-report test test-all test-fast lint types format tables sample model cluster cluster-stop clean
 .DEFAULT_GOAL := answer
 
 answer: $(VENV)/.run  ## Answer the bundled questions with MODEL (small, ranker)
 	@$(if $(wildcard models/$(MODEL)),$(PIP) ./models/$(MODEL))
 	@$(BIN)/python -m nq.answer --model $(MODEL)
+
+gpu-report:  ## Measure the profiles of the thesis on this machine's GPU (GPU_DATA, GPU_EXTRA=gpu)
+	@test -x $(GPU_VENV)/bin/nq || { echo "setting up $(GPU_VENV) (once) …"; \
+	  $(PYTHON) -m venv $(GPU_VENV) && $(GPU_VENV)/bin/python -m pip \
+	  --disable-pip-version-check install -qq '.[$(GPU_EXTRA)]'; }
+	@nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv 2>/dev/null \
+	  || echo "nvidia-smi finds no GPU: the figures will be of the CPU"
+	@$(GPU_VENV)/bin/nq compare --profiles thesis mixed+xla+grappler+buckets --data $(GPU_DATA) \
+	  --output $(GPU_REPORT) --no-track
+	@echo "please send $(GPU_REPORT)/compare.json with the name of the card"
 
 test: $(VENV)/.dev lint types  ## Lint, types, all tests but the extended ones
 	@$(BIN)/python -m pytest -q -n auto --dist loadfile -m "$(SELECT)"
@@ -52,7 +67,7 @@ cluster-stop: $(VENV)/.run  ## End that cluster
 	@$(BIN)/python -m experiments.cluster stop
 
 clean:  ## Remove everything that is not in git
-	rm -rf $(VENV) build dist *.egg-info models/*/build models/*/*.egg-info \
+	rm -rf $(VENV) $(GPU_VENV) build dist *.egg-info models/*/build models/*/*.egg-info \
 	  .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/.run: setup.cfg pyproject.toml constraints.txt
