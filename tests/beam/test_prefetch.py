@@ -30,7 +30,7 @@ request = Request((sys.argv[1],), sys.argv[2], WindowConfig(max_seq_length=48, m
 if sys.argv[4] == "SIGINT":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # where it was ignored
 try:
-    with prefetch([(request, Path(sys.argv[3]))]):
+    with prefetch([(request, Path(sys.argv[3]))], workers=1):  # in Beam, which takes longer
         print(psutil.Process().children()[0].pid, flush=True)
         time.sleep(600)
 except KeyboardInterrupt:

@@ -82,7 +82,7 @@ def started(folder: Path) -> subprocess.Popen[str]:
     write_lines(folder / "long.jsonl", lines)
     nq_records.write_vocab(folder)
     command = ("--data", "long.jsonl", "--tokenizer", "vocab.txt", "--output", "out", *SMALL)
-    process = start(folder, *command)
+    process = start(folder, *command, "--workers", "1")  # in Beam
     while not any(p.stat().st_size for p in (folder / "out").glob("*/progress/*")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)

@@ -133,7 +133,7 @@ def test_two_runs_are_compared(
         assert "is the file to write" in commands.error("report", run, *options)
         assert path.read_bytes() == before
     two = answer(tiny_model, tmp_path, sample_records()[6:]).folder
-    assert "(8 and 2, 2 of them in both)" in commands.error("report", run, "--against", two)
+    assert "answered different questions" in commands.error("report", run, "--against", two)
 
 
 def test_moved_data_and_model_can_be_given(run: Path, commands: Commands) -> None:
