@@ -23,6 +23,7 @@ from nq.errors import Error, check_argument, is_count
 from nq.formats.documents import page_of
 from nq.formats.inputs import read_page
 from nq.formats.natural_questions import decode_simplified
+from nq.formats.questions import files_in
 from nq.inference.chain import answers, windowed
 from nq.inference.load import ScorerSpec, load_predictor, load_scorer
 from nq.inference.profile import Profile, reader_profile
@@ -120,7 +121,9 @@ class Reader:
                 without a page a list of pairs ``(question, page)``.
             page: a page from ``nq.read_page`` and the like, a ``pathlib.Path`` of a file that
                 ``nq.read_page`` reads, or a ``str`` with the text or HTML itself. Of a list of
-                several the best blocks are read, and the answers ranked over all of them.
+                several, and of the documents in a folder (a ``Path``), the best blocks are read,
+                and the answers ranked over all of them. Beside a folder, documents that cannot be
+                read are left out and named in ``skipped``.
             top: number of alternatives.
 
         Raises:
@@ -135,7 +138,7 @@ class Reader:
             is_pair = isinstance(pair, tuple) and len(pair) == 2
             check_argument(is_pair, "an element of the list", pair, "a pair (question, page)")
         if not pairs:
-            source = page if isinstance(page, list) else _page(page)
+            source = page if isinstance(page, list) or _is_folder(page) else _page(page)
             pairs = [(q, source) for q in (question if isinstance(question, list) else [question])]
         for text, _ in pairs:
             is_text = isinstance(text, str) and bool(text.strip())
@@ -246,10 +249,11 @@ class Reader:
 
     def _page_for(self, question: str, source: Any) -> Page:
         """Returns a page; of several documents one with the best blocks for a question."""
-        if not isinstance(source, list):
-            return _page(source)
-        check_argument(bool(source), "page", source, "a list with at least one page")
-        return select_page(question, source, _page, self.windows)
+        given = source if isinstance(source, list) else [source]
+        check_argument(bool(given), "page", given, "a list with at least one page")
+        documents = [one for part in given for one in _documents(part)]
+        skip_bad = any(map(_is_folder, given))
+        return select_page(question, documents, _page, self.windows, skip_bad)
 
     def _answers(
         self, examples: Iterable[Example], decision: DecisionConfig | None = None
@@ -349,15 +353,25 @@ def make_answer(
         )
         for o in others
     )
+    no_answer = 0.0 if ranked.ranking else None
     left_out = page.selection or Selection(unread_blocks=unread_blocks(page.example, windows))
     return Answer(
         *(question, *page.origin(prediction.long, prediction.shorts), prediction.yes_no),
-        given.long_probability if given else None,
-        given.short_probability if given else None,
+        given.long_probability if given else no_answer,
+        given.short_probability if given else no_answer,
         *(alternatives, left_out.unread_blocks, left_out.skipped),
         asks_yes_no=given is not None and given.asks_yes_no,
         score=None if ranked.ranking else prediction.short_score,
     )
+
+
+def _is_folder(source: object) -> bool:
+    return isinstance(source, Path) and source.is_dir()
+
+
+def _documents(source: Source) -> Sequence[Source]:
+    """Returns the documents in a folder, or the one that is given."""
+    return [Path(name) for name in files_in(str(source))] if _is_folder(source) else [source]
 
 
 def _page(source: Source | None) -> Page:

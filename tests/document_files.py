@@ -36,7 +36,7 @@ def pdf(*pages: Sequence[str], password: str | None = None) -> bytes:
 
 
 def docx(*paragraphs: str, table: Sequence[Sequence[str]] = ()) -> bytes:
-    """Returns a Word document with a heading, paragraphs and a table."""
+    """Returns a Word document with a heading, paragraphs and a table; a line is a paragraph."""
 
     def paragraph(text: str, style: str = "") -> str:
         half = len(text) // 2
@@ -47,8 +47,12 @@ def docx(*paragraphs: str, table: Sequence[Sequence[str]] = ()) -> bytes:
         about = f'<w:pPr><w:pStyle w:val="{style}"/></w:pPr>' if style else ""
         return f"<w:p>{about}{runs}</w:p>"
 
+    def lines(cell: str) -> str:
+        heading = [paragraph(line[2:], "Heading2") for line in cell.split("\n") if line[:2] == "# "]
+        return "".join([*heading, *map(paragraph, cell.split("\n")[len(heading) :])])
+
     rows = "".join(
-        "<w:tr>" + "".join(f"<w:tc>{paragraph(cell)}</w:tc>" for cell in row) + "</w:tr>"
+        "<w:tr>" + "".join(f"<w:tc>{lines(cell)}</w:tc>" for cell in row) + "</w:tr>"
         for row in table
     )
     body = paragraph("A heading", "Heading1") + "".join(map(paragraph, paragraphs))

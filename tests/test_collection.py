@@ -80,7 +80,7 @@ def test_documents_that_cannot_be_read_are_an_error_or_named(tmp_path: Path) -> 
     selection = read(skip_bad=True).selection
     assert progress == [(1, 3)] * 3
     assert selection and selection.skipped == (
-        f"{paths[1]} is not a text file (it has a byte 0x00); give plain text or HTML",
+        f"{paths[1]} is not a text file (it has 1 control character); give plain text or HTML",
         f"{paths[2]}: No such file or directory",
     )
     with pytest.raises(nq.Error, match="none of the 2 documents"):

@@ -54,6 +54,22 @@ def test_text_that_names_a_file_or_a_url_is_told(
         assert bool(answer) == answer.answered
 
 
+def test_the_documents_of_a_folder_are_read(reader: nq.Reader, tmp_path: Path) -> None:
+    folder = tmp_path / "reports"
+    (folder / "old").mkdir(parents=True)
+    (folder / "a.md").write_text("The lake is deep.")
+    (folder / "old" / "b.txt").write_text("The tower is on the lake.")
+    files = [folder / "a.md", folder / "old" / "b.txt"]
+    question = "is the lake deep"
+    expected = reader.ask(question, list(files))
+    for source in (folder, [folder], [files[0], folder / "old"]):
+        assert reader.ask(question, source) == expected
+    assert reader.ask([question], folder) == reader.ask([(question, folder)]) == [expected]
+    (folder / "c.pdf").write_bytes(b"no document")
+    (skipped,) = reader.ask(question, folder).skipped
+    assert skipped.startswith(str(folder / "c.pdf"))
+
+
 def test_alternatives_are_other_blocks_of_the_page_best_first(reader: nq.Reader) -> None:
     blocks = ["the lake is deep", "old lakes", "is the lake old", "a b c"]
     page = nq.page_from_text("\n\n".join(blocks))

@@ -15,10 +15,10 @@ from nq.answers import Answer, Page
 from nq.commands import arguments, terminal
 from nq.config import WindowConfig
 from nq.formats import documents, inputs
-from nq.formats.csv_rows import SUFFIXES
+from nq.formats.csv_rows import SUFFIXES, columns
 from nq.formats.fields import LIMITS
 from nq.formats.input_files import SHARD_SUFFIXES, is_stream
-from nq.formats.questions import files_in
+from nq.formats.questions import QUESTION, files_in
 from nq.page_process import PageProcess
 from nq.text import one_line, visible
 
@@ -121,6 +121,8 @@ def _question_and_files(args: argparse.Namespace) -> tuple[str | None, list[str]
         problem = "the question is empty"
     elif question and exists(words[0]) and not any(map(exists, paths)):
         problem = f"{question} is a file: give the question first, in quotes"
+        if words[0].endswith((*SHARD_SUFFIXES, *SUFFIXES)):
+            problem += f"; nq answer --data {question} answers the questions in it"
     elif url := next((path for path in paths if "://" in path and not exists(path)), ""):
         problem = f"{url} is a URL, which is not fetched: save its page, and give that file"
     elif STDIN in paths and len(paths) > 1:
@@ -167,6 +169,9 @@ def _read_page(path: str, record: str | None, process: PageProcess) -> Page:
         if n > 1:
             advice = "--record N takes another, nq answer --data answers all questions"
             log.info("%s has %d records, and the page of the first is read: %s", path, n, advice)
+        if path.endswith(SUFFIXES) and QUESTION in columns(path):
+            advice = "nq answer --data answers them"
+            log.warning("%s is a table of questions, and is read as a page: %s", path, advice)
         return page
     if record is not None:
         raise terminal.UsageError("--record is for a jsonl file, not for standard input")

@@ -18,7 +18,7 @@ from nq.formats.lines import binary_kind
 from nq.formats.pdf import pdf_text
 from nq.formats.words import spellings
 from nq.records import Example, Span
-from nq.text import format_bytes
+from nq.text import counted, format_bytes
 
 TEXT_SUFFIXES, HTML_SUFFIXES = (".txt", ".text"), (".html", ".htm", ".xhtml")
 SUFFIXES = (*TEXT_SUFFIXES, *HTML_SUFFIXES, *markdown.SUFFIXES, ".pdf", ".docx")
@@ -32,6 +32,9 @@ _BOMS = {  # longest first, because the mark of UTF-32 begins with that of UTF-1
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+_CONTROL = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
+MAX_CONTROL_SHARE = 0.02
+"""Control characters in a text at most; of other binary data they are about a tenth."""
 _FALLBACK, _UNREADABLE = "cp1252", "\ufffd"
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
 _LINE_END = r"(?>\r\n|[\n\r])"
@@ -156,8 +159,10 @@ def decode_text(data: bytes, name: str) -> str:
     if kind := binary_kind(data):
         raise ValueError(f"{name} is {kind[0]}: {kind[1]}; expected plain text or HTML")
     marked = next((encoding for bom, encoding in _BOMS.items() if data.startswith(bom)), None)
-    if not marked and b"\0" in data:
-        raise ValueError(f"{name} is not a text file (it has a byte 0x00); give plain text or HTML")
+    n_control = len(data) - len(data.translate(None, _CONTROL))
+    if not marked and (b"\0" in data or n_control > MAX_CONTROL_SHARE * len(data)):
+        problem = f"it has {counted(n_control, 'control character')}"
+        raise ValueError(f"{name} is not a text file ({problem}); give plain text or HTML")
     text = data.decode(marked or "utf-8", "replace")
     if marked or 2 * text.count(_UNREADABLE) <= sum(not c.isascii() for c in text):
         return text

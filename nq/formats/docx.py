@@ -12,6 +12,8 @@ MAX_NODES, MAX_FILES = 800_000, 10_000
 """Elements and attributes, and files: mammoth and zipfile take up to 1 kB of memory for each."""
 _NODE = re.compile(rb"<[\w:]+[\s/>]|\w\s*=\s*[\"']")
 _PARAGRAPH = re.compile(rb"<(?:\w+:)?p[\s/>]")
+_CELL = re.compile(r"<t[dh]\b.*?</t[dh]>", re.DOTALL)
+_BLOCK_TAG = re.compile(r"</?(?:p|h[1-6]|[ou]l|li)\b[^>]*>")
 
 
 def is_docx(data: bytes) -> bool:
@@ -24,7 +26,10 @@ def is_docx(data: bytes) -> bool:
 
 
 def docx_html(data: bytes, name: str) -> str:
-    """Returns the text of a Word document as HTML; errors are those of ``nq.formats.pdf``."""
+    """Returns the text of a Word document as HTML; errors are those of ``nq.formats.pdf``.
+
+    Cells have no paragraphs and lists, so that a row of a table is one line.
+    """
     require("docx")
     import mammoth
 
@@ -35,7 +40,7 @@ def docx_html(data: bytes, name: str) -> str:
     except Exception as error:  # mammoth raises many kinds for damaged documents
         problem = f"that cannot be read ({str(error) or 'out of memory'}): save it again"
         raise ValueError(f"{name} is a Word document {problem}") from error
-    return str(html.value)
+    return _CELL.sub(lambda cell: _BLOCK_TAG.sub("<br>", cell[0]), str(html.value))
 
 
 def _check(archive: zipfile.ZipFile) -> None:

@@ -136,6 +136,10 @@ _BINARY = {
     rb"PK\x03\x04.{26}(\[Content_Types\]\.xml|_rels/|xl/)": (
         *("a document of Microsoft Office", "save it as text, a workbook as CSV in UTF-8"),
     ),
+    rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (
+        *("an old document of Microsoft Office", "save it as docx, a workbook as CSV in UTF-8"),
+    ),
+    rb"\x89PNG|\xff\xd8\xff|GIF8[79]a": ("an image", "recognize its text first, as with tesseract"),
     rb"PK(\x03\x04|\x05\x06)|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|.{257}ustar": (
         *("an archive", "extract the files in it"),
     ),

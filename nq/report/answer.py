@@ -18,7 +18,7 @@ def render(answer: Answer, marks: Sequence[str] = MARKS, cite: bool = False) -> 
 
     ``marks`` are put around the short answer in its block. With ``cite`` the documents are named.
     """
-    probable = answer.long_probability is not None
+    probable = answer.answered and answer.long_probability is not None
     parts = ["no answer"]
     if answer.answered:
         with_probability = probable and answer.text

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Base64Bytes, BaseModel, Field, ValidationError
 
 from nq.answers import Page
-from nq.formats.documents import page_from_html, page_from_text, page_of
+from nq.errors import Error
+from nq.formats.documents import decode_page, page_from_html, page_from_text, page_of
 from nq.formats.fields import LIMITS
 from nq.text import one_line, truncate, visible
 
@@ -19,10 +20,15 @@ EXAMPLE: Any = {
 
 
 class NamedPage(BaseModel, extra="forbid", strict=True):
-    """One of several pages."""
+    """One of several pages: a text, or a file."""
 
     name: str = Field("", description="what the answer calls it")
-    page: str = Field(description="plain text with blank lines, or HTML")
+    page: str | None = Field(None, description="plain text with blank lines, or HTML")
+    data: Base64Bytes | None = Field(
+        None,
+        description="in place of page a file of text, HTML, Markdown, PDF or Word, in base64; the "
+        "suffix of its name tells which, or else the content",
+    )
 
 
 class AskRequest(BaseModel, extra="forbid", strict=True, json_schema_extra=EXAMPLE):
@@ -30,9 +36,9 @@ class AskRequest(BaseModel, extra="forbid", strict=True, json_schema_extra=EXAMP
 
     question: str = Field(description="a question in the model's language")
     page: str | None = Field(None, description="plain text with blank lines, or HTML")
-    pages: list[NamedPage] = Field([], max_length=MAX_PAGES, description="several, not one page")
+    pages: list[NamedPage] = Field([], max_length=MAX_PAGES, description="several, or files")
     format: Literal["auto", "text", "html"] = Field(
-        "auto", description="what each page is; auto decides it by the page's content"
+        "auto", description="what each page is, not each file; auto decides it by its content"
     )
     top: int = Field(3, ge=0, le=MAX_TOP, description="number of runners-up")
 
@@ -119,8 +125,18 @@ def parse_request(data: bytes) -> tuple[str, list[Page], int]:
     pages = [] if request.page is None else [read(request.page, "the page")]
     for number, one in enumerate(request.pages, 1):
         name = one.name or f"document {number}"
-        pages.append(replace(read(one.page, name), name=name))
+        if (one.page is None) == (one.data is None):
+            raise ValueError(f"pages.{number - 1}: expected either page, a text, or data, a file")
+        page = read(one.page or "", name) if one.data is None else _file(one.data, name)
+        pages.append(replace(page, name=name))
     return one_line(request.question), pages, request.top
+
+
+def _file(data: bytes, name: str) -> Page:
+    try:
+        return decode_page(data, name)
+    except Error as error:  # the package that reads it is not installed
+        raise ValueError(str(error)) from error
 
 
 def _sentence(error: ValidationError) -> str:
@@ -130,6 +146,9 @@ def _sentence(error: ValidationError) -> str:
     if first["type"] == "json_invalid":
         reason = message.removeprefix("Invalid JSON: ")
         return truncate(visible(f"the body is not JSON: {reason}"), MAX_ERROR_CHARS)
+    if first["type"] == "extra_forbidden":
+        fields = (AskRequest if len(first["loc"]) == 1 else NamedPage).model_fields
+        message = f"no such field: expected {', '.join(fields)}"
     name = ".".join(map(str, first["loc"]))
     more = "; other fields are wrong too" if others else ""
     text = f"{name}: {message[0].lower()}{message[1:]}" if name else f"the body: {message}"

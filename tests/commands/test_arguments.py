@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
 from nq.commands.main import COMMANDS, console
 from nq.config import Settings, WindowConfig
@@ -124,6 +125,7 @@ def test_the_console_lists_the_commands(commands: Commands) -> None:
         ("ask", "expected a question in quotes and a page, found 0"),
         ("ask --interactive -", "give it pages in files"),
         (f"ask {__file__} who", "is a file: give the question first, in quotes"),
+        (f"ask {bundled_sample()}", "in quotes; nq answer --data "),
         (f"ask who {__file__} -", "standard input is one page: give it alone, or only files"),
         ("ask who https://example.org/lake", "is a URL, which is not fetched: save its page"),
         ("ask who --record 2", "--record is for a jsonl file"),

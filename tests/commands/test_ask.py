@@ -66,6 +66,18 @@ def test_every_question_of_standard_input_gets_one_line(
     assert all(len(answer["runners_up"]) <= 3 for answer in answers)
 
 
+def test_a_table_of_questions_is_told(
+    tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "questions.csv"
+    for columns, expected in (("question,page", True), ("name,depth", False)):
+        path.write_text(f"{columns}\nhow deep is the lake,lake.txt\n")
+        options = ["--model", str(tiny_model), "--profile", "baseline"]
+        assert console(["ask", "how deep is it", str(path), *options]) == 0
+        err = capsys.readouterr().err
+        assert ("is a table of questions, and is read as a page: nq answer" in err) == expected
+
+
 def read_until(terminal: int, text: str) -> str:
     """Returns what a process writes to its terminal until it writes ``text``, or ends."""
     data = b""

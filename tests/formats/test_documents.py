@@ -163,6 +163,9 @@ def test_a_word_document_has_its_paragraphs_and_tables() -> None:
     )
     page = decode_page(data, "lake.docx")
     assert blocks(page) == ["A heading\nThe lake & more.", "It is <old>.", "lake | depth\nx | 1"]
+    table = [["# lake", "depth"], ["Moon\n(old)", "12 m\n\nor more"], ["", "1"]]
+    rows = blocks(decode_page(document_files.docx("One.", table=table), "lake.docx"))
+    assert rows[1:] == ["lake | depth\nMoon (old) | 12 m or more\n1"]
     original = page.example.original
     assert original and original.place(Span(1, 2)) is None
     assert page.example.text(Span(1, 6)) == "A heading The lake &"
@@ -177,6 +180,9 @@ def test_a_word_document_has_its_paragraphs_and_tables() -> None:
         ("a.docx", document_files.docx(), "is a Word document that cannot be read"),
         ("a.md", b"<!-- x -->", "a.md has no text"),
         ("a.xlsx", b"PK\x03\x04" + b"\0" * 26 + b"xl/workbook", "a document of Microsoft Office"),
+        ("a.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0", "an old document of Microsoft Office"),
+        ("a.png", b"\x89PNG\r\n\x1a\n\0", "is an image: recognize its text first"),
+        ("a.dat", bytes(range(1, 256)), r"is not a text file \(it has 25 control characters\)"),
         ("a.zip", b"PK\x03\x04" + b"\0" * 40, "is an archive: extract the files in it"),
         ("a.txt", b"x" * 2000, "a.txt is larger than 1.0 KiB: give it in several parts"),
         ("a.pdf", b"%PDF-" + b"x" * 4000, "a.pdf is larger than 2.0 KiB"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +88,9 @@ def test_answers_are_those_of_nq_ask(
             response.json()["short_answers"],
         )
         AskAnswer.model_validate(response.json())
+    data = base64.b64encode(page.encode()).decode()
+    body = {"question": question, "pages": [{"name": str(path), "data": data}], "top": top}
+    check_equal(server.post("/v1/ask", json=body).json(), expected)
 
 
 def test_several_pages_are_answered_as_the_python_api_does(

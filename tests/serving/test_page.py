@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from nq.bundle import bundled_model
+from tests import document_files
 from tests.chromium import Browser, needs_chromium
 from tests.serving.servers import TOKEN, RunningServer, ask_body
 
@@ -28,6 +29,7 @@ HTML = (
     " &amp; first lit in 1874.</p><script>window.hit = 1</script><p>Tom Hale was its keeper.</p>"
 )
 PHONE = 390
+FILES = "#files .name"
 
 
 @pytest.fixture(scope="module")
@@ -112,23 +114,51 @@ def test_markup_in_a_text_is_shown_and_not_obeyed(
     assert tab.run("document.querySelectorAll('#result img, #result script').length") == 0
 
 
+def give(tab: Browser, files: dict[str, bytes], drop: bool = True) -> None:
+    """Drops files, or chooses them, and waits until they are read."""
+    names = texts(tab, FILES)
+    encoded = {name: base64.b64encode(data).decode() for name, data in files.items()}
+    event = "document.dispatchEvent(new DragEvent('drop', {dataTransfer: given, cancelable: true}))"
+    if not drop:
+        event = "input.files = given.files; input.dispatchEvent(new Event('change'))"
+    tab.run(
+        "{ const given = new DataTransfer(), input = document.getElementById('file');"
+        f"for (const [name, data] of Object.entries({json.dumps(encoded)}))"
+        "  given.items.add(new File([Uint8Array.from(atob(data), c => c.charCodeAt(0))], name));"
+        f"{event}; }} 1"
+    )
+    tab.wait_for(f"files.length == {len({*names, *files})}")
+
+
 def test_a_dropped_html_file_is_read(tab: Browser, client: httpx.Client) -> None:
     answer = answered(client, HTML, format="html")
-    data = base64.b64encode(HTML.encode("iso-8859-2")).decode()
-    tab.run(
-        "const data = new DataTransfer();"
-        f"const bytes = Uint8Array.from(atob('{data}'), c => c.charCodeAt(0));"
-        "data.items.add(new File([bytes], 'lake.html'));"
-        "document.dispatchEvent(new DragEvent('drop', {dataTransfer: data, cancelable: true}));"
-        "1"
-    )
-    tab.wait_for("page.value.length > 0")
-    assert tab.run("page.value") == HTML
-    assert tab.run("format") == "html"
-    assert texts(tab, "#size")[0].startswith("lake.html, ")
+    give(tab, {"lake.html": HTML.encode("iso-8859-2")})
     ask(tab)
     check_shown(tab, answer)
     assert tab.run("window.hit === undefined")
+
+
+@pytest.mark.parametrize("width", [PHONE, 1000])
+def test_several_files_and_a_text_are_read(width: int, tab: Browser) -> None:
+    tab.size(width)
+    long_name = f"{'long' * 30}.md"
+    give(tab, {"tower.pdf": document_files.pdf(["The lighthouse was designed by Ada Brenn."])})
+    word = document_files.docx("The harbour is old.", table=[["depth", "12 m"]])
+    give(tab, {"harbour.docx": word, long_name: b"# Keeper\n\nTom Hale was there."}, drop=False)
+    assert texts(tab, FILES) == ["tower.pdf", "harbour.docx", long_name]
+    fill_in(tab, "It rains in the town.")
+    ask(tab)
+    assert texts(tab, ".problem") == []
+    assert "Ada Brenn" in texts(tab, ".answer")[0]
+    assert texts(tab, "#result h2")[0].startswith("Found in tower.pdf, page 1 ")
+    named = " ".join(texts(tab, "li .quiet"))
+    assert "harbour.docx" in named and long_name in named
+    assert tab.run("document.documentElement.scrollWidth") <= width
+    tab.run("document.querySelector('#files button').click()")
+    assert texts(tab, FILES) == ["harbour.docx", long_name]
+    give(tab, {"table.xls": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0"})
+    ask(tab)
+    assert "table.xls is an old document of Microsoft Office" in texts(tab, ".problem")[0]
 
 
 def test_an_error_is_shown_in_words_and_the_token_is_asked_for(tab: Browser) -> None:

@@ -9,7 +9,7 @@ const RUNNERS_UP = 5;
 
 const get = id => document.getElementById(id);
 const page = get("page"), question = get("question"), result = get("result"), drop = get("drop");
-let format = "auto";  // "html" for a file whose name says so
+let files = [];  // with name, size, and data in base64
 
 // Every text from the page or the server becomes a text node, never markup.
 function element(name, className, ...children) {
@@ -42,8 +42,16 @@ function marked(text, spans) {
   return [...parts, characters.slice(done).join("")];
 }
 
+// Several documents are told apart by their names.
+function source(answer) {
+  const number = answer.long_answer && answer.long_answer.page_number;
+  const parts = [files.length ? answer.document : null, number ? `page ${number}` : null];
+  return parts.filter(part => part).join(", ");
+}
+
 function runnerUp(other) {
   const text = element("div", "", element("b", "", other.answer || "no short answer"));
+  if (source(other)) text.append(element("span", "quiet", ` ${source(other)}`));
   if (other.long_answer) text.append(element("p", "", other.long_answer.text));
   return element("li", "", probability(other.short_probability), text);
 }
@@ -52,11 +60,12 @@ function show(answer) {
   const card = element("div", "");
   const hasAnswer = answer.answer !== null;
   const unanswered = answer.asks_yes_no ? "Yes or no: read the passage" : "No short answer";
-  const missing = answer.long_answer ? unanswered : "The page has no answer";
+  const missing = answer.long_answer ? unanswered : "No answer in what was read";
   card.append(element("p", hasAnswer ? "answer" : "answer none", hasAnswer ? answer.answer : missing,
     " ", probability(hasAnswer ? answer.short_probability : null)));
   if (answer.long_answer) {
-    card.append(element("h2", "", "Found in ", probability(answer.long_probability)));
+    const where = `Found in ${source(answer)} `;
+    card.append(element("h2", "", where, probability(answer.long_probability)));
     card.append(element("blockquote", "", ...marked(answer.long_answer.text, answer.short_answers)));
   }
   if (answer.runners_up.length) {
@@ -64,7 +73,7 @@ function show(answer) {
     card.append(element("ol", "", ...answer.runners_up.map(runnerUp)));
   }
   if (answer.unread_blocks) {
-    card.append(element("p", "quiet", `${answer.unread_blocks} blocks of the page were not read`));
+    card.append(element("p", "quiet", `${answer.unread_blocks} blocks were not read`));
   }
   result.replaceChildren(card);
 }
@@ -78,7 +87,13 @@ function showProblem(text) {
 async function ask() {
   const headers = {"Content-Type": "application/json"};
   if (get("token").value) headers.Authorization = `Bearer ${get("token").value}`;
-  const request = {question: question.value, page: page.value, format, top: RUNNERS_UP};
+  const request = {question: question.value, top: RUNNERS_UP};
+  if (files.length) {
+    request.pages = files.map(({name, data}) => ({name, data}));
+    if (page.value.trim()) request.pages.push({name: "the pasted text", page: page.value});
+  } else {
+    request.page = page.value;
+  }
   const response = await fetch("v1/ask", {method: "POST", headers, body: JSON.stringify(request)});
   if (response.status === 401) get("token-field").hidden = false;
   const body = await response.json();
@@ -99,43 +114,53 @@ get("form").addEventListener("submit", async event => {
   button.textContent = "Ask";
 });
 
-function setPage(text, newFormat, name) {
-  page.value = text;
-  format = newFormat;
-  get("size").textContent = name ? `${name}, ${text.length.toLocaleString("en")} characters` : "";
+function setFiles(newFiles) {
+  files = newFiles;
+  page.required = !files.length;
+  page.rows = files.length ? 4 : 10;
+  get("files").replaceChildren(...files.map(file => {
+    const remove = element("button", "link", "×");
+    remove.type = "button";
+    remove.setAttribute("aria-label", `Remove ${file.name}`);
+    remove.addEventListener("click", () => setFiles(files.filter(one => one !== file)));
+    const size = element("span", "quiet", `${Math.ceil(file.size / 1000).toLocaleString("en")} kB`);
+    return element("li", "", element("span", "name", file.name), size, remove);
+  }));
 }
 
-// As UTF-8, else as the page declares, else as Windows-1252: the rules of nq ask.
-function decode(bytes) {
-  try {
-    return new TextDecoder("utf-8", {fatal: true}).decode(bytes);
-  } catch {
-    const head = new TextDecoder("windows-1252").decode(bytes.slice(0, 4096));
-    const declared = /<meta[^>]{0,200}?charset\s*=\s*["']?([\w-]+)/i.exec(head);
-    const name = declared && !/^utf-?8$/i.test(declared[1]) ? declared[1] : "windows-1252";
+function base64(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.addEventListener("load", () => resolve(reader.result.replace(/^[^,]*,/, "")));
+    reader.addEventListener("error", () => reject(reader.error));
+    reader.readAsDataURL(file);
+  });
+}
+
+async function add(list) {
+  for (const file of [...list]) {
     try {
-      return new TextDecoder(name).decode(bytes);
-    } catch {
-      return new TextDecoder("windows-1252").decode(bytes);
+      const data = await base64(file);
+      const added = {name: file.name, size: file.size, data};
+      setFiles([...files.filter(one => one.name !== file.name), added]);
+    } catch (error) {
+      showProblem(`${file.name} cannot be read: ${error.message}`);
     }
   }
-}
-
-async function open(file) {
-  if (!file) return;
-  const text = decode(await file.arrayBuffer());
-  setPage(text, /\.x?html?$/i.test(file.name) ? "html" : "auto", file.name);
   question.focus();
 }
 
-page.addEventListener("input", () => setPage(page.value, "auto", ""));
 get("example").addEventListener("click", () => {
-  setPage(EXAMPLE, "text", "");
+  setFiles([]);
+  page.value = EXAMPLE;
   question.value = question.placeholder;
   question.focus();
 });
 get("choose").addEventListener("click", () => get("file").click());
-get("file").addEventListener("change", event => open(event.target.files[0]));
+get("file").addEventListener("change", event => {
+  add(event.target.files);
+  event.target.value = "";  // so that the same file can be chosen again
+});
 page.addEventListener("keydown", event => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) get("form").requestSubmit();
 });
@@ -143,6 +168,6 @@ for (const name of ["dragenter", "dragover", "dragleave", "drop"]) {
   document.addEventListener(name, event => {
     event.preventDefault();
     drop.classList.toggle("over", name === "dragenter" || name === "dragover");
-    if (name === "drop") open(event.dataTransfer.files[0]);
+    if (name === "drop") add(event.dataTransfer.files);
   });
 }
