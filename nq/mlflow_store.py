@@ -17,8 +17,6 @@ ENVIRONMENT = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # failures are reported here, in one line
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "true",
-    "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL": "3",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",  # seconds in which a server sends nothing
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
 }

@@ -8,6 +8,7 @@ or damaged) is logged as one warning, and from then on every call does nothing.
 
 import contextlib
 import getpass
+import hashlib
 import importlib.metadata
 import json
 import logging
@@ -27,7 +28,7 @@ from typing import Any, Self
 
 from nq.config import TrackingConfig
 from nq.mlflow_store import DEFAULT_EXPERIMENT, DEFAULT_URI, connect, database_path, reason, store
-from nq.text import visible, without_password
+from nq.text import counted, truncate, visible, without_password
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,13 @@ MICRO_F1, PREDICT_S = "micro_f1", "predict_s"
 WINDOWS_PER_S = "speed/windows_per_s"
 CHANGED, PEAK_MB = "parity/changed_answers", "memory/peak_mb"
 SPEED_COMPARABLE, MACHINE = "speed_comparable", "machine"
+DESCRIPTION = "mlflow.note.content"
+"""The tag that MLflow's pages show as the description of a run or experiment, in Markdown."""
+ABOUT_EXPERIMENT = (
+    "Natural Questions answered by BERT under profiles. Runs of `nq answer` and `nq compare` have "
+    "their quality as `micro_f1`, their speed as `speed/windows_per_s`. The tab Models compares "
+    "the profiles."
+)
 
 LIMIT_S = 300.0
 """Time limit of a wait for the thread: for a result, or for all remaining calls at the end."""
@@ -47,6 +55,11 @@ INTERRUPTED = (130, 143)
 
 PAGE = "/#/experiments/{}/runs{}?workflowType=machine_learning"
 """Page of a run, or of the table of runs; without the type, MLflow opens that of traces."""
+EXTERNAL = "mlflow.model.isExternal"
+"""The tag of a model whose files MLflow does not have."""
+MODEL_NAME = re.compile(r"[/:.%\"']")
+"""Characters that MLflow refuses in the name of a model."""
+TASK, MAX_URI = "question-answering", 4000
 VERSIONS = ("tensorflow", "tensorflow-cpu", "keras", "numpy", "apache-beam", "mlflow")
 
 
@@ -66,6 +79,10 @@ def _tags(source: str) -> dict[str, str]:
     return tags
 
 
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {key: visible(str(value), True) for key, value in values.items()}
+
+
 class Run:
     """Records a ``with`` block as one run. No method raises.
 
@@ -76,7 +93,6 @@ class Run:
 
     Args:
         config: where to record; with ``None`` nothing is recorded and MLflow is not imported.
-        system_metrics: whether to sample processor, memory and GPU, if psutil is installed.
 
     Attributes:
         available: whether recording is on and has not failed; final when the block has ended.
@@ -84,17 +100,13 @@ class Run:
     """
 
     def __init__(
-        self,
-        config: TrackingConfig | None,
-        name: str | None = None,
-        source: str = "nq.answer",
-        system_metrics: bool = True,
+        self, config: TrackingConfig | None, name: str | None = None, source: str = "nq.answer"
     ) -> None:
         uri, experiment = (config.uri, config.experiment) if config else (None, None)
         self.uri, self.experiment = store(uri, experiment)
         self.name, self.available, self.status = name and visible(name), bool(config), "FINISHED"
         self.ended: float | None = None
-        self._source, self._system_metrics, self._started = source, system_metrics, time.time()
+        self._source, self._started = source, time.time()
         self._unfinished: Path | None = None
         self._calls = SimpleQueue[tuple[str, Callable[[], Any], Future[Any]] | None]()
         self._thread: threading.Thread | None = None
@@ -103,6 +115,8 @@ class Run:
         self._client: Any = None
         self._info: Any = None
         self._monitor: Any = None
+        self._model_id: str | None = None  # of the metrics, as the dataset is
+        self._dataset: tuple[str | None, str | None] = None, None
 
     def __enter__(self) -> Self:
         return self
@@ -202,8 +216,9 @@ class Run:
     def _open(self) -> str | None:
         """Creates the run and the file that identifies it, or continues an unfinished one.
 
-        The system is monitored here because ``mlflow.start_run(log_system_metrics=True)`` would
-        record only in the store of the whole process, which is not changed.
+        The system is monitored only if MLflow's own variable turns it on, since the charts would
+        come before all others. It is done here because ``mlflow.start_run`` would record only in
+        the store of the whole process, which is not changed.
         """
         self._client = connect(self.uri)
         if not self.available:
@@ -220,7 +235,7 @@ class Run:
             from mlflow.environment_variables import MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING
             from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
-            if self._system_metrics and MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING.get():
+            if MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING.get():
                 uri = self._client.tracking_uri
                 monitor = SystemMetricsMonitor(self._info.run_id, tracking_uri=uri)
                 monitor.start()
@@ -231,11 +246,15 @@ class Run:
         from mlflow.exceptions import MlflowException
 
         if experiment := self._client.get_experiment_by_name(self.experiment):
+            if DESCRIPTION not in experiment.tags:
+                about = DESCRIPTION, ABOUT_EXPERIMENT
+                self._client.set_experiment_tag(experiment.experiment_id, *about)
             return str(experiment.experiment_id)
         database = database_path(self.uri)
         location = database and database.parent / "mlruns" / re.sub(r"\W", "_", self.experiment)
+        options = location and str(location), {DESCRIPTION: ABOUT_EXPERIMENT}
         try:
-            return str(self._client.create_experiment(self.experiment, location and str(location)))
+            return str(self._client.create_experiment(self.experiment, *options))
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
@@ -264,14 +283,17 @@ class Run:
 
     def params(self, values: Mapping[str, Any]) -> None:
         """Records settings as text; each may be given once."""
-        self._log("params", "Param", [(key, visible(str(x), True)) for key, x in values.items()])
+        self._log("params", "Param", _texts(values).items())
 
     def tags(self, values: Mapping[str, Any]) -> None:
         """Records what is not compared between runs: paths, versions, the device."""
-        self._log("tags", "RunTag", [(key, visible(str(x), True)) for key, x in values.items()])
+        self._log("tags", "RunTag", _texts(values).items())
 
     def metrics(self, values: Mapping[str, Any], step: int = 0) -> None:
-        """Records the values that are finite numbers; a list has one for each step from this on."""
+        """Records the values that are finite numbers; a list has one for each step from this on.
+
+        They are about the model and the dataset, if these were recorded before.
+        """
         now = int(1000 * time.time())
         points = [
             (name, float(value), now, number)
@@ -285,7 +307,8 @@ class Run:
         def write() -> None:
             from mlflow import entities
 
-            values = [getattr(entities, entity)(*item) for item in items]
+            about = (self._model_id, *self._dataset) if entity == "Metric" else ()
+            values = [getattr(entities, entity)(*item, *about) for item in items]
             self._client.log_batch(self._info.run_id, **{field: values})
 
         self._call(f"write the {field}", write)
@@ -299,19 +322,51 @@ class Run:
 
         return self._result(self._call("read a metric", read)) or 0
 
-    def dataset(self, name: str, path: str, digest: str) -> None:
-        """Records name, path and digest of a dataset, which is not read."""
-        uri = path if "://" in path else str(Path(path).absolute())
+    def dataset(self, files: Sequence[str], digests: Sequence[str]) -> None:
+        """Records files, which have these SHA-256, as one dataset. No file is read."""
+        first, n_more = Path(files[0]).name, len(files) - 1
+        name = visible(f"{first} and {counted(n_more, 'more file')}" if n_more else first)
+        whole = hashlib.sha256("".join(digests).encode()).hexdigest() if n_more else digests[0]
+        digest = whole[:12]  # since MLflow's table of runs shows it
+        uris = [path if "://" in path else str(Path(path).absolute()) for path in files]
+        source = json.dumps({"uri": truncate(", ".join(uris), MAX_URI)})
 
         def write() -> None:
             from mlflow.entities import Dataset, DatasetInput, InputTag
 
-            # MLflow's table of runs shows the digest, so it is short
-            dataset = Dataset(visible(name), digest[:12], "local", json.dumps({"uri": uri}))
+            dataset = Dataset(name, digest, "local", source)
             tag = InputTag("mlflow.data.context", "evaluation")
             self._client.log_inputs(self._info.run_id, [DatasetInput(dataset, [tag])])
+            self._dataset = name, digest
 
         self._call("write the dataset", write)
+
+    def model(self, name: str, params: Mapping[str, Any], tags: Mapping[str, Any]) -> None:
+        """Records a model, without its weights, so that MLflow compares models by their metrics."""
+        allowed = MODEL_NAME.sub("_", visible(name))
+
+        def write() -> None:
+            self._model_id = self._logged_model(allowed, params, tags).model_id
+
+        self._call("write the model", write)
+
+    def _logged_model(self, name: str, params: Mapping[str, Any], tags: Mapping[str, Any]) -> Any:
+        """Returns MLflow's model of the run, which is created unless there is one.
+
+        Like one of ``mlflow.create_external_model``, it is ready without files. That function would
+        create it in the store of the whole process, which is not changed.
+        """
+        from mlflow.entities import LoggedModelOutput, LoggedModelStatus
+
+        client, info = self._client, self._info
+        outputs = client.get_run(info.run_id).outputs
+        if outputs and outputs.model_outputs:  # perhaps of an interrupted part of the run
+            return client.get_logged_model(outputs.model_outputs[0].model_id)
+        texts = _texts({**tags, EXTERNAL: "true"}), _texts(params)
+        logged = client.create_logged_model(info.experiment_id, name, info.run_id, *texts, TASK)
+        client.finalize_logged_model(logged.model_id, LoggedModelStatus.READY)
+        client.log_outputs(info.run_id, [LoggedModelOutput(logged.model_id, step=0)])
+        return logged
 
     def artifacts(self, paths: Iterable[Path]) -> None:
         """Copies files to the run."""
@@ -329,7 +384,7 @@ class Run:
         self._call("write a table", lambda: self._client.log_table(self._info.run_id, values, file))
 
     def log_model(self, save: Callable[[Path, Any], object]) -> str | None:
-        """Logs a model with the run; returns its URI, ``None`` if it is not recorded.
+        """Logs the files of the run's model; returns its URI, ``None`` if it is not recorded.
 
         ``save`` writes the model, which MLflow has as this entity, into a new folder, beside which
         it may leave other files. ``mlflow.pyfunc.log_model`` would log to the store of the whole
@@ -337,16 +392,13 @@ class Run:
         """
 
         def write() -> str:
-            from mlflow.entities import LoggedModelOutput, LoggedModelStatus
-
-            client, info = self._client, self._info
+            logged = self._logged_model("nq", {}, {})
             with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
                 folder = Path(temporary) / "mlflow"
-                logged = client.create_logged_model(info.experiment_id, "nq", info.run_id)
                 save(folder, logged)
-                client.log_model_artifacts(logged.model_id, str(folder))
-            client.finalize_logged_model(logged.model_id, LoggedModelStatus.READY)
-            client.log_outputs(info.run_id, [LoggedModelOutput(logged.model_id, step=0)])
+                self._client.log_model_artifacts(logged.model_id, str(folder))
+            if EXTERNAL in logged.tags:
+                self._client.delete_logged_model_tag(logged.model_id, EXTERNAL)
             return f"models:/{logged.model_id}"
 
         uri: str | None = self._result(self._call("log the model", write))

@@ -119,8 +119,9 @@ def use(run: Run, folder: Path) -> None:
     (folder / "answers.json").write_text("{}")
     run.params({"profile": "mixed+xla"})
     run.tags({"device": "cpu"})
+    run.dataset(["data/dev.jsonl"], ["0123456789ab" * 5])
+    run.model("small · mixed+xla", {"profile": "mixed+xla"}, {"weights": "12"})
     run.metrics({"quality/long_f1": 0.5})
-    run.dataset("dev", "dev.jsonl", "sha256:12")
     run.artifacts([folder / "answers.json"])
 
 
@@ -130,6 +131,7 @@ def use(run: Run, folder: Path) -> None:
 def test_a_run_is_recorded(store: str, tmp_path: Path) -> None:
     import mlflow
 
+    os.environ["MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"] = "true"
     os.environ["MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL"] = "0.1"
     uri = mlflow.get_tracking_uri()
     with Run(TrackingConfig(), name="mixed+xla dev") as run:
@@ -156,7 +158,8 @@ def test_a_run_is_recorded(store: str, tmp_path: Path) -> None:
     assert (tags["device"], tags["mlflow.source.name"]) == ("cpu", "nq.answer")
     assert {"host", "version.python", "version.mlflow", "mlflow.user"} <= set(tags)
     (dataset,) = [entry.dataset for entry in recorded.inputs.dataset_inputs]
-    assert (dataset.name, dataset.digest) == ("dev", "sha256:12")
+    assert (dataset.name, dataset.digest) == ("dev.jsonl", "0123456789ab")
+    assert json.loads(dataset.source) == {"uri": str(tmp_path / "data" / "dev.jsonl")}
     # all files are beside the database
     assert {p.name for p in tmp_path.iterdir()} == {"answers.json", "mlflow.db", "mlruns"}
     folder = tmp_path / "mlruns" / "nq" / str(run.run_id) / "artifacts"
@@ -169,7 +172,7 @@ def test_the_environment_names_store_and_experiment(store: str, tmp_path: Path) 
     os.environ["MLFLOW_TRACKING_URI"] = "sqlite:///other.db"
     os.environ["MLFLOW_EXPERIMENT_NAME"] = "../a study"
     config = TrackingConfig()
-    with Run(config, system_metrics=False) as first, Run(config, system_metrics=False) as second:
+    with Run(config) as first, Run(config) as second:
         assert (
             second.how_to_open
             == "nq ui --tracking-uri sqlite:///other.db --experiment '../a study'"
@@ -183,13 +186,76 @@ def test_the_environment_names_store_and_experiment(store: str, tmp_path: Path) 
 def test_a_curve_keeps_its_steps(store: str) -> None:
     from mlflow import MlflowClient
 
-    with Run(TrackingConfig(store), system_metrics=False) as run:
+    with Run(TrackingConfig(store)) as run:
         run.metrics({"train/loss": [0.5, math.nan, 0.25]}, 3)
         run.metrics({"train/loss": [1.0, 0.75]}, 1)
         assert (run.last_step("train/loss"), run.last_step("none")) == (5, 0)
     points = MlflowClient(store).get_metric_history(run.run_id, "train/loss")
     expected = [(1, 1.0), (2, 0.75), (3, 0.5), (5, 0.25)]
     assert sorted((point.step, point.value) for point in points) == expected
+
+
+def test_the_fastest_model_with_unchanged_answers_is_found(store: str) -> None:
+    """What MLflow's tab Models shows and ``search_logged_models`` finds, of runs on two files."""
+    figures = {"baseline": (10.0, 0), "mixed": (20.0, 0), "xla": (30.0, 2)}
+    for profile, (speed, changed) in figures.items():
+        with Run(TrackingConfig(), profile) as run:
+            run.metrics({"rounds/windows_per_s": [99.0, 1.0]}, 1)
+            run.dataset(["data/dev-0.jsonl", "gs://data/dev-1.jsonl"], ["1" * 64, "2" * 64])
+            run.model(f"org/v1.2 · {profile}", {"profile": profile, "batch": 8}, {"weights": "12"})
+            run.metrics({tracking.MICRO_F1: 0.5, tracking.WINDOWS_PER_S: speed})
+            run.metrics({tracking.CHANGED: changed})
+        assert run._monitor is None  # so that charts of the system do not come first
+    client, (dataset,) = connect(store), [one.dataset for one in stored(run).inputs.dataset_inputs]
+    experiment = client.get_experiment_by_name("nq")
+    order = [{"field_name": f"metrics.{tracking.WINDOWS_PER_S}", "ascending": False}]
+    unchanged = f"metrics.`{tracking.CHANGED}` = 0"
+    models = client.search_logged_models([experiment.experiment_id], unchanged, order_by=order)
+    assert [model.name for model in models] == ["org_v1_2 · mixed", "org_v1_2 · baseline"]
+    on_data = [{"dataset_name": dataset.name, "dataset_digest": dataset.digest}]
+    order = [{"field_name": f"metrics.{tracking.MICRO_F1}"}, *order]
+    found = client.search_logged_models([experiment.experiment_id], None, on_data, None, order)
+    assert [model.params["profile"] for model in found] == ["xla", "mixed", "baseline"]
+    (first, *_) = found
+    assert (first.status, first.source_run_id) == ("READY", run.run_id)
+    assert (first.params["batch"], first.tags["weights"]) == ("8", "12")
+    assert {metric.key: metric.value for metric in first.metrics} == {
+        tracking.MICRO_F1: 0.5,
+        tracking.WINDOWS_PER_S: 30.0,
+        tracking.CHANGED: 2.0,
+    }
+    assert {(m.dataset_name, m.dataset_digest) for m in first.metrics} == {
+        (dataset.name, dataset.digest)
+    }
+    assert dataset.name == "dev-0.jsonl and 1 more file"
+    (uri,) = json.loads(dataset.source).values()
+    assert uri == f"{Path('data/dev-0.jsonl').absolute()}, gs://data/dev-1.jsonl"
+
+
+def test_an_experiment_without_a_description_gets_one(store: str) -> None:
+    client, texts = connect(store), {"of a user": "Mine.", "without": None}
+    for name, text in texts.items():
+        client.create_experiment(name, tags={} if text is None else {tracking.DESCRIPTION: text})
+    for name, text in {**texts, "new": None}.items():
+        with Run(TrackingConfig(store, name)) as run:
+            run.metrics({"a": 1})
+        tags = client.get_experiment_by_name(name).tags
+        assert tags[tracking.DESCRIPTION] == (text or tracking.ABOUT_EXPERIMENT)
+        assert run.run_id
+
+
+def test_a_run_that_is_continued_keeps_its_model(store: str, tmp_path: Path) -> None:
+    for error in (ValueError, None):
+        with contextlib.suppress(ValueError), Run(TrackingConfig(store)) as run:
+            run.open(tmp_path / "run")
+            use(run, tmp_path)
+            if error:
+                raise error
+    client = connect(store)
+    (model,) = client.search_logged_models([stored(run).info.experiment_id])
+    assert model.source_run_id == run.run_id
+    (output,) = stored(run).outputs.model_outputs
+    assert output.model_id == model.model_id
 
 
 # --- beginning and end --------------------------------------------------------------------------
@@ -217,7 +283,7 @@ def test_exception_ends_the_run_and_is_not_suppressed(
     from mlflow import MlflowClient
 
     config = TrackingConfig(store)
-    with pytest.raises(type(error)) as raised, Run(config, system_metrics=False) as run:
+    with pytest.raises(type(error)) as raised, Run(config) as run:
         run.open(started=1e9)
         run.metrics({"a": 1})
         run.ended = 1e9 + 90
@@ -245,7 +311,7 @@ import os, signal, sys
 from pathlib import Path
 from nq import tracking
 from nq.config import TrackingConfig
-with tracking.Run(TrackingConfig(sys.argv[1]), system_metrics=False) as run:
+with tracking.Run(TrackingConfig(sys.argv[1])) as run:
     run.open(Path(sys.argv[2]))
     run.metrics({"loss": [3.0, 2.0]}, 1)
     run.last_step("loss")
@@ -260,12 +326,12 @@ def test_a_run_that_was_killed_or_failed_is_continued(store: str, tmp_path: Path
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert statuses(store) == ["RUNNING"]
     config = TrackingConfig(store)
-    with pytest.raises(ValueError, match="memory"), Run(config, system_metrics=False) as second:
+    with pytest.raises(ValueError, match="memory"), Run(config) as second:
         second.open(file)
         assert second.last_step("loss") == 2
         raise ValueError("out of memory")
     assert statuses(store) == ["FAILED"]
-    with Run(TrackingConfig(store), system_metrics=False) as third:
+    with Run(TrackingConfig(store)) as third:
         third.open(file)
         assert stored(third).info.status == "RUNNING"
     assert statuses(store) == ["FINISHED"]
@@ -355,7 +421,7 @@ def test_a_call_that_does_not_end_costs_the_time_limit(
     store: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = threading.Event()
-    with Run(TrackingConfig(store), system_metrics=False) as run:
+    with Run(TrackingConfig(store)) as run:
         run_id = run.run_id
         monkeypatch.setattr(tracking, "LIMIT_S", 1.0)
         begin = time.monotonic()
@@ -374,7 +440,7 @@ def test_an_interruption_does_not_wait_for_the_remaining_calls(
 ) -> None:
     ends = threading.Event()
     config = TrackingConfig(store)
-    with contextlib.suppress(KeyboardInterrupt), Run(config, system_metrics=False) as run:
+    with contextlib.suppress(KeyboardInterrupt), Run(config) as run:
         run_id, begin = run.run_id, time.monotonic()
         run._call("write a file", ends.wait)
         run.metrics({"a": 1})
@@ -461,6 +527,9 @@ def test_a_server_records_a_run_hangs_and_dies(
         assert stored(run).info.status == "FINISHED"
         assert stored(run).data.params == {"profile": "mixed+xla"}
         client = connect(server.uri)
+        (model,) = client.search_logged_models([stored(run).info.experiment_id])
+        assert (model.name, model.params["profile"]) == ("small · mixed+xla", "mixed+xla")
+        assert [metric.key for metric in model.metrics] == ["quality/long_f1"]
         path = client.download_artifacts(run.run_id, "answers.json", str(tmp_path))
         assert Path(path).read_text() == "{}"
         assert str(run.how_to_open).startswith(f"{server.uri}/#/experiments/")

@@ -34,7 +34,7 @@ from nq.report.questions import Question, entries, outcomes
 from nq.runs.finished import FinishedRun
 from nq.runs.measure import OnPhase, machine, no_report
 from nq.runs.profile_choice import CANDIDATES, COMPARED, comparison_key, default_choice, may_prune
-from nq.runs.record import measured_run
+from nq.runs.record import logged_model, measured_run
 from nq.runs.result import PREDICTIONS
 from nq.runs.scoring import RunProgress
 from nq.text import counted
@@ -129,7 +129,7 @@ def compare(
         is_recorded = len(runs) == n_before and kept.get("recorded", False)
         kept = {"request": request, "runs": runs, "take": take, "recorded": is_recorded}
         storage.write_json(file, kept)
-        if track and not is_recorded and _record(track, rows, runs, folder, files[0], started):
+        if track and not is_recorded and _record(track, rows, runs, folder, files, started):
             storage.write_json(file, {**kept, "recorded": True})
     return rows
 
@@ -159,13 +159,15 @@ def _record(
     rows: Sequence[ComparisonRow],
     runs: Sequence[Mapping[str, Any]],
     folder: Path,
-    file: str,
+    files: Sequence[str],
     started: float,
 ) -> bool:
-    """Records one run for each profile, in which each round is a step; all have the same tag.
+    """Records one run and one model for each profile; all runs have the same tag.
 
-    The run of the profile to take has the table and the page, and tells why. Returns whether all
-    are recorded; the first failure, which is logged, ends the recording.
+    What each round has measured is a step of a metric of its own, so that all others have one
+    value, by which MLflow compares the models. The run of the profile to take has the table and the
+    page, and tells why. Returns whether all are recorded; the first failure, which is logged, ends
+    the recording.
     """
     (take, reason), ended = advice(rows), time.time()
     tag = f"{folder} {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(started))}"
@@ -174,15 +176,20 @@ def _record(
         rounds = [run for run in runs if run["profile"] == one.profile and run["round"]]
         with measured_run(track, one.profile, "nq.compare", tags, (started, ended)) as recorded:
             recorded.params({tracking.PROFILE: one.profile, "rounds": len(rounds)})
-            recorded.dataset(Path(file).name, input_files.shown(file), input_files.sha256(file))
             for run in rounds:
-                speed = {tracking.WINDOWS_PER_S: run["windows_per_s"]}
-                recorded.metrics({tracking.PREDICT_S: run["predict_s"], **speed}, run["round"])
+                steps = {f"rounds/{name}": run[name] for name in ("predict_s", "windows_per_s")}
+                recorded.metrics(steps, run["round"])
+            digests = [*map(input_files.sha256, files)]
+            recorded.dataset([*map(input_files.shown, files)], digests)
+            recorded.model(**rounds[0]["model"])
+            speed = {tracking.PREDICT_S: one.predict_s, tracking.WINDOWS_PER_S: one.windows_per_s}
             quality = {tracking.MICRO_F1: one.micro_f1, tracking.CHANGED: one.changed}
             start = {tracking.PEAK_MB: one.memory_mb, "time/first_start_s": one.first_start_s}
-            recorded.metrics(quality | start)
-            if one.profile == take:
-                recorded.tags({"mlflow.note.content": reason})
+            recorded.metrics(speed | quality | start)
+            is_taken = one.profile == take
+            other = f"This is one of {counted(len(rows), 'profile')} compared; take `{take}`."
+            recorded.tags({tracking.DESCRIPTION: reason if is_taken else other})
+            if is_taken:
                 heads, body = cells(rows)
                 columns = dict(zip(heads, zip(*body, strict=True), strict=True))
                 recorded.table(columns, "comparison.json")
@@ -222,14 +229,15 @@ def _measured(folder: Path, number: int, profile: str, options: Sequence[str]) -
         (folder / ANSWERS).mkdir(exist_ok=True)
         with storage.atomic_write(folder / ANSWERS / f"{profile}.json") as file:
             file.write((folder / name / PREDICTIONS).read_bytes())
-    model = FinishedRun(folder / name, check=False).job.model
+    job = FinishedRun(folder / name, check=False).job
     own, around_s = row(result, name=name), result["wall_s"] - result["time"]["total_s"]
-    prune = may_prune(result["windows"], result["examples"], model.decision.rule)
+    prune = may_prune(result["windows"], result["examples"], job.model.decision.rule)
     return asdict(own) | {
         "round": number,
         "first_start_s": (own.first_start_s or 0) + around_s,
         "may_prune": prune,
-        "key": comparison_key(model, prune),
+        "key": comparison_key(job.model, prune),
+        "model": logged_model(job, result["precision"]),
     }
 
 

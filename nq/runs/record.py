@@ -18,6 +18,7 @@ from nq.model.registry import model_name
 from nq.model.spec import ModelSpec
 from nq.runs.job import Job
 from nq.runs.result import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, REPORT, Result
+from nq.text import counted
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ def measured_run(
         tags: of all these runs.
         period: when the command began and ended, in seconds since 1970.
     """
-    with tracking.Run(track, name, source, system_metrics=False) as run:
+    with tracking.Run(track, name, source) as run:
         run.open(started=period[0])
         run.ended = period[1]
         run.tags({tracking.SPEED_COMPARABLE: "yes", **tags})
@@ -60,7 +61,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     names, and ``metrics.json`` has the others, with all scores of the official evaluation. Between
     profiles only the params profile and precision differ.
     """
-    model, second = job.model, job.model.second
+    model, second, name = job.model, job.model.second, model_name(job.model.folder)
     decision = model.decision.to_dict()
     weights, first = decision.pop("weights"), decision.pop("first", None)
     optional_params = {
@@ -75,13 +76,15 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
             "precision": result.precision,
             "batch_size": job.compute.batch_size,
             "limit": job.limit,
-            "model": model_name(model.folder),
+            "model": name,
             **{name: value for name, value in optional_params.items() if value is not None},
             **{f"decision.{k}": v for k, v in decision.items()},
             **{f"windows.{k}": v for k, v in model.windows.to_dict().items()},
         }
     )
     changes, beam = job.optimizations.changes, result.beam or {}
+    data = f"{counted(result.examples, 'question')} of `{Path(shown(job.files[0])).name}`"
+    description = f"`{name}` answers {data} under the profile `{result.profile}`."
     optional_tags = {
         "decision.first": first,
         "second_model_folder": second and str(second.folder),
@@ -92,6 +95,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     }
     tracked.tags(
         {
+            tracking.DESCRIPTION: description,
             "device": result.device,
             "decision.weights": weights,
             "data": ", ".join(map(shown, job.files)),
@@ -105,13 +109,30 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
         }
     )
     inputs = storage.read_json(result.folder / JOB)["request"]["inputs"]
-    name = shown(job.files[0])
-    tracked.dataset(name=Path(name).name, path=name, digest=inputs[0]["sha256"])
+    tracked.dataset([*map(shown, job.files)], [one["sha256"] for one in inputs])
+    tracked.model(**logged_model(job, result.precision))
     tracked.metrics(_metrics(result))
     files = (PREDICTIONS, METRICS, JOB, DEAD_LETTERS)
     others = (outputs.FORMATS[name].file for name in job.formats)
     tracked.artifacts([result.folder / name for name in (*files, *others)])
     _record_report(tracked, job, result)
+
+
+def logged_model(job: Job, precision: str) -> dict[str, Any]:
+    """Returns name, params and tags of MLflow's model for a job, as JSON values."""
+    model, profile = job.model, str(job.profile)
+    name, second = model_name(model.folder), model.second
+    params = {
+        tracking.PROFILE: profile,
+        "engine": job.optimizations.changes.engine,
+        "precision": precision,
+        "batch_size": job.compute.batch_size,
+        **{f"windows.{k}": v for k, v in model.windows.to_dict().items()},
+        **({"second_model": model_name(second.folder)} if second else {}),
+    }
+    tags = {"model": name, "weights": weights_digest(model.folder)}
+    title = f"{name.partition('@')[0]} · {profile}"  # the tag has the revision
+    return {"name": title, "params": params, "tags": tags}
 
 
 def log_model(tracked: tracking.Run, job: Job) -> str | None:

@@ -75,6 +75,7 @@ def train_on_files(
         digest = hashlib.sha256(repr(sorted((params | content).items())).encode()).hexdigest()
         run.open(work / f"{digest[:12]}.mlflow_run", begun)
         run.params(params)
+        run.tags({tracking.DESCRIPTION: f"Trains `{params['init']}` on `{params['data']}`."})
         distillation = measure = None
         state = TrainingState(Memo.open(job.output / STATE, content))
         if teacher:

@@ -100,13 +100,23 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
     recorded = client.search_runs([experiment.experiment_id])
     assert len({run.data.tags["comparison"] for run in recorded}) == 1
     assert {run.info.run_name for run in recorded} == {"baseline", "grappler"}
+    order = [{"field_name": f"metrics.{tracking.WINDOWS_PER_S}", "ascending": False}]
+    models = client.search_logged_models([experiment.experiment_id], order_by=order)
+    assert [model.params["profile"] for model in models] == [row["profile"] for row in rows]
     for run in recorded:
-        (point,) = client.get_metric_history(run.info.run_id, tracking.PREDICT_S)
+        (point,) = client.get_metric_history(run.info.run_id, "rounds/predict_s")
         assert point.step == 1 and run.data.metrics[tracking.MICRO_F1] is not None
+        (model,) = [one for one in models if one.source_run_id == run.info.run_id]
+        assert model.name == f"{tiny_model.name} · {run.info.run_name}"
+        figures = {metric.key: metric.value for metric in model.metrics}
+        assert figures[tracking.PREDICT_S] == point.value and figures[tracking.CHANGED] == 0
+        (dataset,) = run.inputs.dataset_inputs
+        assert {metric.dataset_digest for metric in model.metrics} == {dataset.dataset.digest}
         files = {file.path for file in client.list_artifacts(run.info.run_id)}
         is_taken = run.info.run_name == result["take"]
         assert files == ({"comparison.json", "compare.html", "compare.json"} if is_taken else set())
-        assert run.data.tags.get("mlflow.note.content") == (result["reason"] if is_taken else None)
+        assert (run.data.tags[tracking.DESCRIPTION] == result["reason"]) == is_taken
+        assert result["take"] in run.data.tags[tracking.DESCRIPTION]
     assert {path.name for path in own_paths(folder, COMPARISON)} == {
         *("compare.json", "compare.html", "answers", "baseline.json", "grappler.json")
     }

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     uri = f"sqlite:///{tmp_path_factory.mktemp('ui')}/mlflow.db"
-    with tracking.Run(TrackingConfig(uri), name="baseline", system_metrics=False) as run:
+    with tracking.Run(TrackingConfig(uri), name="baseline") as run:
         run.metrics({tracking.MICRO_F1: 0.5})
     return uri
 

@@ -194,7 +194,7 @@ def test_a_comparison_that_cannot_be_written_leaves_the_run_whole(
 def test_mlflow_has_the_gate(first: Path, tmp_path: Path) -> None:
     gate = Gate(0.45, 0.5, 0.1, 0.05, 0.15, QUESTIONS, max_loss=0.2)
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    with tracking.Run(TrackingConfig(uri, "gates"), "one", system_metrics=False) as tracked:
+    with tracking.Run(TrackingConfig(uri, "gates"), "one") as tracked:
         record_parity(tracked, Parity("baseline", QUESTIONS, 3, None, None, {}, gate), first)
     assert tracked.run_id is not None
     run = connect(uri).get_run(tracked.run_id)

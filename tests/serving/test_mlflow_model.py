@@ -168,10 +168,12 @@ def test_a_run_has_the_model_with_its_settings(
     result = commands.json("answer", *paths, *options)
     assert f"mlflow models serve -m {result['model_uri']} --env-manager local" in commands.err
     model = load(result["model_uri"])
-    by_run = load(f"runs:/{result['run_id']}/nq")
     outputs = mlflow.get_run(result["run_id"]).outputs.model_outputs
     assert [f"models:/{output.model_id}" for output in outputs] == [result["model_uri"]]
-    assert by_run.metadata.model_id == model.metadata.model_id
+    logged = mlflow.get_logged_model(model.metadata.model_id)
+    assert logged.name == f"{tiny_model.name} · baseline"
+    assert {"micro_f1", "speed/windows_per_s"} <= {metric.key for metric in logged.metrics}
+    assert not [tag for tag in logged.tags if "external" in tag.lower()]
     reader = model.unwrap_python_model().reader
     assert (str(reader.profile), reader.windows.doc_stride) == ("baseline", 5)
     with nq.load(tiny_model, profile="baseline", windows=reader.windows) as same:
