@@ -39,7 +39,7 @@ DESCRIPTIONS = {
 }
 """What goes on in phases that can take long, for a progress bar."""
 FIRST = {PREDICT: "compiling, computing the first windows"}
-"""What goes on when such a phase begins for the first time."""
+"""What goes on in such a phase until ``compiled`` is called, when it begins for the first time."""
 BEAT_S, TIMES = 1.0, "times.json"
 WARM = "TensorFlow was loaded before"
 LOST, MACHINES = "times of earlier parts are lost", "parts on several machines"
@@ -136,7 +136,7 @@ class Clock:
         self._phase, self._covering, self._since = LOAD, "", time.perf_counter()
         self._seconds: dict[str, float] = defaultdict(float)
         self._reasons = (WARM,) if "tensorflow" in sys.modules else ()
-        self._memory_bytes = 0
+        self._memory_bytes, self._is_compiled = 0, False
         self._earlier: Measured | None = None
         self._kept: tuple[Memo, Callable[[], Totals]] | None = None
         self._lock, self._keep_lock = threading.Lock(), threading.Lock()
@@ -172,6 +172,15 @@ class Clock:
             before, self._covering = self._covering, phase
         if phase != before:
             self._report(phase)
+
+    def compiled(self) -> None:
+        """Reports that the first windows are computed, so that most of what follows only computes.
+
+        Any thread may call it, and more than once.
+        """
+        if not self._is_compiled:
+            self._is_compiled = True
+            self.on_phase(DESCRIPTIONS[PREDICT])
 
     @property
     def seconds(self) -> dict[str, float]:

@@ -52,6 +52,7 @@ def test_a_run_says_what_goes_on(tiny_model: Path, tmp_path: Path) -> None:
     assert set(before[1:-1]) == {"preparing windows"}
     assert before[-1] == "compiling, computing the first windows"
     assert phases.count(before[-1]) == 1
+    assert phases.index("computing windows") > phases.index(before[-1])
 
 
 def test_parts_add_up() -> None:
