@@ -1,7 +1,8 @@
 """Measures profiles against each other, every run of ``nq answer`` in a process of its own.
 
 Round 0 gives the first start and the answers of each profile, and does not count for the speed. In
-each further round all profiles run in turn, so that a change of the machine's speed affects all.
+each further round all profiles run in turn, so that a change of the machine's speed affects all. A
+run beside which other programs took much of the processor is repeated once in its round.
 What is measured is kept at once in ``compare.json``; an equal comparison runs what is missing.
 """
 
@@ -32,7 +33,7 @@ from nq.report.comparison import ComparisonRow, advice, cells, ordered, row
 from nq.report.page import comparison_page
 from nq.report.questions import Question, entries, outcomes
 from nq.runs.finished import FinishedRun
-from nq.runs.measure import OnPhase, machine, no_report
+from nq.runs.measure import BUSY, OnPhase, machine, no_report
 from nq.runs.profile_choice import CANDIDATES, COMPARED, comparison_key, default_choice, may_prune
 from nq.runs.record import measured_run
 from nq.runs.result import PREDICTIONS
@@ -216,14 +217,17 @@ def answer_in_process(profile: str, options: Sequence[str]) -> dict[str, Any]:
 
 def _measured(folder: Path, number: int, profile: str, options: Sequence[str]) -> dict[str, Any]:
     """Returns what is kept of a run of a round; of round 0 the answers are kept in the folder."""
-    result = answer_in_process(profile, [*options, "--root", str(folder)])
-    name = Path(result["output"]).name
+    options = [*options, "--root", str(folder)]
+    result = answer_in_process(profile, options)
+    if number and BUSY in result["speed_comparable"]:
+        result = answer_in_process(profile, options)
+    name, busy = Path(result["output"]).name, int(BUSY in result["speed_comparable"])
     if number == 0:
         (folder / ANSWERS).mkdir(exist_ok=True)
         with storage.atomic_write(folder / ANSWERS / f"{profile}.json") as file:
             file.write((folder / name / PREDICTIONS).read_bytes())
     model = FinishedRun(folder / name, check=False).job.model
-    own, around_s = row(result, name=name), result["wall_s"] - result["time"]["total_s"]
+    own, around_s = row(result, name=name, busy=busy), result["wall_s"] - result["time"]["total_s"]
     prune = may_prune(result["windows"], result["examples"], model.decision.rule)
     return asdict(own) | {
         "round": number,
@@ -248,6 +252,7 @@ def _row(name: str, runs: Sequence[Mapping[str, Any]], answers: Answers) -> Comp
         median(speeds) / median(column("windows_per_s", BASELINE)),
         **medians | {field: first[field] for field in ("first_start_s", "micro_f1")},
         changed=sum(not same_answers(label, baseline[key]) for key, label in answers[name].items()),
+        busy=int(sum(column("busy"))),
     )
 
 
