@@ -7,6 +7,7 @@ from nq.evaluation.answers import AnswerRow
 from nq.report.comparison import MIB
 from nq.report.skipped import unread_line
 from nq.report.tables import phases
+from nq.runs.profile_choice import without_gain
 from nq.runs.result import Result
 from nq.text import counted, format_bytes, truncate, visible
 
@@ -79,6 +80,8 @@ def _notes(result: Result) -> list[str]:
     if result.not_comparable:
         reasons = ", ".join(result.not_comparable)
         lines.append(f"the speed is not comparable with that of other runs: {reasons}")
+    if not result.beam and (slow := without_gain(result.profile, result.device)):
+        lines.append(slow)
     return lines
 
 

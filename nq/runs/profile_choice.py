@@ -15,7 +15,7 @@ import orjson
 from nq import processor, storage
 from nq.errors import DamagedError
 from nq.formats import inputs
-from nq.inference.profile import Profile
+from nq.inference.profile import SLOW_BFLOAT16, Profile
 from nq.model.folder import weights_digest
 from nq.model.runtime import import_tensorflow
 from nq.model.spec import ModelSpec
@@ -97,6 +97,20 @@ def default_choice(device: str, prune: bool = False) -> str:
     named = map(Profile.parse, CANDIDATES[device])
     usable = (one for one in named if not one.missing() and (has_mixed or not one.changes.mixed))
     return str(Profile(next(usable).names | ({"prune"} if prune else set())))
+
+
+def without_gain(profile: str, device: str) -> str:
+    """Returns why a profile is usually not fast on a device of this machine, and what is.
+
+    It is empty if all its optimizations may gain.
+    """
+    given, is_slow = Profile.parse(profile), device == "CPU" and not processor.has_fast_bfloat16()
+    reasons = given.no_gain([device, *([SLOW_BFLOAT16] if is_slow else [])])
+    if not reasons:
+        return ""
+    texts = (f"{name} usually gains nothing here ({why})" for name, why in reasons.items())
+    choice = default_choice(device, given.changes.prune)
+    return f"{'; '.join(texts)}; the default of --profile auto is {choice}"
 
 
 def may_prune(windows: int, questions: int, rule: str) -> bool:

@@ -15,7 +15,14 @@ from nq.config import DecisionConfig
 from nq.runs import profile_choice
 from nq.runs.config import AUTO
 from nq.runs.job import Job
-from nq.runs.profile_choice import COMPARED, choose_profile, comparison_key, default_choice
+from nq.runs.profile_choice import (
+    CANDIDATES,
+    COMPARED,
+    choose_profile,
+    comparison_key,
+    default_choice,
+    without_gain,
+)
 from nq.runs.run import run
 
 
@@ -94,6 +101,18 @@ def test_the_default_choice_is_fast_on_this_machine(monkeypatch: pytest.MonkeyPa
         text = f"vendor_id\t: {vendor}\nflags\t\t: fpu {flags}\n"
         monkeypatch.setattr(processor, "_description", lambda text=text: text)
         assert default_choice("CPU") == expected
+        assert bool(without_gain("mixed+buckets", "CPU")) == ("mixed" not in expected)
     monkeypatch.setitem(extras.EXTRAS, "openvino", ("no_such_package",))
     assert default_choice("CPU") == "grappler+frozen+buckets"
     assert default_choice("GPU") == "mixed+xla+grappler+buckets"
+
+
+def test_what_gains_nothing_is_told_with_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processor, "has_fast_bfloat16", lambda: True)
+    assert not any(without_gain(one, device) for device in CANDIDATES for one in CANDIDATES[device])
+    assert without_gain("xla+prune", "CPU") == (
+        "xla usually gains nothing here (XLA is made for GPUs); the default of --profile auto is "
+        + default_choice("CPU", prune=True)
+    )
+    assert without_gain("mixed+openvino+int8", "CPU").startswith("mixed usually gains nothing")
+    assert not without_gain("mixed+xla", "GPU")
