@@ -6,7 +6,9 @@ run beside which other programs took much of the processor is repeated once in i
 What is measured is kept at once in ``compare.json``; an equal comparison runs what is missing.
 """
 
+import contextlib
 import ctypes
+import hashlib
 import json
 import signal
 import subprocess
@@ -50,18 +52,26 @@ SETS = {"default": DEFAULT, "thesis": ALL, "all": (*ALL, *CANDIDATES[DEVICE])}
 Answers = Mapping[str, Mapping[ExampleId, Label]]  # by profile
 
 
+class Comparison(list[ComparisonRow]):
+    """The rows of a comparison, the fastest first, and its folder, which has the page."""
+
+    def __init__(self, rows: Iterable[ComparisonRow], folder: Path) -> None:
+        super().__init__(rows)
+        self.folder = folder
+
+
 def compare(
     data: Iterable[str | Path],
     profiles: Iterable[Profile | str] = ("default",),
     *,
     model: str | Path | None = None,
     rounds: int = 3,
-    output: str | Path = "runs/compare",
+    output: str | Path | None = None,
     options: Sequence[str] = (),
     track: TrackingConfig | None = None,
     progress: RunProgress = no_report,
     on_phase: OnPhase = no_report,
-) -> list[ComparisonRow]:
+) -> Comparison:
     """Measures profiles against each other on the same questions, as ``nq compare`` does.
 
     Args:
@@ -69,13 +79,15 @@ def compare(
             stand for several, and ``baseline`` is always measured. On whole pages ``"default"`` has
             one with ``prune`` too.
         rounds: how many count for the speed.
-        output: folder of the comparison; one that was interrupted is continued.
+        output: folder of the comparison, by default one in ``runs`` named by data, model, options
+            and processor; one that was interrupted is continued.
         options: of ``nq answer`` for all runs, such as ``["--limit", "60"]``.
         track: where MLflow records a run for each profile; by default nowhere.
         progress, on_phase: receive completed runs, and what is measured.
 
     Returns:
-        A row for each profile, the fastest first; those that failed come last, with the reason.
+        A list with a row for each profile, the fastest first; those that failed come last, with the
+        reason. Its attribute ``folder`` is that of the comparison.
 
     Raises:
         Error: the folder has another comparison or files of others, or baseline failed.
@@ -84,12 +96,11 @@ def compare(
     check_argument(is_count(rounds), "rounds", rounds, "a whole number from 1 on")
     wanted = list(profiles)
     _names(wanted, ())
-    spec, folder, started = find_model(model), Path(output), time.time()
+    spec, started = find_model(model), time.time()
     common = [*options, *(() if model is None else ("--model", str(model)))]
-    with (
-        input_files.input_files(input_files.path_list("data", data)) as files,
-        storage.hold(folder, storage.COMPARISON, files),
-    ):
+    with contextlib.ExitStack() as stack:
+        paths = input_files.path_list("data", data)
+        files = stack.enter_context(input_files.input_files(paths))
         request = {
             "data": list(map(input_files.sha256, files)),
             "models": [
@@ -99,7 +110,10 @@ def compare(
             "options": list(options),
             "processors": machine(),
         }
-        request, errors, file = json.loads(json.dumps(request)), dict[str, str](), folder / COMPARED
+        request, errors = json.loads(json.dumps(request)), dict[str, str]()
+        folder = comparison_folder("compare", request) if output is None else Path(output)
+        stack.enter_context(storage.hold(folder, storage.COMPARISON, files))
+        file = folder / COMPARED
         kept = storage.read_json(file) if file.is_file() else {"request": request, "runs": []}
         if other := [name for name in request if request[name] != kept["request"][name]]:
             raise Error(f"{folder} compares other {' and '.join(other)}: give another --output")
@@ -132,7 +146,13 @@ def compare(
         storage.write_json(file, kept)
         if track and not is_recorded and _record(track, rows, runs, folder, files[0], started):
             storage.write_json(file, {**kept, "recorded": True})
-    return rows
+    return Comparison(rows, folder)
+
+
+def comparison_folder(name: str, request: Mapping[str, Any]) -> Path:
+    """Returns the folder in ``runs`` for what is compared, named by its digest."""
+    text = json.dumps(request, sort_keys=True)
+    return Path("runs", f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}")
 
 
 def _names(wanted: Iterable[Profile | str], runs: Sequence[Mapping[str, Any]]) -> list[str]:

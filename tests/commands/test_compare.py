@@ -142,11 +142,14 @@ def test_a_run_beside_other_programs_is_repeated_once_and_marked(
         return real(profile, options) | {"speed_comparable": f"no: {BUSY}" * next(busy)}
 
     monkeypatch.setattr(compare, "answer_in_process", answer)
-    [row] = compare.compare(
-        *([data], ["baseline"]), model=tiny_model, rounds=2, output=tmp_path / "out"
-    )
-    assert row.busy == 1 and not list(busy)
-    page = (tmp_path / "out" / compare.PAGE).read_text("utf-8")
+    monkeypatch.chdir(tmp_path)
+    rows = compare.compare([data], ["baseline"], model=tiny_model, rounds=2)
+    assert [row.busy for row in rows] == [1] and not list(busy)
+    request = storage.read_json(rows.folder / COMPARED)["request"]
+    assert rows.folder == compare.comparison_folder("compare", request)
+    other = {**request, "options": ["--limit", "2"]}
+    assert rows.folder != compare.comparison_folder("compare", other)
+    page = (rows.folder / compare.PAGE).read_text("utf-8")
     assert "other programs took much of the processor in 1 round<" in page
 
 
