@@ -80,8 +80,9 @@ def _notes(result: Result) -> list[str]:
     if result.not_comparable:
         reasons = ", ".join(result.not_comparable)
         lines.append(f"the speed is not comparable with that of other runs: {reasons}")
-    if not result.beam and (slow := without_gain(result.profile, result.device)):
-        lines.append(slow)
+    no_gain = "" if result.beam else without_gain(result.profile, result.device)
+    if text := result.choice or no_gain:
+        lines.append(visible(text))
     return lines
 
 

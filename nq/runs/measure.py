@@ -262,7 +262,7 @@ class Clock:
         return self._earlier + own if self._earlier else own
 
     def _watch_memory(self) -> float:
-        """Updates the largest memory; returns the seconds that this process and others worked."""
+        """Updates the largest memory; returns the CPU seconds with those of descendants."""
         memory_bytes, work_s = tree_use(os.getpid())
         self._memory_bytes = max(self._memory_bytes, memory_bytes)
         return work_s

@@ -93,7 +93,7 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
         assert row["first_start_s"] > 0 and row["memory_mb"] > 100 and row["changed"] == 0
         assert row["micro_f1"] is not None
     job = nq.Job([data], tiny_model, "auto", root=tmp_path)
-    assert choose_profile(job) == result["take"]
+    assert choose_profile(job)[0] == result["take"]
     page = Path(result["page"]).read_text("utf-8")
     assert page.count('<th scope="row">') == 3 and "not installed" in page
     client = connect(store)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from nq import extras, processor, storage
 from nq.bundle import bundled_sample
+from nq.commands.summary import summary
 from nq.config import DecisionConfig
 from nq.runs import profile_choice
 from nq.runs.config import AUTO
@@ -41,9 +41,8 @@ def write_comparison(folder: Path, key: str, seconds: int, **values: str) -> Non
 
 
 def test_the_winner_of_the_last_fitting_comparison_is_taken(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caplog.set_level(logging.INFO)
     monkeypatch.setitem(extras.EXTRAS, "openvino", ("no_such_package",))
     key = comparison_key(job.model, False)
     write_comparison(tmp_path / "last", key, 2, take="xla")
@@ -55,8 +54,8 @@ def test_the_winner_of_the_last_fitting_comparison_is_taken(
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / COMPARED).write_text("[")
     (tmp_path / "folder" / COMPARED).mkdir(parents=True)
-    assert choose_profile(job) == "xla"
-    assert f"profile auto: xla, the profile to take of nq compare in {tmp_path}/last" in caplog.text
+    why = f"profile auto: xla, the profile to take of nq compare in {tmp_path}/last"
+    assert choose_profile(job) == ("xla", why)
 
 
 def test_what_a_comparison_is_for(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,20 +74,19 @@ def test_what_a_comparison_is_for(job: Job, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-def test_without_a_comparison_the_default_is_taken(
-    job: Job, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    assert run(job).profile == "grappler+buckets"
-    assert caplog.text.count("profile auto: grappler+buckets, the default for this machine") == 1
+def test_without_a_comparison_the_default_is_taken(job: Job) -> None:
+    result = run(job)
+    assert result.profile == "grappler+buckets"
+    assert result.choice.startswith("profile auto: grappler+buckets, the default for this machine")
+    assert result.choice in summary(result)
 
 
 def test_whole_pages_are_pruned_by_default(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert choose_profile(job) == "grappler+buckets"
+    assert choose_profile(job)[0] == "grappler+buckets"
     monkeypatch.setattr(profile_choice, "PAGE_WINDOWS", 2)
-    assert choose_profile(job) == "grappler+buckets+prune"
+    assert choose_profile(job)[0] == "grappler+buckets+prune"
     no_margin = replace(job.model, decision=DecisionConfig(rule="bert-joint"))
-    assert choose_profile(replace(job, model=no_margin)) == "grappler+buckets"
+    assert choose_profile(replace(job, model=no_margin))[0] == "grappler+buckets"
 
 
 def test_the_default_choice_is_fast_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
