@@ -48,7 +48,8 @@ def installed(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def test_an_installed_model_answers_like_its_folder(
     installed: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
-    command = ("-m", "nq", "answer", "--limit", LIMIT, "--no-track", "--json")
+    options = ("--limit", LIMIT, "--no-track", "--json", "--profile", "grappler")
+    command = ("-m", "nq", "answer", *options)
     done = run(*command, "--model", "lakes", "--output", "by-name", folder=tmp_path, site=installed)
     assert done.returncode == 0, done.stderr
     nq.run(nq.Job([nq.bundled_sample()], tiny_model, limit=LIMIT, output=tmp_path / "by-folder"))

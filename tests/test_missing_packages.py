@@ -56,6 +56,7 @@ def test_a_command_without_a_package_prints_one_line(
 def test_without_mlflow_a_run_is_not_recorded(tiny_model: Path, tmp_path: Path) -> None:
     code = "import sys; from nq.commands.main import console; sys.exit(console(sys.argv[1:]))"
     arguments = ["answer", "--model", tiny_model, "--limit", 1, "--json", "--output", "run"]
+    arguments += ["--profile", "grappler"]
     done = run_without("mlflow", code, tmp_path, *arguments)
     assert done.returncode == 0
     assert json.loads(done.stdout)["run_id"] is None

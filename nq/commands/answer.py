@@ -9,9 +9,10 @@ from nq.commands import arguments, terminal
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error
 from nq.formats import outputs
+from nq.inference.profile import DEFAULT_PROFILE
 from nq.runs.config import AUTO, Beam, Compute
 
-OF_JOB = ("profile", "output", "root", "limit", "keep_scores", "formats", "against", "max_loss")
+OF_JOB = ("output", "root", "limit", "keep_scores", "formats", "against", "max_loss")
 
 
 def parser() -> terminal.Parser:
@@ -89,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
     job = Job(
         args.data or [bundled_sample()],
         replace(model, decision=arguments.settings(model.decision, args)),
+        args.profile or (DEFAULT_PROFILE if beam else AUTO),
         pages=arguments.pages(args),
         compute=compute,
         beam=beam,

@@ -191,16 +191,20 @@ def add_store(parser: argparse.ArgumentParser) -> None:
 def add_profile(parser: argparse.ArgumentParser, auto: bool = False, reader: bool = False) -> None:
     """Adds ``--profile``, with ``auto`` as the word; the epilog should be ``PROFILES_HELP``.
 
-    A command that answers questions in memory has the default of a ``reader``.
+    A command that answers questions in memory has the default of a ``reader``; one with ``auto``
+    has ``None``.
     """
-    default = "openvino, onnx or grappler, as installed" if reader else DEFAULT_PROFILE
-    also = f", or {AUTO}: what nq compare says to take, else a default" if auto else ""
+    text = "openvino, onnx or grappler, as installed" if reader else DEFAULT_PROFILE
+    if auto:
+        text = f"{AUTO}: what nq compare says to take, else what suits this machine; with --runner "
+        text += DEFAULT_PROFILE
+    default = reader_profile() if reader else Profile.parse(DEFAULT_PROFILE)
     parser.add_argument(
         "--profile",
         type=lambda text: text if auto and text == AUTO else profile(text),
-        default=reader_profile() if reader else Profile.parse(DEFAULT_PROFILE),
+        default=None if auto else default,
         metavar="P",
-        help=f"optimizations to run under (default: {default}){also}; see below",
+        help=f"optimizations to run under (default: {text}); see below",
     )
 
 

@@ -47,8 +47,8 @@ def parser() -> terminal.Parser:
     arguments.add_model(parser)
     text = "rounds that count for the speed (default: 3)"
     parser.add_argument("--rounds", type=arguments.positive, default=3, metavar="N", help=text)
-    folder, text = Path("runs/compare"), "folder of the comparison (default: runs/compare)"
-    parser.add_argument("--output", type=Path, default=folder, metavar="DIR", help=text)
+    text = "folder of the comparison; default: one in runs, named by data, model and options"
+    parser.add_argument("--output", type=Path, metavar="DIR", help=text)
     parser.flag("open", "open the page compare.html in a browser")
     arguments.add_tracking(parser)
     arguments.add_common(parser)
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         settings["track"] = arguments.tracking_config(args)
         reports = {"options": args.unknown, "progress": bar, "on_phase": bar.phase}
         rows = compare(args.data, args.profiles, **settings, **reports)
-    (take, reason), page = advice(rows), args.output.absolute() / PAGE
+    (take, reason), page = advice(rows), rows.folder.absolute() / PAGE
     if args.json:
         values = {"take": take, "reason": reason, "rows": list(map(asdict, rows))}
         terminal.print_json({"page": str(page), **values})

@@ -7,6 +7,7 @@ from nq.evaluation.answers import AnswerRow
 from nq.report.comparison import MIB
 from nq.report.skipped import unread_line
 from nq.report.tables import phases
+from nq.runs.profile_choice import without_gain
 from nq.runs.result import Result
 from nq.text import counted, format_bytes, truncate, visible
 
@@ -79,6 +80,9 @@ def _notes(result: Result) -> list[str]:
     if result.not_comparable:
         reasons = ", ".join(result.not_comparable)
         lines.append(f"the speed is not comparable with that of other runs: {reasons}")
+    no_gain = "" if result.beam else without_gain(result.profile, result.device)
+    if text := result.choice or no_gain:
+        lines.append(visible(text))
     return lines
 
 

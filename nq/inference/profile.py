@@ -10,7 +10,7 @@ A profile is data: it changes a few settings that inference reads.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -22,6 +22,7 @@ from nq.text import did_you_mean
 BASELINE = "baseline"
 DEFAULT_PROFILE = "grappler"
 COMPUTE_TYPE = {"CPU": "bfloat16", "GPU": "float16"}
+SLOW_BFLOAT16 = "a CPU without fast bfloat16"
 THESIS = ("mixed", "xla", "grappler")
 TENSORFLOW, OPENVINO, ONNX = "tensorflow", "openvino", "onnx"
 ENGINE_EXTRAS = (OPENVINO, ONNX)
@@ -66,6 +67,8 @@ class Optimization:
         against: optimizations that it cannot be combined with, each with the reason.
         needs: one of these must be in the profile too, for the reason in ``why``.
         needs_margin: whether it uses the decision margin, which only some rules compute.
+        no_gain: where it usually makes nothing faster, each with the reason: beside another
+            optimization, on a ``CPU``, or on ``SLOW_BFLOAT16``.
     """
 
     help: str
@@ -74,6 +77,7 @@ class Optimization:
     needs: tuple[str, ...] = ()
     why: str = ""
     needs_margin: bool = False
+    no_gain: Mapping[str, str] = field(default_factory=dict)
 
 
 def _other_engine(title: str) -> dict[str, str]:
@@ -88,9 +92,15 @@ OPTIMIZATIONS = {
     "mixed": Optimization(
         "computes in float16 on a GPU and in bfloat16 on a CPU; weights and logits in float32",
         {"mixed": True},
+        no_gain={
+            SLOW_BFLOAT16: "this processor has no fast products in bfloat16",
+            "int8": "the products of int8 are in 8 bits",
+        },
     ),
     "xla": Optimization(
-        "compiles the whole step with XLA; partial batches are padded", {"jit_compile": True}
+        "compiles the whole step with XLA; partial batches are padded",
+        {"jit_compile": True},
+        no_gain={"CPU": "XLA is made for GPUs"},
     ),
     "grappler": Optimization(
         "enables TensorFlow's graph rewrites (Grappler)", {"grappler": GRAPPLER_ON}
@@ -192,6 +202,16 @@ class Profile:
     def needs_margin(self) -> tuple[str, ...]:
         """The optimizations of this profile that use the decision margin."""
         return tuple(n for n, o in OPTIMIZATIONS.items() if n in self.names and o.needs_margin)
+
+    def no_gain(self, places: Iterable[str]) -> dict[str, str]:
+        """Returns the optimizations that usually gain nothing in these places, with the reasons.
+
+        >>> Profile.parse("mixed+xla").no_gain(["CPU"])
+        {'xla': 'XLA is made for GPUs'}
+        """
+        here, own = {*self.names, *places}, [n for n in OPTIMIZATIONS if n in self.names]
+        reasons = ((name, OPTIMIZATIONS[name].no_gain) for name in own)
+        return {name: why[place] for name, why in reasons for place in why if place in here}
 
     def missing(self) -> tuple[str, ...]:
         """Returns the packages that this profile needs and that are not installed."""

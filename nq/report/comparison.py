@@ -32,6 +32,7 @@ class ComparisonRow:
         micro_f1: at the thresholds in use; ``None`` without gold.
         changed: how many answers differ from those of the profile or run ``against``.
         error: why the profile could not be measured; empty if it was.
+        busy: in how many rounds other programs took much of the processor.
         prepare_s: seconds of waiting for windows, of a run.
     """
 
@@ -49,10 +50,18 @@ class ComparisonRow:
     error: str = ""
     name: str = ""
     prepare_s: float | None = None
+    busy: int = 0
 
     @property
     def label(self) -> str:
         return f"{self.profile} · {self.name}" if self.name else self.profile
+
+    @property
+    def note(self) -> str:
+        """What stands below the row: why it failed, or that the speed may not be right."""
+        rounds = counted(self.busy, "round")
+        busy = f"busy: other programs took much of the processor in {rounds}" if self.busy else ""
+        return self.error or busy
 
 
 def row(result: Mapping[str, Any], **fields: Any) -> ComparisonRow:
@@ -114,7 +123,7 @@ def cells(rows: Sequence[ComparisonRow]) -> tuple[list[str], list[list[str]]]:
 
 
 def comparison_table(rows: Sequence[ComparisonRow]) -> str:
-    """Returns the table as text of at most 80 columns; an error stands below its row."""
+    """Returns the table as text of at most 80 columns; a note stands below its row."""
     heads, body = cells(rows)
     words = [head.split() for head in heads]
     height = max(map(len, words))
@@ -125,7 +134,7 @@ def comparison_table(rows: Sequence[ComparisonRow]) -> str:
     for row, (label, *figures) in zip(rows, body, strict=True):
         first, *others = textwrap.wrap(label.translate(BREAKS), width)
         lines += [(first, *figures), *((part, *[""] * len(figures)) for part in others)]
-        note = textwrap.wrap(visible(row.error), WIDTH - 2)
+        note = textwrap.wrap(visible(row.note), WIDTH - 2)
         notes[len(lines) - 1] = [f"  {part}" for part in note]
     aligned = grid(lines[0], [(line[0].translate(BREAKS), *line[1:]) for line in lines[1:]])
     texts = (text for i, line in enumerate(aligned) for text in (line, *notes.get(i, ())))

@@ -184,7 +184,7 @@ def comparison_page(
     """
     values = [asdict(row) | {"label": row.label} for row in rows]
     json = {"rows": script_json(values), "changes": script_json(changes)}
-    comparison = *cells(rows), [row.error for row in rows]
+    comparison = *cells(rows), [row.note for row in rows]
     view = {"title": title, "sentences": sentences, "comparison": comparison}
     return _render("compare.html", [*CHART_CODE, "compare.js"], json, **view)
 

@@ -1,11 +1,14 @@
 """Measures profiles against each other, every run of ``nq answer`` in a process of its own.
 
 Round 0 gives the first start and the answers of each profile, and does not count for the speed. In
-each further round all profiles run in turn, so that a change of the machine's speed affects all.
+each further round all profiles run in turn, so that a change of the machine's speed affects all. A
+run beside which other programs took much of the processor is repeated once in its round.
 What is measured is kept at once in ``compare.json``; an equal comparison runs what is missing.
 """
 
+import contextlib
 import ctypes
+import hashlib
 import json
 import signal
 import subprocess
@@ -32,7 +35,7 @@ from nq.report.comparison import ComparisonRow, advice, cells, ordered, row
 from nq.report.page import comparison_page
 from nq.report.questions import Question, entries, outcomes
 from nq.runs.finished import FinishedRun
-from nq.runs.measure import OnPhase, machine, no_report
+from nq.runs.measure import BUSY, OnPhase, machine, no_report
 from nq.runs.profile_choice import CANDIDATES, COMPARED, comparison_key, default_choice, may_prune
 from nq.runs.record import logged_model, measured_run
 from nq.runs.result import PREDICTIONS
@@ -49,18 +52,26 @@ SETS = {"default": DEFAULT, "thesis": ALL, "all": (*ALL, *CANDIDATES[DEVICE])}
 Answers = Mapping[str, Mapping[ExampleId, Label]]  # by profile
 
 
+class Comparison(list[ComparisonRow]):
+    """The rows of a comparison, the fastest first, and its folder, which has the page."""
+
+    def __init__(self, rows: Iterable[ComparisonRow], folder: Path) -> None:
+        super().__init__(rows)
+        self.folder = folder
+
+
 def compare(
     data: Iterable[str | Path],
     profiles: Iterable[Profile | str] = ("default",),
     *,
     model: str | Path | None = None,
     rounds: int = 3,
-    output: str | Path = "runs/compare",
+    output: str | Path | None = None,
     options: Sequence[str] = (),
     track: TrackingConfig | None = None,
     progress: RunProgress = no_report,
     on_phase: OnPhase = no_report,
-) -> list[ComparisonRow]:
+) -> Comparison:
     """Measures profiles against each other on the same questions, as ``nq compare`` does.
 
     Args:
@@ -68,13 +79,15 @@ def compare(
             stand for several, and ``baseline`` is always measured. On whole pages ``"default"`` has
             one with ``prune`` too.
         rounds: how many count for the speed.
-        output: folder of the comparison; one that was interrupted is continued.
+        output: folder of the comparison, by default one in ``runs`` named by data, model, options
+            and processor; one that was interrupted is continued.
         options: of ``nq answer`` for all runs, such as ``["--limit", "60"]``.
         track: where MLflow records a run for each profile; by default nowhere.
         progress, on_phase: receive completed runs, and what is measured.
 
     Returns:
-        A row for each profile, the fastest first; those that failed come last, with the reason.
+        A list with a row for each profile, the fastest first; those that failed come last, with the
+        reason. Its attribute ``folder`` is that of the comparison.
 
     Raises:
         Error: the folder has another comparison or files of others, or baseline failed.
@@ -83,12 +96,11 @@ def compare(
     check_argument(is_count(rounds), "rounds", rounds, "a whole number from 1 on")
     wanted = list(profiles)
     _names(wanted, ())
-    spec, folder, started = find_model(model), Path(output), time.time()
+    spec, started = find_model(model), time.time()
     common = [*options, *(() if model is None else ("--model", str(model)))]
-    with (
-        input_files.input_files(input_files.path_list("data", data)) as files,
-        storage.hold(folder, storage.COMPARISON, files),
-    ):
+    with contextlib.ExitStack() as stack:
+        paths = input_files.path_list("data", data)
+        files = stack.enter_context(input_files.input_files(paths))
         request = {
             "data": list(map(input_files.sha256, files)),
             "models": [
@@ -98,7 +110,10 @@ def compare(
             "options": list(options),
             "processors": machine(),
         }
-        request, errors, file = json.loads(json.dumps(request)), dict[str, str](), folder / COMPARED
+        request, errors = json.loads(json.dumps(request)), dict[str, str]()
+        folder = comparison_folder("compare", request) if output is None else Path(output)
+        stack.enter_context(storage.hold(folder, storage.COMPARISON, files))
+        file = folder / COMPARED
         kept = storage.read_json(file) if file.is_file() else {"request": request, "runs": []}
         if other := [name for name in request if request[name] != kept["request"][name]]:
             raise Error(f"{folder} compares other {' and '.join(other)}: give another --output")
@@ -131,7 +146,13 @@ def compare(
         storage.write_json(file, kept)
         if track and not is_recorded and _record(track, rows, runs, folder, files, started):
             storage.write_json(file, {**kept, "recorded": True})
-    return rows
+    return Comparison(rows, folder)
+
+
+def comparison_folder(name: str, request: Mapping[str, Any]) -> Path:
+    """Returns the folder in ``runs`` for what is compared, named by its digest."""
+    text = json.dumps(request, sort_keys=True)
+    return Path("runs", f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}")
 
 
 def _names(wanted: Iterable[Profile | str], runs: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -223,14 +244,17 @@ def answer_in_process(profile: str, options: Sequence[str]) -> dict[str, Any]:
 
 def _measured(folder: Path, number: int, profile: str, options: Sequence[str]) -> dict[str, Any]:
     """Returns what is kept of a run of a round; of round 0 the answers are kept in the folder."""
-    result = answer_in_process(profile, [*options, "--root", str(folder)])
-    name = Path(result["output"]).name
+    options = [*options, "--root", str(folder)]
+    result = answer_in_process(profile, options)
+    if number and BUSY in result["speed_comparable"]:
+        result = answer_in_process(profile, options)
+    name, busy = Path(result["output"]).name, int(BUSY in result["speed_comparable"])
     if number == 0:
         (folder / ANSWERS).mkdir(exist_ok=True)
         with storage.atomic_write(folder / ANSWERS / f"{profile}.json") as file:
             file.write((folder / name / PREDICTIONS).read_bytes())
     job = FinishedRun(folder / name, check=False).job
-    own, around_s = row(result, name=name), result["wall_s"] - result["time"]["total_s"]
+    own, around_s = row(result, name=name, busy=busy), result["wall_s"] - result["time"]["total_s"]
     prune = may_prune(result["windows"], result["examples"], job.model.decision.rule)
     return asdict(own) | {
         "round": number,
@@ -256,6 +280,7 @@ def _row(name: str, runs: Sequence[Mapping[str, Any]], answers: Answers) -> Comp
         median(speeds) / median(column("windows_per_s", BASELINE)),
         **medians | {field: first[field] for field in ("first_start_s", "micro_f1")},
         changed=sum(not same_answers(label, baseline[key]) for key, label in answers[name].items()),
+        busy=int(sum(column("busy"))),
     )
 
 

@@ -39,11 +39,14 @@ DESCRIPTIONS = {
 }
 """What goes on in phases that can take long, for a progress bar."""
 FIRST = {PREDICT: "compiling, computing the first windows"}
-"""What goes on when such a phase begins for the first time."""
+"""What goes on in such a phase until ``compiled`` is called, when it begins for the first time."""
 BEAT_S, TIMES = 1.0, "times.json"
 WARM = "TensorFlow was loaded before"
 LOST, MACHINES = "times of earlier parts are lost", "parts on several machines"
-PROC, KIB = Path("/proc"), 1 << 10
+BUSY, BUSY_SHARE = "other programs took much of the processor", 0.1
+"""The reason where others worked for more than this share of the time of the cores."""
+PROC, KIB, TICKS = Path("/proc"), 1 << 10, os.sysconf("SC_CLK_TCK")
+IDLE, IO_WAIT = 3, 4  # among the counts of a core in /proc/stat
 
 OnPhase = Callable[[str], None]  # receives the description of a phase when it begins
 
@@ -123,7 +126,8 @@ class Measured:
 class Clock:
     """Divides the time of one part of a run into phases, of which one goes on at every moment.
 
-    Within its ``with`` block it also watches the memory of the process and its descendants.
+    Within its ``with`` block it also watches the memory of the process and its descendants. It
+    compares their work with that of all programs on the cores that this process may use.
 
     >>> clock = Clock()
     >>> with clock(WAIT):
@@ -136,7 +140,8 @@ class Clock:
         self._phase, self._covering, self._since = LOAD, "", time.perf_counter()
         self._seconds: dict[str, float] = defaultdict(float)
         self._reasons = (WARM,) if "tensorflow" in sys.modules else ()
-        self._memory_bytes = 0
+        self._memory_bytes, self._is_compiled = 0, False
+        self._works_before = cores_work_s(), tree_use(os.getpid())[1]
         self._earlier: Measured | None = None
         self._kept: tuple[Memo, Callable[[], Totals]] | None = None
         self._lock, self._keep_lock = threading.Lock(), threading.Lock()
@@ -172,6 +177,15 @@ class Clock:
             before, self._covering = self._covering, phase
         if phase != before:
             self._report(phase)
+
+    def compiled(self) -> None:
+        """Reports that the first windows are computed, so that most of what follows only computes.
+
+        Any thread may call it, and more than once.
+        """
+        if not self._is_compiled:
+            self._is_compiled = True
+            self.on_phase(DESCRIPTIONS[PREDICT])
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -226,7 +240,10 @@ class Clock:
         return measured
 
     def _measured(self, totals: Totals) -> Measured:
-        self._memory_bytes = max(self._memory_bytes, tree_memory_bytes(os.getpid()))
+        own_s = self._watch_memory()
+        all_before, own_before = self._works_before
+        others_s = cores_work_s() - all_before - (own_s - own_before)
+        is_busy = others_s > BUSY_SHARE * len(processor.cores()) * (time.time() - self._started)
         seconds, counters = self.seconds, totals.counters
         phases = seconds
         if PIPELINE not in seconds:
@@ -240,13 +257,19 @@ class Clock:
             counters.warmup_windows if PIPELINE not in seconds else 0,
             max(self._memory_bytes, own_peak_bytes()),
             machine(),
-            reasons=self._reasons,
+            reasons=(*self._reasons, *([BUSY] if is_busy else [])),
         )
         return self._earlier + own if self._earlier else own
 
+    def _watch_memory(self) -> float:
+        """Updates the largest memory; returns the CPU seconds with those of descendants."""
+        memory_bytes, work_s = tree_use(os.getpid())
+        self._memory_bytes = max(self._memory_bytes, memory_bytes)
+        return work_s
+
     def _beat(self) -> None:
         while not self._stop.wait(BEAT_S):
-            self._memory_bytes = max(self._memory_bytes, tree_memory_bytes(os.getpid()))
+            self._watch_memory()
             self._keep()
 
     def _keep(self, is_last: bool = False) -> None:
@@ -277,24 +300,39 @@ def machine() -> str:
     return f"{processor.name()}, {len(processor.cores())} cores"
 
 
-def tree_memory_bytes(root: int) -> int:
-    """Returns the resident memory of a process and its descendants at this moment.
+def tree_use(root: int) -> tuple[int, float]:
+    """Returns the resident memory of a process and its descendants in bytes, and their CPU seconds.
 
-    Pages that several processes share count in each of them.
+    Pages that several processes share count in each of them. The seconds are those since the start
+    of the processes, with those of children that have ended.
     """
     children: dict[int, list[int]] = defaultdict(list)
-    pages: dict[int, int] = {}
+    pages, ticks = dict[int, int](), dict[int, int]()
     for path in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has just ended
             fields = (path / "stat").read_bytes().rpartition(b")")[2].split()
             children[int(fields[1])].append(int(path.name))
             pages[int(path.name)] = int(fields[21])
-    total, left = 0, [root]
-    while left:
-        process = left.pop()
-        total += pages.get(process, 0)
-        left += children[process]
-    return total * os.sysconf("SC_PAGE_SIZE")
+            ticks[int(path.name)] = sum(map(int, fields[11:15]))
+    tree = [root]
+    for process in tree:
+        tree += children[process]
+    memory, work = (sum(count.get(process, 0) for process in tree) for count in (pages, ticks))
+    return memory * os.sysconf("SC_PAGE_SIZE"), work / TICKS
+
+
+def cores_work_s() -> float:
+    """Returns the seconds that the cores of this process have worked for all programs.
+
+    They count since the machine's start, with those that a virtual machine had to wait; 0 if
+    unknown.
+    """
+    cores = {f"cpu{number}" for number in processor.cores()}
+    with contextlib.suppress(OSError):
+        lines = map(str.split, (PROC / "stat").read_text(encoding="utf-8").splitlines())
+        counts = [list(map(int, line[1:9])) for line in lines if line[0] in cores]
+        return sum(sum(one) - one[IDLE] - one[IO_WAIT] for one in counts) / TICKS
+    return 0.0
 
 
 def own_peak_bytes() -> int:

@@ -20,12 +20,15 @@ class Plan:
     """A job with a chosen profile and with its digests, which are computed once per run.
 
     There is a preprocessing request for each chunk of the files. ``scores`` is everything that
-    scores depend on, so that runs with equal values share scores.
+    scores depend on, so that runs with equal values share scores. ``choice`` tells why the profile
+    was chosen, if the job had none.
     """
 
-    def __init__(self, job: Job, requests: tuple[Request, ...] | None = None) -> None:
+    def __init__(
+        self, job: Job, requests: tuple[Request, ...] | None = None, choice: str = ""
+    ) -> None:
         """Reads the input files and the weights for their digests."""
-        self.job, self.requests = job, requests or job.requests()
+        self.job, self.requests, self.choice = job, requests or job.requests(), choice
         rule, decision = RULES[job.model.decision.rule], job.model.decision.to_dict()
         self.scores: dict[str, Any] = {
             "windows": "+".join(request.key for request in self.requests),

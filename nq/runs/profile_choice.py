@@ -1,4 +1,4 @@
-"""The choice behind ``--profile auto``: the winner of the last comparison, or a default.
+"""The choice behind the profile ``auto``: the winner of the last comparison, or a default.
 
 ``nq compare`` keeps the profile to take in its folder, under a key of what it was measured for.
 Without such a comparison ``default_choice`` names a profile by the processor.
@@ -6,16 +6,15 @@ Without such a comparison ``default_choice`` names a profile by the processor.
 
 import contextlib
 import hashlib
-import logging
 from itertools import chain, islice
 from pathlib import Path
 
 import orjson
 
-from nq import processor, storage
+from nq import extras, processor, storage
 from nq.errors import DamagedError
 from nq.formats import inputs
-from nq.inference.profile import Profile
+from nq.inference.profile import SLOW_BFLOAT16, Profile
 from nq.model.folder import weights_digest
 from nq.model.runtime import import_tensorflow
 from nq.model.spec import ModelSpec
@@ -25,8 +24,6 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter
 from nq.runs.job import Job
 from nq.runs.measure import machine
-
-log = logging.getLogger(__name__)
 
 COMPARED = "compare.json"  # in the folder of a comparison
 FIRST_RECORDS, PAGE_WINDOWS = 10, 20
@@ -51,20 +48,25 @@ CANDIDATES = {
 """By device, those that are mostly the fastest first."""
 
 
-def choose_profile(job: Job) -> str:
-    """Returns the profile for a job whose own one is ignored; logs which and why."""
+def choose_profile(job: Job) -> tuple[str, str]:
+    """Returns the profile for a job whose own one is ignored, and which it is and why in words."""
     prune = _has_whole_pages(job)
     if winner := last_winner(job.root, comparison_key(job.model, prune)):
         folder, profile = winner
-        log.info("profile auto: %s, the profile to take of nq compare in %s", profile, folder)
-        return profile
-    import_tensorflow(job.compute.threads)
+        return profile, f"profile auto: {profile}, the profile to take of nq compare in {folder}"
+    profile = default_choice(_device(job.compute.threads), prune)
+    why = f"the default for this machine, since {job.root} has no nq compare of such a run"
+    return profile, f"profile auto: {profile}, {why}"
+
+
+def _device(threads: int | None) -> str:
+    """Returns the device that TensorFlow uses, which is imported where there is a GPU."""
+    if not extras.has_gpu():
+        return "CPU"
+    import_tensorflow(threads)
     from nq.inference.engines.tensorflow import device
 
-    profile = default_choice(device(), prune)
-    text = "profile auto: %s, the default for this machine: %s has no nq compare of such a run"
-    log.info(text, profile, job.root)
-    return profile
+    return device()
 
 
 def last_winner(root: Path, key: str) -> tuple[Path, str] | None:
@@ -97,6 +99,20 @@ def default_choice(device: str, prune: bool = False) -> str:
     named = map(Profile.parse, CANDIDATES[device])
     usable = (one for one in named if not one.missing() and (has_mixed or not one.changes.mixed))
     return str(Profile(next(usable).names | ({"prune"} if prune else set())))
+
+
+def without_gain(profile: str, device: str) -> str:
+    """Returns why a profile is usually not fast on a device of this machine, and what is.
+
+    It is empty if all its optimizations may gain.
+    """
+    given, is_slow = Profile.parse(profile), device == "CPU" and not processor.has_fast_bfloat16()
+    reasons = given.no_gain([device, *([SLOW_BFLOAT16] if is_slow else [])])
+    if not reasons:
+        return ""
+    texts = (f"{name} usually gains nothing here ({why})" for name, why in reasons.items())
+    choice = default_choice(device, given.changes.prune)
+    return f"{'; '.join(texts)}; the default of --profile auto is {choice}"
 
 
 def may_prune(windows: int, questions: int, rule: str) -> bool:

@@ -53,6 +53,7 @@ class Result:
         threads: of each of them; ``None`` for those that TensorFlow and engines choose.
         not_comparable: why the speed cannot be compared with that of other runs.
         model_uri: MLflow's URI of the model that the run has, if it was required.
+        choice: the profile and why the run took it, where it was ``auto``.
         beam: runner, name and ids of the job, number of workers and metrics of the pipeline, where
             a runner of Beam answered the questions. ``time`` has then other phases,
             ``windows_per_s`` is the speed of the whole pipeline, memory that of this machine.
@@ -94,6 +95,7 @@ class Result:
     not_comparable: tuple[str, ...] = ()
     model_uri: str | None = None
     beam: Mapping[str, Any] | None = None
+    choice: str = ""
 
     @property
     def resumed(self) -> bool:
@@ -110,7 +112,7 @@ class Result:
         """Returns what ``metrics.json`` contains, as JSON values."""
         hidden = (
             *("folder", "rows", "parity", "how_to_open"),
-            *("run_bytes", "windows_bytes", "not_comparable", "model_uri", "beam"),
+            *("run_bytes", "windows_bytes", "not_comparable", "model_uri", "beam", "choice"),
         )
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
         return {

@@ -136,6 +136,7 @@ def _write(
         not_comparable=measured.reasons if beam is None else (f"answered by {beam['runner']}",),
         beam=beam,
         windows_bytes=answering.windows_bytes,
+        choice=plan.choice,
         **counts,
     )
     write_metrics(folder, result.to_dict())

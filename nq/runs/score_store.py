@@ -146,8 +146,12 @@ class StoringScorer(ScorerWrapper):
                 finally:
                     self._count(-1)
 
+            def on_windows(windows: int) -> None:
+                self._clock.compiled()
+                progress(windows)
+
             self._count(1)
-            computed = self.inner.submit(new_rows, [examples[n] for n in new], progress)
+            computed = self.inner.submit(new_rows, [examples[n] for n in new], on_windows)
             computed.add_done_callback(store)
             return result
 

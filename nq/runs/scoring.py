@@ -136,11 +136,13 @@ class LocalRun:
         job = replace(job, files=tuple(files))
         job.check_output()
         check_other(job)
+        choice = ""
         if job.profile == AUTO:
             check_job(job)
-            job = replace(job, profile=choose_profile(job))
+            profile, choice = choose_profile(job)
+            job = replace(job, profile=profile)
         check_job(job)
-        self.plan = Plan(job)
+        self.plan = Plan(job, choice=choice)
 
     @contextlib.contextmanager
     def open(self, clock: Clock, progress: RunProgress) -> Iterator[Scoring]:

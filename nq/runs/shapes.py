@@ -5,6 +5,7 @@ round. Round 0 compiles, converts and prepares, and does not count. What is meas
 in ``shapes.json``; an equal measurement runs what is missing.
 """
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from nq.inference.profile import Profile
 from nq.model.folder import weights_digest
 from nq.model.spec import find_model
 from nq.report.comparison import figure
-from nq.runs.compare import answer_in_process
+from nq.runs.compare import answer_in_process, comparison_folder
 from nq.runs.measure import OnPhase, machine, no_report
 from nq.runs.scoring import RunProgress
 from nq.text import grid
@@ -34,7 +35,7 @@ def compare_shapes(
     *,
     model: str | Path | None = None,
     rounds: int = 3,
-    output: str | Path = "runs/shapes",
+    output: str | Path | None = None,
     options: Sequence[str] = (),
     progress: RunProgress = no_report,
     on_phase: OnPhase = no_report,
@@ -55,15 +56,14 @@ def compare_shapes(
         ValueError, OSError: an argument is wrong, or a file cannot be read or written.
     """
     check_argument(is_count(rounds), "rounds", rounds, "a whole number from 1 on")
-    name, spec, folder = str(Profile.of(profile)), find_model(model), Path(output)
+    name, spec = str(Profile.of(profile)), find_model(model)
     sizes: Sequence[int | None] = batch_sizes or [None]
     lengths: Sequence[int | None] = max_seq_lengths or [None]
     cells = list(itertools.product(sizes, lengths))
     common = [*options, *(() if model is None else ("--model", str(model)))]
-    with (
-        input_files.input_files(input_files.path_list("data", data)) as files,
-        storage.hold(folder, storage.COMPARISON, files),
-    ):
+    with contextlib.ExitStack() as stack:
+        paths = input_files.path_list("data", data)
+        files = stack.enter_context(input_files.input_files(paths))
         request: dict[str, Any] = {
             "data": list(map(input_files.sha256, files)),
             "models": [weights_digest(one.folder) for one in spec.models],
@@ -71,6 +71,8 @@ def compare_shapes(
             "options": list(options),
             "processors": machine(),
         }
+        folder = comparison_folder("shapes", request) if output is None else Path(output)
+        stack.enter_context(storage.hold(folder, storage.COMPARISON, files))
         file = folder / SHAPES
         new: dict[str, Any] = {"request": request, "runs": []}
         kept = storage.read_json(file) if file.is_file() else new

@@ -124,7 +124,7 @@ def local(
 ) -> dict[str, bytes]:
     """The files that the command writes without a cluster."""
     output = tmp_path_factory.mktemp("local") / "run"
-    Answering(output, tiny_model, "--data", str(questions)).result()
+    Answering(output, tiny_model, "--data", str(questions), "--profile", "grappler").result()
     return files(output)
 
 

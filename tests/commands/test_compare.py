@@ -19,6 +19,7 @@ from nq import storage, tracking
 from nq.commands.main import console
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
 from nq.runs import compare
+from nq.runs.measure import BUSY
 from nq.runs.profile_choice import COMPARED, choose_profile, default_choice
 from nq.storage import COMPARISON, own_paths
 from tests import nq_records
@@ -92,7 +93,7 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
         assert row["first_start_s"] > 0 and row["memory_mb"] > 100 and row["changed"] == 0
         assert row["micro_f1"] is not None
     job = nq.Job([data], tiny_model, "auto", root=tmp_path)
-    assert choose_profile(job) == result["take"]
+    assert choose_profile(job)[0] == result["take"]
     page = Path(result["page"]).read_text("utf-8")
     assert page.count('<th scope="row">') == 3 and "not installed" in page
     client = connect(store)
@@ -139,6 +140,27 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
     assert console([*common, str(data), *options]) == 0
     assert capfd.readouterr().err.count("not recorded") == 1  # not once for each profile
     assert storage.read_json(file) == unrecorded  # so that a repetition records it
+
+
+def test_a_run_beside_other_programs_is_repeated_once_and_marked(
+    data: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runs are real; the marks are those of the test."""
+    busy, real = iter([True, True, True, True, False]), compare.answer_in_process
+
+    def answer(profile: str, options: Any) -> dict[str, Any]:
+        return real(profile, options) | {"speed_comparable": f"no: {BUSY}" * next(busy)}
+
+    monkeypatch.setattr(compare, "answer_in_process", answer)
+    monkeypatch.chdir(tmp_path)
+    rows = compare.compare([data], ["baseline"], model=tiny_model, rounds=2)
+    assert [row.busy for row in rows] == [1] and not list(busy)
+    request = storage.read_json(rows.folder / COMPARED)["request"]
+    assert rows.folder == compare.comparison_folder("compare", request)
+    other = {**request, "options": ["--limit", "2"]}
+    assert rows.folder != compare.comparison_folder("compare", other)
+    page = (rows.folder / compare.PAGE).read_text("utf-8")
+    assert "other programs took much of the processor in 1 round<" in page
 
 
 def test_whole_pages_are_compared_with_prune() -> None:

@@ -61,6 +61,7 @@ def test_the_figures_of_a_plain_run() -> None:
         ({"profile": "mixed+prune", "read_windows": 7}, "7 of the windows were computed"),
         ({"resumed_windows": 6, "parts": 3}, "resumed: an earlier run scored 6 windows"),
         ({"how_to_open": "nq ui"}, "see the run: nq ui"),
+        ({"profile": "grappler+xla"}, "xla usually gains nothing here (XLA is made for GPUs); the"),
         (
             {"parity": Parity("baseline", 40, 1, 0.0123, 0.004, {"micro_f1": -0.01})},
             "against baseline: 1 of 40 answers changed (2.5%), micro_f1 by -0.0100; best logits "

@@ -21,6 +21,7 @@ ROUGH = replace(ROUGH, micro_f1=0.4, changed=9)
 FAILED = ComparisonRow("onnx", error="ONNX is not installed: " + "do this " * 12)
 RUN = replace(BASE, low=None, high=None, times_baseline=None, prepare_s=3.0)
 RUN = replace(RUN, name="a file with a long name.jsonl", against="grappler in runs/a")
+BUSY = replace(FAST, profile="mixed", busy=2)
 EVIL = replace(BASE, profile="</script><b>&", low=None)
 
 
@@ -28,6 +29,7 @@ EVIL = replace(BASE, profile="</script><b>&", low=None)
     "rows",
     [
         [FAST, BASE, FAILED],
+        [BUSY, BASE],
         [replace(FAST, profile="mixed+grappler+frozen+buckets+prune", memory_mb=123456), BASE],
         [RUN, replace(RUN, name="\x1b[31m")],
         [replace(RUN, against="mixed+grappler+frozen in runs/first", changed=12345, name="")],
@@ -42,6 +44,9 @@ def test_the_table_has_a_row_for_each_and_at_most_80_columns(rows: list[Comparis
         same = [text for text in lines if text.startswith(row.profile[:8]) and figure in text]
         assert len(same) == [one.profile for one in rows].count(row.profile)
     assert "\x1b" not in "".join(lines)
+    assert any(line.startswith("  busy: ") and "in 2 rounds" in line for line in lines) == (
+        BUSY in rows
+    )
 
 
 def test_empty_columns_are_left_out_and_the_last_head_tells_from_what_answers_changed() -> None:

@@ -49,7 +49,8 @@ def read(path: Path) -> Any:
 
 
 def arguments(folder: Path, data: Path, model: Path, *options: object) -> list[object]:
-    return ["answer", "--data", data, "--model", model, "--output", folder, "--no-track", *options]
+    paths = ["--data", data, "--model", model, "--output", folder]
+    return ["answer", *paths, "--no-track", "--profile", "grappler", *options]
 
 
 @pytest.mark.slow

@@ -14,18 +14,23 @@ from pathlib import Path
 
 import pytest
 
-from nq import storage
+from nq import processor, storage
 from nq.memo import Memo
+from nq.runs import measure
 from nq.runs.job import Job
 from nq.runs.measure import (
+    BUSY,
     LOST,
     MACHINES,
     TIMES,
     WARM,
+    Clock,
     Measured,
+    Totals,
+    cores_work_s,
     own_peak_bytes,
     read_times,
-    tree_memory_bytes,
+    tree_use,
 )
 from nq.runs.result import METRICS, PREDICTIONS
 from nq.runs.run import run
@@ -52,6 +57,7 @@ def test_a_run_says_what_goes_on(tiny_model: Path, tmp_path: Path) -> None:
     assert set(before[1:-1]) == {"preparing windows"}
     assert before[-1] == "compiling, computing the first windows"
     assert phases.count(before[-1]) == 1
+    assert phases.index("computing windows") > phases.index(before[-1])
 
 
 def test_parts_add_up() -> None:
@@ -75,18 +81,45 @@ def test_damaged_times_are_reported_in_one_line(
     assert "the time of the earlier parts of the run is not known" in message
 
 
+WORK = "import time\nwhile time.process_time() < 0.6: pass"
 CHILD = "import time; data = b'x' * (60 << 20); print(1, flush=True); time.sleep(600)"
 
 
 def test_memory_of_children_counts() -> None:
-    before = tree_memory_bytes(os.getpid())
+    before, _ = tree_use(os.getpid())
     with subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE) as child:
         assert child.stdout and child.stdout.readline()
-        with_child = tree_memory_bytes(os.getpid())
+        with_child, _ = tree_use(os.getpid())
         child.kill()
     assert with_child - before > 50 * MIB
     assert before > 10 * MIB < own_peak_bytes()
-    assert tree_memory_bytes(-1) == 0
+    assert tree_use(-1) == (0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("others_s", "own_s", "is_busy"), [(0, 10, False), (0.5, 2, False), (5, 10, True)]
+)
+def test_work_of_other_programs_is_a_reason(
+    others_s: float, own_s: float, is_busy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In 10 seconds of two cores."""
+    own, every, now = [7.0, 7.0 + own_s], [30.0, 30.0 + own_s + others_s], [100.0, 110.0]
+    monkeypatch.setattr(measure, "tree_use", lambda root: (1, own[0]))
+    monkeypatch.setattr(measure, "cores_work_s", lambda: every[0])
+    monkeypatch.setattr(processor, "cores", lambda: (0, 1))
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    clock = Clock()
+    for values in (own, every, now):
+        del values[0]
+    assert (BUSY in clock.finish(Totals()).reasons) is is_busy
+
+
+def test_work_of_children_and_of_all_programs_counts() -> None:
+    _, before = tree_use(os.getpid())
+    all_before = cores_work_s()
+    subprocess.run([sys.executable, "-c", WORK], check=True)
+    work_s = tree_use(os.getpid())[1] - before
+    assert 0.5 < work_s <= cores_work_s() - all_before + 0.2
 
 
 @pytest.mark.slow
@@ -139,7 +172,7 @@ def check_second_run(job: Job) -> None:
     resumed = (job.output / PREDICTIONS).read_bytes()
     again = run(job)
     assert (job.output / PREDICTIONS).read_bytes() == resumed
-    assert again.not_comparable == (WARM,)
-    assert again.speed_comparable == f"no: {WARM}"
+    assert set(again.not_comparable) - {BUSY} == {WARM}
+    assert again.speed_comparable.startswith(f"no: {WARM}")
     assert not again.resumed and again.parts == 1
     assert again.time["preprocess_s"] == 0 < again.time["predict_s"]

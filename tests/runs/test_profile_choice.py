@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +10,19 @@ import pytest
 
 from nq import extras, processor, storage
 from nq.bundle import bundled_sample
+from nq.commands.summary import summary
 from nq.config import DecisionConfig
 from nq.runs import profile_choice
 from nq.runs.config import AUTO
 from nq.runs.job import Job
-from nq.runs.profile_choice import COMPARED, choose_profile, comparison_key, default_choice
+from nq.runs.profile_choice import (
+    CANDIDATES,
+    COMPARED,
+    choose_profile,
+    comparison_key,
+    default_choice,
+    without_gain,
+)
 from nq.runs.run import run
 
 
@@ -34,9 +41,8 @@ def write_comparison(folder: Path, key: str, seconds: int, **values: str) -> Non
 
 
 def test_the_winner_of_the_last_fitting_comparison_is_taken(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caplog.set_level(logging.INFO)
     monkeypatch.setitem(extras.EXTRAS, "openvino", ("no_such_package",))
     key = comparison_key(job.model, False)
     write_comparison(tmp_path / "last", key, 2, take="xla")
@@ -48,8 +54,8 @@ def test_the_winner_of_the_last_fitting_comparison_is_taken(
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / COMPARED).write_text("[")
     (tmp_path / "folder" / COMPARED).mkdir(parents=True)
-    assert choose_profile(job) == "xla"
-    assert f"profile auto: xla, the profile to take of nq compare in {tmp_path}/last" in caplog.text
+    why = f"profile auto: xla, the profile to take of nq compare in {tmp_path}/last"
+    assert choose_profile(job) == ("xla", why)
 
 
 def test_what_a_comparison_is_for(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,20 +74,19 @@ def test_what_a_comparison_is_for(job: Job, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-def test_without_a_comparison_the_default_is_taken(
-    job: Job, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    assert run(job).profile == "grappler+buckets"
-    assert caplog.text.count("profile auto: grappler+buckets, the default for this machine") == 1
+def test_without_a_comparison_the_default_is_taken(job: Job) -> None:
+    result = run(job)
+    assert result.profile == "grappler+buckets"
+    assert result.choice.startswith("profile auto: grappler+buckets, the default for this machine")
+    assert result.choice in summary(result)
 
 
 def test_whole_pages_are_pruned_by_default(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert choose_profile(job) == "grappler+buckets"
+    assert choose_profile(job)[0] == "grappler+buckets"
     monkeypatch.setattr(profile_choice, "PAGE_WINDOWS", 2)
-    assert choose_profile(job) == "grappler+buckets+prune"
+    assert choose_profile(job)[0] == "grappler+buckets+prune"
     no_margin = replace(job.model, decision=DecisionConfig(rule="bert-joint"))
-    assert choose_profile(replace(job, model=no_margin)) == "grappler+buckets"
+    assert choose_profile(replace(job, model=no_margin))[0] == "grappler+buckets"
 
 
 def test_the_default_choice_is_fast_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +99,18 @@ def test_the_default_choice_is_fast_on_this_machine(monkeypatch: pytest.MonkeyPa
         text = f"vendor_id\t: {vendor}\nflags\t\t: fpu {flags}\n"
         monkeypatch.setattr(processor, "_description", lambda text=text: text)
         assert default_choice("CPU") == expected
+        assert bool(without_gain("mixed+buckets", "CPU")) == ("mixed" not in expected)
     monkeypatch.setitem(extras.EXTRAS, "openvino", ("no_such_package",))
     assert default_choice("CPU") == "grappler+frozen+buckets"
     assert default_choice("GPU") == "mixed+xla+grappler+buckets"
+
+
+def test_what_gains_nothing_is_told_with_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processor, "has_fast_bfloat16", lambda: True)
+    assert not any(without_gain(one, device) for device in CANDIDATES for one in CANDIDATES[device])
+    assert without_gain("xla+prune", "CPU") == (
+        "xla usually gains nothing here (XLA is made for GPUs); the default of --profile auto is "
+        + default_choice("CPU", prune=True)
+    )
+    assert without_gain("mixed+openvino+int8", "CPU").startswith("mixed usually gains nothing")
+    assert not without_gain("mixed+xla", "GPU")
