@@ -77,7 +77,7 @@ def model_folder(model: str | Path | None = None) -> Path:
 
 def model_name(folder: Path) -> str:
     """Returns the name of a model for records: of the hub's with the commit, else its folder's."""
-    return hub.name_of(folder) or folder.name
+    return hub.name_of(folder) or (BUNDLED if folder == bundled_model() else folder.name)
 
 
 def _hub_model(name: str) -> Path:

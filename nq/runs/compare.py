@@ -16,6 +16,7 @@ import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -37,7 +38,7 @@ from nq.report.questions import Question, entries, outcomes
 from nq.runs.finished import FinishedRun
 from nq.runs.measure import BUSY, OnPhase, machine, no_report
 from nq.runs.profile_choice import CANDIDATES, COMPARED, comparison_key, default_choice, may_prune
-from nq.runs.record import logged_model, measured_run
+from nq.runs.record import DIGITS, logged_model, measured_run
 from nq.runs.result import PREDICTIONS
 from nq.runs.scoring import RunProgress
 from nq.text import counted
@@ -197,16 +198,20 @@ def _record(
         rounds = [run for run in runs if run["profile"] == one.profile and run["round"]]
         with measured_run(track, one.profile, "nq.compare", tags, (started, ended)) as recorded:
             recorded.params({tracking.PROFILE: one.profile, "rounds": len(rounds)})
-            for run in rounds:
-                steps = {f"rounds/{name}": run[name] for name in ("predict_s", "windows_per_s")}
-                recorded.metrics(steps, run["round"])
             digests = [*map(input_files.sha256, files)]
             recorded.dataset([*map(input_files.shown, files)], digests)
             recorded.model(**rounds[0]["model"])
-            speed = {tracking.PREDICT_S: one.predict_s, tracking.WINDOWS_PER_S: one.windows_per_s}
-            quality = {tracking.MICRO_F1: one.micro_f1, tracking.CHANGED: one.changed}
-            start = {tracking.PEAK_MB: one.memory_mb, "time/first_start_s": one.first_start_s}
-            recorded.metrics(speed | quality | start)
+            figures = {  # MLflow's pages begin with the first
+                tracking.MICRO_F1: one.micro_f1,
+                tracking.PREDICT_S: one.predict_s,
+                tracking.WINDOWS_PER_S: one.windows_per_s,
+                tracking.CHANGED: one.changed,
+                tracking.PEAK_MB: one.memory_mb,
+                "time/first_start_s": one.first_start_s,
+            }
+            recorded.metrics({k: round(x, DIGITS) for k, x in figures.items() if x is not None})
+            for run, name in product(rounds, ("predict_s", "windows_per_s")):
+                recorded.metrics({f"rounds/{name}": round(run[name], DIGITS)}, run["round"])
             is_taken = one.profile == take
             other = f"This is one of {counted(len(rows), 'profile')} compared; take `{take}`."
             recorded.tags({tracking.DESCRIPTION: reason if is_taken else other})
