@@ -36,7 +36,7 @@ def run_without(
         ("openvino", ["answer", "--profile", "openvino"], "[openvino]"),
         ("onnxruntime", ["ask", "who", "-", "--profile", "onnx"], "[onnx]"),
         ("fastapi", ["serve"], "[serve]"),
-        ("tensorflow", ["answer", "--no-track"], "[cpu]"),
+        ("tensorflow", ["answer", "--no-track", "--profile", "grappler"], "[cpu]"),
     ],
 )
 def test_a_command_without_a_package_prints_one_line(

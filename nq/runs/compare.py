@@ -7,15 +7,12 @@ What is measured is kept at once in ``compare.json``; an equal comparison runs w
 """
 
 import contextlib
-import ctypes
 import hashlib
 import json
-import signal
 import subprocess
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -44,7 +41,12 @@ from nq.runs.scoring import RunProgress
 from nq.text import counted
 
 PAGE, ANSWERS = "compare.html", "answers"
-MAX_CHANGES, PR_SET_PDEATHSIG = 100, 1
+MAX_CHANGES = 100
+ANSWER = (
+    "import ctypes, runpy, signal; ctypes.CDLL(None).prctl(1, signal.SIGKILL); "
+    "runpy.run_module('nq.answer', run_name='__main__')"
+)
+"""``nq answer`` in a process that ends with the one that started it (PR_SET_PDEATHSIG)."""
 DEVICE = "GPU" if Path("/dev/nvidiactl").exists() else "CPU"
 ALL = tuple(map(str, profiles(THESIS)))
 DEFAULT = ("xla", "grappler", "mixed", "mixed+xla", "mixed+xla+grappler", default_choice(DEVICE))
@@ -231,11 +233,10 @@ def answer_in_process(profile: str, options: Sequence[str]) -> dict[str, Any]:
     Returns its JSON result, with the seconds of the whole process as ``wall_s``. An ``Error`` has
     the error line of a run that failed.
     """
-    arguments = ["-m", "nq.answer", *options, "--no-track", "--json", "--profile", profile]
-    ends = partial(ctypes.CDLL(None).prctl, PR_SET_PDEATHSIG, signal.SIGKILL)
+    arguments = ["-c", ANSWER, *options, "--no-track", "--json", "--profile", profile]
     started = time.perf_counter()
     process = subprocess.run(
-        **child.python(*arguments), capture_output=True, text=True, check=False, preexec_fn=ends
+        **child.python(*arguments), capture_output=True, text=True, check=False
     )
     if process.returncode:
         lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
