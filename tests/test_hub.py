@@ -142,7 +142,7 @@ def test_the_cpu_of_a_machine_with_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(runtime, "has_gpu", lambda: True)
     monkeypatch.setattr(extras, "has_gpu", lambda: True)
     with nq.pipeline("question-answering", device=-1) as reader:
-        assert repr(reader) == "Reader(model='bundled', profile='openvino', device='cpu')"
+        assert repr(reader) == "Reader(model='small', profile='openvino', device='cpu')"
 
 
 def test_a_folder_comes_before_a_model_of_its_name(server: Hub) -> None:
