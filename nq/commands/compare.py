@@ -29,6 +29,7 @@ def parser() -> terminal.Parser:
         notes=arguments.PROFILES_HELP,
         resumable=True,
         pass_on=True,
+        allow_abbrev=False,  # --batch-size is one of nq answer
     )
     text = "files, globs or folders; default: the bundled sample"
     parser.add_argument("--data", nargs="+", metavar="FILE", help=text, default=[bundled_sample()])

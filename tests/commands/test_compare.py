@@ -16,6 +16,7 @@ import pytest
 
 import nq
 from nq import storage, tracking
+from nq.commands.compare import parser
 from nq.commands.main import console
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
 from nq.runs import compare
@@ -220,3 +221,4 @@ def test_a_profile_is_measured_in_batches_and_windows_of_several_sizes(
     others = [*command, "--limit", "1", "--batch-sizes", "1"]
     assert "measures other options: give another --output" in commands.error(*others)
     assert "give one profile" in commands.error("compare", "--batch-sizes", "1", code=2)
+    assert parser().parse_args(["--batch-size", "1"]).unknown == ["--batch-size", "1"]
