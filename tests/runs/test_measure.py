@@ -154,7 +154,7 @@ def test_the_time_of_a_resumed_run_is_the_sum_of_its_parts(
 
 
 def check_lost_times(job: Job) -> None:
-    """Checks a continuation without the times of the first part, as earlier versions left it."""
+    """Checks a continuation without the times of the first part, whose file is gone."""
     assert job.output
     (job.output / storage.WORK / TIMES).unlink()
     result = run(job)
