@@ -11,7 +11,7 @@ import hashlib
 import json
 import subprocess
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
@@ -99,27 +99,10 @@ def compare(
     check_argument(is_count(rounds), "rounds", rounds, "a whole number from 1 on")
     wanted = list(profiles)
     _names(wanted, ())
-    spec, started = find_model(model), time.time()
+    started = time.time()
     common = [*options, *(() if model is None else ("--model", str(model)))]
-    with contextlib.ExitStack() as stack:
-        paths = input_files.path_list("data", data)
-        files = stack.enter_context(input_files.input_files(paths))
-        request = {
-            "data": list(map(input_files.sha256, files)),
-            "models": [
-                {name: value for name, value in spec.to_dict().items() if "model" not in name},
-                *(weights_digest(one.folder) for one in spec.models),
-            ],
-            "options": list(options),
-            "processors": machine(),
-        }
-        request, errors = json.loads(json.dumps(request)), dict[str, str]()
-        folder = comparison_folder("compare", request) if output is None else Path(output)
-        stack.enter_context(storage.hold(folder, storage.COMPARISON, files))
-        file = folder / COMPARED
-        kept = storage.read_json(file) if file.is_file() else {"request": request, "runs": []}
-        if other := [name for name in request if request[name] != kept["request"][name]]:
-            raise Error(f"{folder} compares other {' and '.join(other)}: give another --output")
+    with open_kept(COMPARED, "compares", data, model, options, output) as (files, folder, kept):
+        request, file, errors = kept["request"], folder / COMPARED, dict[str, str]()
         runs = list(kept["runs"])
         n_before = len(runs)
         while left := _left(names := _names(wanted, runs), rounds, runs, errors):
@@ -145,11 +128,56 @@ def compare(
         with storage.atomic_write(folder / PAGE) as page:
             page.write(comparison_page(rows, title, (reason, scope), changes))
         is_recorded = len(runs) == n_before and kept.get("recorded", False)
-        kept = {"request": request, "runs": runs, "take": take, "recorded": is_recorded}
-        storage.write_json(file, kept)
+        final = {"request": request, "runs": runs, "take": take, "recorded": is_recorded}
+        storage.write_json(file, final)
         if track and not is_recorded and _record(track, rows, runs, folder, files, started):
-            storage.write_json(file, {**kept, "recorded": True})
+            storage.write_json(file, {**final, "recorded": True})
     return Comparison(rows, folder)
+
+
+@contextlib.contextmanager
+def open_kept(
+    name: str,
+    verb: str,
+    data: Iterable[str | Path],
+    model: str | Path | None,
+    options: Sequence[str],
+    output: str | Path | None,
+    **also: str,
+) -> Iterator[tuple[list[str], Path, dict[str, Any]]]:
+    """Holds the folder of a comparison; yields input files, folder and what the file there has.
+
+    That is an object with ``request``, all that the measurements depend on (``also`` included), and
+    ``runs``, none in a new folder. Without ``output`` the request names the folder.
+
+    Args:
+        name: of the file, such as ``compare.json``.
+        verb: what the folder does, for the ``Error`` if it has measurements of another request.
+    """
+    spec = find_model(model)
+    with contextlib.ExitStack() as stack:
+        paths = input_files.path_list("data", data)
+        files = stack.enter_context(input_files.input_files(paths))
+        described = {
+            "data": list(map(input_files.sha256, files)),
+            "models": [
+                {key: value for key, value in spec.to_dict().items() if "model" not in key},
+                *(weights_digest(one.folder) for one in spec.models),
+            ],
+            "options": list(options),
+            "processors": machine(),
+            **also,
+        }
+        request = json.loads(json.dumps(described))
+        own = comparison_folder(Path(name).stem, request)
+        folder = own if output is None else Path(output)
+        stack.enter_context(storage.hold(folder, storage.COMPARISON, files))
+        kept: dict[str, Any] = {"request": request, "runs": []}
+        if (folder / name).is_file():
+            kept = storage.read_json(folder / name)
+        if other := [key for key in described if request[key] != kept["request"].get(key)]:
+            raise Error(f"{folder} {verb} other {' and '.join(other)}: give another --output")
+        yield files, folder, kept
 
 
 def comparison_folder(name: str, request: Mapping[str, Any]) -> Path:

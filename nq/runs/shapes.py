@@ -5,7 +5,6 @@ round. Round 0 compiles, converts and prepares, and does not count. What is meas
 in ``shapes.json``; an equal measurement runs what is missing.
 """
 
-import contextlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,14 +12,11 @@ from statistics import median
 from typing import Any
 
 from nq import storage
-from nq.errors import Error, check_argument, is_count
-from nq.formats import input_files
+from nq.errors import check_argument, is_count
 from nq.inference.profile import Profile
-from nq.model.folder import weights_digest
-from nq.model.spec import find_model
 from nq.report.comparison import figure
-from nq.runs.compare import answer_in_process, comparison_folder
-from nq.runs.measure import OnPhase, machine, no_report
+from nq.runs.compare import answer_in_process, open_kept
+from nq.runs.measure import OnPhase, no_report
 from nq.runs.scoring import RunProgress
 from nq.text import grid
 
@@ -56,28 +52,14 @@ def compare_shapes(
         ValueError, OSError: an argument is wrong, or a file cannot be read or written.
     """
     check_argument(is_count(rounds), "rounds", rounds, "a whole number from 1 on")
-    name, spec = str(Profile.of(profile)), find_model(model)
+    name = str(Profile.of(profile))
     sizes: Sequence[int | None] = batch_sizes or [None]
     lengths: Sequence[int | None] = max_seq_lengths or [None]
     cells = list(itertools.product(sizes, lengths))
     common = [*options, *(() if model is None else ("--model", str(model)))]
-    with contextlib.ExitStack() as stack:
-        paths = input_files.path_list("data", data)
-        files = stack.enter_context(input_files.input_files(paths))
-        request: dict[str, Any] = {
-            "data": list(map(input_files.sha256, files)),
-            "models": [weights_digest(one.folder) for one in spec.models],
-            "profile": name,
-            "options": list(options),
-            "processors": machine(),
-        }
-        folder = comparison_folder("shapes", request) if output is None else Path(output)
-        stack.enter_context(storage.hold(folder, storage.COMPARISON, files))
-        file = folder / SHAPES
-        new: dict[str, Any] = {"request": request, "runs": []}
-        kept = storage.read_json(file) if file.is_file() else new
-        if other := [key for key in request if request[key] != kept["request"].get(key)]:
-            raise Error(f"{folder} measures other {' and '.join(other)}: give another --output")
+    measured = data, model, options, output
+    with open_kept(SHAPES, "measures", *measured, profile=name) as (files, folder, kept):
+        request, file = kept["request"], folder / SHAPES
         runs = list(kept["runs"])
         done = {(run["round"], run["batch_size"], run["max_seq_length"]) for run in runs}
         every = ((number, *cell) for number in range(rounds + 1) for cell in cells)
