@@ -13,7 +13,7 @@ import numpy as np
 from tqdm import tqdm
 
 from nq import tracking
-from nq.beam.prepare import Request, prepare, prepare_again
+from nq.beam.prepare import prepare, prepare_again
 from nq.config import TrackingConfig
 from nq.errors import DamagedError
 from nq.formats.input_files import shown
@@ -69,8 +69,10 @@ def train_on_files(
         "%d examples, %d windows; not in the checkpoint: %s",
         *(prepared.examples, prepared.windows, ", ".join(report.missing) or "nothing"),
     )
-    params, content = _description(job, teacher)
-    content |= identity(model, data, config)
+    params = _params(job, teacher)
+    content = job.description | identity(model, data, config)
+    if teacher:
+        content["teacher_model"] = teacher.identity
     with tracking.Run(track, f"train {job.output.name}", "nq.train") as run:
         digest = hashlib.sha256(repr(sorted((params | content).items())).encode()).hexdigest()
         run.open(work / f"{digest[:12]}.mlflow_run", begun)
@@ -106,34 +108,26 @@ def _save(model: Path, folder: Path, logged: Any) -> None:
     save_model(folder, {"model": copy_model(model, folder.with_name("model"))}, logged=logged)
 
 
-def _description(
-    job: TrainingJob, teacher: Teacher | None
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns the parameters of the MLflow run, and what the result depends on besides the data."""
+def _params(job: TrainingJob, teacher: Teacher | None) -> dict[str, Any]:
+    """Returns the parameters of the MLflow run."""
 
     def names(paths: tuple[str, ...]) -> str:
         return ", ".join(shown(Path(path).name) for path in paths)
 
     init, data = model_name(job.init), names(job.files)
     params: dict[str, Any] = {"init": init, "data": data, "limit": job.limit}
-    content: dict[str, Any] = {}
     if job.dev:
-        request = Request(job.dev, str(job.init), job.windows, pages=job.pages)
-        content |= {"dev": request.description, "evaluate_every": job.evaluate_every}
         params |= {"dev": names(job.dev), "evaluate_every": job.evaluate_every}
     if teacher:
-        content["teacher"] = {**teacher.identity, **job.distillation.to_dict()}
         params |= {**job.teacher_settings, "teacher_profile": teacher.profile}
     params |= {f"train.{name}": value for name, value in job.config.to_dict().items()}
     params |= {f"windows.{name}": value for name, value in job.windows.to_dict().items()}
-    return params, content
+    return params
 
 
 def _windows(job: TrainingJob, folder: Path) -> tuple[Prepared, TrainingWindows]:
     """Returns the prepared windows of a training in a folder, and in memory."""
-    sampling, length = (job.config.negatives, job.config.seed), job.windows.max_seq_length
-    training = (*sampling, True) if job.teacher else sampling
-    request = Request(job.files, str(job.init), job.windows, job.limit, training, pages=job.pages)
+    request = job.request
     prepared = prepare(request, folder, job.workers)
     try:
         if not prepared.windows:
@@ -144,10 +138,10 @@ def _windows(job: TrainingJob, folder: Path) -> tuple[Prepared, TrainingWindows]
         remove([*own_paths(folder, WINDOWS), folder / MARK, folder, folder.parent])
         raise
     try:
-        columns = read_columns(prepared.shards, length)
+        columns = read_columns(prepared.shards, job.windows.max_seq_length)
     except DamagedError as damage:
         prepared = prepare_again(request, prepared.folder, damage, job.workers)
-        columns = read_columns(prepared.shards, length)
+        columns = read_columns(prepared.shards, job.windows.max_seq_length)
     windows = TrainingWindows.from_columns(columns)
     unlabelled = (windows.answer_types == UNLABELLED).sum()
     if unlabelled:

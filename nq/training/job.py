@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,6 +18,7 @@ from nq.training.config import DistillationConfig, TrainConfig
 
 if TYPE_CHECKING:
     from nq.formats.questions import PageFolder
+    from nq.preprocess.request import Request
     from nq.preprocess.store import Prepared
 
 LOSS = "loss"
@@ -86,6 +88,36 @@ class TrainingJob:
         if self.teacher is None:
             return {}
         return {"teacher": model_name(self.teacher), **self.distillation.to_dict()}
+
+    @cached_property
+    def request(self) -> Request:
+        """The windows to train on."""
+        from nq.preprocess.request import Request
+
+        training = (self.config.negatives, self.config.seed, *((True,) if self.teacher else ()))
+        return Request(
+            *(self.files, str(self.init), self.windows, self.limit, training), pages=self.pages
+        )
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """All that distinguishes a training from others, as JSON values."""
+        from nq.model.folder import file_digests
+
+        values = {
+            "data": self.request.description,
+            "init": file_digests(self.init),
+            "store": self.store,
+            **self.config.to_dict(),
+        }
+        if self.dev:
+            dev = replace(self.request, files=self.dev, limit=None, training=None)
+            values |= {"dev": dev.description, "evaluate_every": self.evaluate_every}
+        if self.teacher:
+            profile = self.teacher_profile and str(self.teacher_profile)
+            weights = file_digests(self.teacher)
+            values["teacher"] = {**self.distillation.to_dict(), "profile": profile, **weights}
+        return values
 
     def card_text(self) -> str:
         """Returns the text of the model card."""

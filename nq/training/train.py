@@ -14,8 +14,10 @@ from typing import Any
 
 from nq import storage
 from nq.config import TrackingConfig
+from nq.errors import DamagedError, Error
 from nq.formats import input_files, inputs
-from nq.model.folder import check_model
+from nq.memo import REQUEST, Memo
+from nq.model.folder import CONFIG, check_model
 from nq.model.runtime import import_tensorflow
 from nq.training.job import TrainingJob, TrainingResult
 
@@ -40,7 +42,7 @@ def train(
     Raises:
         OSError: a file cannot be read or written, or there is no model.
         ValueError: the data or a setting cannot be used.
-        Error: another training uses the folder, or it holds files of others.
+        Error: another training uses the folder, or it holds another one or files of others.
         TypeError: there is no such setting, or ``init`` or ``output`` is missing.
     """
     if not isinstance(job, TrainingJob):
@@ -53,8 +55,11 @@ def train(
     with (
         input_files.input_files(job.files) as files,
         input_files.input_files(job.dev) if job.dev else contextlib.nullcontext(()) as dev,
-        storage.hold(job.output, storage.TRAINING, (*files, *dev, *others)),
+        contextlib.ExitStack() as stack,
     ):
+        job = replace(job, files=tuple(files), dev=tuple(dev))
+        _check_output(job)
+        stack.enter_context(storage.hold(job.output, storage.TRAINING, (*files, *dev, *others)))
         inputs.check_inputs(files, job.limit, job.pages, dev)
         check_model(job.init, job.windows)
         if job.teacher:
@@ -62,5 +67,18 @@ def train(
         import_tensorflow()
         from nq.training.fit import train_on_files
 
-        job = replace(job, files=tuple(files), dev=tuple(dev))
         return train_on_files(job, card, track, begun)
+
+
+def _check_output(job: TrainingJob) -> None:
+    """Raises ``Error`` if the output folder has another training; changes nothing."""
+    if storage.kind_of(job.output) != storage.TRAINING.name:
+        return
+    stored, is_finished = dict[str, Any](), (job.output / CONFIG).is_file()
+    with contextlib.suppress(FileNotFoundError, DamagedError):
+        stored = Memo(job.output / storage.STATE).values(REQUEST)
+    if not (stored or is_finished):
+        return
+    if any(stored.get(name) != value for name, value in job.description.items()):
+        what = "the finished model" if is_finished else "the unfinished training"
+        raise Error(f"{job.output} has {what} of other options or data: give another --output")

@@ -15,13 +15,20 @@ import numpy as np
 import pytest
 
 from nq.bundle import bundled_sample
+from nq.config import WindowConfig
+from nq.errors import Error
+from nq.memo import Memo
 from nq.mlflow_store import connect
 from nq.model.folder import load_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.runs import cleaning
+from nq.storage import STATE, TRAINING, hold
 from nq.training.fit import FINAL_STEPS
+from nq.training.job import TrainingJob
+from nq.training.train import train
 from tests import tiny_models
 from tests.conftest import Commands
+from tests.folders import tree
 from tests.training.test_teacher import save as save_teacher
 
 ROOT = Path(__file__).parents[2]
@@ -182,3 +189,23 @@ def test_a_training_that_cannot_begin_is_one_line_and_leaves_nothing(
     lines = commands.err.splitlines()
     assert message in lines[-1] and (code == 2 or len(lines) == 1)
     assert not list(Path("out").iterdir())
+
+
+@pytest.mark.parametrize("content", ["the finished model", "the unfinished training"])
+def test_the_training_of_other_options_is_refused_and_not_touched(
+    content: str, tiny_model: Path, tmp_path: Path, commands: Commands
+) -> None:
+    out, small = tmp_path / "out", WindowConfig(32, 16, 8)
+    job = TrainingJob.of([bundled_sample()], init=tiny_model, output=out, windows=small)
+    with hold(out, TRAINING):
+        Memo.open(out / STATE, job.description)
+    if content == "the finished model":
+        shutil.copytree(tiny_model, out, dirs_exist_ok=True)
+    before, changed = tree(out), out.stat().st_mtime_ns
+    folders = ["--data", bundled_sample(), "--init", tiny_model, "--output", out]
+    for options in (["--epochs", "9"], ["--limit", "30"], ["--store", "int8"]):
+        error = commands.error("train", *folders, *SIZES, *options)
+        assert f"{out} has {content} of other options or data: give another --output" in error
+        assert (tree(out), out.stat().st_mtime_ns) == (before, changed)
+    with hold(out, TRAINING), pytest.raises(Error, match=r"process .* writes to"):
+        train(job)
