@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.text_tables import markdown
 from nq.errors import Error
+from nq.report import tuned
 
 if TYPE_CHECKING:
     from experiments.study import Study
@@ -161,39 +162,7 @@ def study(kind: str) -> Study:
 
 def tune(result: ResultFile) -> str:
     """Returns the table of ``nq tune --json``: the figures of the odd half."""
-    groups = {"all": "odd", "short pages": "odd_short_pages", "long pages": "odd_long_pages"}
-    groups = {title: name for title, name in groups.items() if f"{name}_examples" in result}
-
-    def row(title: str, *figures: str) -> tuple[str, ...]:
-        cells = (
-            " / ".join(f"{result[f'{group}_{figure}']:.3f}" for figure in figures)
-            for group in groups.values()
-        )
-        return title, *cells
-
-    f1 = [
-        row(f"{title}, at the stored / best threshold", f"{name}_f1", f"{name}_f1_best")
-        for title, name in (
-            ("micro-F1", "micro"),
-            ("long answer F1", "long"),
-            ("short answer F1", "short"),
-        )
-    ]
-    parts = [
-        row(f"{title}, long / short", *(f"{part}_{name}" for part in PARTS))
-        for title, name in (
-            ("expected calibration error", "calibration_error"),
-            ("area under the ROC curve, right against wrong answers", "auc"),
-        )
-    ]
-    counts = [f"{title}: {result[f'{name}_examples']}" for title, name in groups.items()]
-    yes_no = f"{result['yes_no_auc']:.3f}", *[""] * (len(groups) - 1)
-    return markdown(
-        ("examples", *counts),
-        *f1,
-        *parts,
-        ("area under the ROC curve, yes against no, even half", *yes_no),
-    )
+    return markdown(*tuned.table(result))
 
 
 def reading(result: ResultFile) -> str:

@@ -1,6 +1,7 @@
 """``nq tune``: fits the default decision of a model to one half of annotated data."""
 
 import argparse
+from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.runs.config import Compute
@@ -11,17 +12,23 @@ def parser() -> terminal.Parser:
     parser = terminal.Parser(
         prog="nq tune",
         description="Fits the default decision (weights, calibration, thresholds) to the examples "
-        "with even ids, writes it into the model folder, and measures it on those with odd ids. "
+        "with even ids, writes it into the model folder, or with --output into a copy of it, and "
+        "measures it on those with odd ids. "
         "With --second-model it is the decision of both models, in the folder of the second.",
         examples=(
             "nq tune --data dev.jsonl.gz --model my_model",
+            "nq tune --data dev.jsonl.gz --model small --output my_small",
             "nq tune --data dev.jsonl.gz --model small --second-model my_model",
         ),
         notes=arguments.PROFILES_HELP,
     )
     arguments.add_data(parser, note=" of annotated data")
-    parser.add_argument("--model", required=True, metavar="DIR", help="model folder")
+    text = "model folder; with --output also name of a model, or org/name of the Hugging Face hub"
+    parser.add_argument("--model", required=True, metavar="MODEL", help=text)
     arguments.add_second_model(parser)
+    text = "new folder for a copy of the model with the decision; the model folder stays as it is"
+    parser.add_argument("--output", type=Path, metavar="DIR", help=text)
+    arguments.add_limit(parser)
     arguments.add_profile(parser)
     of_scoring = ("batch_size", "instances", "threads")
     arguments.add_settings(parser, Compute, of_scoring, show_default=False)
@@ -33,12 +40,18 @@ def parser() -> terminal.Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
+    from nq.report import tuned
     from nq.runs import tuning
 
     model = arguments.find_model(args)
-    tuning.own_model(model, args.model, args.second_model or args.model)
+    if args.output is None:
+        tuning.own_model(model, args.model, args.second_model or args.model)
     compute, pages = arguments.settings(Compute, args), arguments.pages(args)
+    rest = pages, args.output, args.limit
     with terminal.ProgressBar("predict", "windows") as bar:
-        figures = tuning.tune(args.data, model, args.profile, compute, args.keep_scores, bar, pages)
-    terminal.print_result(figures, args.json)
+        figures = tuning.tune(args.data, model, args.profile, compute, args.keep_scores, bar, *rest)
+    if args.json:
+        terminal.print_json(figures)
+    else:
+        print(tuned.text(figures))
     return 0

@@ -23,7 +23,7 @@ from nq.formats import input_files
 from nq.formats.outputs import encode_prediction
 from nq.formats.questions import PageFolder
 from nq.inference.profile import DEFAULT_PROFILE, Profile
-from nq.model.folder import SETTINGS, load_settings, save_settings, weights_digest
+from nq.model.folder import SETTINGS, copy_model, load_settings, save_settings, weights_digest
 from nq.model.spec import ModelSpec, find_model
 from nq.postprocess.fit import (
     ChoiceSet,
@@ -65,11 +65,13 @@ def tune(
     keep_scores: bool = False,
     progress: RunProgress = no_report,
     pages: PageFolder | str | Path | None = None,
+    output: str | Path | None = None,
+    limit: int | None = None,
 ) -> dict[str, Any]:
     """Fits the decision of a model to one half of annotated data, as ``nq tune`` does.
 
-    It is fitted on the even half, written into the model folder, and measured on the odd half. All
-    blocks of a page are read.
+    It is fitted on the even half, written into the model folder or a copy of it, and measured on
+    the odd half. All blocks of a page are read.
 
     Args:
         files: annotated files, globs or folders.
@@ -77,6 +79,9 @@ def tune(
             decision is one of both, in the folder of the second.
         keep_scores: whether the scores are kept, so that tuning the same model again takes seconds.
         pages: the folder of the pages that questions name.
+        output: a new folder, which gets a copy of the model with the decision in place of the
+            model folder.
+        limit: read at most so many records.
 
     Returns:
         The thresholds, and the figures of the odd half by name.
@@ -86,8 +91,10 @@ def tune(
         ValueError: the data have no annotations, or an argument is wrong.
         Error: the model is an installed one, which is not written to, or it is being trained.
     """
+    if output is not None:
+        storage.check_new_folder(Path(output))
     if not isinstance(model, ModelSpec):
-        model = own_model(find_model(model), model)
+        model = find_model(model) if output else own_model(find_model(model), model)
     folder = model.models[-1].folder
     several = input_files.path_list("files", [files] if isinstance(files, str | Path) else files)
     start = DecisionConfig(max_answer_length=model.decision.max_answer_length)
@@ -100,19 +107,26 @@ def tune(
     with contextlib.ExitStack() as stack:
         paths = stack.enter_context(input_files.input_files(several))
         model = replace(model, decision=start).reading_whole_pages()
-        job = Job(paths, model, profile, pages=pages, compute=compute)
+        job = Job(paths, model, profile, pages=pages, compute=compute, limit=limit)
         job.check_output()
-        storage.check_output_file(folder / SETTINGS, job.files)
-        stack.enter_context(storage.hold_marked(folder))
+        if output is None:
+            storage.check_output_file(folder / SETTINGS, job.files)
+            stack.enter_context(storage.hold_marked(folder))
         check_job(job)
         scoring = stack.enter_context(open_scoring(Plan(job), Clock(), progress))
         tuned = tune_decision(scoring, start, ", ".join(paths))
         settings = load_settings(folder)
         if isinstance(tuned.decision, CascadeDecision):
             cascades = {**settings.cascades, weights_digest(model.folder): tuned.decision}
-            save_settings(folder, replace(settings, cascades=cascades))
+            settings = replace(settings, cascades=cascades)
         else:
-            save_settings(folder, replace(settings, decision=tuned.decision))
+            settings = replace(settings, decision=tuned.decision)
+        if output is None:
+            save_settings(folder, settings)
+        else:
+            target = Path(output).resolve()  # a link to an empty folder stays a link
+            with storage.unfinished(target.parent) as part:
+                copy_model(folder, part / "model", settings).rename(target)
         if not keep_scores:
             scoring.store.memo.clear()
     for chunk in scoring.chunks.ready:
@@ -124,7 +138,7 @@ def tune(
         "short_threshold": tuned.decision.short_threshold,
         **tuned.figures(),
         "yes_no_auc": tuned.yes_no_auc,
-        "model": str(folder),
+        "model": str(output or folder),
         "truncated_pages": scoring.chunks.total("truncated_pages"),
         "unread_blocks": scoring.chunks.total("unread_blocks"),
     }
@@ -134,7 +148,7 @@ def own_model(model: ModelSpec, *given: str | Path) -> ModelSpec:
     """Returns a model; ``Error`` if the folder to write to is not a path that was given."""
     folder = model.models[-1].folder
     if folder not in map(Path, given):
-        advice = f"copy it (cp -rL {folder} my_model) and tune the copy"
+        advice = "give a new folder for a tuned copy (--output)"
         raise Error(f"{folder} is no folder of yours, and is not written to: {advice}")
     return model
 

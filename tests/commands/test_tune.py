@@ -10,6 +10,7 @@ import pytest
 from nq.bundle import bundled_sample
 from nq.model.folder import load_settings
 from tests.conftest import Commands
+from tests.folders import tree
 
 
 @pytest.mark.slow
@@ -35,6 +36,31 @@ def test_the_decision_of_the_model_folder_is_replaced(
     for name in ("long_f1", "short_f1"):
         assert 0 <= first[f"odd_{name}"] <= first[f"odd_{name}_best"] <= 1
     # with the kept scores, which are then removed
-    assert "odd_micro_f1" in commands.out("tune", *arguments)
+    lines = commands.out("tune", *arguments).splitlines()
+    (micro,) = (line for line in lines if line.startswith("micro-F1"))
+    assert f"{first['odd_micro_f1']:.3f} / {first['odd_micro_f1_best']:.3f}" in micro
+    assert lines[-1] == f"written to {model}/nq.json"
     assert load_settings(model) == tuned
     assert not list(tmp_path.glob("runs/*/unfinished"))
+
+
+@pytest.mark.slow
+def test_with_an_output_a_copy_has_the_decision(
+    tiny_model: Path, tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of a model that is fetched or installed is only read."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("nq.model.registry.named_model", lambda name: tiny_model)
+    before = tree(tiny_model)
+    arguments = ["--data", bundled_sample(), "--model", "tiny", "--profile", "baseline"]
+    arguments += ["--limit", "12"]
+    assert "is not written to: give a new folder for a tuned copy (--output)" in commands.error(
+        "tune", *arguments
+    )
+    figures = commands.json("tune", *arguments, "--output", "mine")
+    assert (figures["model"], figures["odd_examples"]) == ("mine", 8)
+    assert load_settings("mine").decision.long_threshold == figures["long_threshold"]
+    assert tree(tiny_model) == before
+    assert tree(Path("mine")).keys() == before.keys()
+    error = commands.error("tune", *arguments, "--output", "mine")
+    assert "mine is not empty: choose a new folder" in error

@@ -7,6 +7,7 @@ import logging.handlers  # noqa: F401 - a process without privileges may not rea
 import os
 import shutil
 import tempfile
+import webbrowser  # noqa: F401 - as above
 from collections.abc import Iterator
 from pathlib import Path
 
