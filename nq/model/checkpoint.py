@@ -7,7 +7,6 @@ A saved folder is that of a BERT (or of another family) for Hugging Face with tw
 from __future__ import annotations
 
 import dataclasses
-import logging
 import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -24,8 +23,6 @@ from nq.model.folder import CARD, CONFIG, ModelSettings, file_digests, save_sett
 from nq.model.tensors import CheckpointTensors
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
 from nq.records import FloatArray
-
-log = logging.getLogger(__name__)
 
 TYPE_HEAD = ("type_output/kernel", "type_output/bias")
 ROWS = 4096  # that are written at once
@@ -78,10 +75,6 @@ def with_room_for(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
                 other = f"{files} has {name} {value}, {CONFIG} {getattr(config, name)}"
     if other:
         raise ValueError(f"{other}: put the vocabulary there that the model came with")
-    if rows not in (pieces, tokenizer.vocab_size):
-        log.warning(
-            "%s has %d pieces, the word embeddings %d rows: are they padded?", files, pieces, rows
-        )
     return dataclasses.replace(config, vocab_size=max(rows, tokenizer.vocab_size))
 
 

@@ -108,8 +108,8 @@ class ModelSpec:
             check_model(model.folder)
             if not has_head(model.folder, "span_output"):
                 raise ValueError(
-                    f"{model_name(model.folder)} has no head for answers (qa_outputs): give a "
-                    "model for question answering, or train one (nq train --init)"
+                    f"{model_name(model.folder)} has no head for answers: give a model for "
+                    "question answering, or train one (nq train --init)"
                 )
         if self.second is not None:
             sizes = [[f.stat().st_size for f in weight_files(m.folder)] for m in self.models]
