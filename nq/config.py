@@ -318,8 +318,16 @@ class TrackingConfig(Settings):
             ``sqlite:///mlflow.db``.
         experiment: by default MLFLOW_EXPERIMENT_NAME, then ``nq``.
         log_model: whether the run has its model, which MLflow can load and serve.
+        register: name in MLflow's registry, of which the logged model is the next version.
     """
 
     uri: str | None = None
     experiment: str | None = None
     log_model: bool = False
+    register: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        name = self.register
+        is_name = name is None or (bool(name.strip()) and not {*"/:"} & {*name})
+        ensure(is_name, f"register is {name!r:.80}: expected a name without / and :")

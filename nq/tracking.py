@@ -55,12 +55,24 @@ INTERRUPTED = (130, 143)
 
 PAGE = "/#/experiments/{}/runs{}?workflowType=machine_learning"
 """Page of a run, or of the table of runs; without the type, MLflow opens that of traces."""
-EXTERNAL = "mlflow.model.isExternal"
-"""The tag of a model whose files MLflow does not have."""
+EXTERNAL, REGISTERED = "mlflow.model.isExternal", "mlflow.modelVersions"
+"""The tags of a model whose files MLflow does not have, and of one that is registered."""
 MODEL_NAME = re.compile(r"[/:.%\"']")
 """Characters that MLflow refuses in the name of a model."""
 TASK, MAX_URI = "question-answering", 4000
-VERSIONS = ("tensorflow", "tensorflow-cpu", "keras", "numpy", "apache-beam", "mlflow")
+VERSIONS = (
+    *("nq-pipeline", "tensorflow", "tensorflow-cpu", "openvino", "onnxruntime"),
+    *("keras", "numpy", "apache-beam", "mlflow"),
+)
+
+
+def versions() -> dict[str, str]:
+    """Returns the versions of the packages that a run depends on, of those that are installed."""
+    found = {}
+    for package in VERSIONS:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
 
 
 def _tags(source: str) -> dict[str, str]:
@@ -69,9 +81,7 @@ def _tags(source: str) -> dict[str, str]:
 
     tags = {"mlflow.source.name": source, "mlflow.source.type": "LOCAL"}
     tags |= {"host": platform.node(), "version.python": platform.python_version()}
-    for package in VERSIONS:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            tags[f"version.{package}"] = importlib.metadata.version(package)
+    tags |= {f"version.{package}": version for package, version in versions().items()}
     with contextlib.suppress(Exception):  # a user without a name, as in some containers
         tags["mlflow.user"] = getpass.getuser()
     if commit := get_git_commit(__file__):  # not of an installed package
@@ -104,6 +114,7 @@ class Run:
     ) -> None:
         uri, experiment = (config.uri, config.experiment) if config else (None, None)
         self.uri, self.experiment = store(uri, experiment)
+        self._register = config and config.register
         self.name, self.available, self.status = name and visible(name), bool(config), "FINISHED"
         self.ended: float | None = None
         self._source, self._started = source, time.time()
@@ -292,7 +303,8 @@ class Run:
     def metrics(self, values: Mapping[str, Any], step: int = 0) -> None:
         """Records the values that are finite numbers; a list has one for each step from this on.
 
-        They are about the model and the dataset, if these were recorded before.
+        Those of step 0 are about the model and the dataset, if these were recorded before; MLflow
+        would show one of many steps for the model.
         """
         now = int(1000 * time.time())
         points = [
@@ -301,13 +313,15 @@ class Run:
             for number, value in enumerate(one if isinstance(one, list) else [one], step)
             if isinstance(value, numbers.Real) and math.isfinite(value)
         ]
-        self._log("metrics", "Metric", points)
+        self._log("metrics", "Metric", points, of_model=not step)
 
-    def _log(self, field: str, entity: str, items: Iterable[tuple[Any, ...]]) -> None:
+    def _log(
+        self, field: str, entity: str, items: Iterable[tuple[Any, ...]], of_model: bool = False
+    ) -> None:
         def write() -> None:
             from mlflow import entities
 
-            about = (self._model_id, *self._dataset) if entity == "Metric" else ()
+            about = (self._model_id, *self._dataset) if of_model else ()
             values = [getattr(entities, entity)(*item, *about) for item in items]
             self._client.log_batch(self._info.run_id, **{field: values})
 
@@ -383,12 +397,13 @@ class Run:
         values = dict(columns)
         self._call("write a table", lambda: self._client.log_table(self._info.run_id, values, file))
 
-    def log_model(self, save: Callable[[Path, Any], object]) -> str | None:
+    def log_model(self, save: Callable[[Path, Any], object], alias: str = "") -> str | None:
         """Logs the files of the run's model; returns its URI, ``None`` if it is not recorded.
 
         ``save`` writes the model, which MLflow has as this entity, into a new folder, beside which
         it may leave other files. ``mlflow.pyfunc.log_model`` would log to the store of the whole
-        process, which is not changed.
+        process, which is not changed. Where the model is registered, the URI is that of its
+        version, which gets the ``alias``.
         """
 
         def write() -> str:
@@ -399,9 +414,33 @@ class Run:
                 self._client.log_model_artifacts(logged.model_id, str(folder))
             if EXTERNAL in logged.tags:
                 self._client.delete_logged_model_tag(logged.model_id, EXTERNAL)
-            return f"models:/{logged.model_id}"
+            return (
+                self._registered(logged, alias) if self._register else f"models:/{logged.model_id}"
+            )
 
         uri: str | None = self._result(self._call("log the model", write))
         if uri:
             log.info("the run has its model: mlflow models serve -m %s --env-manager local", uri)
         return uri
+
+    def _registered(self, logged: Any, alias: str) -> str:
+        """Registers a model, as ``mlflow.register_model`` would in the store of the whole process.
+
+        Returns the URI of the version. The newest one is ``models:/NAME/latest`` too.
+        """
+        from mlflow.exceptions import MlflowException
+
+        client, name = self._client, self._register
+        try:
+            client.create_registered_model(name)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+        source, about = logged.artifact_location, {"model_id": logged.model_id}
+        version = client.create_model_version(name, source, logged.source_run_id, **about).version
+        versions = json.dumps([{"name": name, "version": version}])
+        client.set_logged_model_tags(logged.model_id, {REGISTERED: versions})
+        if alias:
+            client.set_registered_model_alias(name, alias, version)
+            log.info("%s version %s is models:/%s@%s now, too", name, version, name, alias)
+        return f"models:/{name}/{version}"

@@ -293,11 +293,20 @@ def add_tracking(
     if logs_model:
         text = "record the model with the run, so that mlflow models serve answers with it"
         group.add_argument("--log-model", action="store_true", help=text)
+        text = "record the model, as the next version of this name in MLflow's registry"
+        group.add_argument("--register", metavar="NAME", help=text)
 
 
 def tracking_config(args: argparse.Namespace) -> TrackingConfig | None:
     """Returns where the run is recorded; ``None`` with ``--no-track``."""
-    logs_model = getattr(args, "log_model", False)
-    if args.no_track and logs_model:
-        raise UsageError("--log-model needs a recorded run: leave --no-track out")
-    return None if args.no_track else TrackingConfig(args.tracking_uri, args.experiment, logs_model)
+    register = getattr(args, "register", None)
+    logs_model = getattr(args, "log_model", False) or register is not None
+    if args.no_track:
+        if logs_model:
+            option = "--log-model" if register is None else "--register"
+            raise UsageError(f"{option} needs a recorded run: leave --no-track out")
+        return None
+    try:
+        return TrackingConfig(args.tracking_uri, args.experiment, logs_model, register)
+    except ValueError as error:
+        raise UsageError(str(error)) from error

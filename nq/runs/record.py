@@ -143,7 +143,7 @@ def log_model(tracked: tracking.Run, job: Job) -> str | None:
         extra = engine if engine in ENGINE_EXTRAS else None
         save_model(folder, _copy_models(job.model, folder.parent), str(job.profile), extra, logged)
 
-    return tracked.log_model(save)
+    return tracked.log_model(save, str(job.profile).replace("+", "-"))
 
 
 def _copy_models(model: ModelSpec, parent: Path) -> dict[str, Path]:

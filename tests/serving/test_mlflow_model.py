@@ -182,6 +182,31 @@ def test_a_run_has_the_model_with_its_settings(
 
 
 @pytest.mark.usefixtures("store")
+def test_a_registered_model_is_a_new_version_under_the_alias_of_its_profile(
+    data: Path, tiny_model: Path, tmp_path: Path, commands: Commands
+) -> None:
+    from mlflow import MlflowClient
+
+    paths = ["--data", data, "--model", tiny_model, "--profile", "grappler+buckets"]
+    for version in ("1", "2"):
+        output = tmp_path / version
+        result = commands.json("answer", *paths, "--output", output, "--register", "lake model")
+        assert result["model_uri"] == f"models:/lake model/{version}"
+        by_alias = MlflowClient().get_model_version_by_alias("lake model", "grappler-buckets")
+        assert (str(by_alias.version), by_alias.run_id) == (version, result["run_id"])
+        (output,) = MlflowClient().get_run(result["run_id"]).outputs.model_outputs
+        logged = MlflowClient().get_logged_model(output.model_id)
+        (named,) = json.loads(logged.tags["mlflow.modelVersions"])
+        assert (named["name"], str(named["version"])) == ("lake model", version)
+    model = load("models:/lake model@grappler-buckets")
+    assert str(model.unwrap_python_model().reader.profile) == "grappler+buckets"
+    error = commands.error("answer", *paths, "--register", "a/b", code=2)
+    assert "register is 'a/b': expected a name without / and :" in error
+    error = commands.error("answer", *paths, "--register", "a", "--no-track", code=2)
+    assert "--register needs a recorded run" in error
+
+
+@pytest.mark.usefixtures("store")
 def test_a_training_has_its_model(
     data: Path, tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:
