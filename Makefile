@@ -29,7 +29,7 @@ gpu-report:  ## Measure the profiles of the thesis on this machine's GPU (GPU_DA
 	  || echo "nvidia-smi finds no GPU: the figures will be of the CPU"
 	@$(GPU_VENV)/bin/nq compare --profiles thesis mixed+xla+grappler+buckets --data $(GPU_DATA) \
 	  --output $(GPU_REPORT) --no-track
-	@echo "please send $(GPU_REPORT)/compare.json with the name of the card"
+	@echo "please send $(GPU_REPORT)/compare.json, which has the figures, the card and the versions"
 
 test: $(VENV)/.dev lint types  ## Lint, types, all tests but the extended ones
 	@$(BIN)/python -m pytest -q -n auto --dist loadfile -m "$(SELECT)"

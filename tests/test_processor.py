@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nq import processor
+from tests.folders import write
 
 ZEN_3 = """processor\t: 0
 model name\t: AMD EPYC
@@ -54,3 +55,14 @@ def test_a_processor_is_described(
     assert processor.name() == name if name else processor.name()
     assert flags <= processor.flags() if flags else not processor.flags()
     assert processor.saturates_int8_products() == saturates
+
+
+def test_gpus_are_those_of_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = "NVIDIA H100 80GB HBM3, 550.54.15, 81559 MiB"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert processor.gpus() == []
+    script = write(tmp_path / "nvidia-smi", f"#!/bin/sh\necho '{listed}'\n")
+    script.chmod(0o755)
+    assert processor.gpus() == [listed]
+    write(script, "#!/bin/sh\necho 'no devices were found'; exit 6\n")
+    assert processor.gpus() == []

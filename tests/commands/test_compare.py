@@ -20,7 +20,7 @@ from nq.commands.compare import parser
 from nq.commands.main import console
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
 from nq.runs import compare
-from nq.runs.measure import BUSY
+from nq.runs.measure import BUSY, machine
 from nq.runs.profile_choice import COMPARED, choose_profile, default_choice
 from nq.storage import COMPARISON, own_paths
 from tests import nq_records
@@ -110,6 +110,7 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
         assert model.name == f"{tiny_model.name} · {run.info.run_name}"
         figures = {metric.key: metric.value for metric in model.metrics}
         assert figures[tracking.PREDICT_S] == point.value and figures[tracking.CHANGED] == 0
+        assert not [name for name in figures if name.startswith("rounds/")]
         (dataset,) = run.inputs.dataset_inputs
         assert {metric.dataset_digest for metric in model.metrics} == {dataset.dataset.digest}
         files = {file.path for file in client.list_artifacts(run.info.run_id)}
@@ -121,6 +122,10 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
     assert {path.name for path in own_paths(folder, COMPARISON)} == {
         *("compare.json", "compare.html", storage.MEASURED, "request.json", *parts)
     }
+
+    whole = storage.read_json(folder / "compare.json")
+    assert whole["machine"][0] == machine() and "numpy" in whole["versions"]
+    assert {run["device"] for run in whole["runs"]} == {"CPU"}
 
     common = ["compare", "--model", str(tiny_model), "--output", str(folder), "--data"]
     other = nq_records.write_lines(tmp_path / "other.jsonl", [nq_records.simplified(9)])
