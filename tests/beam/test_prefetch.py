@@ -68,16 +68,6 @@ def test_writes_what_prepare_writes(
     assert not children(MODULE)
 
 
-def test_a_completed_folder_needs_no_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    request = make_request(tmp_path)
-    expected = prepare(request, tmp_path / "out")
-    monkeypatch.delattr("nq.child.start")
-    with prefetch([(request, tmp_path / "out")]) as folders:
-        assert list(folders) == [replace(expected, reused=True)]
-
-
 def test_the_work_of_a_killed_process_is_done_here(tmp_path: Path) -> None:
     request = make_request(tmp_path)
     with prefetch([(request, tmp_path / "out")]) as folders:
@@ -89,11 +79,7 @@ def test_the_work_of_a_killed_process_is_done_here(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "number"),
-    [
-        ("", signal.SIGINT),
-        ("", signal.SIGKILL),
-        ("trap '' INT; ", signal.SIGKILL),  # as for a job in a shell's background
-    ],
+    [("", signal.SIGINT), ("trap '' INT; ", signal.SIGKILL)],  # as for a job in the background
 )
 def test_ends_with_the_process_that_started_it(
     tmp_path: Path, before: str, number: signal.Signals

@@ -106,14 +106,6 @@ def test_records_are_those_of_the_plain_functions_in_order(
     assert prepared.first_dead_letter() == f"{job_request.files[0]}, {first}"
 
 
-@pytest.mark.parametrize("lines", [[], [b"bad", b"worse"]])
-def test_without_a_good_record(job_request: Request, out: Path, lines: list[bytes]) -> None:
-    Path(job_request.files[0]).write_bytes(b"\n".join(lines))
-    prepared = prepare(replace(job_request, files=job_request.files[:1]), out)
-    assert (prepared.examples, prepared.windows, prepared.dead_letters) == (0, 0, len(lines))
-    assert records(prepared) == []
-
-
 def test_a_folder_of_any_name_with_files_of_a_killed_job_and_of_others(
     job_request: Request, tmp_path: Path
 ) -> None:
@@ -129,20 +121,12 @@ def test_a_folder_of_any_name_with_files_of_a_killed_job_and_of_others(
     assert prepared.windows == len(records(prepared)) > 0
 
 
-@pytest.fixture
-def without_beam(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if Apache Beam were not installed."""
-    monkeypatch.setitem(sys.modules, "apache_beam", None)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "workers"),
     [
         ({}, 3),
         ({"training": (0.5, 7), "limit": 33, "first_file": 3}, 2),
-        ({"windows": replace(CONFIG, max_contexts=1), "limit": 43}, 1),
-        ({"files": ()}, 1),
     ],
     ids=str,
 )
@@ -161,16 +145,6 @@ def test_the_plain_loop_writes_the_bytes_of_any_number_of_workers(
     counts = by_loop.examples, by_loop.dead_letters
     assert counts == (by_beam.examples, by_beam.dead_letters)
     assert sum(counts) == (job_request.limit or 45 * bool(job_request.files))
-
-
-@pytest.mark.usefixtures("without_beam")
-@pytest.mark.parametrize(("workers", "options"), [(2, []), (None, ["--runner=DirectRunner"])])
-def test_what_needs_beam_names_the_extra(
-    job_request: Request, out: Path, workers: int | None, options: list[str]
-) -> None:
-    with pytest.raises(Error, match="pip install 'nq-pipe"):
-        prepare(job_request, out, workers, options)
-    assert not out.exists()
 
 
 def test_an_equal_request_reuses_the_folder(

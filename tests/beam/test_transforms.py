@@ -15,7 +15,6 @@ from nq.config import WindowConfig
 from nq.formats import inputs
 from nq.formats.tfrecord import raw_records
 from nq.records import Example
-from tests.child_processes import python
 from tests.nq_records import simplified, write_lines, write_vocab
 
 CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
@@ -65,12 +64,3 @@ def test_questions_are_those_of_the_files(files: list[str]) -> None:
                 lambda source, item: (source, getattr(item, "example_id", item))
             )
             assert_that(ids, equal_to(expected[:limit]))
-
-
-def test_beam_is_imported_with_the_first_transform() -> None:
-    code = (
-        "import sys, nq.preprocess, nq.beam.prepare, nq.beam as public; "
-        "print('apache_beam' in sys.modules); public.MakeWindows; "
-        "print('apache_beam' in sys.modules)"
-    )
-    assert python("-c", code).stdout.split() == ["False", "True"]
