@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
 import shlex
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
-from nq.commands.main import COMMANDS, console
-from nq.config import Settings, WindowConfig
+from nq.commands.main import COMMANDS
+from nq.config import WindowConfig
 from nq.model.folder import ModelSettings, save_settings
-from nq.training.config import TrainConfig
 from tests.conftest import Commands
 
 OURS = [command for command in COMMANDS if command != "eval"]
 """The commands whose options are ours; those of eval are the official ones."""
-
-
-@pytest.mark.parametrize("cls", [WindowConfig, TrainConfig])
-def test_every_field_is_an_option_with_help(cls: type[Settings]) -> None:
-    parser = argparse.ArgumentParser()
-    arguments.add_settings(parser, cls)
-    text = " ".join(parser.format_help().split())
-    names = {f.name for f in fields(cls) if not f.metadata.get("help")}  # type: ignore[arg-type]
-    assert names <= {"question_prefix", "block_prefix"}  # those of a dual encoder never change
-    for f in (f for f in fields(cls) if f.name not in names):  # type: ignore[arg-type]
-        assert f"--{f.name.replace('_', '-')}" in text
-        default = f.metadata.get("shown_default", f.default)
-        assert f"{f.metadata['help']} (default: {default})" in text
 
 
 @pytest.mark.parametrize(
@@ -71,33 +55,6 @@ def test_help_is_printed_with_valid_examples(command: str, commands: Commands) -
         own = words[words.index("nq") :]
         assert own[1] == command
         parser.parse_known_args(own[2 : own.index(">")] if ">" in own else own[2:])
-
-
-@pytest.mark.parametrize("columns", ["", "40", "80", "200"])
-def test_help_fits_80_columns_and_breaks_no_word(
-    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def helps() -> list[str]:
-        for command in COMMANDS:
-            with contextlib.suppress(SystemExit):
-                console([command, "--help"])
-        assert console(["--help"]) == 0
-        return capsys.readouterr().out.splitlines()
-
-    monkeypatch.setenv("COLUMNS", columns)
-    lines = helps()
-    assert max(map(len, lines)) <= 80
-    monkeypatch.setattr(terminal, "HELP_WIDTH", 10_000)
-    monkeypatch.setenv("COLUMNS", "10000")
-    whole = helps()
-    assert max(map(len, whole)) > 100
-    assert " ".join(lines).split() == " ".join(whole).split()
-
-
-def test_the_console_lists_the_commands(commands: Commands) -> None:
-    out = commands.out("--help")
-    assert out == commands.out() and all(f"\n  {name} " in out for name in COMMANDS)
-    assert commands.out("--version").strip().count(".") == 2
 
 
 @pytest.mark.parametrize(
