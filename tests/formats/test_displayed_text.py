@@ -100,7 +100,7 @@ def words_of_blocks(page: Page) -> list[str]:
     return "".join(" " if page.example.is_html[i] else page.spelling[i] for i in tokens).split()
 
 
-@settings(browsing, max_examples=200)
+@settings(browsing, max_examples=100)
 @given(pages)
 def test_the_blocks_of_a_page_have_what_is_displayed(tab: Browser, markup: str) -> None:
     markup = f"<!doctype html><body>{markup}"
