@@ -81,13 +81,6 @@ def test_thresholds_use_predictions_by_weights_fitted_without_the_example(
     assert any(scores[0][i] != scores[1][i] for i in other_folds)
 
 
-def test_each_example_with_an_even_id_is_in_one_fold_and_no_other_is_in_any() -> None:
-    folds = [tuning.fold_of(i) for i in range(-40, 40)]
-    assert set(folds[::2]) == set(range(tuning.FOLDS))
-    assert set(folds[1::2]) == {None}
-    assert {tuning.fold_of(f"{i}a") for i in range(200)} == {None, *range(tuning.FOLDS)}
-
-
 decisions = st.builds(
     nq_eval.Decision,
     has_gold=st.booleans(),
