@@ -144,9 +144,7 @@ def once_per_run(tmp_path_factory: pytest.TempPathFactory) -> OncePerRun:
 @pytest.fixture(scope="session")
 def tiny_vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ``vocab.txt`` of letters, a few words and the markers by name."""
-    path = tmp_path_factory.mktemp("tiny-vocab") / "vocab.txt"
-    path.write_text("\n".join(tiny_models.VOCABULARY) + "\n", encoding="utf-8")
-    return path
+    return tiny_models.write_vocab(tmp_path_factory.mktemp("tiny-vocab") / "vocab.txt")
 
 
 @pytest.fixture(scope="session")
@@ -162,8 +160,8 @@ def tiny_mpnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A complete model folder of another family, vocabulary and window length."""
     from nq.model import joint
 
-    vocab = tmp_path_factory.mktemp("mpnet-vocab") / "vocab.txt"
-    vocab.write_text("\n".join(tiny_models.MPNET_VOCABULARY) + "\n", encoding="utf-8")
+    path = tmp_path_factory.mktemp("mpnet-vocab") / "vocab.txt"
+    vocab = tiny_models.write_vocab(path, tiny_models.MPNET_VOCABULARY)
     folder, shape = tmp_path_factory.mktemp("tiny-mpnet"), tiny_models.MPNET
     model = joint.build(shape, seed=5)
     return tiny_models.save(folder, model, shape, vocab, max_seq_length=24, doc_stride=7)

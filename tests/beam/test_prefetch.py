@@ -16,7 +16,8 @@ from nq.beam.prepare import Request, prefetch, prepare
 from nq.config import WindowConfig
 from nq.storage import MARK
 from tests.child_processes import PATIENCE_S, ROOT, children, wait_until
-from tests.nq_records import simplified, write_lines, write_vocab
+from tests.nq_records import simplified, write_lines
+from tests.tiny_models import write_vocab
 
 MODULE = prefetch.__module__
 CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
@@ -41,7 +42,7 @@ except KeyboardInterrupt:
 
 def make_request(folder: Path, examples: int = 20) -> Request:
     data = write_lines(folder / "a.jsonl", [*(simplified(i) for i in range(examples)), b"[]"])
-    return Request((str(data),), str(write_vocab(folder)), CONFIG)
+    return Request((str(data),), str(write_vocab(folder / "vocab.txt")), CONFIG)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -30,6 +30,7 @@ from tests.child_processes import children
 from tests.formats.reading import values_of
 from tests.full_disk import small_files
 from tests.nq_records import simplified, write_lines
+from tests.tiny_models import write_vocab
 
 CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
 SHARD = "windows-00000-of-00001.tfrecord"
@@ -43,7 +44,7 @@ def make_request(folder: Path) -> Request:
     first = write_lines(folder / "b.jsonl.gz", [*good[:30], b"null", *good[30:], b"[]"])
     bad = '"\u2028\x85"'.encode()
     second = write_lines(folder / "a.jsonl", [nq_records.v1(100), bad, nq_records.v1(101)])
-    return Request((str(first), str(second)), str(nq_records.write_vocab(folder)), CONFIG)
+    return Request((str(first), str(second)), str(write_vocab(folder / "vocab.txt")), CONFIG)
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from nq.config import WindowConfig
 from nq.formats import inputs
 from nq.formats.tfrecord import raw_records
 from nq.records import Example
-from tests.nq_records import simplified, write_lines, write_vocab
+from tests.nq_records import simplified, write_lines
+from tests.tiny_models import write_vocab
 
 CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
 IN_MEMORY = ["--runner=FnApiRunner"]
@@ -26,7 +27,7 @@ def files(tmp_path: Path) -> list[str]:
     for name in "ab":
         lines = [*(simplified(i, words=20 + i) for i in range(6)), b"bad"]
         write_lines(tmp_path / f"{name}.jsonl", lines)
-    write_vocab(tmp_path)
+    write_vocab(tmp_path / "vocab.txt")
     return [str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]
 
 

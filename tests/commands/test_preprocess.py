@@ -13,10 +13,10 @@ import pytest
 
 from nq.preprocess.store import COMPLETED
 from nq.storage import UNFINISHED
-from tests import nq_records
 from tests.conftest import Commands
 from tests.nq_records import changed, simplified, to_line, write_lines
 from tests.terminal_output import without_progress
+from tests.tiny_models import write_vocab
 
 ROOT = Path(__file__).parents[2]
 SMALL = ("--set", "max_seq_length=48,max_query_length=12,doc_stride=16")
@@ -50,7 +50,7 @@ def test_good_and_broken_lines(
         bad[n][0] if n in bad else simplified(n, words=20) for n in range(1, GOOD + BROKEN + 1)
     ]
     write_lines(tmp_path / "mixed.jsonl", lines)
-    nq_records.write_vocab(tmp_path)
+    write_vocab(tmp_path / "vocab.txt")
     command = ("--data", "mixed.jsonl", "--tokenizer", "vocab.txt", "--output", "out", *SMALL)
     process = start(tmp_path, *command, "--json")
     stdout, stderr = process.communicate()
@@ -80,7 +80,7 @@ def started(folder: Path) -> subprocess.Popen[str]:
     """A job of some seconds that has already made its first windows."""
     lines = [to_line(simplified(i, words=300)) for i in range(3000)]
     write_lines(folder / "long.jsonl", lines)
-    nq_records.write_vocab(folder)
+    write_vocab(folder / "vocab.txt")
     command = ("--data", "long.jsonl", "--tokenizer", "vocab.txt", "--output", "out", *SMALL)
     process = start(folder, *command, "--workers", "1")  # in Beam
     while not any(p.stat().st_size for p in (folder / "out").glob("*/progress/*")):

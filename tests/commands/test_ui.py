@@ -17,8 +17,7 @@ import pytest
 
 from nq import child, tracking
 from nq.config import TrackingConfig
-from tests.child_processes import wait_until
-from tests.serving.servers import free_port
+from tests.child_processes import free_port, wait_until
 
 pytestmark = pytest.mark.slow
 
