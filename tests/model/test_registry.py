@@ -68,40 +68,6 @@ def test_a_folder_with_a_model_comes_before_an_installed_one(
     ]
 
 
-@pytest.mark.parametrize(
-    ("entry", "files", "problem"),
-    [
-        ("lakes = nq_model_lakes", (), r"nq-model-lakes 1\.0 is incomplete"),
-        ("lakes = nq_model_lakes", ("vocab.txt",), r"config\.json"),
-        ("lakes = ", ("config.json",), "is incomplete"),
-    ],
-)
-def test_an_entry_point_without_a_model_is_one_line(
-    site: Path, entry: str, files: tuple[str, ...], problem: str
-) -> None:
-    install(site, "nq-model-lakes", entry)
-    (site / "nq_model_lakes").mkdir()
-    for name in files:
-        (site / "nq_model_lakes" / name).touch()
-    with pytest.raises(Error, match=problem) as error:
-        model_folder("lakes")
-    assert "\n" not in str(error.value)
-
-
-def test_of_two_models_with_one_name_neither_is_taken(lakes: Path, site: Path) -> None:
-    install(site, "another-lakes", "lakes = another_lakes")
-    expected = r"^another-lakes 1\.0 and nq-model-lakes 1\.0 both"
-    with pytest.raises(Error, match=expected):
-        model_folder("lakes")
-
-
-def test_a_model_that_is_not_installed(lakes: Path) -> None:
-    with pytest.raises(Error, match=r"absent is not installed .*lakes"):
-        model_folder("absent")
-    with pytest.raises(FileNotFoundError, match=r"^no model 'lake' \(did.*\(.*lakes"):
-        Job(["x"], "lake")
-
-
 @pytest.mark.parametrize("name", ["added_tokens.json", "1_Pooling/config.json", "vocab.txt"])
 def test_a_link_out_of_a_model_folder_is_refused(
     name: str, tiny_model: Path, tmp_path: Path, commands: Commands
