@@ -225,13 +225,13 @@ def test_workers_in_another_folder(
     (tmp_path / "pages").mkdir()
     (tmp_path / "pages" / "lake.txt").write_text("The lake is old.\n\nThe lake is deep.")
     write_lines(tmp_path / "q.jsonl", [{"id": 7, "question": "is it deep", "page": "lake"}])
-    for names, pages in ((["a.jsonl", "b.jsonl"], None), (["q.jsonl"], "pages")):
-        found, expected = (
-            run(job(names, tiny_model, Path(folder), runner, options, pages=pages))
-            for folder, runner in ((f"beam {pages}", "PortableRunner"), (f"local {pages}", None))
-        )
-        assert_equal(found, expected)
-        assert found.beam is not None and found.beam["job_id"].startswith("job-")
+    names = ["a.jsonl", "b.jsonl", "q.jsonl"]
+    found, expected = (
+        run(job(names, tiny_model, Path(folder), runner, options, pages="pages"))
+        for folder, runner in (("beam", "PortableRunner"), ("local", None))
+    )
+    assert_equal(found, expected)
+    assert found.beam is not None and found.beam["job_id"].startswith("job-")
 
 
 def test_a_job_server_that_is_not_there(data: list[str], tiny_model: Path, tmp_path: Path) -> None:
