@@ -80,6 +80,17 @@ class Memo:
         self.folder.mkdir(parents=True, exist_ok=True)
         storage.write_json(self.folder / name, values)
 
+    def computed(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """Returns the values of a part; computes and writes them if they are missing or damaged."""
+        try:
+            return self.values(name)
+        except FileNotFoundError:
+            pass
+        except DamagedError as error:
+            log.warning("%s; it is computed again", error)
+        self.write_values(name, compute())
+        return self.values(name)
+
     def files(self, name: str) -> Path:
         """Returns the folder of a part, whose files are read and checked; raises as ``arrays``."""
         folder = self.folder / name

@@ -40,6 +40,8 @@ TEMPORARY = re.compile(r"\.[0-9a-f]{12}\.tmp\Z")
 """Matches what ends the name of a file while ``atomic_write`` writes it."""
 WORK = "unfinished"
 """The folder in an output folder that has all of an unfinished run or training."""
+MEASURED = "measured"
+"""The memo of all rounds of a comparison in its folder."""
 STATE, PROGRESS = f"{WORK}/state", "progress.json"
 """The memo of a training in its output folder, and its values that tell the completed steps."""
 MARK, LOCK, UNFINISHED = ".nq-folder.json", ".nq-folder.lock", ".unfinished-"
@@ -233,8 +235,8 @@ TRAINING = Kind(
 )
 CONVERSION = Kind("conversion", "an unfinished conversion", _ALL, _ALL)
 PART = Kind("job", "files of an unfinished job", _ALL, _ALL)
-_COMPARED = r"(?:compare|shapes)\.json|compare\.html|answers/[a-z0-9+]+\.json"
-COMPARISON = Kind("comparison", "a comparison of nq compare", _COMPARED, folders="answers")
+_COMPARED = rf"compare\.(?:json|html)|{MEASURED}/.+"
+COMPARISON = Kind("comparison", "a comparison of nq compare", _COMPARED, folders=MEASURED)
 KINDS = {kind.name: kind for kind in (RUN, WINDOWS, TRAINING, CONVERSION, PART)}
 
 

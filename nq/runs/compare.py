@@ -3,7 +3,7 @@
 Round 0 gives the first start and the answers of each profile, and does not count for the speed. In
 each further round all profiles run in turn, so that a change of the machine's speed affects all. A
 run beside which other programs took much of the processor is repeated once in its round.
-What is measured is kept at once in ``compare.json``; an equal comparison runs what is missing.
+What is measured is kept at once; an equal comparison runs what is missing.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import hashlib
 import json
 import subprocess
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
@@ -20,12 +20,13 @@ from typing import Any
 
 from nq import child, storage, tracking
 from nq.config import TrackingConfig
-from nq.errors import Error, check_argument, is_count
+from nq.errors import DamagedError, Error, check_argument, is_count
 from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import Label, read_predictions, same_answers
 from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats import input_files
 from nq.inference.profile import BASELINE, THESIS, Profile, profiles
+from nq.memo import REQUEST, Memo
 from nq.model.folder import weights_digest
 from nq.model.spec import find_model
 from nq.records import ExampleId
@@ -40,8 +41,7 @@ from nq.runs.result import PREDICTIONS
 from nq.runs.scoring import RunProgress
 from nq.text import counted
 
-PAGE, ANSWERS = "compare.html", "answers"
-MAX_CHANGES = 100
+PAGE, MAX_CHANGES = "compare.html", 100
 ANSWER = (
     "import ctypes, runpy, signal; ctypes.CDLL(None).prctl(1, signal.SIGKILL); "
     "runpy.run_module('nq.answer', run_name='__main__')"
@@ -98,61 +98,61 @@ def compare(
     """
     check_argument(is_count(rounds), "rounds", rounds, "a whole number from 1 on")
     wanted = list(profiles)
-    _names(wanted, ())
+    _names(wanted)
     started = time.time()
-    common = [*options, *(() if model is None else ("--model", str(model)))]
-    with open_kept(COMPARED, "compares", data, model, options, output) as (files, folder, kept):
-        request, file, errors = kept["request"], folder / COMPARED, dict[str, str]()
-        runs = list(kept["runs"])
-        n_before = len(runs)
-        while left := _left(names := _names(wanted, runs), rounds, runs, errors):
-            number, name = left[0]
+    with open_measured("compare", data, model, options, output) as (files, folder, memo):
+        arguments = ["--data", *files, *options, "--root", str(folder)]
+        arguments += [] if model is None else ["--model", str(model)]
+
+        def measured(number: int, name: str) -> dict[str, Any]:
             on_phase(f"{name}, round {number} of {rounds}")
+            part = f"{number:03d}-{name}.json"
+            return memo.computed(part, lambda: _measured(folder, number, name, files, arguments))
+
+        names = _names(wanted, measured(0, BASELINE)["may_prune"])
+        runs, errors = list[dict[str, Any]](), dict[str, str]()
+        for number, name in product(range(rounds + 1), names):
             try:
-                runs.append(_measured(folder, number, name, ["--data", *files, *common]))
-                storage.write_json(file, {"request": request, "runs": runs})
+                runs += [] if name in errors else [measured(number, name)]
             except Error as error:
                 if name == BASELINE:
                     raise
                 errors[name] = str(error)
-            progress(1, len(runs) - n_before + len(left) - 1)
-        measured = [name for name in names if name not in errors]
-        answers = {p: read_predictions(folder / ANSWERS / f"{p}.json") for p in measured}
-        rows = ordered([_row(name, runs, answers) for name in measured])
+            progress(1, len(names) * (rounds + 1))
+        folders = {run["profile"]: folder / run["name"] for run in runs}
+        answers = {name: read_predictions(one / PREDICTIONS) for name, one in folders.items()}
+        rows = ordered([_row(name, runs, answers) for name in answers])
         rows += [ComparisonRow(name, error=text) for name, text in errors.items()]
-        last = next(run["name"] for run in runs[::-1] if run["profile"] == BASELINE)
         take, reason = advice(rows)
         title = f"{counted(len(rows), 'profile')} on {Path(input_files.shown(files[0])).name}"
         scope = f"{counted(len(answers[BASELINE]), 'question')}; {machine()}."
-        changes = _changes(folder / last, files, answers)
+        changes = _changes(folders[BASELINE], files, answers)
         with storage.atomic_write(folder / PAGE) as page:
             page.write(comparison_page(rows, title, (reason, scope), changes))
-        is_recorded = len(runs) == n_before and kept.get("recorded", False)
-        final = {"request": request, "runs": runs, "take": take, "recorded": is_recorded}
+        file, recorded = folder / COMPARED, 0
+        with contextlib.suppress(FileNotFoundError, DamagedError):
+            recorded = storage.read_json(file)["recorded"]
+        final = {"runs": runs, "take": take, "recorded": recorded}
         storage.write_json(file, final)
-        if track and not is_recorded and _record(track, rows, runs, folder, files, started):
-            storage.write_json(file, {**final, "recorded": True})
+        is_new = len(runs) > recorded
+        if track and is_new and _record(track, rows, runs, folder, files, started):
+            storage.write_json(file, {**final, "recorded": len(runs)})
     return Comparison(rows, folder)
 
 
 @contextlib.contextmanager
-def open_kept(
+def open_measured(
     name: str,
-    verb: str,
     data: Iterable[str | Path],
     model: str | Path | None,
     options: Sequence[str],
     output: str | Path | None,
     **also: str,
-) -> Iterator[tuple[list[str], Path, dict[str, Any]]]:
-    """Holds the folder of a comparison; yields input files, folder and what the file there has.
+) -> Iterator[tuple[list[str], Path, Memo]]:
+    """Holds the folder of a comparison; yields input files, folder and memo of the measurements.
 
-    That is an object with ``request``, all that the measurements depend on (``also`` included), and
-    ``runs``, none in a new folder. Without ``output`` the request names the folder.
-
-    Args:
-        name: of the file, such as ``compare.json``.
-        verb: what the folder does, for the ``Error`` if it has measurements of another request.
+    They depend on all arguments, ``also`` included. Without ``output`` these name the folder, after
+    the ``name``; ``Error`` if the folder has measurements of others.
     """
     spec = find_model(model)
     with contextlib.ExitStack() as stack:
@@ -169,15 +169,15 @@ def open_kept(
             **also,
         }
         request = json.loads(json.dumps(described))
-        own = comparison_folder(Path(name).stem, request)
-        folder = own if output is None else Path(output)
+        folder = comparison_folder(name, request) if output is None else Path(output)
         stack.enter_context(storage.hold(folder, storage.COMPARISON, files))
-        kept: dict[str, Any] = {"request": request, "runs": []}
-        if (folder / name).is_file():
-            kept = storage.read_json(folder / name)
-        if other := [key for key in described if request[key] != kept["request"].get(key)]:
-            raise Error(f"{folder} {verb} other {' and '.join(other)}: give another --output")
-        yield files, folder, kept
+        memo, stored = Memo(folder / storage.MEASURED), request
+        with contextlib.suppress(FileNotFoundError, DamagedError):
+            stored = memo.values(REQUEST)
+        if other := [key for key in {**request, **stored} if request.get(key) != stored.get(key)]:
+            what = " and ".join(other)
+            raise Error(f"{folder} has measurements of other {what}: give another --output")
+        yield files, folder, Memo.open(memo.folder, request)
 
 
 def comparison_folder(name: str, request: Mapping[str, Any]) -> Path:
@@ -186,24 +186,12 @@ def comparison_folder(name: str, request: Mapping[str, Any]) -> Path:
     return Path("runs", f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}")
 
 
-def _names(wanted: Iterable[Profile | str], runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns the profiles to measure: baseline, those wanted and, on whole pages, one pruned.
-
-    Whether the pages are whole is known from the first run; see ``may_prune``.
-    """
+def _names(wanted: Iterable[Profile | str], may_prune: bool = False) -> list[str]:
+    """Returns the profiles to measure: baseline, those wanted and, on whole pages, one pruned."""
     several = [BASELINE, *(name for one in wanted for name in SETS.get(str(one), (one,)))]
-    if "default" in wanted and any(run["may_prune"] for run in runs):
+    if "default" in wanted and may_prune:
         several.append(default_choice(DEVICE, prune=True))
     return list(dict.fromkeys(str(Profile.of(name)) for name in several))
-
-
-def _left(
-    names: Sequence[str], rounds: int, runs: Sequence[Mapping[str, Any]], failed: Container[str]
-) -> list[tuple[int, str]]:
-    """Returns the rounds and profiles that are still to be measured, in order."""
-    done = {(run["round"], run["profile"]) for run in runs}
-    every = ((number, name) for number in range(rounds + 1) for name in names)
-    return [one for one in every if one not in done and one[1] not in failed]
 
 
 def _record(
@@ -276,20 +264,17 @@ def answer_in_process(profile: str, options: Sequence[str]) -> dict[str, Any]:
     return {**result, "wall_s": time.perf_counter() - started}
 
 
-def _measured(folder: Path, number: int, profile: str, options: Sequence[str]) -> dict[str, Any]:
-    """Returns what is kept of a run of a round; of round 0 the answers are kept in the folder."""
-    options = [*options, "--root", str(folder)]
+def _measured(
+    folder: Path, number: int, profile: str, files: Sequence[str], options: Sequence[str]
+) -> dict[str, Any]:
+    """Returns what is kept of a run of a round, whose folder is in that of the comparison."""
     result = answer_in_process(profile, options)
     if number and BUSY in result["speed_comparable"]:
         result = answer_in_process(profile, options)
     name, busy = Path(result["output"]).name, int(BUSY in result["speed_comparable"])
-    if number == 0:
-        (folder / ANSWERS).mkdir(exist_ok=True)
-        with storage.atomic_write(folder / ANSWERS / f"{profile}.json") as file:
-            file.write((folder / name / PREDICTIONS).read_bytes())
-    job = FinishedRun(folder / name, check=False).job
+    job = FinishedRun(folder / name, files, check=False).job
     own, around_s = row(result, name=name, busy=busy), result["wall_s"] - result["time"]["total_s"]
-    prune = may_prune(result["windows"], result["examples"], job.model.decision.rule)
+    prune = may_prune(job)
     return asdict(own) | {
         "round": number,
         "first_start_s": (own.first_start_s or 0) + around_s,

@@ -19,15 +19,13 @@ from nq.model.folder import weights_digest
 from nq.model.runtime import import_tensorflow
 from nq.model.spec import ModelSpec
 from nq.postprocess.decision import RULES
-from nq.preprocess.local import make_windows
-from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import DeadLetter
+from nq.records import Example
 from nq.runs.job import Job
 from nq.runs.measure import machine
 
 COMPARED = "compare.json"  # in the folder of a comparison
-FIRST_RECORDS, PAGE_WINDOWS = 10, 20
-"""A job is one of whole pages if its first records have so many windows on average."""
+FIRST_RECORDS, PAGE_TOKENS = 10, 3000
+"""A job is one of whole pages if its first records have so many tokens on average."""
 CANDIDATES = {
     "CPU": (
         "mixed+buckets+openvino",
@@ -50,7 +48,7 @@ CANDIDATES = {
 
 def choose_profile(job: Job) -> tuple[str, str]:
     """Returns the profile for a job whose own one is ignored, and which it is and why in words."""
-    prune = _has_whole_pages(job)
+    prune = may_prune(job)
     if winner := last_winner(job.root, comparison_key(job.model, prune)):
         folder, profile = winner
         return profile, f"profile auto: {profile}, the profile to take of nq compare in {folder}"
@@ -115,16 +113,9 @@ def without_gain(profile: str, device: str) -> str:
     return f"{'; '.join(texts)}; the default of --profile auto is {choice}"
 
 
-def may_prune(windows: int, questions: int, rule: str) -> bool:
+def may_prune(job: Job) -> bool:
     """Returns whether ``prune`` suits a job: its pages are long, its decision has a margin."""
-    return windows >= PAGE_WINDOWS * max(1, questions) and RULES[rule].ranks
-
-
-def _has_whole_pages(job: Job) -> bool:
-    """Returns whether ``prune`` suits a job, by the windows of its first questions."""
-    model = job.model
-    tokenizer = load_tokenizer(model.folder, model.windows.compat)
     records = chain.from_iterable(inputs.read_records(p, pages=job.pages) for p in job.files)
-    made = (make_windows(*one, tokenizer, model.windows) for one in islice(records, FIRST_RECORDS))
-    counts = [len(windows) for windows in made if not isinstance(windows, DeadLetter)]
-    return may_prune(sum(counts), len(counts), model.decision.rule)
+    first = (item for _, item in islice(records, FIRST_RECORDS) if isinstance(item, Example))
+    tokens = [len(example.tokens) for example in first]
+    return RULES[job.model.decision.rule].ranks and sum(tokens) >= PAGE_TOKENS * max(1, len(tokens))

@@ -1,8 +1,8 @@
 """Measures one profile in batches and windows of several sizes, as ``nq compare`` does.
 
 Every run of ``nq answer`` is a process of its own; the cells of the table run in turn, round by
-round. Round 0 compiles, converts and prepares, and does not count. What is measured is kept at once
-in ``shapes.json``; an equal measurement runs what is missing.
+round. Round 0 compiles, converts and prepares, and does not count. What is measured is kept at
+once; an equal measurement runs what is missing.
 """
 
 import itertools
@@ -11,16 +11,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from nq import storage
 from nq.errors import check_argument, is_count
 from nq.inference.profile import Profile
 from nq.report.comparison import figure
-from nq.runs.compare import answer_in_process, open_kept
+from nq.runs.compare import answer_in_process, open_measured
 from nq.runs.measure import OnPhase, no_report
 from nq.runs.scoring import RunProgress
 from nq.text import grid
 
-SHAPES = "shapes.json"
+Cell = tuple[int | None, int | None]
+"""Windows in a batch and pieces in a window, ``None`` for the default."""
 
 
 def compare_shapes(
@@ -56,43 +56,41 @@ def compare_shapes(
     sizes: Sequence[int | None] = batch_sizes or [None]
     lengths: Sequence[int | None] = max_seq_lengths or [None]
     cells = list(itertools.product(sizes, lengths))
-    common = [*options, *(() if model is None else ("--model", str(model)))]
-    measured = data, model, options, output
-    with open_kept(SHAPES, "measures", *measured, profile=name) as (files, folder, kept):
-        request, file = kept["request"], folder / SHAPES
-        runs = list(kept["runs"])
-        done = {(run["round"], run["batch_size"], run["max_seq_length"]) for run in runs}
-        every = ((number, *cell) for number in range(rounds + 1) for cell in cells)
-        left = [one for one in every if one not in done]
-        for number, batch_size, length in left:
-            on_phase(f"{_label(batch_size, length)}, round {number} of {rounds}")
-            size = [] if batch_size is None else ["--batch-size", str(batch_size)]
-            size += [] if length is None else ["--set", f"max_seq_length={length}"]
-            arguments = ["--data", *files, *common, *size, "--root", str(folder)]
-            result = answer_in_process(name, arguments)
-            speed, windows = result["windows_per_s"], max(1, result["windows"])
-            figures = {
-                "windows_per_s": speed,
-                "questions_per_s": speed * result["examples"] / windows,
-                "micro_f1": result["metrics"].get("micro_f1"),
-            }
-            shape = {"batch_size": batch_size, "max_seq_length": length}
-            runs.append({"round": number, **shape, **figures})
-            storage.write_json(file, {"request": request, "runs": runs})
-            progress(1, len(left))
-    return [_row(runs, *cell) for cell in cells]
+    with open_measured("shapes", data, model, options, output, profile=name) as (files, root, memo):
+        arguments = ["--data", *files, *options, "--root", str(root)]
+        arguments += [] if model is None else ["--model", str(model)]
+
+        def measured(number: int, cell: Cell) -> dict[str, Any]:
+            on_phase(f"{_label(*cell)}, round {number} of {rounds}")
+            part = f"{number:03d}-{'-'.join(map(str, cell))}.json"
+            return memo.computed(part, lambda: _measured(name, cell, arguments))
+
+        runs = dict[Cell, list[dict[str, Any]]]()
+        for number, cell in itertools.product(range(rounds + 1), cells):
+            runs.setdefault(cell, []).append(measured(number, cell))
+            progress(1, len(cells) * (rounds + 1))
+    return [_row(cell, own) for cell, own in runs.items()]
 
 
-def _row(
-    runs: Sequence[Mapping[str, Any]], batch_size: int | None, length: int | None
-) -> dict[str, Any]:
-    own = [r for r in runs if (r["batch_size"], r["max_seq_length"]) == (batch_size, length)]
-    speeds = {
-        name: median(run[name] for run in own if run["round"])
-        for name in ("windows_per_s", "questions_per_s")
+def _measured(profile: str, cell: Cell, options: Sequence[str]) -> dict[str, Any]:
+    batch_size, length = cell
+    size = [] if batch_size is None else ["--batch-size", str(batch_size)]
+    size += [] if length is None else ["--set", f"max_seq_length={length}"]
+    result = answer_in_process(profile, [*options, *size])
+    speed, windows = result["windows_per_s"], max(1, result["windows"])
+    return {
+        "windows_per_s": speed,
+        "questions_per_s": speed * result["examples"] / windows,
+        "micro_f1": result["metrics"].get("micro_f1"),
     }
-    shape = {"batch_size": batch_size, "max_seq_length": length}
-    return {**shape, **speeds, "micro_f1": own[0]["micro_f1"]}
+
+
+def _row(cell: Cell, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    speeds = {
+        name: median(run[name] for run in runs[1:]) for name in ("windows_per_s", "questions_per_s")
+    }
+    shape = dict(zip(("batch_size", "max_seq_length"), cell, strict=True))
+    return {**shape, **speeds, "micro_f1": runs[0]["micro_f1"]}
 
 
 def _label(batch_size: int | None, length: int | None) -> str:

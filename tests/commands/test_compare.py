@@ -40,11 +40,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def kept(folder: Path) -> list[tuple[int, str]]:
     """Returns round and profile of each run that a comparison has kept."""
-    try:
-        runs: list[dict[str, Any]] = json.loads((folder / COMPARED).read_bytes())["runs"]
-    except FileNotFoundError:
-        return []
-    return [(run["round"], run["profile"]) for run in runs]
+    parts = (path.stem.split("-") for path in (folder / storage.MEASURED).glob("[0-9]*.json"))
+    return sorted((int(number), profile) for number, profile in parts)
 
 
 def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
@@ -77,13 +74,14 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
         time.sleep(0.05)
     before = kept(folder)
     assert before[:2] == [(0, "baseline"), (0, "grappler")]
+    times = {path: path.stat().st_mtime_ns for path in (folder / storage.MEASURED).iterdir()}
 
     out, err = start("--json").communicate(timeout=TIMEOUT_S)
     result = json.loads(out)
     assert without_progress(err) == "nq: error: 1 profile failed: mixed+buckets+openvino\n"
     after = kept(folder)
-    assert after[: len(before)] == before
-    assert sorted(after) == [(n, p) for n in (0, 1) for p in ("baseline", "grappler")]
+    assert all(path.stat().st_mtime_ns == time_ns for path, time_ns in times.items())
+    assert after == [(n, p) for n in (0, 1) for p in ("baseline", "grappler")]
     *rows, failed = result["rows"]
     assert {row["profile"] for row in rows} == {"baseline", "grappler"} >= {result["take"]}
     assert "run pip install 'nq-pipeline[openvino]'" in failed["error"]
@@ -117,8 +115,9 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
         assert files == ({"comparison.json", "compare.html", "compare.json"} if is_taken else set())
         assert (run.data.tags[tracking.DESCRIPTION] == result["reason"]) == is_taken
         assert result["take"] in run.data.tags[tracking.DESCRIPTION]
+    parts = {f"{number:03d}-{profile}.json" for number, profile in after}
     assert {path.name for path in own_paths(folder, COMPARISON)} == {
-        *("compare.json", "compare.html", "answers", "baseline.json", "grappler.json")
+        *("compare.json", "compare.html", storage.MEASURED, "request.json", *parts)
     }
 
     common = ["compare", "--model", str(tiny_model), "--output", str(folder), "--data"]
@@ -126,14 +125,14 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
     for options, differing in (([str(data), "--limit", "2"], "options"), ([str(other)], "data")):
         assert console([*common, *options]) == 1
         (line,) = capfd.readouterr().err.splitlines()
-        assert f"out compares other {differing}: give another --output" in line
+        assert f"out has measurements of other {differing}: give another --output" in line
     moved = Path(shutil.copytree(tiny_model, tmp_path / "moved"))
     rows = nq.compare([data], ["grappler"], model=moved, rounds=1, output=folder)
     assert [row.profile for row in rows] == [row["profile"] for row in result["rows"][:2]]
     assert kept(folder) == after
 
     file = folder / COMPARED
-    unrecorded = storage.read_json(file) | {"recorded": False}
+    unrecorded = storage.read_json(file) | {"recorded": 0}
     storage.write_json(file, unrecorded)
     options = ["--profiles", "grappler", "--rounds", "1", "--tracking-uri", f"sqlite:///{data}"]
     assert console([*common, str(data), *options]) == 0
@@ -191,11 +190,15 @@ def test_a_profile_is_measured_in_batches_and_windows_of_several_sizes(
     cells = [(row["batch_size"], row["max_seq_length"]) for row in rows]
     assert cells == [(1, 24), (1, 32), (4, 24), (4, 32)]
     assert all(row["windows_per_s"] > 0 < row["questions_per_s"] for row in rows)
-    kept = (tmp_path / "out" / "shapes.json").stat().st_mtime_ns
+    measured = tmp_path / "out" / storage.MEASURED
+    times = {path: path.stat().st_mtime_ns for path in measured.iterdir()}
+    damaged = measured / "001-4-32.json"
+    damaged.write_bytes(b"{")
     text = commands.out(*command, *sizes)
-    assert (tmp_path / "out" / "shapes.json").stat().st_mtime_ns == kept  # nothing is repeated
+    again = {path for path, time_ns in times.items() if path.stat().st_mtime_ns != time_ns}
+    assert again == {damaged}  # nothing else is repeated
     assert "windows/s, batch  24 pieces  32 pieces" in text and "Fastest: batch of " in text
     others = [*command, "--limit", "1", "--batch-sizes", "1"]
-    assert "measures other options: give another --output" in commands.error(*others)
+    assert "has measurements of other options" in commands.error(*others)
     assert "give one profile" in commands.error("compare", "--batch-sizes", "1", code=2)
     assert parser().parse_args(["--batch-size", "1"]).unknown == ["--batch-size", "1"]

@@ -26,7 +26,7 @@ from nq.runs.profile_choice import (
 @pytest.fixture
 def job(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     monkeypatch.setitem(profile_choice.CANDIDATES, "CPU", ("grappler+buckets",))
-    monkeypatch.setattr(profile_choice, "PAGE_WINDOWS", 10**6)
+    monkeypatch.setattr(profile_choice, "PAGE_TOKENS", 10**6)
     return Job([bundled_sample()], tiny_model, AUTO, root=tmp_path, limit=3)
 
 
@@ -72,7 +72,7 @@ def test_what_a_comparison_is_for(job: Job, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_whole_pages_are_pruned_by_default(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_profile(job)[0] == "grappler+buckets"
-    monkeypatch.setattr(profile_choice, "PAGE_WINDOWS", 2)
+    monkeypatch.setattr(profile_choice, "PAGE_TOKENS", 2)
     assert choose_profile(job)[0] == "grappler+buckets+prune"
     no_margin = replace(job.model, decision=DecisionConfig(rule="bert-joint"))
     assert choose_profile(replace(job, model=no_margin))[0] == "grappler+buckets"

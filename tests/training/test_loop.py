@@ -188,6 +188,20 @@ def test_the_weights_of_the_best_evaluation_are_kept(
         np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.parametrize("name", ["progress.json", "step-3.npz"])
+def test_a_damaged_state_is_not_used(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    TrainingState(Memo(tmp_path), 3).save([keras.Variable(0.0)])
+    data = bytearray((tmp_path / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / name).write_bytes(data)
+    state = TrainingState(Memo(tmp_path))
+    state.restore([keras.Variable(0.0)])
+    assert state.step == 0
+    assert "the training starts again at its first step" in caplog.text
+
+
 @pytest.mark.parametrize(("warmup", "total"), [(0, 1), (3, 10)])
 def test_the_learning_rate_rises_to_its_peak_and_falls_to_zero(warmup: int, total: int) -> None:
     schedule = WarmupThenDecay(0.5, warmup, total)
