@@ -1,4 +1,4 @@
-"""Models by name: what is a folder, what is installed, and what is said where neither is true."""
+"""Models by name: what is a folder, what is installed, and links out of a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored weights: 8 bits with scales, several files, and what is damaged."""
+"""Stored weights: 8 bits with scales, and several files."""
 
 from __future__ import annotations
 

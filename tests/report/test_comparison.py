@@ -1,4 +1,4 @@
-"""Tests the rows of a comparison: their order, the table, the advice, and the page in Chromium."""
+"""Tests which profile a comparison advises to take, and its page in Chromium."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an answer is lost, the outcomes of the official evaluation, and traits of examples."""
+"""Where an answer is lost, and the outcomes of the official evaluation."""
 
 from __future__ import annotations
 

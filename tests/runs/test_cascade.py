@@ -1,4 +1,4 @@
-"""Tests runs with a second model: its scores, resuming, tuning, pairs, and what is refused."""
+"""Tests runs with a second model: its scores, resuming, tuning and pairs."""
 
 from __future__ import annotations
 
