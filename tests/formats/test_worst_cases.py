@@ -21,7 +21,7 @@ from nq.formats.words import located_words, spellings
 from nq.postprocess.questions import question_word
 from nq.text import visible, without_password
 
-MB = 1_000_000
+SIZE = 500_000
 CPU_S = 10
 
 
@@ -58,7 +58,7 @@ def consume(read: Callable[[str], Any], text: str) -> None:
                 pass
 
 
-BLANKS = " " * MB
+BLANKS = " " * SIZE
 
 
 @pytest.mark.parametrize(
@@ -73,39 +73,39 @@ BLANKS = " " * MB
                 f"a</p{BLANKS}b",
             )
         ),
-        (page_from_html, "<" * 5 * MB),
-        (page_from_html, "a" + "<p>&" * (MB // 4)),
+        (page_from_html, "<" * 5 * SIZE),
+        (page_from_html, "a" + "<p>&" * (SIZE // 4)),
         (page_from_html, "<ul><li>" * 49_000 + "a"),
         (page_from_html, "<div>" * 200_000 + "a" + "</ul>" * 200_000),
         (partial(page_of, name="a.md"), "    b\n    c\n\nd\n\n" * 20_000 + "a " * 300_000),
         *((partial(page_of, name="a.md"), "<div>\n" + part * 150_000) for part in ("<", "<!--")),
         *(
-            (partial(page_of, name="a.md"), part * (MB // 100) + "a " * (MB // 4))
+            (partial(page_of, name="a.md"), part * (SIZE // 100) + "a " * (SIZE // 4))
             for part in ("    a\n\n", "*a ", "[a](b) ", "# a\n", "<b>a ", "- a\n", "a ] `b` ")
         ),
         (page_from_text, f"a\n{BLANKS}b"),
         *(
-            (CharacterData, part * (MB // len(part)))
+            (CharacterData, part * (SIZE // len(part)))
             for part in ("<", "</", "<!--", "<!", "<a ='", "<a b='x' c", "<script>", "&a", "&#9")
         ),
         *(
-            (located_words, start + part * (MB // len(part)))
+            (located_words, start + part * (SIZE // len(part)))
             for start, part in (
                 ("http://", "!"), ("", "http://! "), ("", "an"), ("", "1,"), ("", "a'"), ("", "A."),
                 ("a", "\u0301"), ("", "!\u200d"), ("", "_"),
             )
         ),
-        (lambda text: spellings([text], [True]), "<" + "_" * MB),
+        (lambda text: spellings([text], [True]), "<" + "_" * SIZE),
         (checked_csv, "question,context," + ",".join(map(str, range(100_000))) + "\n"),
-        (tydi.split, "カ" * MB),
+        (tydi.split, "カ" * SIZE),
         (normalize, f"a{BLANKS}b"),
-        (question_word, "'" * MB),
-        (visible, "\x1b" * MB),
-        (without_password, "//a" * (MB // 3)),
-        (failure, " [while running '-ptransform-1" * (MB // 30)),
-        (lambda text: squad.START.match(text.encode()), '{"a":"' + "\\\"" * (MB // 2)),
+        (question_word, "'" * SIZE),
+        (visible, "\x1b" * SIZE),
+        (without_password, "//a" * (SIZE // 3)),
+        (failure, " [while running '-ptransform-1" * (SIZE // 30)),
+        (lambda text: squad.START.match(text.encode()), '{"a":"' + "\\\"" * (SIZE // 2)),
         (lambda text: squad.is_mrqa("", text.encode()), f"{BLANKS}{{{BLANKS}a"),
-        (lambda text: decode_text(text.encode("latin-1"), "a page"), "é" + "<meta" * (MB // 5)),
+        (lambda text: decode_text(text.encode("latin-1"), "a page"), "é" + "<meta" * (SIZE // 5)),
     ],
 )  # fmt: skip
 def test_the_time_is_linear(read: Callable[[str], Any], text: str) -> None:
