@@ -20,6 +20,7 @@ from nq.commands.compare import parser
 from nq.commands.main import console
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
 from nq.runs import compare, shapes
+from nq.runs.measure import BUSY
 from nq.runs.profile_choice import COMPARED, choose_profile
 from nq.storage import COMPARISON, own_paths
 from tests import nq_records
@@ -144,6 +145,28 @@ def answer_here(commands: Commands, profile: str, *options: object) -> dict[str,
     """Runs ``nq answer`` in this process: that of its own is tested above."""
     result: dict[str, Any] = commands.json("answer", *options, "--no-track", "--profile", profile)
     return {**result, "wall_s": result["time"]["total_s"]}
+
+
+def test_a_run_beside_other_programs_is_repeated_once_and_marked(
+    data: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    commands: Commands,
+) -> None:
+    """The runs are real; the marks are those of the test."""
+    busy = iter([True, True, True, True, False])
+
+    def answer(profile: str, options: Any) -> dict[str, Any]:
+        result = answer_here(commands, profile, *options)
+        return result | {"speed_comparable": f"no: {BUSY}" * next(busy)}
+
+    monkeypatch.setattr(compare, "answer_in_process", answer)
+    monkeypatch.chdir(tmp_path)
+    rows = compare.compare([data], ["baseline"], model=tiny_model, rounds=2)
+    assert [row.busy for row in rows] == [1] and not list(busy)
+    page = (rows.folder / compare.PAGE).read_text("utf-8")
+    assert "other programs took much of the processor in 1 round<" in page
 
 
 def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
