@@ -250,12 +250,12 @@ def metrics(row: Row) -> dict[str, float | None]:
     """Returns the metrics of a row's MLflow run."""
     measured = bool(row["seconds"])
     return {
-        "time/step_s": seconds(row) if measured else None,
-        "time/predicted_s": row["predicted_s"],
-        "time/planned_s": row["planned_s"],
-        "time/bubble": bubble(row) if measured and row["way"] == PIPELINE else None,
+        "time.step_s": seconds(row) if measured else None,
+        "time.predicted_s": row["predicted_s"],
+        "time.planned_s": row["planned_s"],
+        "time.bubble": bubble(row) if measured and row["way"] == PIPELINE else None,
         "split/moved_mb": row["moved_bytes"] / 1e6,
-        "parity/max_drift": row["drift"],
+        "max_drift": row["drift"],
         "split/all_reduces": row["all_reduces"],
     }
 
