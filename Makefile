@@ -14,6 +14,8 @@ GPU_VENV ?= .venv-gpu
 GPU_EXTRA ?= gpu
 GPU_DATA ?= nq/sample/questions.jsonl
 GPU_REPORT := runs/gpu_report
+GPU_CARD := nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv 2>/dev/null \
+  || echo "nvidia-smi finds no GPU: the figures are of the CPU"
 
 .PHONY: answer gpu-report test test-all test-fast lint types format tables sample model cluster cluster-stop clean
 .DEFAULT_GOAL := answer
@@ -26,11 +28,12 @@ gpu-report:  ## Measure the profiles of the thesis on this machine's GPU (GPU_DA
 	@test -x $(GPU_VENV)/bin/nq || { echo "setting up $(GPU_VENV) (once) …"; \
 	  $(PYTHON) -m venv $(GPU_VENV) && $(GPU_VENV)/bin/python -m pip \
 	  --disable-pip-version-check install -qq '.[$(GPU_EXTRA)]'; }
-	@nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv 2>/dev/null \
-	  || echo "nvidia-smi finds no GPU: the figures will be of the CPU"
+	@$(GPU_CARD)
 	@$(GPU_VENV)/bin/nq compare --profiles thesis mixed+xla+grappler+buckets --data $(GPU_DATA) \
 	  --output $(GPU_REPORT) --no-track
-	@echo "please send $(GPU_REPORT)/compare.json, which has the figures, the card and the versions"
+	@{ $(GPU_CARD); $(GPU_VENV)/bin/python -m pip freeze; } > $(GPU_REPORT)/machine.txt
+	@tar -C $(GPU_REPORT) -czf $(GPU_REPORT).tar.gz compare.json compare.html machine.txt
+	@echo "please send $(GPU_REPORT).tar.gz: the figures, the card and the versions"
 
 test: $(VENV)/.dev lint types  ## Lint, types, all tests but the extended ones
 	@$(PYTEST) -m "$(SELECT)"

@@ -26,7 +26,7 @@ import orjson
 
 from experiments import command
 from nq.beam.prepare import Prepared, prepare
-from nq.commands import arguments, terminal
+from nq.commands import arguments
 from nq.formats import lines
 from nq.formats.input_files import find_files
 from nq.inference.profile import DEFAULT_PROFILE
@@ -170,7 +170,7 @@ def benchmark(args: argparse.Namespace) -> int:
         result |= prediction(args, request, folder)
         if not args.no_memory:
             result |= memory(files, model, folder)
-    terminal.print_result(result, args.json)
+    command.print_result(result, args.json)
     return 0
 
 

@@ -61,7 +61,7 @@ def measure(args: argparse.Namespace) -> int:
         for name, ranks in first.items()
         for depth in DEPTHS
     }
-    terminal.print_result({"questions": len(asked), **shares}, args.json)
+    command.print_result({"questions": len(asked), **shares}, args.json)
     return 0
 
 

@@ -107,3 +107,14 @@ def show(
     else:
         print(table(result), end="")
     return 0
+
+
+def print_result(result: Mapping[str, Any], as_json: bool) -> None:
+    """Prints a result on stdout: one JSON object, or a line for each entry."""
+    if as_json:
+        terminal.print_json(result)
+        return
+    width = max(map(len, result), default=0)
+    for name, value in result.items():
+        shown = f"{value:.4g}" if isinstance(value, float) else value
+        print(f"{name:<{width}}  {shown}")

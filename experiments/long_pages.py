@@ -20,7 +20,6 @@ from experiments import command
 from experiments.distractors import lengthened, without_gold
 from experiments.recipes import ALL_WIKI, SEED
 from experiments.training_data import Record, read_records, write_records
-from nq.commands import terminal
 
 FEWEST, MOST, RANKED = 30, 134, 6
 ANSWERED = 0.5
@@ -61,7 +60,7 @@ def make(args: argparse.Namespace) -> int:
         raise FileNotFoundError(f"{args.data} lacks dev/ or train/: give the folder of the data")
     records = list(long_pages(dev, training))
     write_records(args.output, records)
-    terminal.print_result({"questions": len(records)}, args.json)
+    command.print_result({"questions": len(records)}, args.json)
     return 0
 
 

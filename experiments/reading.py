@@ -132,7 +132,7 @@ def measure(args: argparse.Namespace) -> int:
         **{name: sum(r.error == name and not r.exact for r in shorts) for name in ERRORS},
         **answers,
     }
-    terminal.print_result(result, args.json)
+    command.print_result(result, args.json)
     return 0
 
 

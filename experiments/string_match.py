@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from experiments import command
-from nq.commands import terminal
 from nq.errors import Error
 from nq.evaluation.labels import Label
 from nq.evaluation.text_match import normalize
@@ -53,7 +52,7 @@ def match(args: argparse.Namespace) -> int:
         "matched": matched,
         "share": matched / len(answers),
     }
-    terminal.print_result(result, args.json)
+    command.print_result(result, args.json)
     return 0
 
 

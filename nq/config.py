@@ -325,9 +325,3 @@ class TrackingConfig(Settings):
     experiment: str | None = None
     log_model: bool = False
     register: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        name = self.register
-        is_name = name is None or (bool(name.strip()) and not {*"/:"} & {*name})
-        ensure(is_name, f"register is {name!r:.80}: expected a name without / and :")

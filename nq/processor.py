@@ -1,11 +1,10 @@
-"""The processor of this machine, as Linux describes it, and its GPUs."""
+"""The processor of this machine: its name, instructions and cores, as Linux describes them."""
 
 from __future__ import annotations
 
 import os
 import platform
 import re
-import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -56,14 +55,3 @@ def saturates_int8_products() -> bool:
     """
     known = flags()
     return platform.machine() in X86 and bool(known) and not known & INT8_PRODUCTS
-
-
-def gpus() -> list[str]:
-    """Returns name, driver and memory of each GPU of NVIDIA, none without ``nvidia-smi``."""
-    fields = "--query-gpu=name,driver_version,memory.total"
-    command = ["nvidia-smi", fields, "--format=csv,noheader"]
-    try:
-        listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return listed.stdout.splitlines()

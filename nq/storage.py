@@ -322,13 +322,6 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def check_new_folder(folder: Path) -> None:
-    """Checks that a folder can be created, or is empty and can be written."""
-    if folder.exists() and (folder.is_file() or any(folder.iterdir())):
-        raise ValueError(f"{folder} is not empty: choose a new folder")
-    check_writable(folder)
-
-
 def check_writable(folder: Path) -> None:
     """Checks that files can be written to a folder, or that it can be created."""
     for path in (folder, *folder.absolute().parents):

@@ -59,19 +59,7 @@ EXTERNAL, REGISTERED = "mlflow.model.isExternal", "mlflow.modelVersions"
 MODEL_NAME = re.compile(r"[/:.%\"']")
 """Characters that MLflow refuses in the name of a model."""
 TASK, MAX_URI = "question-answering", 4000
-VERSIONS = (
-    *("nq-pipeline", "tensorflow", "tensorflow-cpu", "openvino", "onnxruntime"),
-    *("keras", "numpy", "apache-beam", "mlflow"),
-)
-
-
-def versions() -> dict[str, str]:
-    """Returns the versions of the packages that a run depends on, of those that are installed."""
-    found = {}
-    for package in VERSIONS:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[package] = importlib.metadata.version(package)
-    return found
+VERSIONS = ("tensorflow", "tensorflow-cpu", "keras", "numpy", "apache-beam", "mlflow")
 
 
 def _tags(source: str) -> dict[str, str]:
@@ -80,7 +68,9 @@ def _tags(source: str) -> dict[str, str]:
 
     tags = {"mlflow.source.name": source, "mlflow.source.type": "LOCAL"}
     tags |= {"host": platform.node(), "version.python": platform.python_version()}
-    tags |= {f"version.{package}": version for package, version in versions().items()}
+    for package in VERSIONS:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            tags[f"version.{package}"] = importlib.metadata.version(package)
     with contextlib.suppress(Exception):  # a user without a name, as in some containers
         tags["mlflow.user"] = getpass.getuser()
     if commit := get_git_commit(__file__):  # not of an installed package
@@ -113,7 +103,7 @@ class Run:
     ) -> None:
         uri, experiment = (config.uri, config.experiment) if config else (None, None)
         self.uri, self.experiment = store(uri, experiment)
-        self._register = config and config.register
+        self._register = config.register if config else None
         self.name, self.available, self.status = name and visible(name), bool(config), "FINISHED"
         self.ended: float | None = None
         self._source, self._started = source, time.time()
@@ -401,8 +391,7 @@ class Run:
 
         ``save`` writes the model, which MLflow has as this entity, into a new folder, beside which
         it may leave other files. ``mlflow.pyfunc.log_model`` would log to the store of the whole
-        process, which is not changed. Where the model is registered, the URI is that of its
-        version, which gets the ``alias``.
+        process, which is not changed. A model that is registered gets the ``alias``.
         """
 
         def write() -> str:
@@ -413,30 +402,26 @@ class Run:
                 self._client.log_model_artifacts(logged.model_id, str(folder))
             if EXTERNAL in logged.tags:
                 self._client.delete_logged_model_tag(logged.model_id, EXTERNAL)
-            return (
-                self._registered(logged, alias) if self._register else f"models:/{logged.model_id}"
-            )
+            name = self._register
+            return self._registered(logged, name, alias) if name else f"models:/{logged.model_id}"
 
         uri: str | None = self._result(self._call("log the model", write))
         if uri:
             log.info("the run has its model: mlflow models serve -m %s --env-manager local", uri)
         return uri
 
-    def _registered(self, logged: Any, alias: str) -> str:
-        """Registers a model, as ``mlflow.register_model`` would in the store of the whole process.
+    def _registered(self, logged: Any, name: str, alias: str) -> str:
+        """Registers a model; returns the URI of its version, which gets the ``alias``.
 
-        Returns the URI of the version. The newest one is ``models:/NAME/latest`` too.
+        ``mlflow.register_model`` would register it in the store of the whole process.
         """
         from mlflow.exceptions import MlflowException
 
-        client, name = self._client, self._register
-        try:
+        client, name, source = self._client, re.sub("[/:]", "_", name), logged.artifact_location
+        with contextlib.suppress(MlflowException):  # there is such a name
             client.create_registered_model(name)
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                raise
-        source, about = logged.artifact_location, {"model_id": logged.model_id}
-        version = client.create_model_version(name, source, logged.source_run_id, **about).version
+        about = {"run_id": logged.source_run_id, "model_id": logged.model_id}
+        version = client.create_model_version(name, source, **about).version
         versions = json.dumps([{"name": name, "version": version}])
         client.set_logged_model_tags(logged.model_id, {REGISTERED: versions})
         if alias:

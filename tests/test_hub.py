@@ -323,7 +323,7 @@ def test_commands_take_models_and_data_of_the_hub(server: Hub, commands: Command
     commands.out("report", "run", "--output", "page.html")
     commands.out("convert", MODEL, "converted")
     assert Path("converted/README.md").read_text(encoding="utf-8").startswith(f"# {name}\n")
-    assert "is no folder of yours, and is not written to: copy it" in commands.error(
+    assert "is no folder of yours, and is not written to" in commands.error(
         "tune", "--data", data, "--model", MODEL
     )
     bad = "hf://datasets/org/none/a.parquet"

@@ -301,12 +301,8 @@ def tracking_config(args: argparse.Namespace) -> TrackingConfig | None:
     """Returns where the run is recorded; ``None`` with ``--no-track``."""
     register = getattr(args, "register", None)
     logs_model = getattr(args, "log_model", False) or register is not None
-    if args.no_track:
-        if logs_model:
-            option = "--log-model" if register is None else "--register"
-            raise UsageError(f"{option} needs a recorded run: leave --no-track out")
-        return None
-    try:
-        return TrackingConfig(args.tracking_uri, args.experiment, logs_model, register)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    if args.no_track and logs_model:
+        option = "--log-model" if register is None else "--register"
+        raise UsageError(f"{option} needs a recorded run: leave --no-track out")
+    options = args.tracking_uri, args.experiment, logs_model, register
+    return None if args.no_track else TrackingConfig(*options)

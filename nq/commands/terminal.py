@@ -261,17 +261,6 @@ def print_json(result: Mapping[str, Any]) -> None:
     print(text)
 
 
-def print_result(result: Mapping[str, Any], as_json: bool) -> None:
-    """Prints a result on stdout: one JSON object, or a line for each entry."""
-    if as_json:
-        print_json(result)
-        return
-    width = max(map(len, result), default=0)
-    for name, value in result.items():
-        shown = f"{value:.4g}" if isinstance(value, float) else value
-        print(f"{name:<{width}}  {shown}")
-
-
 class ProgressBar:
     """Shows the progress as a bar on stderr; in a pipe as a line every ``REPORT_S`` seconds.
 

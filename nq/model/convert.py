@@ -25,7 +25,7 @@ from nq.model.names import WORD_EMBEDDINGS
 from nq.model.registry import model_folder, model_name
 from nq.model.runtime import import_tensorflow
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS
-from nq.storage import CONVERSION, check_new_folder, hold, own_paths, release, remove
+from nq.storage import CONVERSION, check_writable, hold, own_paths, release, remove
 
 if TYPE_CHECKING:
     from nq.model.joint import LoadedModel
@@ -74,7 +74,9 @@ def convert(
     source, target = model_folder(source), Path(target)
     check_argument(storage in STORES, "storage", storage, " or ".join(STORES))
     check_storage(to, storage)
-    check_new_folder(target)
+    if target.exists() and (target.is_file() or any(target.iterdir())):
+        raise ValueError(f"{target} is not empty: choose a new folder")
+    check_writable(target)
     path = target.resolve()  # a link to an empty folder stays a link
     if extra := FORMATS[to].extra:
         extras.require(extra)

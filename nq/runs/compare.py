@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from nq import child, processor, storage, tracking
+from nq import child, storage, tracking
 from nq.config import TrackingConfig
 from nq.errors import DamagedError, Error, check_argument, is_count
 from nq.evaluation.evaluate import example_labels
@@ -125,16 +125,14 @@ def compare(
         rows += [ComparisonRow(name, error=text) for name, text in errors.items()]
         take, reason = advice(rows)
         title = f"{counted(len(rows), 'profile')} on {Path(input_files.shown(files[0])).name}"
-        computers = [machine(), *processor.gpus()]
-        scope = f"{counted(len(answers[BASELINE]), 'question')}; {'; '.join(computers)}."
+        scope = f"{counted(len(answers[BASELINE]), 'question')}; {machine()}."
         changes = _changes(folders[BASELINE], files, answers)
         with storage.atomic_write(folder / PAGE) as page:
             page.write(comparison_page(rows, title, (reason, scope), changes))
         file, recorded = folder / COMPARED, 0
         with contextlib.suppress(FileNotFoundError, DamagedError):
             recorded = storage.read_json(file)["recorded"]
-        final = {"runs": runs, "take": take, "recorded": recorded}
-        final |= {"machine": computers, "versions": tracking.versions()}
+        final = {"machine": machine(), "runs": runs, "take": take, "recorded": recorded}
         storage.write_json(file, final)
         is_new = len(runs) > recorded
         if track and is_new and _record(track, rows, runs, folder, files, started):

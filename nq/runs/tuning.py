@@ -92,7 +92,7 @@ def tune(
         Error: the model is an installed one, which is not written to, or it is being trained.
     """
     if output is not None:
-        storage.check_new_folder(Path(output))
+        storage.check_folder(Path(output), storage.CONVERSION)
     if not isinstance(model, ModelSpec):
         model = find_model(model) if output else own_model(find_model(model), model)
     folder = model.models[-1].folder
@@ -121,12 +121,9 @@ def tune(
             settings = replace(settings, cascades=cascades)
         else:
             settings = replace(settings, decision=tuned.decision)
-        if output is None:
-            save_settings(folder, settings)
-        else:
-            target = Path(output).resolve()  # a link to an empty folder stays a link
-            with storage.unfinished(target.parent) as part:
-                copy_model(folder, part / "model", settings).rename(target)
+        if output is not None:
+            folder = copy_model(folder, Path(output))
+        save_settings(folder, settings)
         if not keep_scores:
             scoring.store.memo.clear()
     for chunk in scoring.chunks.ready:
@@ -138,7 +135,7 @@ def tune(
         "short_threshold": tuned.decision.short_threshold,
         **tuned.figures(),
         "yes_no_auc": tuned.yes_no_auc,
-        "model": str(output or folder),
+        "model": str(folder),
         "truncated_pages": scoring.chunks.total("truncated_pages"),
         "unread_blocks": scoring.chunks.total("unread_blocks"),
     }

@@ -35,7 +35,7 @@ from nq.records import UNLABELLED
 from nq.storage import MARK, STATE, WINDOWS, WORK, own_paths, remove
 from nq.training.held_out import held_out
 from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures, TrainingJob, TrainingResult
-from nq.training.loop import TrainingState, fit, identity
+from nq.training.loop import TrainingState, fit
 from nq.training.teacher import Teacher
 from nq.training.windows import TrainingWindows, read_columns, total_steps
 
@@ -70,9 +70,7 @@ def train_on_files(
         *(prepared.examples, prepared.windows, ", ".join(report.missing) or "nothing"),
     )
     params = _params(job, teacher)
-    content = job.description | identity(model, data, config)
-    if teacher:
-        content["teacher_model"] = teacher.identity
+    content = job.description | ({"teacher_model": teacher.identity} if teacher else {})
     with tracking.Run(track, f"train {job.output.name}", "nq.train") as run:
         digest = hashlib.sha256(repr(sorted((params | content).items())).encode()).hexdigest()
         run.open(work / f"{digest[:12]}.mlflow_run", begun)
@@ -110,14 +108,10 @@ def _save(model: Path, folder: Path, logged: Any) -> None:
 
 def _params(job: TrainingJob, teacher: Teacher | None) -> dict[str, Any]:
     """Returns the parameters of the MLflow run."""
-
-    def names(paths: tuple[str, ...]) -> str:
-        return ", ".join(shown(Path(path).name) for path in paths)
-
-    init, data = model_name(job.init), names(job.files)
-    params: dict[str, Any] = {"init": init, "data": data, "limit": job.limit}
-    if job.dev:
-        params |= {"dev": names(job.dev), "evaluate_every": job.evaluate_every}
+    data, dev = (", ".join(shown(Path(path).name) for path in one) for one in (job.files, job.dev))
+    params: dict[str, Any] = {"init": model_name(job.init), "data": data, "limit": job.limit}
+    if dev:
+        params |= {"dev": dev, "evaluate_every": job.evaluate_every}
     if teacher:
         params |= {**job.teacher_settings, "teacher_profile": teacher.profile}
     params |= {f"train.{name}": value for name, value in job.config.to_dict().items()}

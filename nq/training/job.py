@@ -114,9 +114,8 @@ class TrainingJob:
             dev = replace(self.request, files=self.dev, limit=None, training=None)
             values |= {"dev": dev.description, "evaluate_every": self.evaluate_every}
         if self.teacher:
-            profile = self.teacher_profile and str(self.teacher_profile)
-            weights = file_digests(self.teacher)
-            values["teacher"] = {**self.distillation.to_dict(), "profile": profile, **weights}
+            how = {**self.distillation.to_dict(), "profile": str(self.teacher_profile)}
+            values["teacher"] = how | file_digests(self.teacher)
         return values
 
     def card_text(self) -> str:

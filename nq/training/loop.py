@@ -25,7 +25,7 @@ from nq.storage import PROGRESS
 from nq.training.config import TrainConfig
 from nq.training.distillation import Distillation
 from nq.training.job import EVALUATE_EVERY, LOSS, MEASURED, STEP, Curves, Figures
-from nq.training.windows import TrainingWindows, digest, steps_after, total_steps
+from nq.training.windows import TrainingWindows, steps_after, total_steps
 
 log = logging.getLogger(__name__)
 
@@ -88,12 +88,6 @@ def compile_for_training(
     if distillation:
         losses, weights = losses | distillation.losses(), distillation.weights(weights)
     model.compile(optimizer=optimizer, loss=losses, loss_weights=weights, jit_compile=False)
-
-
-def identity(model: keras.Model, windows: TrainingWindows, config: TrainConfig) -> dict[str, Any]:
-    """Returns all that the result of a training of a model with initial weights depends on."""
-    start = digest(variable.numpy() for variable in model.weights)
-    return {**config.to_dict(), "windows": windows.digest(), "start": start}
 
 
 @dataclass

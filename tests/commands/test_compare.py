@@ -123,7 +123,7 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
     }
 
     whole = storage.read_json(folder / "compare.json")
-    assert whole["machine"][0] == machine() and "numpy" in whole["versions"]
+    assert whole["machine"] == machine()
     assert {run["device"] for run in whole["runs"]} == {"CPU"}
 
     common = ["compare", "--model", str(tiny_model), "--output", str(folder), "--data"]

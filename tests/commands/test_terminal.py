@@ -113,7 +113,10 @@ def test_characters_that_stdout_lacks_are_escaped_or_replaced(
     result = {"path": "Straße/\udcff", "answer": "» 1986 …"}
 
     def command(args: argparse.Namespace) -> int:
-        terminal.print_result(result, args.json)
+        if args.json:
+            terminal.print_json(result)
+        else:
+            print(*result.values(), sep="\n")
         return 0
 
     for argv in (["--json"], []):

@@ -63,4 +63,4 @@ def test_with_an_output_a_copy_has_the_decision(
     assert tree(tiny_model) == before
     assert tree(Path("mine")).keys() == before.keys()
     error = commands.error("tune", *arguments, "--output", "mine")
-    assert "mine is not empty: choose a new folder" in error
+    assert "mine holds other files" in error

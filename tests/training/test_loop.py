@@ -17,7 +17,7 @@ from nq.model import joint
 from nq.records import FloatArray, IntArray
 from nq.training.config import TrainConfig
 from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures
-from nq.training.loop import TrainingState, WarmupThenDecay, compile_for_training, fit, identity
+from nq.training.loop import TrainingState, WarmupThenDecay, compile_for_training, fit
 from nq.training.windows import TrainingWindows
 from tests import tiny_models
 from tests.runs.test_resume import run_killed
@@ -60,7 +60,7 @@ def train(
     folder: Path,
     on_step: Callable[[Curves, int], None] = lambda losses, total: None,
 ) -> list[float]:
-    state = TrainingState(Memo.open(folder, identity(model, WINDOWS, config)))
+    state = TrainingState(Memo.open(folder, config.to_dict()))
     return fit(model, WINDOWS, config, state, on_step)[LOSS]
 
 
@@ -112,23 +112,6 @@ def test_a_killed_training_resumes_to_the_same_weights(
     }
 
 
-def test_another_training_ignores_the_state(tmp_path: Path) -> None:
-    config = dataclasses.replace(CONFIG, epochs=1, save_every=4)
-    other = dataclasses.replace(config, seed=6)
-    windows = dataclasses.replace(WINDOWS, end_positions=WINDOWS.end_positions[::-1])
-    model, variables = untrained(config), [keras.Variable(0.0)]
-    TrainingState(Memo.open(tmp_path, identity(model, WINDOWS, config)), 3).save(variables)
-    for arguments, step in (
-        ((model, WINDOWS, config), 3),
-        ((untrained(other), WINDOWS, config), 0),
-        ((model, windows, config), 0),
-        ((model, WINDOWS, other), 0),
-    ):
-        state = TrainingState(Memo.open(tmp_path, identity(*arguments)))
-        state.restore(variables)
-        assert state.step == step
-
-
 @pytest.mark.slow
 def test_half_precision_trains_float32_weights(tmp_path: Path) -> None:
     config = dataclasses.replace(CONFIG, precision="float16", epochs=4, save_every=16)
@@ -173,7 +156,7 @@ def test_the_weights_of_the_best_evaluation_are_kept(
         def on_evaluation(figures: Figures, is_best: bool) -> None:
             evaluated[int(figures[STEP])] = weights(model), is_best
 
-        state = TrainingState(Memo.open(tmp_path, identity(model, WINDOWS, config)))
+        state = TrainingState(Memo.open(tmp_path, config.to_dict()))
         fit(model, WINDOWS, config, state, on_step, None, measure, 3, on_evaluation)
         return model, state
 
