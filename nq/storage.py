@@ -233,11 +233,10 @@ TRAINING = Kind(
     r"|unfinished/[0-9a-f]{12}\.mlflow_run|unfinished/(?:state|teacher)/.+",
     folders="unfinished(?:/(?:state|teacher)(?:/.+)?)?",
 )
-CONVERSION = Kind("conversion", "an unfinished conversion", _ALL, _ALL)
 PART = Kind("job", "files of an unfinished job", _ALL, _ALL)
 _COMPARED = rf"compare\.(?:json|html)|{MEASURED}/.+"
 COMPARISON = Kind("comparison", "a comparison of nq compare", _COMPARED, folders=MEASURED)
-KINDS = {kind.name: kind for kind in (RUN, WINDOWS, TRAINING, CONVERSION, PART)}
+KINDS = {kind.name: kind for kind in (RUN, WINDOWS, TRAINING, PART)}
 
 
 def kind_of(folder: Path, or_copy: bool = True) -> str:

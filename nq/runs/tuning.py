@@ -92,7 +92,7 @@ def tune(
         Error: the model is an installed one, which is not written to, or it is being trained.
     """
     if output is not None:
-        storage.check_folder(Path(output), storage.CONVERSION)
+        storage.check_folder(Path(output), storage.PART)
     if not isinstance(model, ModelSpec):
         model = find_model(model) if output else own_model(find_model(model), model)
     folder = model.models[-1].folder

@@ -7,7 +7,7 @@ computed on padding.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain, islice
 from pathlib import Path
@@ -58,7 +58,10 @@ class TrainingWindows:
 
     def digest(self) -> str:
         """Returns the SHA-256 of all windows."""
-        return digest(getattr(self, f.name) for f in fields(self))
+        total = hashlib.sha256()
+        for f in fields(self):
+            total.update(getattr(self, f.name).tobytes())
+        return total.hexdigest()
 
     def batch(self, rows: IntArray) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
         """Returns int32 inputs ``[B, L]`` and targets ``[B]`` of the windows ``rows``.
@@ -84,14 +87,6 @@ class TrainingWindows:
             "segment_ids": mask & (pos >= self.n_query[rows, None]),
         }
         return {name: x.astype(np.int32) for name, x in inputs.items()}
-
-
-def digest(arrays: Iterable[np.ndarray]) -> str:
-    """Returns the SHA-256 of the bytes of all arrays."""
-    total = hashlib.sha256()
-    for array in arrays:
-        total.update(array.tobytes())
-    return total.hexdigest()
 
 
 def read_columns(shards: Sequence[Path], length: int) -> Columns:

@@ -7,12 +7,13 @@ import logging.handlers  # noqa: F401 - a process without privileges may not rea
 import os
 import shutil
 import tempfile
-import webbrowser  # noqa: F401 - as above
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import nq.commands.compare  # noqa: F401 - as above
+import nq.runs.compare  # noqa: F401 - as above
 from nq.bundle import bundled_model, bundled_sample
 from nq.commands.main import console
 from nq.storage import MARK, RUN, TRAINING, WINDOWS, Kind, hold

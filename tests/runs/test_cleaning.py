@@ -11,7 +11,7 @@ import pytest
 
 from nq import storage
 from nq.runs.cleaning import COPIED, RESULT, Item, clean
-from nq.storage import CONVERSION, LOCK, MARK, PART, RUN, TRAINING, WINDOWS, Kind, hold, write_json
+from nq.storage import LOCK, MARK, PART, RUN, TRAINING, WINDOWS, Kind, hold, write_json
 from tests.folders import held, write
 
 PROGRESS = f"{storage.STATE}/{storage.PROGRESS}"
@@ -51,7 +51,7 @@ def make_all(root: Path) -> None:
     make(root / "model" / "unfinished" / "windows", WINDOWS, *PREPARED)
     write_json(root / "model" / PROGRESS, {"step": 3, "total": 3})
     (root / "model" / "model.safetensors").write_bytes(b"x")
-    make(root / ".convert-abcdefgh", CONVERSION, "model/model.safetensors")
+    make(root / ".unfinished-03ef", PART, "model/model.safetensors")  # of a conversion
 
 
 def files(folder: Path) -> set[str]:
@@ -78,8 +78,8 @@ def test_what_can_be_made_again_is_removed(tmp_path: Path) -> None:
     make_all(tmp_path)
     items = clean([tmp_path])
     assert names(items, tmp_path) == {
-        ".convert-abcdefgh": "unfinished conversion",
         ".unfinished-02cd": "unfinished job",
+        ".unfinished-03ef": "unfinished job",
         "by Beam": "unfinished run",
         "by Beam/.unfinished-01ab": "unfinished job",
         "model": "state of a finished training",
@@ -135,7 +135,7 @@ def test_files_of_others_stay_and_keep_their_folder(tmp_path: Path) -> None:
 def test_copies_of_folders_are_kept(tmp_path: Path) -> None:
     make_all(tmp_path / "made")
     shutil.copytree(tmp_path / "made", tmp_path / "copy")
-    write(tmp_path / "copy" / ".convert-abcdefgh" / "model" / "vocab.txt")
+    write(tmp_path / "copy" / ".unfinished-03ef" / "model" / "vocab.txt")
     before = state(tmp_path / "copy")
     items = clean([tmp_path / "copy"], remove_results=True)
     assert {item.kept for item in items} == {COPIED} and len(items) == 10
@@ -164,7 +164,7 @@ def test_folders_without_a_mark_and_links_are_left_alone(tmp_path: Path) -> None
         ("unfinished", RUN, {"unfinished", "windows-0123456789ab", "for me"}),
         ("windows-0123456789ab", WINDOWS, {"windows-0123456789ab"}),
         ("model", TRAINING, {"model", "model/unfinished/windows"}),
-        (".convert-abcdefgh", CONVERSION, {".convert-abcdefgh"}),
+        (".unfinished-03ef", PART, {".unfinished-03ef"}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
