@@ -116,8 +116,7 @@ def measure(args: argparse.Namespace) -> int:
     windows = arguments.window_settings(args, job.model.folder)
     job = replace(job, model=replace(job.model, windows=windows))
     with tempfile.TemporaryDirectory() as folder:
-        with terminal.ProgressBar("read", "windows") as bar:
-            finished = run(replace(job, root=Path(folder)), progress=bar)
+        finished = run(replace(job, root=Path(folder)))
         readings, answers = _readings(finished.folder, args.half)
     if not readings:
         raise Error(f"the half {args.half!r} of the examples has no gold long answers")

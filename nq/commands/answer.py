@@ -97,9 +97,7 @@ def run(args: argparse.Namespace) -> int:
         **{name: getattr(args, name) for name in OF_JOB},
     )
     track, rows = arguments.tracking_config(args), 0 if args.json else args.show
-    labels = ("answer", "examples") if beam else ("predict", "windows")
-    with terminal.ProgressBar(*labels) as bar:
-        result = run(job, track=track, progress=bar, table_rows=rows, on_phase=bar.phase)
+    result = run(job, track=track, table_rows=rows)
     parity = result.parity
     if args.json:
         values = result.to_dict() | {n: getattr(result, n) for n in ("run_bytes", "windows_bytes")}

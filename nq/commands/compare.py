@@ -65,11 +65,15 @@ def run(args: argparse.Namespace) -> int:
     from nq.report.comparison import advice, comparison_table
     from nq.runs.compare import PAGE, compare
 
-    with terminal.ProgressBar("compare", "runs") as bar:
-        settings = {"model": args.model, "rounds": args.rounds, "output": args.output}
-        settings["track"] = arguments.tracking_config(args)
-        reports = {"options": args.unknown, "progress": bar, "on_phase": bar.phase}
-        rows = compare(args.data, args.profiles, **settings, **reports)
+    rows = compare(
+        args.data,
+        args.profiles,
+        model=args.model,
+        rounds=args.rounds,
+        output=args.output,
+        options=args.unknown,
+        track=arguments.tracking_config(args),
+    )
     (take, reason), page = advice(rows), rows.folder.absolute() / PAGE
     if args.json:
         values = {"take": take, "reason": reason, "rows": list(map(asdict, rows))}
@@ -88,19 +92,16 @@ def _run_shapes(args: argparse.Namespace) -> int:
         raise terminal.UsageError("give one profile for a table of sizes: --profiles P")
     from nq.runs.shapes import compare_shapes, shapes_table
 
-    with terminal.ProgressBar("compare", "runs") as bar:
-        rows = compare_shapes(
-            args.data,
-            args.profiles[0],
-            args.batch_sizes or (),
-            args.max_seq_lengths or (),
-            model=args.model,
-            rounds=args.rounds,
-            output=args.output,
-            options=args.unknown,
-            progress=bar,
-            on_phase=bar.phase,
-        )
+    rows = compare_shapes(
+        args.data,
+        args.profiles[0],
+        args.batch_sizes or (),
+        args.max_seq_lengths or (),
+        model=args.model,
+        rounds=args.rounds,
+        output=args.output,
+        options=args.unknown,
+    )
     if args.json:
         terminal.print_json({"profile": str(args.profiles[0]), "rows": rows})
     else:

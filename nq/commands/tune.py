@@ -3,6 +3,7 @@
 import argparse
 
 from nq.commands import arguments, terminal
+from nq.progress import ProgressBar
 from nq.runs.config import Compute
 
 
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     model = arguments.find_model(args)
     tuning.own_model(model, args.model, args.second_model or args.model)
     compute, pages = arguments.settings(Compute, args), arguments.pages(args)
-    with terminal.ProgressBar("predict", "windows") as bar:
+    with ProgressBar("predict", "windows") as bar:
         figures = tuning.tune(args.data, model, args.profile, compute, args.keep_scores, bar, pages)
     terminal.print_result(figures, args.json)
     return 0

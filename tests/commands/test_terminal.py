@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from nq import progress
 from nq.commands import arguments, terminal
 from nq.commands.terminal import Parser
 from nq.config import WindowConfig
@@ -161,7 +162,7 @@ def test_in_a_pipe_a_bar_is_a_line_now_and_then(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terminal.log_to_stderr()
-    monkeypatch.setattr(terminal, "REPORT_S", 0.05)
+    monkeypatch.setattr(progress, "REPORT_S", 0.05)
     lines: list[str] = []
 
     def wait_for_line() -> None:
@@ -169,7 +170,7 @@ def test_in_a_pipe_a_bar_is_a_line_now_and_then(
         while not lines:
             lines[:] = capsys.readouterr().err.splitlines()
 
-    with terminal.ProgressBar("predict", "windows") as bar:
+    with progress.ProgressBar("predict", "windows") as bar:
         bar.phase("loading the model")
         wait_for_line()
         assert re.fullmatch(r"nq: (predict|loading the model), \d+ s", lines[0])
@@ -178,8 +179,8 @@ def test_in_a_pipe_a_bar_is_a_line_now_and_then(
         wait_for_line()
         wait_for_line()
         assert re.fullmatch(r"nq: computing windows:  50% 5/10 \[.* windows/s\]", lines[0])
-    monkeypatch.setattr(terminal, "REPORT_S", 60)
-    with terminal.ProgressBar("predict", "windows") as bar:
+    monkeypatch.setattr(progress, "REPORT_S", 60)
+    with progress.ProgressBar("predict", "windows") as bar:
         bar(10, 10)
     assert capsys.readouterr().err.count("predict") == 0
 
