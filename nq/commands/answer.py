@@ -74,10 +74,8 @@ def parser() -> terminal.Parser:
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     beam, compute = _beam(args), arguments.settings(Compute, args)
-    from nq.commands.summary import summary
     from nq.evaluation.gate import FAILED, UNDECIDED
     from nq.model.spec import mention_decision
-    from nq.report.skipped import dead_letter_lines
     from nq.runs.job import Job
     from nq.runs.result import DEAD_LETTERS
     from nq.runs.run import run
@@ -105,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         values |= {"model_uri": result.model_uri} if args.log_model else {}
         terminal.print_json(values)
     else:
-        print(summary(result, dead_letter_lines(result.folder / DEAD_LETTERS)))
+        print(result)
     mention_decision(job.model)
     gate = parity and parity.gate
     if gate and gate.verdict == FAILED:

@@ -31,7 +31,7 @@ from nq.model.folder import weights_digest
 from nq.model.spec import find_model
 from nq.progress import reporting
 from nq.records import ExampleId
-from nq.report.comparison import ComparisonRow, advice, cells, ordered, row
+from nq.report.comparison import PAGE, Comparison, ComparisonRow, advice, cells, ordered, row
 from nq.report.page import comparison_page
 from nq.report.questions import Question, entries, outcomes
 from nq.runs.finished import FinishedRun
@@ -42,7 +42,7 @@ from nq.runs.result import PREDICTIONS
 from nq.runs.scoring import RunProgress
 from nq.text import counted
 
-PAGE, MAX_CHANGES = "compare.html", 100
+MAX_CHANGES = 100
 ANSWER = (
     "import ctypes, runpy, signal; ctypes.CDLL(None).prctl(1, signal.SIGKILL); "
     "runpy.run_module('nq.answer', run_name='__main__')"
@@ -54,14 +54,6 @@ DEFAULT = ("xla", "grappler", "mixed", "mixed+xla", "mixed+xla+grappler", defaul
 SETS = {"default": DEFAULT, "thesis": ALL, "all": (*ALL, *CANDIDATES[DEVICE])}
 
 Answers = Mapping[str, Mapping[ExampleId, Label]]  # by profile
-
-
-class Comparison(list[ComparisonRow]):
-    """The rows of a comparison, the fastest first, and its folder, which has the page."""
-
-    def __init__(self, rows: Iterable[ComparisonRow], folder: Path) -> None:
-        super().__init__(rows)
-        self.folder = folder
 
 
 def compare(

@@ -159,7 +159,7 @@ def test_a_run_beside_other_programs_is_repeated_once_and_marked(
     assert rows.folder == compare.comparison_folder("compare", request)
     other = {**request, "options": ["--limit", "2"]}
     assert rows.folder != compare.comparison_folder("compare", other)
-    page = (rows.folder / compare.PAGE).read_text("utf-8")
+    page = (rows.folder / "compare.html").read_text("utf-8")
     assert "other programs took much of the processor in 1 round<" in page
 
 
@@ -190,7 +190,7 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
     if base.profile != "baseline":
         base, other = other, base
     assert (base.changed, other.changed, other.micro_f1) == (0, QUESTIONS, None)
-    page = (tmp_path / "out" / compare.PAGE).read_text("utf-8")
+    page = (tmp_path / "out" / "compare.html").read_text("utf-8")
     assert page.count('"question":') == QUESTIONS and "micro F1" not in page
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from nq import extras, processor, storage
 from nq.bundle import bundled_sample
-from nq.commands.summary import summary
 from nq.config import DecisionConfig
 from nq.runs import profile_choice
 from nq.runs.config import AUTO
@@ -78,7 +77,7 @@ def test_without_a_comparison_the_default_is_taken(job: Job) -> None:
     result = run(job)
     assert result.profile == "grappler+buckets"
     assert result.choice.startswith("profile auto: grappler+buckets, the default for this machine")
-    assert result.choice in summary(result)
+    assert result.choice in str(result)
 
 
 def test_whole_pages_are_pruned_by_default(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
