@@ -16,10 +16,7 @@ REPORT_S = 10.0
 
 
 def new_bar(**options: Any) -> Any:
-    """Returns a bar of tqdm on a terminal, or a widget in a notebook, else one that is disabled.
-
-    A notebook has it if ipywidgets is installed.
-    """
+    """Returns a bar of tqdm: on a terminal, in a notebook with ipywidgets, or a disabled one."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if "IPKernelApp" in getattr(shell, "config", ()) and find_spec("ipywidgets"):
         from tqdm import notebook

@@ -14,10 +14,7 @@ MAX_CHARS = 200  # of a text in HTML
 
 
 def table(rows: Sequence[AnswerRow], examples: int) -> list[str]:
-    """Returns a line per answer with question and correctness, and what was expected if wrong.
-
-    The last line counts the ``examples`` that have no row.
-    """
+    """Returns a line per answer, what was expected where it is wrong, and what is left out."""
     columns = shutil.get_terminal_size((MAX_WIDTH, 1)).columns
     width = max(MIN_WIDTH, min(columns, MAX_WIDTH)) - MARK_WIDTH
     left = width * QUESTION_WIDTH // (QUESTION_WIDTH + ANSWER_WIDTH)
