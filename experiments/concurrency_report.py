@@ -212,9 +212,9 @@ def metrics(row: Row) -> dict[str, float | None]:
     """Returns the metrics of a row's MLflow run."""
     timed = kept(row["seconds"])
     return {
-        "time/median_s": statistics.median(timed) if timed else None,
-        "time/mean_s": statistics.fmean(timed) if timed else None,
-        "memory/peak_mb": row["memory_mb"],
+        "time.median_s": statistics.median(timed) if timed else None,
+        "time.mean_s": statistics.fmean(timed) if timed else None,
+        "peak_mb": row["memory_mb"],
     }
 
 

@@ -261,9 +261,9 @@ def plot(rows: Sequence[Row], figure: Any) -> None:
 def metrics(row: Row) -> dict[str, float | None]:
     """Returns the metrics of a row's MLflow run."""
     return {
-        "time/windows_per_s": windows_per_s(row),
-        "time/latency_max_s": middle(largest(row)),
-        "time/latency_p95_s": middle(p95(row)),
+        "time.windows_per_s": windows_per_s(row),
+        "time.latency_max_s": middle(largest(row)),
+        "time.latency_p95_s": middle(p95(row)),
     }
 
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from experiments import command, machine
 from experiments.intervals import ROUNDS, rotated
 from experiments.text_tables import markdown
-from nq import extras, storage
+from nq import extras, storage, tracking
 from nq.commands import arguments, terminal
 from nq.config import TrackingConfig
 from nq.errors import Error
@@ -248,8 +248,12 @@ def record(
     started: float,
 ) -> None:
     """Records one MLflow run for each row, all with the same tag and the time of the study."""
-    tags = {"study": f"{study.name} {time.strftime('%Y-%m-%d %H:%M:%S')}"}
     source, period = f"experiments.{study.name}", (started, time.time())
+    text = f"A row of the study `{source}`; the artifacts of its first row have all timings."
+    tags = {
+        "study": f"{study.name} {time.strftime('%Y-%m-%d %H:%M:%S')}",
+        tracking.DESCRIPTION: text,
+    }
     for row in rows:
         title = f"{study.title(row)} · {study.name}"
         with measured_run(track, title, source, tags, period) as run:

@@ -121,7 +121,7 @@ def use(run: Run, folder: Path) -> None:
     run.tags({"device": "cpu"})
     run.dataset(["data/dev.jsonl"], ["0123456789ab" * 5])
     run.model("small · mixed+xla", {"profile": "mixed+xla"}, {"weights": "12"})
-    run.metrics({"quality/long_f1": 0.5})
+    run.metrics({"long_f1": 0.5})
     run.artifacts([folder / "answers.json"])
 
 
@@ -137,7 +137,7 @@ def test_a_run_is_recorded(store: str, tmp_path: Path) -> None:
     with Run(TrackingConfig(), name="mixed+xla dev") as run:
         use(run, tmp_path)
         run.params({f"p{i}": i for i in range(250)} | {"long": "x" * 7000, "threshold": None})
-        run.metrics({"time/predict_s": np.float32(3), "nan": math.nan, "inf": math.inf, "s": "x"})
+        run.metrics({"time.predict_s": np.float32(3), "nan": math.nan, "inf": math.inf, "s": "x"})
         run.metrics({f"m{i}": i for i in range(1200)})
         assert run.last_step("m1199") == 0  # all is recorded now
         time.sleep(0.5)
@@ -150,8 +150,8 @@ def test_a_run_is_recorded(store: str, tmp_path: Path) -> None:
     assert params["long"] == "x" * 6000
     metrics = {k: v for k, v in recorded.data.metrics.items() if not k.startswith("system/")}
     assert metrics == {
-        "quality/long_f1": 0.5,
-        "time/predict_s": 3.0,
+        "long_f1": 0.5,
+        "time.predict_s": 3.0,
         **{f"m{i}": float(i) for i in range(1200)},
     }
     assert "system/cpu_utilization_percentage" in recorded.data.metrics
@@ -200,7 +200,7 @@ def test_the_fastest_model_with_unchanged_answers_is_found(store: str) -> None:
     figures = {"baseline": (10.0, 0), "mixed": (20.0, 0), "xla": (30.0, 2)}
     for profile, (speed, changed) in figures.items():
         with Run(TrackingConfig(), profile) as run:
-            run.metrics({"rounds/windows_per_s": [99.0, 1.0]}, 1)
+            run.metrics({"rounds.windows_per_s": [99.0, 1.0]}, 1)
             run.dataset(["data/dev-0.jsonl", "gs://data/dev-1.jsonl"], ["1" * 64, "2" * 64])
             run.model(f"org/v1.2 · {profile}", {"profile": profile, "batch": 8}, {"weights": "12"})
             run.metrics({tracking.MICRO_F1: 0.5, tracking.WINDOWS_PER_S: speed})
@@ -529,7 +529,7 @@ def test_a_server_records_a_run_hangs_and_dies(
         client = connect(server.uri)
         (model,) = client.search_logged_models([stored(run).info.experiment_id])
         assert (model.name, model.params["profile"]) == ("small · mixed+xla", "mixed+xla")
-        assert [metric.key for metric in model.metrics] == ["quality/long_f1"]
+        assert [metric.key for metric in model.metrics] == ["long_f1"]
         path = client.download_artifacts(run.run_id, "answers.json", str(tmp_path))
         assert Path(path).read_text() == "{}"
         assert str(run.how_to_open).startswith(f"{server.uri}/#/experiments/")

@@ -1,1 +1,1 @@
-"""What strangers and accidents do to ``nq``: records, model folders, files of runs, requests."""
+"""What strangers and accidents do to ``nq``: mutated records, broken requests, kills."""

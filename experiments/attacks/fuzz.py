@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from experiments.attacks import dialects, mutations
-from experiments.attacks.frame import DONE, WRONG, Row, chosen
+from experiments.attacks.frame import Row, chosen
 from nq.bundle import bundled_model
 from nq.commands import terminal
 from nq.config import DECISION_RULES, DecisionConfig, WindowConfig
@@ -215,9 +215,9 @@ def rows(args: argparse.Namespace, folder: Path, rng: random.Random) -> Iterator
         started, checker = time.monotonic(), Checker(folder, rng)
         checker.run(dialect, args.mutations, rng)
         n, errors = checker.counts, checker.errors
-        verdict = WRONG if errors or n["good"] + n["skipped"] != n["records"] else DONE
+        is_right = not errors and n["good"] + n["skipped"] == n["records"]
         text = (
             f"{n['mutations']} mutations, {n['refused']} refused as a whole, {n['records']} "
             f"records: {n['good']} good, {n['skipped']} skipped {errors[:20] or ''}"
         )
-        yield Row("mutation", dialect, verdict, (DONE,), text, time.monotonic() - started)
+        yield Row("mutation", dialect, is_right, text, time.monotonic() - started)

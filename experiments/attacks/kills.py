@@ -29,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.attacks.frame import DONE, ROOT, WRONG, Row, chosen
+from experiments.attacks.frame import Row, chosen
 from experiments.flink import processes
 from nq.bundle import bundled_sample
 from nq.errors import Error
@@ -44,6 +44,7 @@ PROFILES = (
     "grappler+buckets+prune",
 )
 RESULTS = (PREDICTIONS, DEAD_LETTERS, "kaggle.csv", "nbest.jsonl")
+ROOT = Path(__file__).parents[2]
 PHASES = {
     JOB: "finished",
     PREDICTIONS: "end",
@@ -173,13 +174,13 @@ def kill_chain(job: Job, pace: Job, kills: int, rng: random.Random) -> Iterator[
         reported = job.reports.stat().st_size if job.reports.exists() else 0
         lost = 0 if phase == "finished" else reported - sum(job.parts())
         text = f"{job.profile}: {lost} windows lost, {left} processes left"
-        yield Row("SIGKILL", phase, WRONG if lost > allowed or left else DONE, text=text)
+        yield Row("SIGKILL", phase, lost <= allowed and not left, text)
     names = [n for n in RESULTS if (job.output / n).read_bytes() != (pace.output / n).read_bytes()]
     with contextlib.closing(sqlite3.connect(job.folder / "mlflow.db")) as connection:
         runs = [status for (status,) in connection.execute("SELECT status FROM runs")]
     is_recorded = runs == ["FINISHED"] or (runs == ["RUNNING"] and phase == "finished")
     text = f"{job.profile}: MLflow has {runs}, these files differ: {names}"
-    yield Row("none, after kills", phase, DONE if is_recorded and not names else WRONG, text=text)
+    yield Row("none, after kills", phase, is_recorded and not names, text)
 
 
 def interrupt(job: Job, pace: Job, rng: random.Random) -> Iterator[Row]:
@@ -200,9 +201,9 @@ def interrupt(job: Job, pace: Job, rng: random.Random) -> Iterator[Row]:
     code, left = process.returncode, job.leftovers()
     is_over = phase == "finished" and code in (0, -signal.SIGINT) and not last
     is_right = code == 130 and len(last) == 1 and last[0].startswith(MESSAGE)
-    is_wrong = left or seconds > LIMIT_S or not (is_right or is_over)
+    is_in_time = not left and seconds <= LIMIT_S
     text = f"{job.profile}: code {code}, {left} processes left: {' / '.join(last)[-500:]}"
-    yield Row("SIGINT", phase, WRONG if is_wrong else DONE, text=text, seconds=seconds)
+    yield Row("SIGINT", phase, is_in_time and (is_right or is_over), text, seconds)
 
 
 def rows(args: argparse.Namespace, folder: Path, rng: random.Random) -> Iterator[Row]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from experiments.attacks.frame import DONE, WRONG, Row
+from experiments.attacks.frame import Row
 from experiments.serving.load import Body, client, short_pages
 from experiments.serving.process import ServerProcess, running_server
 from nq.bundle import bundled_sample
@@ -103,10 +103,9 @@ async def _cut_off(url: str, body: Body) -> None:
 def rows(args: argparse.Namespace, folder: Path, rng: random.Random) -> Iterator[Row]:
     """Sends ``args.requests`` requests to a server."""
     bodies = short_pages([str(bundled_sample())])
-    options = ["--model", str(args.model)] if args.model else []
-    with running_server(options) as server:
+    with running_server([]) as server:
         too_large = ServeConfig().max_body_mb * 10**6
         figures = asyncio.run(soak(server, bodies, args.requests, too_large))
     for name, limit in LIMITS.items():
-        verdict = DONE if figures[name] <= limit else WRONG
-        yield Row(name.replace("_", " "), "nq serve", verdict, text=f"{figures[name]:g}")
+        is_right = figures[name] <= limit
+        yield Row(name.replace("_", " "), "nq serve", is_right, f"{figures[name]:g}")

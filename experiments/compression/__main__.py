@@ -7,12 +7,12 @@
 Tests the claim of an essay on optimizing inference: BERT by quantization and parallel processing
 1.30 times as fast, at most 2 % of the accuracy lost. Rows are the model under profiles and in two
 processes; the model pruned (raw, with a decision of its own, and recovered by training on the
-probabilities of the whole model); the best of these in 8 bits and in bfloat16; as a control half of
-the weights set to zero. First the speeds of all rows are measured, beside the baseline in the same
-rounds and on a machine without other work; then each row is answered by a run of nq, for which the
-machine may be shared. The decision is tuned on the even half of ``--dev``, and the odd half is
-reported. Options that the command does not know are those of ``nq train`` for the recovery.
-An interrupted study continues with the rows that are missing.
+probabilities of the whole model); the best of these in 8 bits and in bfloat16. First the speeds of
+all rows are measured, beside the baseline in the same rounds and on a machine without other work;
+then each row is answered by a run of nq, for which the machine may be shared. The decision is tuned
+on the even half of ``--dev``, and the odd half is reported. Options that the command does not know
+are those of ``nq train`` for the recovery. An interrupted study continues with the rows that are
+missing.
 """
 
 from __future__ import annotations

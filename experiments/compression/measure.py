@@ -17,38 +17,31 @@ from nq.evaluation.labels import same_answers
 from nq.model.folder import load_config, load_settings
 
 BATCH_SIZE = 16
-ZEROS = 0.5
 
 
 @dataclass(frozen=True)
 class Variant:
     """One row: a model and how it is computed.
 
-    The whole model has no counts to ``prune`` to and no ``state``. ``zeros`` is the share of the
-    weights that are set to zero; ``references`` are the profiles of the baseline that are measured
-    in the same rounds.
+    The whole model has no counts to ``prune`` to and no ``state``. ``references`` are the profiles
+    of the baseline that are measured in the same rounds.
     """
 
     profile: str = BASELINE
     instances: int = 1
     prune: str = ""
     state: str = ""
-    zeros: float = 0.0
     references: tuple[str, ...] = (BASELINE,)
 
     @property
     def key(self) -> dict[str, Any]:
         """What names the row in the results."""
-        return {"prune": self.prune, "state": self.state, **self._computed}
+        return {"state": self.state, **self.speed_key}
 
     @property
     def speed_key(self) -> dict[str, Any]:
         """What the speed depends on: training changes weights, but no shape."""
-        return {"prune": self.prune, **self._computed}
-
-    @property
-    def _computed(self) -> dict[str, Any]:
-        return {"profile": self.profile, "instances": self.instances, "zeros": self.zeros}
+        return {"prune": self.prune, "profile": self.profile, "instances": self.instances}
 
 
 def variants(prune: Sequence[str], states: Sequence[str]) -> list[Variant]:
@@ -58,7 +51,7 @@ def variants(prune: Sequence[str], states: Sequence[str]) -> list[Variant]:
         *(Variant(instances=2), Variant(INT8, instances=2)),
     ]
     pruned = [Variant(prune=text, state=state) for text in prune for state in states]
-    return [*whole, Variant(zeros=ZEROS), *pruned]
+    return [*whole, *pruned]
 
 
 def best_variants(rows: Sequence[study.Row]) -> list[Variant]:
@@ -92,14 +85,14 @@ class Compression:
     def time(self, variant: Variant) -> None:
         """Measures the speed of a variant, for which a pruned model need not recover."""
         if self.speeds.find(variant.speed_key) is None:
-            folder = self.models.of(variant.prune, variant.prune and RAW, variant.zeros)
+            folder = self.models.of(variant.prune, variant.prune and RAW)
             self.speeds.add({**variant.speed_key, **self._speed(variant, folder)})
 
     def judge(self, variant: Variant) -> None:
         """Measures the quality of a variant that is timed, and adds its row."""
         speed = self.speeds.find(variant.speed_key)
         if speed is not None and self.results.find(variant.key) is None:
-            folder = self.models.of(variant.prune, variant.state, variant.zeros)
+            folder = self.models.of(variant.prune, variant.state)
             self.results.add({**variant.key, **self._quality(variant, folder), **speed})
 
     def _answers(self, variant: Variant, folder: Path) -> Answers:

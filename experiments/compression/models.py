@@ -30,7 +30,7 @@ from nq.evaluation.labels import Label, prediction_label
 from nq.evaluation.nq_eval import Gold
 from nq.formats.outputs import encode_prediction
 from nq.model.config import ModelConfig
-from nq.model.folder import copy_model, load_config, load_settings, save_settings
+from nq.model.folder import copy_model, load_settings, save_settings
 from nq.model.spec import find_model
 from nq.postprocess.decision import decide
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -97,27 +97,6 @@ def tiny_model(folder: Path) -> Path:
     return made(folder, lambda path: random_model(shape, path))
 
 
-def zero(source: Path, target: Path, share: float) -> None:
-    """Copies a model; the smallest share of the weights of its layers' matrices becomes zero."""
-    from nq.model.runtime import import_tensorflow
-
-    import_tensorflow()
-    import numpy as np
-
-    from nq.model import checkpoint, joint
-
-    tokenizer = load_tokenizer(source)
-    config = checkpoint.with_room_for(load_config(source), tokenizer)
-    model = joint.load_model(source, config=config).model
-    for variable in model.weights:
-        if variable.path.startswith("layer_") and variable.path.endswith("kernel"):
-            values, count = np.array(variable.numpy()), int(share * variable.numpy().size)
-            values.flat[np.argsort(np.abs(values), axis=None)[:count]] = 0
-            variable.assign(values)
-    card = f"# {source.name}\n\n{share:.0%} of the weights of the layers' matrices are zero.\n"
-    checkpoint.save(target, model, config, tokenizer, load_settings(source), card)
-
-
 @dataclass(frozen=True)
 class Models:
     """The folders of the study, all of them in ``folder``.
@@ -136,15 +115,11 @@ class Models:
         """A copy of the original, whose decision may be tuned."""
         return self._made("source", lambda path: copy_model(self.original, path))
 
-    def of(self, prune: str, state: str, zeros: float = 0.0) -> Path:
+    def of(self, prune: str, state: str) -> Path:
         """Returns a model folder, which is made if it is not there.
 
-        The whole model has no counts to ``prune`` to and no ``state``; ``zeros`` is the share of
-        its weights that are set to zero.
+        The whole model has no counts to ``prune`` to and no ``state``.
         """
-        if zeros:
-            name = f"zeros-{zeros:g}"
-            return self._made(name, lambda path: in_new_process(zero, self.source, path, zeros))
         if not prune:
             return self.source
         make = {RAW: self._prune, TUNED: self._copy, RECOVERED: self._recover}[state]

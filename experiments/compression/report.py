@@ -38,11 +38,11 @@ HEAD = (
 def name(row: Row) -> str:
     """Returns what a row is.
 
-    >>> name({"prune": "heads=9", "state": "raw", "profile": "mixed", "instances": 2, "zeros": 0})
+    >>> name({"prune": "heads=9", "state": "raw", "profile": "mixed", "instances": 2})
     'heads=9 (raw) + bfloat16 + 2 instances'
     """
     parts = [f"{row['prune']} ({row['state']})"] if row["prune"] else []
-    parts += [f"{row['zeros']:.0%} zeros"] if row["zeros"] else []
+    parts += [f"{row['zeros']:.0%} zeros"] if row.get("zeros") else []
     profile = str(row["profile"])
     parts += [PROFILES.get(profile, profile)] if profile != BASELINE else []
     parts += [f"{row['instances']} instances"] if row["instances"] > 1 else []
@@ -112,7 +112,7 @@ def claims(rows: Sequence[Row]) -> list[tuple[str, str]]:
     pruned = [row for row in rows if row["prune"]]
     alone = [row for row in pruned if row["profile"] == BASELINE]
     sixteen = [row for row in pruned if BFLOAT16 in row["reference_seconds"]]
-    zeros = [row for row in rows if row["zeros"]]
+    zeros = [row for row in rows if row.get("zeros")]
     return [
         ("int8 and 2 instances: 1.30 times as fast", overall(map(fast, claimed))),
         ("int8 and 2 instances: at most 2 % lost", overall(map(accurate, claimed))),
@@ -185,10 +185,10 @@ def metrics(row: Row) -> dict[str, float | None]:
         tracking.WINDOWS_PER_S: windows_per_s(row),
         tracking.MICRO_F1: row["micro_f1"],
         tracking.CHANGED: row["changed"],
-        "time/x_baseline": ratio.median if ratio else None,
-        "gate/relative_loss": row["loss"],
-        "gate/loss_low": row["low"],
-        "gate/loss_high": row["high"],
+        "time.x_baseline": ratio.median if ratio else None,
+        "gate.relative_loss": row["loss"],
+        "gate.loss_low": row["low"],
+        "gate.loss_high": row["high"],
         "model/gflop": row["gflop"],
         "model/weights": row["weights"],
     }

@@ -1,17 +1,16 @@
-"""One model over several devices: a pipeline, a tensor split, and the planner.
+"""One model over several devices: a pipeline, and a tensor split.
 
     python -m experiments.partition
     python -m experiments.partition --parts encoder --shapes minilm --lengths 128
     python -m experiments.partition --quick
 
-Tests the claims of Koloskov, "Distributed inference of deep neural networks" (St Petersburg State
+Tests claims of Koloskov, "Distributed inference of deep neural networks" (St Petersburg State
 University). Each stage, each instance and each JAX program is a process of its own, pinned to its
 cores before anything is imported. What is compared runs in the same rounds. An interrupted study
 continues with the cells that are missing.
 
-Parts: ``perceptron`` (the source's network, forward and training), ``encoder`` (a BERT-Joint cut
-between layers, activations in shared memory), ``tensor`` (each layer divided among host devices of
-JAX), ``planner`` (predictions for up to 16 devices that are not here).
+Parts: ``encoder`` (a BERT-Joint cut between layers, activations in shared memory) and ``tensor``
+(each layer divided among host devices of JAX).
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from functools import partial
 from typing import Any
 
 from experiments import command, study
-from experiments.partition import measure, predict, report, stages
-from experiments.partition.rows import ENCODER, JAX, PERCEPTRON, PLANNER, Row
+from experiments.partition import measure, report, stages
+from experiments.partition.rows import ENCODER, JAX, Row
 from experiments.workloads import SHAPES, Workload
 from nq import processor
 
-PARTS = (PERCEPTRON, ENCODER, JAX, PLANNER)
+PARTS = (ENCODER, JAX)
 LENGTHS, MICRO_BATCHES, BATCH, STAGES = (128, 512), (1, 2, 4, 8, 16), 16, 2
 QUICK: dict[str, Any] = {"shapes": ["tiny"], "lengths": [16], "micro_batches": [1, 2, 8]}
 
@@ -65,16 +64,9 @@ def cells(args: argparse.Namespace) -> list[study.Cell]:
         ENCODER: lambda workload: measure.encoder_rows(workload, cores, k, m, args.rounds),
         JAX: lambda workload: measure.tensor_rows(workload, cores, k, args.rounds),
     }
-    alone: dict[str, Callable[[], list[Row]]] = {
-        PERCEPTRON: lambda: measure.perceptron_rows(cores, args.rounds),
-        PLANNER: predict.planner_rows,
-    }
     found: list[study.Cell] = []
     some = [part for part in PARTS if part in args.parts]
     for part in study.installed(some, lambda part: command.missing(["jax"] * (part == JAX))):
-        if part in alone:
-            found.append(({"part": part}, alone[part]))
-            continue
         for shape, length in itertools.product(args.shapes, args.lengths):
             workload = Workload(shape, "tensorflow", length, args.batch_size)
             key = {"part": part, "shape": shape, "length": length}

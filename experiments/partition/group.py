@@ -59,24 +59,17 @@ class Block(SharedMemory):
 
 @dataclass
 class Link:
-    """One end of a pipe to a neighbour, and the seconds that this process has waited for tokens.
-
-    A link that is not open neither sends tokens nor waits for them.
-    """
+    """One end of a pipe to a neighbour, and the seconds that this process has waited for tokens."""
 
     pipe: Connection
     waited_s: float = 0.0
-    is_open: bool = True
 
     def send(self) -> None:
         """Sends a token."""
-        if self.is_open:
-            self.pipe.send_bytes(b"1")
+        self.pipe.send_bytes(b"1")
 
     def wait(self) -> None:
         """Waits for a token."""
-        if not self.is_open:
-            return
         started = time.perf_counter()
         self.pipe.recv_bytes()
         self.waited_s += time.perf_counter() - started
@@ -104,12 +97,6 @@ class Seat:
     def waited_s(self) -> float:
         """Returns the seconds that this process has waited for its neighbours so far."""
         return sum(link.waited_s for link in (self.before, self.after) if link)
-
-    def open_links(self, is_open: bool) -> None:
-        """Lets this process exchange tokens with its neighbours, or compute without them."""
-        for link in (self.before, self.after):
-            if link:
-                link.is_open = is_open
 
 
 @dataclass(frozen=True)

@@ -11,24 +11,18 @@ import dataclasses
 import statistics
 from collections.abc import Sequence
 
-import numpy as np
-
 from experiments import units, workloads
 from experiments.partition import group as groups
-from experiments.partition import perceptron, perceptron_ways, predict, stages, tensor
+from experiments.partition import predict, stages, tensor
 from experiments.partition.group import Bounce, Group
-from experiments.partition.perceptron_ways import Steps
 from experiments.partition.rows import (
     ALL,
     ENCODER,
-    FORWARD,
     INSTANCES,
     JAX,
     ONE,
-    PERCEPTRON,
     PIPELINE,
     TENSOR,
-    TRAINING,
     Cell,
     Row,
     asked,
@@ -36,73 +30,10 @@ from experiments.partition.rows import (
 from experiments.partition.stages import Alone, Run
 from experiments.planning import costs as planning
 from experiments.planning import here
-from experiments.study import Step, timed
+from experiments.study import timed
 from experiments.workloads import Workload
 
-BOUNCES, WARM_STEPS, STEPS, ALONE = 200, 3, 50, 5
-PERCEPTRON_MICRO_BATCHES = (1, 2, 4, 8)
-CUTS = {PIPELINE: "1", TENSOR: "columns, rows"}
-
-
-def perceptron_rows(cores: Sequence[int], rounds: int) -> list[Row]:
-    """Measures the source's perceptron on two cores, forward and training."""
-    with contextlib.ExitStack() as stack:
-
-        def start(way: str, places: Sequence[Sequence[int]]) -> Group:
-            tasks, shapes = [way] * len(places), perceptron_ways.shapes()
-            context = groups.started(perceptron_ways.load, tasks, places, shapes)
-            running = stack.enter_context(context)
-            perceptron_ways.fill(running.arrays)
-            return running
-
-        each = units.shares(cores[:2], 2)
-        running = {
-            ONE: start(INSTANCES, each[:1]),
-            ALL: start(INSTANCES, [cores[:2]]),
-            INSTANCES: start(INSTANCES, each),
-            PIPELINE: start(PIPELINE, each),
-            TENSOR: start(TENSOR, each),
-        }
-        pairs = [pair for kind in (FORWARD, TRAINING) for pair in _perceptron(running, kind)]
-        return timed(pairs, rounds)
-
-
-def _perceptron(running: dict[str, Group], kind: str) -> list[tuple[Row, Step]]:
-    """Returns the rows of a kind of steps."""
-    sizes = "-".join(map(str, perceptron.SIZES))
-    cell = Cell(PERCEPTRON, sizes, 0, perceptron.BATCH, 2, len(perceptron.SIZES) - 1)
-    logits = {way: _logits_after(some, kind) for way, some in running.items()}
-    latency_s = _latency_s(running[TENSOR])
-    pairs = []
-    for way, some in running.items():
-        for m in PERCEPTRON_MICRO_BATCHES if way == PIPELINE else (1,):
-            prediction = predict.perceptron(way, _parts_s(some, kind, m), m, latency_s)
-            row = cell.row(
-                way,
-                **{"task": kind, "m": m if way == PIPELINE else None, "cut": CUTS.get(way, "")},
-                **prediction,
-                moved_bytes=perceptron_ways.moved_bytes(way, kind),
-                drift=None if way == ONE else float(np.abs(logits[way] - logits[ONE]).max()),
-                cores=some.loaded,
-            )
-            pairs.append((row, asked(some.members, Steps(kind, STEPS, m), STEPS)))
-    return pairs
-
-
-def _parts_s(some: Group, kind: str, micro_batches: int) -> list[float]:
-    """Returns the seconds of a step in each process of the perceptron, while the others wait."""
-    command = Steps(kind, STEPS, micro_batches, alone=True)
-    return [
-        statistics.median(member.ask(command) for _ in range(ALONE)) / STEPS
-        for member in some.members
-    ]
-
-
-def _logits_after(some: Group, kind: str) -> groups.Array:
-    """Returns the logits of the perceptron after some steps."""
-    some.ask(Steps(kind, WARM_STEPS, micro_batches=4))
-    some.ask(Steps(FORWARD, 1))
-    return some.arrays["logits"].copy()
+BOUNCES, ALONE = 200, 5
 
 
 def _latency_s(some: Group) -> float:
@@ -199,7 +130,7 @@ def tensor_rows(workload: Workload, cores: Sequence[int], devices: int, rounds: 
         each_s = split.ask(tensor.ALL_REDUCE)
         whole_s = statistics.median(steps[ONE]()["seconds"] for _ in range(ALONE))
         rows[TENSOR] |= {
-            "cut": CUTS[TENSOR],
+            "cut": "columns, rows",
             **{name: program[name] for name in tensor.COUNTS},
             "predicted_s": predict.tensor_s(whole_s, devices, cell.layers, each_s),
             "moved_bytes": predict.tensor_bytes(workload, devices),

@@ -1,4 +1,4 @@
-"""Predictions of the parts that are measured, and of the planner for devices that are not here.
+"""Predictions of the parts that are measured.
 
 The equations are those of ``experiments.planning``: of the measured parts with times of the model
 itself, and as the planner has them, from a measurement of the machine.
@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from experiments import workloads
-from experiments.partition.rows import ALL, INSTANCES, PIPELINE, PLANNER, TENSOR, Cell, Row
-from experiments.planning import devices, models, strategies
+from experiments.partition.rows import ALL, INSTANCES
 from experiments.planning.costs import ALL_REDUCES_PER_LAYER, Costs, Workload, send_s
 from experiments.planning.devices import Group
 from experiments.planning.pipeline import flow_seconds
-from experiments.planning.strategies import Plan
 
-SHAPES, DEVICE, COUNTS = ("bert-large", "rembert"), "v100", (1, 2, 4, 8, 16)
-BATCH, LENGTH = 64, 512
 Prediction = dict[str, float]
 """The fields ``predicted_s``, the seconds of a step, and ``predicted_bubble``, the share of the
-devices' time in which they wait; without those that are not predicted."""
+devices' time in which they wait."""
 
 
 def pipeline(stages: Sequence[float], micro_batches: int, latency_s: float) -> Prediction:
@@ -40,23 +35,6 @@ def pipeline(stages: Sequence[float], micro_batches: int, latency_s: float) -> P
     bubble = 1 - micro_batches * sum(stages) / (len(stages) * seconds)
     waits_s = (len(stages) - 1) * latency_s
     return {"predicted_s": seconds + waits_s, "predicted_bubble": bubble}
-
-
-def perceptron(
-    way: str, parts: Sequence[float], micro_batches: int, latency_s: float
-) -> Prediction:
-    """Returns the prediction of the perceptron; a process with the whole network is not predicted.
-
-    ``parts`` are the seconds of a step in each process, measured alone; ``latency_s`` is that of a
-    token from one process to the other.
-    """
-    if way == PIPELINE:
-        one = pipeline([s / micro_batches for s in parts], micro_batches, latency_s)
-        one["predicted_s"] += latency_s  # the first process waits for the end of the step
-        return one
-    if len(parts) == 1:
-        return {}
-    return {"predicted_s": max(parts) + (latency_s if way == TENSOR else 0.0)}
 
 
 def tensor_s(whole_s: float, devices: int, layers: int, all_reduce_s: float) -> float:
@@ -95,36 +73,3 @@ def planned_s(
     # The sender copies into shared memory itself, so that it does not compute meanwhile.
     stations = [*((stage + sending, 1) for stage in stages[:-1]), (stages[-1], 1)]
     return flow_seconds(stations, micro_batches)
-
-
-def planner_rows(counts: Sequence[int] = COUNTS) -> list[Row]:
-    """Returns a row for each strategy on each number of GPUs; none has a measured time."""
-    device = devices.load(devices.KNOWN)[DEVICE]
-    return [
-        _row(shape, plan)
-        for shape in SHAPES
-        for count in counts
-        for plan in strategies.plans(
-            Workload(models.SHAPES[shape], BATCH, LENGTH), Group(device, count, device)
-        )
-        if plan.fits and (plan.devices == count)
-    ]
-
-
-def _row(shape: str, plan: Plan) -> Row:
-    layers = models.SHAPES[shape].num_hidden_layers
-    cell = Cell(PLANNER, shape, LENGTH, BATCH, plan.devices, layers)
-    values: dict[str, Any] = {
-        **{"m": plan.micro_batches, "cut": _cut(plan), "planned_s": plan.batch_s},
-        **{"predicted_bubble": plan.bubble, "moved_bytes": plan.moved_bytes},
-    }
-    return cell.row(f"{plan.strategy}, {plan.group}", **values)
-
-
-def _cut(plan: Plan) -> str:
-    """Returns the parts of the model before which it is cut, and the replicas of the stages."""
-    cuts = ", ".join(str(stage.first) for stage in plan.stages[1:])
-    replicas = [stage.replicas for stage in plan.stages]
-    if len(replicas) > 1 and max(replicas) > 1:
-        cuts += f" (x {', '.join(map(str, replicas))})"
-    return cuts

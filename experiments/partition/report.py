@@ -233,30 +233,29 @@ def copies(rows: Sequence[Row], part: str) -> str:
 
 def plot(rows: Sequence[Row], figure: Any) -> None:
     """Draws the time of the pipelines over M, predicted and measured, beside the instances."""
-    figure.set_size_inches(11, 4.5)
-    for axes, part in zip(figure.subplots(1, 2), (ENCODER, PERCEPTRON), strict=True):
-        for number, cell in enumerate(_cells(rows, part)):
-            name = f"{cell[0]['shape']} {cell[0]['length'] or cell[0]['task']}"
-            some, color = [row for row in cell if row["way"] == PIPELINE], f"C{number}"
-            line(axes, [(row["m"], seconds(row)) for row in some], color=color, label=name)
-            predicted = [(row["m"], row["predicted_s"]) for row in some]
-            line(axes, predicted, ls="--", marker="", color=color, label=f"{name}, predicted")
-            for row in (row for row in cell if row["way"] == INSTANCES):
-                axes.axhline(seconds(row), ls=":", color=color, label=f"{name}, instances")
-        axes.set(title=part, xlabel="micro-batches M", ylabel="s", yscale="log")
-        axes.set_xscale("log", base=2)
+    axes = figure.add_subplot()
+    for number, cell in enumerate(_cells(rows, ENCODER)):
+        name = f"{cell[0]['shape']} {cell[0]['length']}"
+        some, color = [row for row in cell if row["way"] == PIPELINE], f"C{number}"
+        line(axes, [(row["m"], seconds(row)) for row in some], color=color, label=name)
+        predicted = [(row["m"], row["predicted_s"]) for row in some]
+        line(axes, predicted, ls="--", marker="", color=color, label=f"{name}, predicted")
+        for row in (row for row in cell if row["way"] == INSTANCES):
+            axes.axhline(seconds(row), ls=":", color=color, label=f"{name}, instances")
+    axes.set(xlabel="micro-batches M", ylabel="s", yscale="log")
+    axes.set_xscale("log", base=2)
 
 
 def metrics(row: Row) -> dict[str, float | None]:
     """Returns the metrics of a row's MLflow run."""
     measured = bool(row["seconds"])
     return {
-        "time/step_s": seconds(row) if measured else None,
-        "time/predicted_s": row["predicted_s"],
-        "time/planned_s": row["planned_s"],
-        "time/bubble": bubble(row) if measured and row["way"] == PIPELINE else None,
+        "time.step_s": seconds(row) if measured else None,
+        "time.predicted_s": row["predicted_s"],
+        "time.planned_s": row["planned_s"],
+        "time.bubble": bubble(row) if measured and row["way"] == PIPELINE else None,
         "split/moved_mb": row["moved_bytes"] / 1e6,
-        "parity/max_drift": row["drift"],
+        "max_drift": row["drift"],
         "split/all_reduces": row["all_reduces"],
     }
 

@@ -13,7 +13,7 @@ from typing import Any
 from experiments import units
 from experiments.study import Step
 
-PERCEPTRON, ENCODER, JAX, PLANNER = "perceptron", "encoder", "tensor", "planner"
+PERCEPTRON, ENCODER, JAX = "perceptron", "encoder", "tensor"
 ONE, ALL, INSTANCES = "one core", "all cores", "instances"
 PIPELINE, TENSOR = "pipeline", "tensor"
 FORWARD, TRAINING = "forward", "training"
@@ -25,8 +25,7 @@ Row = dict[str, Any]
 class Cell:
     """What the rows of a cell have in common.
 
-    The batch has windows, or rows of the perceptron; ``stages`` is K, also the number of cores,
-    instances and devices.
+    ``stages`` is K, also the number of cores, instances and devices.
     """
 
     part: str
@@ -50,14 +49,14 @@ class Cell:
         }
 
 
-def asked(members: Sequence[units.Unit], command: Any, count: int = 1) -> Step:
-    """Returns the step that sends a command of ``count`` steps to several processes.
+def asked(members: Sequence[units.Unit], command: Any) -> Step:
+    """Returns the step that sends a command to several processes.
 
     Their replies are seconds without waiting for each other.
     """
 
     def step() -> dict[str, float]:
         seconds, busy_s = units.together(members, command)
-        return {"seconds": seconds / count, "busy_s": sum(busy_s) / count}
+        return {"seconds": seconds, "busy_s": sum(busy_s)}
 
     return step

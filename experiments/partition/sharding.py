@@ -86,7 +86,7 @@ class SplitLayers(Layers):
         if match and match[1] in COLUMNS:
             return super().dense(units // self.devices, name, **kwargs)
         if match and match[1] in ROWS:
-            return self(RowSplit, name, units, **kwargs)
+            return self(RowSplit, name, units)  # it has a bias and no activation
         return super().dense(units, name, **kwargs)
 
 

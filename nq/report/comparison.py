@@ -12,7 +12,7 @@ from nq.text import counted, grid, html_table, truncate, visible
 BASELINE, MAX_LOSS = "baseline", 0.005
 """The profile to take may have a micro-F1 that is lower than that of baseline by so much."""
 PAGE, WIDTH, MIB = "compare.html", 80, 1 << 20
-PHASES = ("load", "compile", "warmup", "predict", "rescore", "second_model")
+PHASES = ("load", "compile", "warmup", "rescore", "second_model")
 SECONDS = {"pre- dict s": "predict_s", "pre- pare s": "prepare_s"}
 """Columns of runs; words of a head stand below each other."""
 BAR_WIDTH, COLOR, TAKEN_COLOR = 120, "#7a93b8", "#2f9e62"  # seen on light and dark pages
@@ -32,7 +32,7 @@ class ComparisonRow:
         windows_per_s: steady speed, with the time of what is computed again or by a second model:
             the median of the rounds, of which ``low`` is the slowest and ``high`` the fastest.
         times_baseline: this speed divided by that of baseline.
-        predict_s: seconds of prediction at this speed.
+        predict_s: seconds that all windows take at this speed.
         first_start_s: seconds until then in a new process: loading, compiling, the first batches.
         memory_mb: peak resident memory of the process and its descendants in MiB.
         micro_f1: at the thresholds in use; ``None`` without gold.
@@ -73,10 +73,10 @@ class ComparisonRow:
 def row(result: Mapping[str, Any], **fields: Any) -> ComparisonRow:
     """Returns the row of a run from its ``metrics.json`` and further fields."""
     time, s = result["time"], {name: result["time"].get(f"{name}_s", 0.0) for name in PHASES}
-    own_s = s["predict"] or s["warmup"]
-    predict_s = own_s + s["rescore"] + s["second_model"]
+    speed, windows = result["windows_per_s"], result["windows"]
+    predict_s = (windows / speed if speed else 0.0) + s["rescore"] + s["second_model"]
     values = {
-        "windows_per_s": result["windows_per_s"] * (own_s / predict_s if predict_s else 1),
+        "windows_per_s": windows / predict_s if predict_s else 0.0,
         "predict_s": predict_s or None,
         "first_start_s": s["load"] + s["compile"] + s["warmup"] or None,
         "memory_mb": result["peak_memory_bytes"] / MIB or None,

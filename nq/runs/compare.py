@@ -205,12 +205,14 @@ def _record(
     page, and tells why. Returns whether all are recorded; the first failure, which is logged, ends
     the recording.
     """
-    (take, reason), ended = advice(rows), time.time()
+    (take, reason), now = advice(rows), time.time()
     tag = f"{folder} {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(started))}"
     tags = {"comparison": tag, "parity.against": BASELINE, tracking.MACHINE: machine()}
     for one in (one for one in rows if not one.error):
-        rounds = [run for run in runs if run["profile"] == one.profile and run["round"]]
-        with measured_run(track, one.profile, "nq.compare", tags, (started, ended)) as recorded:
+        first, *rounds = [run for run in runs if run["profile"] == one.profile]
+        seconds = first["wall_s"] + sum(run["wall_s"] for run in rounds)
+        period = now - seconds, now
+        with measured_run(track, one.profile, "nq.compare", tags, period) as recorded:
             recorded.params({tracking.PROFILE: one.profile, "rounds": len(rounds)})
             digests = [*map(input_files.sha256, files)]
             recorded.dataset([*map(input_files.shown, files)], digests)
@@ -221,11 +223,11 @@ def _record(
                 tracking.WINDOWS_PER_S: one.windows_per_s,
                 tracking.CHANGED: one.changed,
                 tracking.PEAK_MB: one.memory_mb,
-                "time/first_start_s": one.first_start_s,
+                "first_start_s": one.first_start_s,
             }
             recorded.metrics({k: round(x, DIGITS) for k, x in figures.items() if x is not None})
             for run, name in product(rounds, ("predict_s", "windows_per_s")):
-                recorded.metrics({f"rounds/{name}": round(run[name], DIGITS)}, run["round"])
+                recorded.metrics({f"rounds.{name}": round(run[name], DIGITS)}, run["round"])
             is_taken = one.profile == take
             other = f"This is one of {counted(len(rows), 'profile')} compared; take `{take}`."
             recorded.tags({tracking.DESCRIPTION: reason if is_taken else other})
@@ -274,6 +276,7 @@ def _measured(
     return asdict(own) | {
         "round": number,
         "first_start_s": (own.first_start_s or 0) + around_s,
+        "wall_s": result["wall_s"],
         "may_prune": prune,
         "key": comparison_key(job.model, prune),
         "model": logged_model(job, result["precision"]),

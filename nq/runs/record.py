@@ -22,8 +22,8 @@ from nq.text import counted
 
 log = logging.getLogger(__name__)
 
-QUALITY = {"quality/long_f1": "long-answer-f1", "quality/short_f1": "short-answer-f1"}
-TEXT_QUALITY = {"quality/exact_match": "squad_exact_match", "quality/squad_f1": "squad_f1"}
+QUALITY = {"long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
+TEXT_QUALITY = {"exact_match": "squad_exact_match", "squad_f1": "squad_f1"}
 """Of data whose gold answers are text."""
 OPTIONAL_PHASES = ("second_model_s", "rescore_s")
 """Phases that are recorded only if they took any time."""
@@ -183,12 +183,12 @@ def _metrics(result: Result) -> dict[str, float]:
     values = {name: scores[key] for name, key in names.items() if key in scores}
     for name, seconds in result.time.items():
         if name != "preprocess_s" and (seconds or name not in OPTIONAL_PHASES):
-            values[name if name == tracking.PREDICT_S else f"time/{name}"] = seconds
+            values[name if name == tracking.PREDICT_S else f"time.{name}"] = seconds
     values |= {
         tracking.WINDOWS_PER_S: result.windows_per_s,
         tracking.PEAK_MB: result.peak_memory_bytes / MIB,
         **({"resumed_windows": resumed} if result.resumed else {}),
-        **{f"beam/{name}": x for name, x in (result.beam or {}).get("metrics", {}).items()},
+        **{f"beam.{name}": x for name, x in (result.beam or {}).get("metrics", {}).items()},
     }
     return {name: round(value, DIGITS) for name, value in values.items()}
 
@@ -196,10 +196,10 @@ def _metrics(result: Result) -> dict[str, float]:
 def record_parity(tracked: tracking.Run, parity: Parity, folder: Path) -> None:
     """Records how the answers of two runs differ, and the files that tell it now, too."""
     tracked.tags({"parity.against": parity.against})
-    tracked.metrics({tracking.CHANGED: parity.changed, "parity/max_drift": parity.max_drift})
+    tracked.metrics({tracking.CHANGED: parity.changed, "max_drift": parity.max_drift})
     if parity.gate:
         gate = parity.gate
         tracked.tags({"gate.verdict": gate.verdict, "gate.max_loss": gate.max_loss})
-        ends = {"gate/loss_low": gate.low, "gate/loss_high": gate.high}
-        tracked.metrics({"gate/relative_loss": gate.loss, **ends})
+        ends = {"gate.loss_low": gate.low, "gate.loss_high": gate.high}
+        tracked.metrics({"gate.relative_loss": gate.loss, **ends})
     tracked.artifacts([folder / METRICS, folder / JOB])

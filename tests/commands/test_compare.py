@@ -104,7 +104,7 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
     models = client.search_logged_models([experiment.experiment_id], order_by=order)
     assert [model.params["profile"] for model in models] == [row["profile"] for row in rows]
     for run in recorded:
-        (point,) = client.get_metric_history(run.info.run_id, "rounds/predict_s")
+        (point,) = client.get_metric_history(run.info.run_id, "rounds.predict_s")
         assert point.step == 1 and run.data.metrics[tracking.MICRO_F1] is not None
         (model,) = [one for one in models if one.source_run_id == run.info.run_id]
         assert model.name == f"{tiny_model.name} · {run.info.run_name}"

@@ -14,10 +14,7 @@ import numpy as np
 import pytest
 
 from experiments import units, workloads
-from experiments.partition import (
-    group,
-    stages,
-)
+from experiments.partition import group, stages, tensor
 from experiments.partition.group import Block, Seat
 from experiments.partition.stages import LOGITS, Alone, Run
 from experiments.workloads import Workload
@@ -109,3 +106,15 @@ def test_two_real_stages_have_the_logits_of_the_unsplit_model() -> None:
         with pytest.raises(Error, match=r"^process 2 of 2: the process was killed"):
             running.ask(Run(5))
     assert not _is_there(name)
+
+
+def test_two_devices_have_the_logits_of_one() -> None:
+    pytest.importorskip("jax")
+    logits = []
+    for devices in (1, 2):
+        task, settings = tensor.Task(TINY, devices), tensor.environment(devices)
+        with units.started(tensor.load, task, (), settings) as unit:
+            loaded = unit.receive()
+            logits.append(unit.ask(tensor.LOGITS))
+    assert loaded["all_reduces"] == 2 * TINY.config.num_hidden_layers
+    assert stages.drift(*logits) < CLOSE

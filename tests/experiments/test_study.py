@@ -20,7 +20,7 @@ STUDY = study.Study(
     plot=lambda rows, figure: study.line(figure.add_subplot(), [(r["n"], r["s"]) for r in rows]),
     title=lambda row: f"n {row['n']}",
     params=("n",),
-    metrics=lambda row: {"time/s": row["s"]},
+    metrics=lambda row: {"time.s": row["s"]},
 )
 
 
@@ -49,7 +49,7 @@ def test_each_row_is_a_run_with_the_tag_of_the_study(
     client = MlflowClient(store)
     (experiment,) = client.search_experiments(filter_string="name = 'nq'")
     runs = client.search_runs([experiment.experiment_id])
-    assert {run.data.params["n"]: run.data.metrics["time/s"] for run in runs} == {
+    assert {run.data.params["n"]: run.data.metrics["time.s"] for run in runs} == {
         "1": 2.0,
         "2": 3.0,
     }

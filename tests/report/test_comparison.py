@@ -131,3 +131,11 @@ def test_the_charts_are_drawn_without_overlap_in_every_width(tmp_path: Path) -> 
             assert tab.run("document.querySelectorAll('#predict_s .mark-rect path').length") == 16
             assert tab.run("document.querySelectorAll('.change .answers > div').length") == 2
         assert tab.messages == []
+
+
+def test_the_seconds_are_those_of_all_windows_at_the_speed() -> None:
+    """Also where all windows were in first batches, so that ``predict_s`` is nearly 0."""
+    time = {"predict_s": 0.01, "warmup_s": 4.0, "rescore_s": 1.0}
+    result = {"profile": "mixed", "time": time, "windows": 8, "windows_per_s": 2.0}
+    own = comparison.row({**result, "peak_memory_bytes": 0, "metrics": {}})
+    assert (own.predict_s, own.windows_per_s) == (5.0, 1.6)

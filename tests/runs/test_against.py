@@ -199,7 +199,7 @@ def test_mlflow_has_the_gate(first: Path, tmp_path: Path) -> None:
         record_parity(tracked, Parity("baseline", QUESTIONS, 3, None, None, {}, gate), first)
     assert tracked.run_id is not None
     run = connect(uri).get_run(tracked.run_id)
-    losses = {name: run.data.metrics[f"gate/{name}"] for name in ("loss_low", "loss_high")}
+    losses = {name: run.data.metrics[f"gate.{name}"] for name in ("loss_low", "loss_high")}
     assert losses == {"loss_low": 0.05, "loss_high": 0.15}
     assert run.data.metrics[tracking.CHANGED] == 3
     assert (run.data.tags["gate.verdict"], run.data.tags["gate.max_loss"]) == ("passed", "0.2")

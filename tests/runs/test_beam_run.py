@@ -105,7 +105,7 @@ def test_a_runner_gives_the_files_of_a_run_without_beam(
     phases = [s for n, s in found.time.items() if n not in ("total_s", "preprocess_s")]
     assert sum(phases) == pytest.approx(found.time["total_s"])
     recorded = mlflow.MlflowClient(address).get_run(found.run_id).data
-    of_pipeline = {name: recorded.metrics[f"beam/{name}"] for name in metrics}
+    of_pipeline = {name: recorded.metrics[f"beam.{name}"] for name in metrics}
     assert of_pipeline == pytest.approx(metrics, abs=1e-3)
     assert recorded.params["runner"] == LOCAL
     assert recorded.tags["beam.job_name"] == found.beam["job_name"]

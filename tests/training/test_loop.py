@@ -202,6 +202,20 @@ def test_the_weights_of_the_best_evaluation_are_kept(
         np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.parametrize("name", ["progress.json", "step-3.npz"])
+def test_a_damaged_state_is_not_used(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    TrainingState(Memo(tmp_path), 3).save([keras.Variable(0.0)])
+    data = bytearray((tmp_path / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / name).write_bytes(data)
+    state = TrainingState(Memo(tmp_path))
+    state.restore([keras.Variable(0.0)])
+    assert state.step == 0
+    assert "the training starts again at its first step" in caplog.text
+
+
 def test_damaged_best_weights_leave_the_last_ones(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
