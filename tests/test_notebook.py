@@ -1,4 +1,7 @@
-"""Runs the notebook of the documentation, and bars of progress, in a kernel of Jupyter."""
+"""Runs the notebook of the documentation, and bars of progress, in a kernel of Jupyter.
+
+In ``docs``, ``jupyter execute --inplace notebook.ipynb`` writes its outputs again.
+"""
 
 from __future__ import annotations
 

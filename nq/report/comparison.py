@@ -16,8 +16,9 @@ PHASES = ("load", "compile", "warmup", "rescore", "second_model")
 SECONDS = {"pre- dict s": "predict_s", "pre- pare s": "prepare_s"}
 """Columns of runs; words of a head stand below each other."""
 BAR_WIDTH, COLOR, TAKEN_COLOR = 120, "#7a93b8", "#2f9e62"  # seen on light and dark pages
-BAR = (
-    '<svg width="120" height="14"><rect y="2" width="{:.0f}" height="10" fill="{}"/>'
+BAR = (  # notebooks make an image narrower without a least width
+    '<svg width="120" height="14" viewBox="0 0 120 14" style="min-width:120px">'
+    '<rect y="2" width="{:.0f}" height="10" fill="{}"/>'
     '<path d="M{:.0f} 7H{:.0f}" stroke="currentColor"/></svg>'
 )
 BREAKS = str.maketrans("+-", "-+")
