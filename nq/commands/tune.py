@@ -3,7 +3,6 @@
 import argparse
 
 from nq.commands import arguments, terminal
-from nq.progress import ProgressBar
 from nq.runs.config import Compute
 
 
@@ -39,7 +38,6 @@ def run(args: argparse.Namespace) -> int:
     model = arguments.find_model(args)
     tuning.own_model(model, args.model, args.second_model or args.model)
     compute, pages = arguments.settings(Compute, args), arguments.pages(args)
-    with ProgressBar("predict", "windows") as bar:
-        figures = tuning.tune(args.data, model, args.profile, compute, args.keep_scores, bar, pages)
+    figures = tuning.tune(args.data, model, args.profile, compute, args.keep_scores, pages=pages)
     terminal.print_result(figures, args.json)
     return 0
