@@ -7,6 +7,7 @@ DATA ?= ../shared/data
 MODEL ?= small
 MODELS ?= small ranker
 SELECT ?= not extended
+PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
 GPU_VENV ?= .venv-gpu
@@ -32,13 +33,13 @@ gpu-report:  ## Measure the profiles of the thesis on this machine's GPU (GPU_DA
 	@echo "please send $(GPU_REPORT)/compare.json with the name of the card"
 
 test: $(VENV)/.dev lint types  ## Lint, types, all tests but the extended ones
-	@$(BIN)/python -m pytest -q -n auto --dist loadfile -m "$(SELECT)"
+	@$(PYTEST) -m "$(SELECT)"
 
 test-all: $(VENV)/.dev lint types  ## All tests: studies, the Flink cluster, long attacks, peers too
-	@$(BIN)/python -m pytest -q -n auto --dist loadfile --hypothesis-profile extended
+	@$(PYTEST) --hypothesis-profile extended
 
 test-fast: $(VENV)/.dev  ## The tests that take less than a few seconds each
-	@$(BIN)/python -m pytest -q -n auto --dist loadfile -m "not slow and not extended"
+	@$(PYTEST) -m "not slow and not extended"
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check --quiet .

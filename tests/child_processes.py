@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -29,6 +30,12 @@ def python(
         text=True,
         check=False,
     )
+
+
+def free_port() -> int:
+    """Returns a port of the loopback interface on which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 def wait_until(condition: Callable[[], object]) -> None:

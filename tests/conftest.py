@@ -41,6 +41,12 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
     return argname if isinstance(val, bytes) else None
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts files with slow tests first, so that none of them begins when the others have ended."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 class Commands:
     """Runs commands of ``nq`` in this process.
 
@@ -138,9 +144,7 @@ def once_per_run(tmp_path_factory: pytest.TempPathFactory) -> OncePerRun:
 @pytest.fixture(scope="session")
 def tiny_vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ``vocab.txt`` of letters, a few words and the markers by name."""
-    path = tmp_path_factory.mktemp("tiny-vocab") / "vocab.txt"
-    path.write_text("\n".join(tiny_models.VOCABULARY) + "\n", encoding="utf-8")
-    return path
+    return tiny_models.write_vocab(tmp_path_factory.mktemp("tiny-vocab") / "vocab.txt")
 
 
 @pytest.fixture(scope="session")
@@ -156,8 +160,8 @@ def tiny_mpnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A complete model folder of another family, vocabulary and window length."""
     from nq.model import joint
 
-    vocab = tmp_path_factory.mktemp("mpnet-vocab") / "vocab.txt"
-    vocab.write_text("\n".join(tiny_models.MPNET_VOCABULARY) + "\n", encoding="utf-8")
+    path = tmp_path_factory.mktemp("mpnet-vocab") / "vocab.txt"
+    vocab = tiny_models.write_vocab(path, tiny_models.MPNET_VOCABULARY)
     folder, shape = tmp_path_factory.mktemp("tiny-mpnet"), tiny_models.MPNET
     model = joint.build(shape, seed=5)
     return tiny_models.save(folder, model, shape, vocab, max_seq_length=24, doc_stride=7)

@@ -1,10 +1,9 @@
-"""Builds small records and a small vocabulary for tests."""
+"""Builds small records for tests."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import string
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,6 @@ from typing import Any
 Record = dict[str, Any]
 
 WORDS = ("the", "moon", "landing", "was", "in", "1969", ".", "who", "first", "walked", "armstrong")
-MARKERS = ("[Q]", "[NoLongAnswer]", "[Paragraph=1]", "[Table=1]", "[ContextId=-1]", "[ContextId=0]")
-
-
-def write_vocab(folder: Path) -> Path:
-    """Writes a BERT vocabulary of a few words, all letters and digits, and a few markers."""
-    letters = string.ascii_lowercase + string.digits
-    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-    pieces = [*special, *MARKERS, *WORDS, *letters, *(f"##{c}" for c in letters)]
-    path = folder / "vocab.txt"
-    path.write_text("".join(f"{p}\n" for p in dict.fromkeys(pieces)), encoding="utf-8")
-    return path
 
 
 def simplified(number: int = 7, words: int = 60) -> Record:

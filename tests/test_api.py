@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -57,12 +56,6 @@ def test_every_name_is_there_with_a_docstring(name: str) -> None:
                 assert inspect.getdoc(value), f"{name}.{attribute} has no docstring"
 
 
-def test_other_names_are_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no_such_name"):
-        nq.no_such_name  # type: ignore[attr-defined]  # noqa: B018
-    assert nq.__version__.count(".") == 2
-
-
 def test_questions_about_a_page_are_answered(page: nq.Page) -> None:
     with nq.load(batch_size=1) as reader:  # the page has one window
         answers = {question: reader.ask(question, page) for question in ANSWERS}
@@ -89,46 +82,6 @@ def test_a_run_takes_a_file_and_the_settings_of_a_job(tiny_model: Path, tmp_path
         nq.bundled_sample(), model=tiny_model, profile="baseline", limit=1, root=tmp_path
     )
     assert result.examples == 1 and result.folder.is_relative_to(tmp_path)
-
-
-@pytest.mark.slow
-def test_models_are_converted_tuned_and_trained(tiny_model: Path, tmp_path: Path) -> None:
-    folder, sample = tmp_path / "model", nq.bundled_sample()
-    nq.convert(str(tiny_model), folder, storage="float16")
-    figures = nq.tune(sample, folder, profile="baseline")
-    with nq.load(folder, profile="baseline") as reader:
-        assert reader.decision.short_threshold == figures["short_threshold"]
-    result = nq.train(
-        [sample], init=folder, output=tmp_path / "new", epochs=1, limit=4, max_query_length=8,
-        max_seq_length=32, batch_size=2,
-    )  # fmt: skip
-    assert result.steps > 0 and nq.find_model(tmp_path / "new").windows.max_seq_length == 32
-    with pytest.raises(ValueError, match="to is 'tflite'"):
-        nq.convert(folder, tmp_path / "other", to="tflite")
-    with pytest.raises(TypeError, match="epoch"):
-        nq.train(sample, init=folder, output=tmp_path / "other", epoch=1)
-
-
-def test_a_closed_reader_says_so(tiny_model: Path, page: nq.Page) -> None:
-    with nq.load(tiny_model, profile="baseline") as reader:
-        assert reader.ask("who", page)
-        predictions = reader.predict(list(nq.read_examples(nq.bundled_sample())))
-        next(predictions)
-    uses: list[Callable[[], object]] = [
-        lambda: reader.ask("who", page),
-        lambda: reader.predict([]),
-        lambda: reader.model,
-    ]
-    for use in uses:
-        with pytest.raises(nq.Error, match="the reader is closed"):
-            use()
-    with pytest.raises(nq.Error, match="the reader is closed"):
-        list(predictions)
-    reader.close()
-    other = nq.load(tiny_model, profile="baseline")
-    other.close()
-    with pytest.raises(nq.Error, match="the reader is closed"):
-        other.ask("who", page)
 
 
 def test_a_reader_may_be_closed_while_others_ask(tiny_model: Path, page: nq.Page) -> None:

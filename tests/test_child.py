@@ -42,9 +42,3 @@ def test_variables_are_added_to_the_environment(monkeypatch: pytest.MonkeyPatch)
     done = subprocess.run(**child.python("-c", code, A="b"), capture_output=True, check=True)
     path = f"{ROOT}:others"
     assert done.stdout.decode().split()[:2] == [path, "b"] and len(done.stdout.split()) == 3
-
-
-def test_only_one_function_starts_python() -> None:
-    texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / "nq").rglob("*.py")}
-    starting = {path.name for path, text in texts.items() if "sys.executable" in text}
-    assert starting == {"child.py"}

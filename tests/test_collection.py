@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import nq
 from nq.answers import Page
 from nq.collection import select_page
-from nq.config import ALL_CONTEXTS, WindowConfig
-from nq.postprocess.blocks import Blocks, bm25
+from nq.config import WindowConfig
+from nq.postprocess.blocks import bm25
 from nq.records import Span
 
 paragraphs = st.lists(st.sampled_from(["lake", "old", "deep", "tower"]), min_size=1, max_size=6)
@@ -49,19 +49,6 @@ def test_the_best_blocks_are_read_in_their_order(collection: list[list[list[str]
         assert original and original.plain and long
         assert original.text(long) == source.text(long) == " ".join(block)
         assert original.text(short) == block[-1]
-
-
-def test_notes_of_a_document_are_read_with_others() -> None:
-    pages = [nq.page_from_text(text) for text in ("Jump up twelve times.", "Rest.")]
-    best = select_page("how many times", pages, unchanged, WindowConfig())
-    assert Blocks.of(best.example).candidates.tolist() == [0, 1]
-
-
-def test_without_a_limit_as_many_blocks_are_read_as_of_a_page_of_nq() -> None:
-    pages = [page([["lake"]] * 40)] * 2
-    best = select_page("lake", pages, unchanged, WindowConfig(max_contexts=ALL_CONTEXTS))
-    assert len(best.example.candidates) == WindowConfig().max_blocks == 47
-    assert select_page("lake", pages[:1], unchanged, WindowConfig()) is pages[0]
 
 
 def test_documents_that_cannot_be_read_are_an_error_or_named(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import tarfile
 import tomllib
 import zipfile
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from tests.child_processes import ROOT, python
 
 PIP = ["-m", "pip", "--disable-pip-version-check", "-q"]
 LOCAL = ["--no-deps", "--no-build-isolation"]
-LIMIT = 3
+LIMIT, QUESTIONS = 3, 8
 EXAMPLE = re.compile(r"<!-- test: .*? -->\n```toml\n(.*?)^```", re.DOTALL | re.MULTILINE)
 BUILD = "from setuptools.build_meta import *; build_sdist('dist'); build_wheel('dist')"
 
@@ -88,11 +89,6 @@ def test_the_distribution_of_nq_has_no_other_models(tmp_path: Path) -> None:
     assert not [name for name in names if "tests" in Path(name).parts]
 
 
-def test_the_description_has_no_relative_links() -> None:
-    text = (ROOT / "DESCRIPTION.md").read_text(encoding="utf-8")
-    assert all(link.startswith("https://") for link in re.findall(r"\]\(([^)]+)\)", text))
-
-
 @pytest.mark.parametrize("name", list(DISTRIBUTIONS))
 def test_a_distribution_registers_its_package(name: str) -> None:
     folder, package = ROOT / "models" / name, f"nq_model_{name}"
@@ -107,6 +103,7 @@ def test_a_distribution_registers_its_package(name: str) -> None:
 @pytest.mark.slow
 def test_the_ranker_answers_together_with_small() -> None:
     with nq.load(ROOT / "models" / "ranker" / "nq_model_ranker") as reader:
-        predictions = list(reader.predict(nq.read_examples(nq.bundled_sample())))
-    assert sum(p.long is not None for p in predictions) > len(predictions) / 2
-    assert sum(bool(p.shorts) for p in predictions) > len(predictions) / 4
+        examples = islice(nq.read_examples(nq.bundled_sample()), QUESTIONS)
+        predictions = list(reader.predict(examples))
+    assert sum(p.long is not None for p in predictions) > QUESTIONS / 2
+    assert sum(bool(p.shorts) for p in predictions) > QUESTIONS / 4

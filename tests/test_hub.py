@@ -18,11 +18,9 @@ from huggingface_hub import constants
 
 import nq
 from experiments.peers.pipeline import LIVE, write_model
-from nq import extras, hub
+from nq import hub
 from nq.errors import Error
-from nq.formats.input_files import SHARD_SUFFIXES, find_files, shown
-from nq.model import folder as model_files
-from nq.model import registry, runtime
+from nq.formats.input_files import find_files, shown
 from nq.model.registry import model_folder, model_name
 from tests import nq_records
 from tests.child_processes import ROOT, python, wait_until
@@ -110,39 +108,12 @@ def test_a_model_is_fetched_once_with_the_files_that_are_read(
     assert server.requests == []
 
 
-def test_all_files_of_a_model_are_in_the_list() -> None:
-    own = {registry.TF_CONFIG, model_files.CARD}  # Google's checkpoints are not on the hub
-    assert {*model_files.OTHERS} - own <= {*registry.HUB_FILES}
-
-
 def test_a_reader_of_the_hub_answers_and_names_itself(server: Hub) -> None:
     name = f"{MODEL}@{server.commit(MODEL)}"
     with nq.pipeline("question-answering", model=f"{MODEL}@main", device="cpu") as reader:
         answer = reader(LIVE)
         assert LIVE["context"][answer["start"] : answer["end"]] == answer["answer"]
         assert repr(reader) == f"Reader(model={name!r}, profile='openvino', device='cpu')"
-
-
-@pytest.mark.parametrize("device", ["mps", "cuda:x", "", -2, 1.5])
-def test_a_device_that_is_none(device: object) -> None:
-    with pytest.raises(
-        ValueError, match=r"^device is .* expected 'cpu', 'cuda', 'cuda:1', -1 or 0"
-    ):
-        nq.pipeline("question-answering", device=device)
-
-
-@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a GPU")
-@pytest.mark.parametrize("device", [0, "cuda", "cuda:1"])
-def test_a_gpu_that_is_not_there(device: object) -> None:
-    with pytest.raises(Error, match=f"^device is {device!r}, but TensorFlow finds 0 GPUs here"):
-        nq.pipeline("question-answering", device=device)
-
-
-def test_the_cpu_of_a_machine_with_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "has_gpu", lambda: True)
-    monkeypatch.setattr(extras, "has_gpu", lambda: True)
-    with nq.pipeline("question-answering", device=-1) as reader:
-        assert repr(reader) == "Reader(model='small', profile='openvino', device='cpu')"
 
 
 def test_a_folder_comes_before_a_model_of_its_name(server: Hub) -> None:
@@ -170,14 +141,6 @@ def test_a_revision_that_moved(server: Hub, monkeypatch: pytest.MonkeyPatch) -> 
     assert model_folder(f"{MODEL}@{old.name}") == old  # which the hub has no more
     offline(monkeypatch)
     assert model_folder(MODEL) == new
-
-
-def test_code_of_a_repository_is_mentioned(server: Hub, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "nq")
-    config = Path("model/config.json")
-    config.write_text(config.read_text().replace("{", '{"auto_map": {}, ', 1))
-    assert "modeling.py" not in names_in(model_folder(MODEL))
-    assert f"{MODEL} has code of its own (auto_map in its config.json), which" in caplog.text
 
 
 def test_shards_are_fetched_with_their_index(server: Hub) -> None:
@@ -222,11 +185,6 @@ def test_a_hub_that_does_not_answer(server: Hub, monkeypatch: pytest.MonkeyPatch
     assert "(ReadTimeout: " in error_of(MODEL)
 
 
-def test_no_network(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    assert error_of(MODEL).endswith("refused): run the same command again")
-
-
 def test_the_cache_is_used_where_the_hub_cannot_be_reached(
     server: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,17 +198,6 @@ def test_the_cache_is_used_where_the_hub_cannot_be_reached(
         assert f"{name} {absent}" in error_of(name)
     (folder / "model.safetensors").unlink()
     assert error_of(MODEL).startswith(f"{MODEL} {absent}")
-
-
-@pytest.mark.slow
-def test_files_that_another_program_fetched_are_used_offline(server: Hub, tmp_path: Path) -> None:
-    code = "import sys; from huggingface_hub import hf_hub_download as fetch\n"
-    code += "for file in sys.argv[2:]: fetch(sys.argv[1], file)"
-    variables = environment(server, tmp_path / "home")
-    assert python("-c", code, MODEL, *FILES, folder=ROOT, **variables).returncode == 0
-    done = find(**variables, HF_HUB_OFFLINE="1")
-    assert names_in(Path(done.stdout.strip())) == FILES
-    assert f"of {MODEL} only those files are known that are in " in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -271,41 +218,6 @@ def test_a_config_of_100_gb_is_not_fetched(server: Hub) -> None:
     server.sizes["config.json"] = 100 << 30
     assert error_of(MODEL).startswith(f"{MODEL}: config.json has 100.0 GiB, expected at most 64.0")
     assert not any("/resolve/" in request for request in server.requests)
-
-
-@pytest.mark.parametrize(
-    ("model_type", "message"),
-    [("t5", "model_type 't5' is not supported; known are bert, "), ("bert", "no head for answers")],
-)
-def test_a_repository_of_another_family_or_task(model_type: str, message: str, server: Hub) -> None:
-    config = json.loads(Path("model/config.json").read_text())
-    Path("model/config.json").write_text(json.dumps({**config, "model_type": model_type}))
-    without_heads(Path("model/model.safetensors"))
-    with pytest.raises(ValueError, match=message):
-        nq.load(MODEL)
-
-
-def without_heads(path: Path) -> None:
-    from safetensors.numpy import load_file, save_file
-
-    save_file({n: x for n, x in load_file(path).items() if not n.startswith("qa_")}, path)
-
-
-@pytest.mark.parametrize("cache", ["model/config.json", "/sys/cache"])
-def test_a_cache_that_cannot_be_written(
-    cache: str, server: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", cache)
-    line = error_of(MODEL)
-    assert f"cannot be stored, {Path(cache).resolve()}" in line
-    assert line.endswith("; set HF_HOME to another folder")
-
-
-def test_without_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    for fetch in (lambda: model_folder("org/name"), lambda: find_files("hf://datasets/a/b/c")):
-        with pytest.raises(Error, match=r"huggingface_hub is not .* pip install 'nq-pipeline\[hub"):
-            fetch()
 
 
 # --- Interrupted and at the same time -----------------------------------------------------
@@ -384,29 +296,15 @@ def test_a_glob_of_the_hub_becomes_files_of_one_commit(server: Hub) -> None:
     ("address", "message"),
     [
         ("hf://datasets/org/questions/x*", "no file matches x*; give a file, a glob in quotes, or"),
-        ("hf://datasets/org/questions/old", "such as default/old/validation-2.parquet"),
-        ("hf://datasets/org/none/a.parquet", "neither a folder here nor public"),
-        ("hf://datasets/org/questions@v9/squad.parquet", "does not exist: there is no such"),
         ("hf://datasets/org/questions@../squad.parquet", "is no revision"),
-        ("hf://datasets/org/questions", "names no files of a data set: expected hf://datasets/ORG"),
         ("hf://org/name/a.parquet", "names no files of a data set"),
-        ("hf://datasets/squad/a.parquet", "no file"),
         ("hf://", "is no address of data: expected hf://datasets/ORG/NAME/PATH, or …/NAME@"),
-        ("hf://datasets/o rg/x/a.parquet", "is no address of data"),
     ],
 )
 def test_addresses_without_files(address: str, message: str, server: Hub) -> None:
     with pytest.raises(Error) as raised:
         find_files(address)
     assert message in str(raised.value)
-
-
-def test_data_of_another_revision_or_offline(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = find_files("hf://datasets/org/questions/squad.parquet")
-    offline(monkeypatch)
-    assert find_files("hf://datasets/org/questions@main/squad.parquet") == files
-    with pytest.raises(Error, match="HF_HUB_OFFLINE is set: unset it once"):
-        find_files("hf://datasets/org/questions/default")
 
 
 @pytest.mark.slow
@@ -448,9 +346,3 @@ def test_a_model_of_transformers_in_shards(server: Hub, tmp_path: Path) -> None:
     with nq.pipeline("question-answering", "org/shards") as reader:
         assert reader(LIVE)["answer"] in LIVE["context"]
     assert len(list(model_folder("org/shards").glob("model-*"))) > 1
-
-
-def test_suffixes_of_shards_are_those_of_folders(server: Hub) -> None:
-    assert hub.data_files("hf://datasets/org/questions/default", SHARD_SUFFIXES) == find_files(
-        "hf://datasets/org/questions/default/"
-    )

@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from nq.errors import Error
-from nq.extras import EXTRAS, missing, require
 from tests.child_processes import ROOT, python
 from tests.terminal_output import without_progress
 
@@ -62,23 +59,3 @@ def test_without_mlflow_a_run_is_not_recorded(tiny_model: Path, tmp_path: Path) 
     assert json.loads(done.stdout)["run_id"] is None
     assert len(without_progress(done.stderr).splitlines()) == 1
     assert "pip install 'nq-pipeline[mlflow]'" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("extra", "names"),
-    [
-        ("cpu", "TensorFlow is"),
-        ("beam", "Apache Beam is"),
-        ("mlflow", "MLflow is"),
-        ("openvino", "openvino and nncf are"),
-    ],
-)
-def test_error_names_the_command_that_installs_the_extra(
-    extra: str, names: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in EXTRAS[extra]:
-        monkeypatch.setitem(sys.modules, name, None)
-    assert missing(extra) == EXTRAS[extra]
-    with pytest.raises(Error) as error:
-        require(extra)
-    assert str(error.value) == f"{names} not installed: run pip install 'nq-pipeline[{extra}]'"

@@ -6,7 +6,6 @@ import contextlib
 import math
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -62,25 +61,6 @@ def test_a_dead_process_is_replaced(process: PageProcess) -> None:
     child.kill()
     child.wait()
     assert process.read("a page", page_of, "It rains.", "a page")
-
-
-def test_close_ends_a_call(process: PageProcess) -> None:
-    assert process.read("a page", page_of, "It rains.", "a page")
-    errors = list[BaseException]()
-
-    def call() -> None:
-        try:
-            process.read("a page", time.sleep, 600)
-        except ValueError as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=call)
-    thread.start()
-    time.sleep(0.2)
-    process.close()
-    thread.join(60)
-    assert errors
-    process.close()
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ import nq
 from experiments.peers.pipeline import CALLS, LIVE, answers, differences, write_model
 from nq.formats.documents import page_from_text
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.question_answering import ContextWindows, pairs_of, span_answers
+from nq.question_answering import ContextWindows, span_answers
 from nq.records import Span
 
 GOLDEN = Path(__file__).parent / "golden" / "pipeline.json"
@@ -44,27 +44,6 @@ def test_all_calls_give_the_answers_of_transformers_4(
     assert {call: differences(expected[call], actual[call]) for call in actual} == {
         call: [] for call in actual
     }
-
-
-ONE, TWO = {"question": "who", "context": "Ada"}, {"question": "when", "context": "In 1874"}
-
-
-@pytest.mark.parametrize(
-    ("question", "context"),
-    [
-        (ONE, TWO),
-        (ONE, "Ada"),
-        ([ONE], [TWO]),
-        ([ONE, TWO], "Ada"),
-        ({"question": ["who", "when"], "context": ["Ada"]}, None),
-        ({"question": "who", "context": ["Ada", "In 1874"]}, None),
-        ([{"question": ["who"], "context": ["Ada"]}], None),
-        (["who", "when"], ["Ada"]),
-    ],
-)
-def test_no_argument_is_dropped(question: Any, context: Any) -> None:
-    with pytest.raises(ValueError, match=r"^(context|question) is .*: expected "):
-        pairs_of(question, context)
 
 
 class Ranked:

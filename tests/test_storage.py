@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import shutil
@@ -81,19 +80,6 @@ def test_what_killed_writers_left_in_a_folder_is_removed_by_the_next_command(
         assert set(tree(tmp_path / "run")) == {*mine, "scores", "mine", MARK, LOCK}
 
 
-@pytest.mark.parametrize("variable", ["", "cache", "../cache", "~/cache", None])
-def test_a_relative_cache_home_is_ignored(
-    variable: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", variable or "")
-    if variable is None:
-        monkeypatch.delenv("XDG_CACHE_HOME")
-    assert storage.cache_folder() == tmp_path / ".cache" / "nq"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
-    assert storage.cache_folder() == tmp_path / "elsewhere" / "nq"
-
-
 def damaged_copies(path: Path) -> list[bytes]:
     """Returns the content with a bit of each byte flipped, and cut at each length."""
     data = path.read_bytes()
@@ -128,14 +114,6 @@ def test_damage_to_a_json_object_is_found_or_changes_nothing(tmp_path: Path) -> 
     check()
     assert json.loads(path.read_bytes()).keys() == {*VALUES, "sha256"}
     assert count_harmless(path, check) < 10  # white space
-
-
-def test_what_is_no_json_object_with_a_checksum_is_damaged(tmp_path: Path) -> None:
-    for text in ("[]", "{}", '{"a": 1, "sha256": "0"}', "[" * 99999):
-        with pytest.raises(DamagedError, match="is damaged"):
-            storage.read_json(write(tmp_path / "values.json", text))
-    with pytest.raises(FileNotFoundError):
-        storage.read_json(tmp_path / "missing.json")
 
 
 def test_damage_to_arrays_is_found_or_changes_nothing(tmp_path: Path) -> None:
@@ -222,45 +200,6 @@ def test_an_input_that_would_be_overwritten_is_refused(
     assert tree(tmp_path) == before
 
 
-def test_a_place_that_cannot_be_a_folder(tmp_path: Path) -> None:
-    write(tmp_path / "file")
-    for link, target in (("dangling", "nowhere"), ("circle", "circle"), ("to file", "file")):
-        (tmp_path / link).symlink_to(target)
-    before = tree(tmp_path)
-    for name, message in (
-        ("file", "file is a file"),
-        ("file/below", "file is a file"),
-        ("dangling/below/it", "dangling is a link to nowhere"),
-        ("circle", "circle is a link to circle"),
-        ("to file", "to file is a link to file"),
-    ):
-        with pytest.raises(NotADirectoryError, match=message), hold(tmp_path / name, RUN):
-            pass
-    assert tree(tmp_path) == before
-
-
-def test_what_is_in_the_place_of_a_file_or_folder_is_reported_before_the_work(
-    tmp_path: Path,
-) -> None:
-    run = tmp_path / "run"
-    with hold(run, RUN):
-        write(run / "job.json")
-    for name, expected, target in (
-        ("kaggle.csv", "a folder, expected a file", None),
-        ("kaggle.csv", "a link, expected a file", "job.json"),
-        ("unfinished", "a link, expected a folder", "nowhere"),
-    ):
-        (run / name).parent.mkdir(exist_ok=True)
-        (run / name).symlink_to(target) if target else (run / name).mkdir()
-        with pytest.raises(Error, match=f"{name} is {expected}: remove it"):
-            check_folder(run, RUN)
-        (run / name).unlink() if target else (run / name).rmdir()
-    (run / "unfinished").symlink_to(tmp_path)
-    check_folder(run, RUN)  # a link to another disk is welcome
-    storage.remove(storage.own_paths(run, RUN))  # but what it has is not removed
-    assert tmp_path.is_dir() and [path.name for path in run.iterdir()] == [MARK]
-
-
 def test_an_output_file(tmp_path: Path) -> None:
     source = write(tmp_path / "input")
     (tmp_path / "link").symlink_to("nowhere")
@@ -333,20 +272,6 @@ def test_a_marked_folder_is_held_and_another_one_is_not(kind: Kind | None, tmp_p
             storage.hold_marked(folder).__enter__()
 
 
-def test_a_file_system_without_locks_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The system call fails as it does there, since no such file system can be mounted here."""
-
-    def flock(*_: object) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr("fcntl.flock", flock)
-    message = r"run cannot be locked \(No locks available\)"
-    with pytest.raises(Error, match=message), hold(tmp_path / "run", RUN):
-        pass
-
-
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     write(tmp_path / "target")
     for name in ("target", "nowhere"):
@@ -365,13 +290,6 @@ def test_an_empty_folder_goes_with_its_lock(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="of the block"), hold(tmp_path / "run", RUN):
         raise FileNotFoundError("of the block")
     assert not (tmp_path / "run").exists()
-
-
-def test_a_folder_that_vanishes_does_not_hide_the_error(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    with pytest.raises(ValueError, match="of the block"), hold(folder, RUN):
-        folder.rename(tmp_path / "moved")
-        raise ValueError("of the block")
 
 
 def test_of_many_commands_one_at_a_time_has_the_folder(tmp_path: Path) -> None:

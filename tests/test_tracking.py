@@ -28,6 +28,7 @@ from nq import tracking
 from nq.config import TrackingConfig
 from nq.mlflow_store import ENVIRONMENT, connect
 from nq.tracking import Run
+from tests.child_processes import free_port
 from tests.conftest import OncePerRun
 
 pytestmark = pytest.mark.slow  # importing MLflow takes ten seconds
@@ -167,83 +168,6 @@ def test_a_run_is_recorded(store: str, tmp_path: Path) -> None:
     assert run.how_to_open == "nq ui"
 
 
-def test_the_environment_names_store_and_experiment(store: str, tmp_path: Path) -> None:
-    (tmp_path / "mlflow.db").rename(tmp_path / "other.db")
-    os.environ["MLFLOW_TRACKING_URI"] = "sqlite:///other.db"
-    os.environ["MLFLOW_EXPERIMENT_NAME"] = "../a study"
-    config = TrackingConfig()
-    with Run(config) as first, Run(config) as second:
-        assert (
-            second.how_to_open
-            == "nq ui --tracking-uri sqlite:///other.db --experiment '../a study'"
-        )
-    assert stored(first).info.experiment_id == stored(second).info.experiment_id
-    assert not (tmp_path / "mlflow.db").exists()
-    artifacts = Path(stored(second).info.artifact_uri)
-    assert artifacts == tmp_path / "mlruns" / "___a_study" / str(second.run_id) / "artifacts"
-
-
-def test_a_curve_keeps_its_steps(store: str) -> None:
-    from mlflow import MlflowClient
-
-    with Run(TrackingConfig(store)) as run:
-        run.metrics({"train/loss": [0.5, math.nan, 0.25]}, 3)
-        run.metrics({"train/loss": [1.0, 0.75]}, 1)
-        assert (run.last_step("train/loss"), run.last_step("none")) == (5, 0)
-    points = MlflowClient(store).get_metric_history(run.run_id, "train/loss")
-    expected = [(1, 1.0), (2, 0.75), (3, 0.5), (5, 0.25)]
-    assert sorted((point.step, point.value) for point in points) == expected
-
-
-def test_the_fastest_model_with_unchanged_answers_is_found(store: str) -> None:
-    """What MLflow's tab Models shows and ``search_logged_models`` finds, of runs on two files."""
-    figures = {"baseline": (10.0, 0), "mixed": (20.0, 0), "xla": (30.0, 2)}
-    for profile, (speed, changed) in figures.items():
-        with Run(TrackingConfig(), profile) as run:
-            run.metrics({"rounds.windows_per_s": [99.0, 1.0]}, 1)
-            run.dataset(["data/dev-0.jsonl", "gs://data/dev-1.jsonl"], ["1" * 64, "2" * 64])
-            run.model(f"org/v1.2 · {profile}", {"profile": profile, "batch": 8}, {"weights": "12"})
-            run.metrics({tracking.MICRO_F1: 0.5, tracking.WINDOWS_PER_S: speed})
-            run.metrics({tracking.CHANGED: changed})
-        assert run._monitor is None  # so that charts of the system do not come first
-    client, (dataset,) = connect(store), [one.dataset for one in stored(run).inputs.dataset_inputs]
-    experiment = client.get_experiment_by_name("nq")
-    order = [{"field_name": f"metrics.{tracking.WINDOWS_PER_S}", "ascending": False}]
-    unchanged = f"metrics.`{tracking.CHANGED}` = 0"
-    models = client.search_logged_models([experiment.experiment_id], unchanged, order_by=order)
-    assert [model.name for model in models] == ["org_v1_2 · mixed", "org_v1_2 · baseline"]
-    on_data = [{"dataset_name": dataset.name, "dataset_digest": dataset.digest}]
-    order = [{"field_name": f"metrics.{tracking.MICRO_F1}"}, *order]
-    found = client.search_logged_models([experiment.experiment_id], None, on_data, None, order)
-    assert [model.params["profile"] for model in found] == ["xla", "mixed", "baseline"]
-    (first, *_) = found
-    assert (first.status, first.source_run_id) == ("READY", run.run_id)
-    assert (first.params["batch"], first.tags["weights"]) == ("8", "12")
-    assert {metric.key: metric.value for metric in first.metrics} == {
-        tracking.MICRO_F1: 0.5,
-        tracking.WINDOWS_PER_S: 30.0,
-        tracking.CHANGED: 2.0,
-    }
-    assert {(m.dataset_name, m.dataset_digest) for m in first.metrics} == {
-        (dataset.name, dataset.digest)
-    }
-    assert dataset.name == "dev-0.jsonl and 1 more file"
-    (uri,) = json.loads(dataset.source).values()
-    assert uri == f"{Path('data/dev-0.jsonl').absolute()}, gs://data/dev-1.jsonl"
-
-
-def test_an_experiment_without_a_description_gets_one(store: str) -> None:
-    client, texts = connect(store), {"of a user": "Mine.", "without": None}
-    for name, text in texts.items():
-        client.create_experiment(name, tags={} if text is None else {tracking.DESCRIPTION: text})
-    for name, text in {**texts, "new": None}.items():
-        with Run(TrackingConfig(store, name)) as run:
-            run.metrics({"a": 1})
-        tags = client.get_experiment_by_name(name).tags
-        assert tags[tracking.DESCRIPTION] == (text or tracking.ABOUT_EXPERIMENT)
-        assert run.run_id
-
-
 def test_a_run_that_is_continued_keeps_its_model(store: str, tmp_path: Path) -> None:
     for error in (ValueError, None):
         with contextlib.suppress(ValueError), Run(TrackingConfig(store)) as run:
@@ -272,8 +196,6 @@ def test_two_commands_create_the_database_at_the_same_time(first_runs: Path) -> 
     [
         (ValueError("no such model\nat all"), "FAILED", "ValueError: no such model\nat all"),
         (KeyboardInterrupt(), "KILLED", None),
-        (SystemExit(0), "FINISHED", None),
-        (SystemExit(1), "FAILED", "SystemExit: 1"),
         (SystemExit(143), "KILLED", None),
     ],
 )
@@ -340,29 +262,7 @@ def test_a_run_that_was_killed_or_failed_is_continued(store: str, tmp_path: Path
     assert not file.exists()
 
 
-def test_a_new_run_is_created_if_the_unfinished_one_was_deleted(store: str, tmp_path: Path) -> None:
-    from mlflow import MlflowClient
-
-    file = tmp_path / "run"
-    with contextlib.suppress(KeyboardInterrupt), Run(TrackingConfig(store)) as first:
-        first.open(file)
-        run_id = first.run_id
-        raise KeyboardInterrupt
-    assert file.read_text() == f"{run_id}\n"
-    MlflowClient(store).delete_run(run_id)
-    with Run(TrackingConfig(store)) as second:
-        second.open(file)
-        assert second.run_id != run_id
-    assert sorted(statuses(store)) == ["FINISHED", "KILLED"]
-
-
 # --- failures -----------------------------------------------------------------------------------
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def silent_server() -> Iterator[str]:
@@ -384,19 +284,12 @@ def another_program() -> Iterator[str]:
     assert Path("mine.db").read_bytes() == before
 
 
-def locked_database() -> Iterator[str]:
-    with contextlib.closing(sqlite3.connect("mlflow.db", isolation_level=None)) as connection:
-        connection.execute("BEGIN IMMEDIATE")
-        yield "sqlite:///mlflow.db"
-
-
 @pytest.mark.parametrize(
     ("failing_store", "reason"),
     [
         (silent_server, "timed out"),
         (no_database, "not a database"),
         (another_program, "is the database of another program, with users"),
-        (locked_database, "locked"),
     ],
 )
 @pytest.mark.usefixtures("store")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,12 @@ MODERNBERT = dataclasses.replace(
 )
 CLS, SEP = VOCABULARY.index("[CLS]"), VOCABULARY.index("[SEP]")
 N_QUERY = 4
+
+
+def write_vocab(path: Path, pieces: Iterable[str] = VOCABULARY) -> Path:
+    """Writes a vocabulary, one piece a line."""
+    path.write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
+    return path
 
 
 def tensors(shape: ModelConfig = SHAPE, seed: int = 0) -> dict[str, FloatArray]:

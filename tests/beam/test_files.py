@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -75,16 +74,3 @@ def test_a_damaged_copy_of_a_model_is_refused(tiny_model: Path, tmp_path: Path) 
         file.write(b"other")
     with pytest.raises(DamagedError, match="its SHA-256 is not that in its name"):
         files.local_folder(staged)
-
-
-@pytest.mark.parametrize("scheme", [s for s, (p, _) in files.SCHEMES.items() if not find_spec(p)])
-def test_a_scheme_whose_package_is_missing_is_an_error(scheme: str, tmp_path: Path) -> None:
-    files.set_options([], [str(tmp_path), uri(tmp_path)])
-    with pytest.raises(Error, match=rf"^{scheme}://bucket/x: .* pip install 'apache-beam\["):
-        files.set_options([], [str(tmp_path), f"{scheme}://bucket/x"])
-
-
-def test_a_scheme_that_beam_does_not_know_is_an_error() -> None:
-    message = "^file:///a: Beam has no file system"
-    with pytest.raises(Error, match=message):
-        files.set_options([], ["file:///a"])

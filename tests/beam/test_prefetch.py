@@ -16,7 +16,8 @@ from nq.beam.prepare import Request, prefetch, prepare
 from nq.config import WindowConfig
 from nq.storage import MARK
 from tests.child_processes import PATIENCE_S, ROOT, children, wait_until
-from tests.nq_records import simplified, write_lines, write_vocab
+from tests.nq_records import simplified, write_lines
+from tests.tiny_models import write_vocab
 
 MODULE = prefetch.__module__
 CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
@@ -41,7 +42,7 @@ except KeyboardInterrupt:
 
 def make_request(folder: Path, examples: int = 20) -> Request:
     data = write_lines(folder / "a.jsonl", [*(simplified(i) for i in range(examples)), b"[]"])
-    return Request((str(data),), str(write_vocab(folder)), CONFIG)
+    return Request((str(data),), str(write_vocab(folder / "vocab.txt")), CONFIG)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -68,16 +69,6 @@ def test_writes_what_prepare_writes(
     assert not children(MODULE)
 
 
-def test_a_completed_folder_needs_no_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    request = make_request(tmp_path)
-    expected = prepare(request, tmp_path / "out")
-    monkeypatch.delattr("nq.child.start")
-    with prefetch([(request, tmp_path / "out")]) as folders:
-        assert list(folders) == [replace(expected, reused=True)]
-
-
 def test_the_work_of_a_killed_process_is_done_here(tmp_path: Path) -> None:
     request = make_request(tmp_path)
     with prefetch([(request, tmp_path / "out")]) as folders:
@@ -89,11 +80,7 @@ def test_the_work_of_a_killed_process_is_done_here(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "number"),
-    [
-        ("", signal.SIGINT),
-        ("", signal.SIGKILL),
-        ("trap '' INT; ", signal.SIGKILL),  # as for a job in a shell's background
-    ],
+    [("", signal.SIGINT), ("trap '' INT; ", signal.SIGKILL)],  # as for a job in the background
 )
 def test_ends_with_the_process_that_started_it(
     tmp_path: Path, before: str, number: signal.Signals

@@ -30,6 +30,7 @@ from tests.child_processes import children
 from tests.formats.reading import values_of
 from tests.full_disk import small_files
 from tests.nq_records import simplified, write_lines
+from tests.tiny_models import write_vocab
 
 CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
 SHARD = "windows-00000-of-00001.tfrecord"
@@ -43,7 +44,7 @@ def make_request(folder: Path) -> Request:
     first = write_lines(folder / "b.jsonl.gz", [*good[:30], b"null", *good[30:], b"[]"])
     bad = '"\u2028\x85"'.encode()
     second = write_lines(folder / "a.jsonl", [nq_records.v1(100), bad, nq_records.v1(101)])
-    return Request((str(first), str(second)), str(nq_records.write_vocab(folder)), CONFIG)
+    return Request((str(first), str(second)), str(write_vocab(folder / "vocab.txt")), CONFIG)
 
 
 @pytest.fixture
@@ -106,14 +107,6 @@ def test_records_are_those_of_the_plain_functions_in_order(
     assert prepared.first_dead_letter() == f"{job_request.files[0]}, {first}"
 
 
-@pytest.mark.parametrize("lines", [[], [b"bad", b"worse"]])
-def test_without_a_good_record(job_request: Request, out: Path, lines: list[bytes]) -> None:
-    Path(job_request.files[0]).write_bytes(b"\n".join(lines))
-    prepared = prepare(replace(job_request, files=job_request.files[:1]), out)
-    assert (prepared.examples, prepared.windows, prepared.dead_letters) == (0, 0, len(lines))
-    assert records(prepared) == []
-
-
 def test_a_folder_of_any_name_with_files_of_a_killed_job_and_of_others(
     job_request: Request, tmp_path: Path
 ) -> None:
@@ -129,20 +122,12 @@ def test_a_folder_of_any_name_with_files_of_a_killed_job_and_of_others(
     assert prepared.windows == len(records(prepared)) > 0
 
 
-@pytest.fixture
-def without_beam(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if Apache Beam were not installed."""
-    monkeypatch.setitem(sys.modules, "apache_beam", None)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "workers"),
     [
         ({}, 3),
         ({"training": (0.5, 7), "limit": 33, "first_file": 3}, 2),
-        ({"windows": replace(CONFIG, max_contexts=1), "limit": 43}, 1),
-        ({"files": ()}, 1),
     ],
     ids=str,
 )
@@ -161,16 +146,6 @@ def test_the_plain_loop_writes_the_bytes_of_any_number_of_workers(
     counts = by_loop.examples, by_loop.dead_letters
     assert counts == (by_beam.examples, by_beam.dead_letters)
     assert sum(counts) == (job_request.limit or 45 * bool(job_request.files))
-
-
-@pytest.mark.usefixtures("without_beam")
-@pytest.mark.parametrize(("workers", "options"), [(2, []), (None, ["--runner=DirectRunner"])])
-def test_what_needs_beam_names_the_extra(
-    job_request: Request, out: Path, workers: int | None, options: list[str]
-) -> None:
-    with pytest.raises(Error, match="pip install 'nq-pipe"):
-        prepare(job_request, out, workers, options)
-    assert not out.exists()
 
 
 def test_an_equal_request_reuses_the_folder(

@@ -84,12 +84,3 @@ def test_parts_are_those_of_a_run_without_beam(sizes: list[int]) -> None:
     found = [part for one in examples for part in step.process(one, window)]
     found += [last.value for last in step.finish_bundle()]
     assert found == [part.windowed for part in expected]
-
-
-def test_wrong_arguments_are_named(tiny_model: Path) -> None:
-    with pytest.raises(ValueError, match="output is 'pages'"):
-        MakeWindows(tiny_model, output="pages")
-    with pytest.raises(ValueError, match="training is"):
-        MakeWindows(tiny_model, training=(0.1, 1), output="examples")
-    with pytest.raises(ValueError, match="unknown format xml"):
-        Decide(tiny_model, "xml")

@@ -15,8 +15,8 @@ from nq.config import WindowConfig
 from nq.formats import inputs
 from nq.formats.tfrecord import raw_records
 from nq.records import Example
-from tests.child_processes import python
-from tests.nq_records import simplified, write_lines, write_vocab
+from tests.nq_records import simplified, write_lines
+from tests.tiny_models import write_vocab
 
 CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
 IN_MEMORY = ["--runner=FnApiRunner"]
@@ -27,7 +27,7 @@ def files(tmp_path: Path) -> list[str]:
     for name in "ab":
         lines = [*(simplified(i, words=20 + i) for i in range(6)), b"bad"]
         write_lines(tmp_path / f"{name}.jsonl", lines)
-    write_vocab(tmp_path)
+    write_vocab(tmp_path / "vocab.txt")
     return [str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]
 
 
@@ -65,12 +65,3 @@ def test_questions_are_those_of_the_files(files: list[str]) -> None:
                 lambda source, item: (source, getattr(item, "example_id", item))
             )
             assert_that(ids, equal_to(expected[:limit]))
-
-
-def test_beam_is_imported_with_the_first_transform() -> None:
-    code = (
-        "import sys, nq.preprocess, nq.beam.prepare, nq.beam as public; "
-        "print('apache_beam' in sys.modules); public.MakeWindows; "
-        "print('apache_beam' in sys.modules)"
-    )
-    assert python("-c", code).stdout.split() == ["False", "True"]

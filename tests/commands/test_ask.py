@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-import nq
 from nq.commands.main import console
 from tests import document_files
 from tests.conftest import Commands
@@ -66,18 +65,6 @@ def test_every_question_of_standard_input_gets_one_line(
     assert all(len(answer["runners_up"]) <= 3 for answer in answers)
 
 
-def test_a_table_of_questions_is_told(
-    tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "questions.csv"
-    for columns, expected in (("question,page", True), ("name,depth", False)):
-        path.write_text(f"{columns}\nhow deep is the lake,lake.txt\n")
-        options = ["--model", str(tiny_model), "--profile", "baseline"]
-        assert console(["ask", "how deep is it", str(path), *options]) == 0
-        err = capsys.readouterr().err
-        assert ("is a table of questions, and is read as a page: nq answer" in err) == expected
-
-
 def read_until(terminal: int, text: str) -> str:
     """Returns what a process writes to its terminal until it writes ``text``, or ends."""
     data = b""
@@ -113,14 +100,6 @@ def test_lines_typed_at_a_terminal_can_be_edited_and_recalled(page: Path, tiny_m
         os.close(ours)
     assert '"question": "who built it"' in first
     assert '"question": "who built it"' in second
-
-
-def test_a_page_of_standard_input(
-    tiny_model: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    set_stdin(monkeypatch, b"caf\xe9")
-    assert commands.out("ask", "why", "--model", tiny_model, "--profile", "baseline").strip()
-    assert "Traceback" not in commands.err
 
 
 def test_a_folder_is_read_and_what_is_left_out_is_told(
@@ -175,39 +154,3 @@ def test_a_document_that_takes_too_much_memory_is_skipped(
     assert "c.pdf is a PDF document that cannot be read (too large: 25400" in second
     commands.out("ask", "who built the harbour", tmp_path / "b.pdf", *options, code=1)
     assert "cannot be read (out of memory)" in commands.err
-
-
-def test_folders_without_documents_and_files_of_many_records_are_told(
-    tmp_path: Path, tiny_model: Path, commands: Commands
-) -> None:
-    assert f"{tmp_path} has no pages: found 0 other files" in commands.error("ask", "who", tmp_path)
-    (tmp_path / "a.png").write_bytes(b"x")
-    assert "has no pages: found 1 other file" in commands.error("ask", "who", tmp_path)
-    model = ["--model", tiny_model, "--profile", "baseline"]
-    commands.out("ask", "who", nq.bundled_sample(), *model)
-    assert "has 40 records" in commands.err
-
-
-@pytest.mark.parametrize(("no_color", "start"), [("", "\x1b[1;32m"), ("1", "»")])
-def test_a_terminal_shows_the_answer_in_colour_unless_the_user_wants_none(
-    no_color: str, start: str, page: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ours, theirs = pty.openpty()
-    monkeypatch.setenv("NO_COLOR", no_color)
-    monkeypatch.setenv("TERM", "xterm")
-    with os.fdopen(theirs, "w") as terminal:
-        monkeypatch.setattr(sys, "stdout", terminal)
-        assert console(["ask", "who designed the lighthouse", str(page), "--top", "0"]) == 0
-        terminal.flush()
-        shown = read_until(ours, "1874")
-    os.close(ours)
-    assert f"{start}Ada Brenn" in " ".join(shown.split())
-
-
-def test_closed_standard_input(
-    page: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "stdin", None)
-    for arguments in (["who"], ["who", "-"], ["--interactive", page]):
-        commands.out("ask", *arguments, code=2)
-        assert "standard input is closed" in commands.err

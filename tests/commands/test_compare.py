@@ -19,13 +19,12 @@ from nq import storage, tracking
 from nq.commands.compare import parser
 from nq.commands.main import console
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
-from nq.runs import compare
+from nq.runs import compare, shapes
 from nq.runs.measure import BUSY
-from nq.runs.profile_choice import COMPARED, choose_profile, default_choice
+from nq.runs.profile_choice import COMPARED, choose_profile
 from nq.storage import COMPARISON, own_paths
 from tests import nq_records
 from tests.conftest import Commands
-from tests.folders import write
 from tests.terminal_output import without_progress
 
 pytestmark = pytest.mark.slow
@@ -142,46 +141,49 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
     assert storage.read_json(file) == unrecorded  # so that a repetition records it
 
 
+def answer_here(commands: Commands, profile: str, *options: object) -> dict[str, Any]:
+    """Runs ``nq answer`` in this process: that of its own is tested above."""
+    result: dict[str, Any] = commands.json("answer", *options, "--no-track", "--profile", profile)
+    return {**result, "wall_s": result["time"]["total_s"]}
+
+
 def test_a_run_beside_other_programs_is_repeated_once_and_marked(
-    data: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    commands: Commands,
 ) -> None:
     """The runs are real; the marks are those of the test."""
-    busy, real = iter([True, True, True, True, False]), compare.answer_in_process
+    busy = iter([True, True, True, True, False])
 
     def answer(profile: str, options: Any) -> dict[str, Any]:
-        return real(profile, options) | {"speed_comparable": f"no: {BUSY}" * next(busy)}
+        result = answer_here(commands, profile, *options)
+        return result | {"speed_comparable": f"no: {BUSY}" * next(busy)}
 
     monkeypatch.setattr(compare, "answer_in_process", answer)
     monkeypatch.chdir(tmp_path)
     rows = compare.compare([data], ["baseline"], model=tiny_model, rounds=2)
     assert [row.busy for row in rows] == [1] and not list(busy)
-    request = storage.read_json(rows.folder / storage.MEASURED / "request.json")
-    assert rows.folder == compare.comparison_folder("compare", request)
-    other = {**request, "options": ["--limit", "2"]}
-    assert rows.folder != compare.comparison_folder("compare", other)
     page = (rows.folder / "compare.html").read_text("utf-8")
     assert "other programs took much of the processor in 1 round<" in page
 
 
-def test_whole_pages_are_compared_with_prune() -> None:
-    profiles = ["baseline", *compare.DEFAULT]
-    assert compare._names(["default"], may_prune=False) == profiles
-    pruned = default_choice(compare.DEVICE, prune=True)
-    assert compare._names(["default"], may_prune=True) == [*profiles, pruned]
-    assert compare._names(["grappler"], may_prune=True) == ["baseline", "grappler"]
-
-
 def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
-    data: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    commands: Commands,
 ) -> None:
     """The runs are real; those of the other profile have thresholds that let no answer pass."""
     records = map(json.loads, data.read_text("utf-8").splitlines())
     bare = [{key: value for key, value in one.items() if key != "annotations"} for one in records]
-    file, real = nq_records.write_lines(tmp_path / "bare.jsonl", bare), compare.answer_in_process
+    file = nq_records.write_lines(tmp_path / "bare.jsonl", bare)
 
     def answer(profile: str, options: Any) -> dict[str, Any]:
         threshold = "-9" if profile == "baseline" else "9"
-        return real(profile, [*options, "--set", f"long_threshold={threshold}"])
+        return answer_here(commands, profile, *options, "--set", f"long_threshold={threshold}")
 
     monkeypatch.setattr(compare, "answer_in_process", answer)
     base, other = compare.compare(
@@ -194,18 +196,16 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
     assert page.count('"question":') == QUESTIONS and "micro F1" not in page
 
 
-def test_what_cannot_be_compared_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "mine" / "a.txt")
-    assert "mine holds other files (a.txt)" in commands.error("compare", "--output", "mine")
-    assert "max_seq_length 12" in commands.error("compare", "--set", "max_seq_length=12")
-
-
 def test_a_profile_is_measured_in_batches_and_windows_of_several_sizes(
-    data: Path, tiny_model: Path, tmp_path: Path, commands: Commands
+    data: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    commands: Commands,
 ) -> None:
+    monkeypatch.setattr(
+        shapes, "answer_in_process", lambda name, options: answer_here(commands, name, *options)
+    )
     command = ["compare", "--data", data, "--model", tiny_model, "--rounds", "1"]
     command += ["--output", tmp_path / "out", "--profiles", "grappler"]
     sizes = ["--batch-sizes", "1", "4", "--max-seq-lengths", "24", "32"]

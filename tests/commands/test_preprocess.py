@@ -13,10 +13,10 @@ import pytest
 
 from nq.preprocess.store import COMPLETED
 from nq.storage import UNFINISHED
-from tests import nq_records
 from tests.conftest import Commands
 from tests.nq_records import changed, simplified, to_line, write_lines
 from tests.terminal_output import without_progress
+from tests.tiny_models import write_vocab
 
 ROOT = Path(__file__).parents[2]
 SMALL = ("--set", "max_seq_length=48,max_query_length=12,doc_stride=16")
@@ -50,7 +50,7 @@ def test_good_and_broken_lines(
         bad[n][0] if n in bad else simplified(n, words=20) for n in range(1, GOOD + BROKEN + 1)
     ]
     write_lines(tmp_path / "mixed.jsonl", lines)
-    nq_records.write_vocab(tmp_path)
+    write_vocab(tmp_path / "vocab.txt")
     command = ("--data", "mixed.jsonl", "--tokenizer", "vocab.txt", "--output", "out", *SMALL)
     process = start(tmp_path, *command, "--json")
     stdout, stderr = process.communicate()
@@ -80,7 +80,7 @@ def started(folder: Path) -> subprocess.Popen[str]:
     """A job of some seconds that has already made its first windows."""
     lines = [to_line(simplified(i, words=300)) for i in range(3000)]
     write_lines(folder / "long.jsonl", lines)
-    nq_records.write_vocab(folder)
+    write_vocab(folder / "vocab.txt")
     command = ("--data", "long.jsonl", "--tokenizer", "vocab.txt", "--output", "out", *SMALL)
     process = start(folder, *command, "--workers", "1")  # in Beam
     while not any(p.stat().st_size for p in (folder / "out").glob("*/progress/*")):
@@ -108,48 +108,3 @@ def test_killed_and_started_again(tmp_path: Path, commands: Commands) -> None:
         Path(p).read_bytes() for p in undisturbed["shards"]
     ]
     assert not list(out.glob(f"{UNFINISHED}*"))
-
-
-@pytest.mark.slow
-def test_standard_input_is_read_as_a_file(tmp_path: Path) -> None:
-    data = write_lines(tmp_path / "a.jsonl.gz", [*(simplified(i) for i in range(20)), b"bad"])
-    nq_records.write_vocab(tmp_path)
-    shards = []
-    for name, source, text in (("piped", "-", data.read_bytes()), ("named", str(data), b"")):
-        command = ["preprocess", "--data", source, "--tokenizer", "vocab.txt", "--output", name]
-        done = subprocess.run(
-            [sys.executable, "-m", "nq", *command, "--json", *SMALL],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
-            input=text,
-            capture_output=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        result = json.loads(done.stdout)
-        assert (result["examples"], result["dead_letters"]) == (20, 1)
-        letter = json.loads((tmp_path / name / "skipped.jsonl").read_bytes())
-        assert letter["file"] == ("standard input" if source == "-" else source)
-        shards.append([(tmp_path / shard).read_bytes() for shard in result["shards"]])
-    assert shards[0] == shards[1] != []
-    assert not list(tmp_path.glob("nq-input-*"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "expected"),
-    [
-        ("--direct_num_workers=x", 2, "argument --direct_num_workers: invalid int value: 'x'"),
-        ("--negatives 2", 2, "negatives must be in [0, 1]"),
-        ("--tokenizer nothing", 1, "no tokenizer in nothing"),
-        ("--output /dev/null/out", 1, "/dev/null is a file"),
-        ("--runner=Nope", 1, "runner: Nope"),
-    ],
-)
-def test_an_error_of_the_user_is_one_line(
-    arguments: str, code: int, expected: str, tmp_path: Path, commands: Commands
-) -> None:
-    data = write_lines(tmp_path / "a.jsonl", [simplified(i) for i in range(4)])
-    command = ["--data", data, "--tokenizer", nq_records.write_vocab(tmp_path), *SMALL]
-    command += ["--output", tmp_path / "out", *arguments.split()]
-    assert expected in commands.error("preprocess", *command, code=code)
-    assert code == 1 or not (tmp_path / "out").exists()

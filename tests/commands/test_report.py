@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,6 @@ from nq.mlflow_store import import_mlflow
 from nq.runs.result import REPORT, Result
 from tests.child_processes import python
 from tests.conftest import Commands
-from tests.folders import held, tree
 from tests.nq_records import write_lines
 from tests.terminal_output import without_progress
 
@@ -100,15 +98,6 @@ def test_the_report_becomes_an_artifact_of_the_mlflow_run(tiny_model: Path, tmp_
     assert (tmp_path / REPORT).read_bytes() == logged
 
 
-def test_tables_on_stdout_and_what_was_not_kept(run: Path, commands: Commands) -> None:
-    out = commands.out("report", run)
-    assert "\nanswers" in out and "--keep-scores" not in out
-    assert out.endswith(f"\nwritten to {run / REPORT}\n")
-    assert len(embedded(run / REPORT, "details")[0]["nbest"]) > 1
-    shutil.rmtree(run / "scores")
-    assert "--keep-scores" in commands.out("report", run)
-
-
 @pytest.mark.slow
 def test_two_runs_are_compared(
     run: Path, tiny_model: Path, tmp_path: Path, commands: Commands
@@ -134,57 +123,6 @@ def test_two_runs_are_compared(
         assert path.read_bytes() == before
     two = answer(tiny_model, tmp_path, sample_records()[6:]).folder
     assert "answered different questions" in commands.error("report", run, "--against", two)
-
-
-def test_moved_data_and_model_can_be_given(run: Path, commands: Commands) -> None:
-    edit_job(run, files=["gone.jsonl"], model="gone")
-    places = ["--data", run.parent / "data.jsonl", "--model", run.parent / "model"]
-    report = commands.json("report", run, *places)
-    assert (report["problem"], report["analysis"]["examples"]) == ("", EXAMPLES)
-
-
-def test_a_run_that_another_command_writes_is_not_written(
-    run: Path, tmp_path: Path, commands: Commands
-) -> None:
-    with held(run, storage.RUN) as process:
-        before = tree(run)
-        for options in ([], ["--output", run / "mine.html"]):
-            expected = f"process {process.pid} writes to {run}"
-            assert expected in commands.error("report", run, *options)
-        assert tree(run) == before
-        commands.out("report", run, "--output", tmp_path / "mine.html")
-    commands.out("report", run)
-
-
-@pytest.mark.slow
-def test_names_that_are_not_utf_8_are_recorded_and_found(tiny_model: Path, tmp_path: Path) -> None:
-    """Data, pages, model and output have such names."""
-    data, model, output, pages = (
-        os.fsdecode(name) for name in (b"caf\xe9.jsonl", b"mod\xe8le", b"r\xe9sultat", b"p\xe0ges")
-    )
-    shutil.copytree(tiny_model, tmp_path / model)
-    (tmp_path / pages).mkdir()
-    (tmp_path / pages / "lake.txt").write_text("The lake is deep.", encoding="utf-8")
-    record = {"id": 1, "question": "is it deep", "answer": "deep", "page": "lake.txt"}
-    write_lines(tmp_path / data, [record])
-    done = python(
-        *("-m", "nq.answer", "--data", data, "--model", f"./{model}", "--output", output, "--json"),
-        *("--pages", pages, "--profile", "baseline"),
-        folder=tmp_path,
-    )
-    assert (done.returncode, without_progress(done.stderr)) == (0, ""), done.stderr
-    run_id = json.loads(done.stdout)["run_id"]
-    done = python("-m", "nq", "report", output, "--json", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["questions"] == 1
-
-    import_mlflow()
-    from mlflow import MlflowClient
-
-    recorded = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}").get_run(run_id)
-    assert recorded.info.status == "FINISHED"
-    assert recorded.data.params["model"] == "mod\\udce8le"
-    assert recorded.data.tags["output"] == "r\\udce9sultat"
 
 
 def edit_job(run: Path, **values: object) -> None:
@@ -219,18 +157,13 @@ def change_tokenizer(run: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (shutil.rmtree, "is not a folder"),
         (lambda run: (run / "job.json").unlink(), "it is not a run of nq answer"),
         (interrupt, "resume it by"),
-        (lambda run: (run / "job.json").write_text("{"), "is damaged"),
-        (lambda run: edit_job(run, profile="mixed+quick"), "unknown optimization 'quick'"),
         (lambda run: (run / "predictions.json").write_text("[]"), "predictions.json is damaged"),
         (drop_a_prediction, "has no answer to"),
         (lambda run: next((run / "scores").glob("*.npz")).unlink(), "lack input file"),
-        (lambda run: (run / REPORT).symlink_to("nowhere"), "report.html is a link"),
         (lambda run: edit_job(run, files=["gone.jsonl"]), "does not exist: give the new place"),
         (change_data, "is not the file that the run read"),
-        (lambda run: edit_job(run, model="gone"), "with --model"),
         (change_tokenizer, "is not the run's"),
         (lambda run: (run / REPORT).write_text("mine"), "and this command did not write it"),
     ],

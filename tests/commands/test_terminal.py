@@ -7,16 +7,13 @@ import io
 import json
 import logging
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from nq import progress
 from nq.commands import arguments, terminal
-from nq.commands.terminal import Parser
 from nq.config import WindowConfig
 
 ROOT = Path(__file__).parents[2]
@@ -130,21 +127,6 @@ def test_characters_that_stdout_lacks_are_escaped_or_replaced(
             assert text.count("\n") == 2 and "1986" in text
 
 
-@pytest.mark.parametrize("verbose", [False, True])
-def test_log_lines_have_program_and_level(
-    verbose: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    terminal.log_to_stderr(verbose)
-    terminal.log_to_stderr(verbose)  # a second call changes nothing
-    for name in ("nq.some.module", "other"):
-        for level in (logging.DEBUG, logging.INFO, logging.WARNING):
-            logging.getLogger(name).log(level, "text")
-    lines = ["nq: text", "nq: warning: text", "other: warning: text"]
-    if verbose:
-        lines = ["nq: text", *lines[:2], "other: text", lines[2]]
-    assert capsys.readouterr() == ("", "".join(f"{line}\n" for line in lines))
-
-
 def test_control_characters_of_data_are_visible(capsys: pytest.CaptureFixture[str]) -> None:
     terminal.log_to_stderr()
     logging.getLogger("nq.formats").warning("a\x1b[31m\nb")
@@ -156,44 +138,3 @@ def test_control_characters_of_data_are_visible(capsys: pytest.CaptureFixture[st
     assert json.loads(printed.out) == {"answer": "\x1b\x9b31m\x7f\ud800é"}
     assert terminal.explain(ValueError("a\x1b[2J\nb")) == r"a\u001b[2J b"
     assert terminal.explain(OSError(2, "gone", "\x1b.jsonl")) == r"\u001b.jsonl: gone"
-
-
-def test_in_a_pipe_a_bar_is_a_line_now_and_then(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    terminal.log_to_stderr()
-    monkeypatch.setattr(progress, "REPORT_S", 0.05)
-    lines: list[str] = []
-
-    def wait_for_line() -> None:
-        del lines[:]
-        while not lines:
-            lines[:] = capsys.readouterr().err.splitlines()
-
-    with progress.ProgressBar("predict", "windows") as bar:
-        bar.phase("loading the model")
-        wait_for_line()
-        assert re.fullmatch(r"nq: (predict|loading the model), \d+ s", lines[0])
-        bar.phase("computing windows")
-        bar(5, 10)
-        wait_for_line()
-        wait_for_line()
-        assert re.fullmatch(r"nq: computing windows:  50% 5/10 \[.* windows/s\]", lines[0])
-    monkeypatch.setattr(progress, "REPORT_S", 60)
-    with progress.ProgressBar("predict", "windows") as bar:
-        bar(10, 10)
-    assert capsys.readouterr().err.count("predict") == 0
-
-
-@pytest.mark.parametrize("resumable", [True, False])
-def test_an_interrupt_says_whether_the_command_can_be_resumed(
-    resumable: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def command(args: argparse.Namespace) -> int:
-        raise KeyboardInterrupt
-
-    tested = Parser("nq test", "Tests.", resumable=resumable)
-    arguments.add_common(tested)
-    assert terminal.run(command, tested, []) == 130
-    advice = ": run the same command again to resume" if resumable else ""
-    assert capsys.readouterr().err == f"nq: interrupted{advice}\n"

@@ -17,9 +17,7 @@ import pytest
 
 from nq import child, tracking
 from nq.config import TrackingConfig
-from tests.child_processes import wait_until
-from tests.conftest import Commands
-from tests.serving.servers import free_port
+from tests.child_processes import free_port, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -65,14 +63,3 @@ def test_the_printed_address_has_a_table_with_the_saved_view(store: str, tmp_pat
 
     wait_until(is_closed)  # the server's own processes end after it
     assert not (tmp_path / "ran").exists()
-
-
-def test_what_cannot_be_opened_is_one_line(
-    store: str, commands: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    ui = ["ui", "--tracking-uri"]
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert "is in use" in commands.error(*ui, store, "--port", taken.getsockname()[1])
-    assert "no experiment 'none'" in commands.error(*ui, store, "--experiment", "none")
-    assert "there is no database" in commands.error(*ui, "sqlite:///nowhere.db")

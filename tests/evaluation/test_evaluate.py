@@ -112,39 +112,6 @@ def test_the_ids_of_questions_are_those_in_the_predictions(suffix: str, tmp_path
     assert (metrics["micro_f1"], metrics["long-answer-n"]) == (1, len(keys))
 
 
-@pytest.mark.parametrize("gold", [SHORT, NO_ANSWER])
-def test_span_whose_end_precedes_its_start_is_a_wrong_answer(gold: Annotation) -> None:
-    backwards = Prediction(1, gold.long, 5.0, (Span(4, 2),), 5.0)
-    evaluation = Evaluation()
-    judgment = judge(example(1, gold), encode_prediction(backwards))
-    evaluation.add(judgment)
-    assert judgment.correct is False
-    metrics = evaluation.metrics()
-    assert metrics["short-answer-precision"] == metrics["short-answer-f1"] == 0
-
-
-@pytest.mark.parametrize(
-    ("gold", "answer", "expected"),
-    [
-        ((SHORT,), Annotation(Span(9, 12), 1, (Span(2, 4),), YesNo.NONE), True),
-        ((SHORT,), LONG, False),
-        ((SHORT,), TWO, False),
-        ((TWO,), SHORT, False),
-        ((YES,), SHORT, False),
-        ((LONG,), SHORT, True),
-        ((NO_ANSWER,), NO_ANSWER, True),
-        ((NO_ANSWER,), LONG, False),
-        ((SHORT, NO_ANSWER, NO_ANSWER, NO_ANSWER, NO_ANSWER), NO_ANSWER, True),
-        ((SHORT, NO_ANSWER, NO_ANSWER, NO_ANSWER, NO_ANSWER), SHORT, False),
-        ((SHORT, LONG, LONG, NO_ANSWER, NO_ANSWER), LONG, True),
-    ],
-)
-def test_correct_is_the_short_answer_else_the_long_one_else_none(
-    gold: tuple[Annotation, ...], answer: Annotation, expected: bool
-) -> None:
-    assert is_correct(gold, as_prediction(1, answer)) is expected
-
-
 @given(st.lists(any_annotation, min_size=1, max_size=5), any_annotation)
 def test_a_prediction_is_correct_if_it_is_an_accepted_answer(
     golds: list[Annotation], answer: Annotation
@@ -191,15 +158,3 @@ def test_files_of_gold_and_predictions_are_evaluated(tmp_path: Path) -> None:
     assert (
         evaluate([bundled_sample()] * 2, str(predictions)) == metrics
     )  # the first of an id counts
-
-
-def test_evaluation_refuses_what_it_cannot_compare(tmp_path: Path) -> None:
-    predictions = write_gold_as_predictions(tmp_path / "predictions.json", 39)
-    with pytest.raises(ValueError, match=r"expected a list of files"):
-        evaluate(str(bundled_sample()), predictions)
-    bare = tmp_path / "bare.jsonl"
-    record = json.loads(bundled_sample().read_text("utf-8").splitlines()[0])
-    del record["annotations"]
-    bare.write_text(json.dumps(record), "utf-8")
-    with pytest.raises(ValueError, match=r"no annotations in .*bare\.jsonl"):
-        evaluate([bare], predictions)

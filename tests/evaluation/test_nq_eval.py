@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.commands.eval import main
 from nq.evaluation import nq_eval
 from nq.evaluation.labels import ExampleId, Label, LabelSpan, read_gold, read_predictions
 from nq.evaluation.nq_eval import Decision
@@ -86,23 +85,6 @@ def decision(kind: str, score: float) -> Decision:
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "equal"),
-    [
-        (LabelSpan(1, 2, 3, 4), LabelSpan(1, 2, 3, 4), True),
-        (LabelSpan(1, 2, 3, 4), LabelSpan(1, 2, 8, 9), True),
-        (LabelSpan(1, 2, 3, 4), LabelSpan(7, 9, 3, 4), True),
-        (LabelSpan(1, 2, 3, 4), LabelSpan(-1, -1, 3, 4), True),
-        (LabelSpan(1, 2, -1, -1), LabelSpan(-1, -1, 1, 2), False),
-        (LabelSpan(1, 2, 3, 4), LabelSpan(1, 3, 3, 5), False),
-        (LabelSpan(), LabelSpan(), False),
-    ],
-)
-def test_spans_are_equal_by_bytes_or_tokens(a: LabelSpan, b: LabelSpan, equal: bool) -> None:
-    assert a.matches(b) is equal
-    assert b.matches(a) is equal
-
-
-@pytest.mark.parametrize(
     ("gold", "predicted", "equal"),
     [
         (". 1-2 3-4 NONE", ". 3-4 1-2 NONE", True),
@@ -111,8 +93,6 @@ def test_spans_are_equal_by_bytes_or_tokens(a: LabelSpan, b: LabelSpan, equal: b
         (". 1-2 NONE", ". 1-2 3-4 NONE", False),
         (". YES", ". YES", True),
         (". YES", ". NO", False),
-        (". YES", ". 1-2 NONE", False),
-        (". 1-2 NONE", ". YES", False),
     ],
 )
 def test_short_answers_are_equal_as_sets_or_by_yes_no(
@@ -129,9 +109,7 @@ def test_short_answers_are_equal_as_sets_or_by_yes_no(
         (["1-2 NONE", ". NONE", ". NONE"], {}, 0),
         (["1-2 NONE", ". NONE", ". NONE"], {"one_annotator": True}, 0),
         (["1-2 NONE", ". NONE", ". NONE"], {"needed": (1, 2)}, 1),
-        (["1-2 NONE"], {}, 0),
         (["1-2 NONE"], {"one_annotator": True}, 1),
-        (["1-2 NONE"], {"needed": (1, 2)}, 1),
     ],
 )
 def test_gold_needs_enough_annotators(
@@ -226,17 +204,6 @@ def test_different_ids_are_a_value_error_that_names_them() -> None:
     assert "2 (70, 80) extra" in str(error.value)
 
 
-def test_simplified_gold_without_bytes_and_with_text_ids_is_read(tmp_path: Path) -> None:
-    annotation = {
-        "long_answer": {"start_token": 1, "end_token": 9, "candidate_index": 0},
-        "short_answers": [{"start_token": 2, "end_token": 3}],
-        "yes_no_answer": "None",
-    }
-    path = tmp_path / "simplified.jsonl"
-    path.write_text(json.dumps({"example_id": "-12", "annotations": [annotation]}))
-    assert read_gold(path) == {-12: [label("1-9 2-3 NONE")]}
-
-
 IDS = [7, "007", "7_0", " 7", "+7", "\uff17", "-0", 1.5, 7e300, "q\ud800"]
 IDS += [2**64, 2**64 + 1, -(2**63) - 1]
 
@@ -280,29 +247,12 @@ def test_a_null_score_ranks_last(
         assert first == {name: None if x == -1e300 else x for name, x in second.items()}
 
 
-def test_spans_without_bytes_are_counted(
-    files: tuple[str, str], tmp_path: Path, commands: Commands
-) -> None:
-    path = tmp_path / "predictions.json"
-    commands.out("eval", *files)
-    assert "lack start_byte" not in commands.err
-    document = json.loads(path.read_bytes())
-    for record in document["predictions"][:3]:
-        del record["long_answer"]["start_byte"], record["long_answer"]["end_byte"]
-    del document["predictions"][4]["long_answer"]  # which the official script takes
-    path.write_text(json.dumps(document))
-    commands.out("eval", *files)
-    assert "nq eval: note: 3 spans lack start_byte" in commands.err
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("[" * 100_000, "not JSON"),
-        ("[1]", "record must be an object, found an array"),
         ('{"example_id": null, "annotations": []}', "field 'example_id' must be an integer"),
         ('{"example_id": 1, "annotations": []}', "no 'annotations'"),
-        ('{"example_id": 1, "annotations": [{}]}', "missing field 'long_answer'"),
         ('{"example_id": 1, "annotations": [{"long_answer": {"end_byte": 3}}]}', ".* half null"),
     ],
 )
@@ -342,7 +292,6 @@ def test_predictions_may_lack_answers_and_repeat(tmp_path: Path) -> None:
         ({"short_answers_score": "1"}, "field 'short_answers_score' must be .*, found a string"),
         ({"long_answer_score": float("nan")}, "NaN"),
         ({"yes_no_answer": "perhaps"}, "yes_no_answer is 'perhaps', expected YES, NO or NONE"),
-        ({"short_answers": {}}, "field 'short_answers' must be an array or null, found an object"),
         (
             {"yes_no_answer": "NO", "short_answers": [{"start_token": 1, "end_token": 2}]},
             "both yes_no_answer NO",
@@ -393,14 +342,6 @@ def test_official_flags(
     metrics = json.loads(commands.out("eval", *files, *flags))
     assert metrics == nq_eval.score(*frozen(), **settings)
     assert (metrics == nq_eval.score(*frozen())) == (not settings)
-
-
-@pytest.mark.parametrize("args", [[], ["--pretty_print=maybe"], ["--gold=x"]])
-def test_bad_arguments_exit_with_2(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main(["--gold_path=x", "--predictions_path=y", *args] if args else [])
-    assert stop.value.code == 2
-    assert "usage: nq eval" in capsys.readouterr().err
 
 
 def test_empty_files_score_zero(tmp_path: Path, commands: Commands) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
 import psutil
 import pytest
-from apache_beam.options.pipeline_options import FlinkRunnerOptions
 
-from experiments.flink import cluster, install, processes, programs
+from experiments.flink import cluster, processes
 from experiments.flink.programs import Program
 
 pytestmark = pytest.mark.extended
@@ -40,13 +38,3 @@ def test_all_processes_of_a_cluster_end_and_no_others(tmp_path: Path) -> None:
     finally:
         stranger.kill()
         stranger.wait()
-
-
-def test_the_versions_are_in_the_documentation() -> None:
-    page = (programs.ROOT / "docs" / "cluster.md").read_text("utf-8")
-    beam = version("apache-beam")
-    library = f"`org.apache.beam:beam-runners-flink-1.19:{install.BEAM}`"
-    assert f"| {beam} | {install.FLINK} | 17 | 3.11 | {library} | tested here |" in page
-    listed = ", ".join(FlinkRunnerOptions.PUBLISHED_FLINK_VERSIONS)
-    assert f"| {beam} | {listed} |" in page
-    assert f"apache-flink-libraries=={install.FLINK} " in install.REQUIREMENTS.read_text("utf-8")

@@ -15,7 +15,7 @@ from experiments.margin import main
 from nq.config import RankingWeights
 from nq.inference.prune import NEAR
 from nq.model.folder import load_settings, save_settings
-from nq.runs.result import Result
+from tests.jobs import predictions
 
 pytestmark = pytest.mark.extended
 
@@ -52,13 +52,6 @@ def compare(capsys: pytest.CaptureFixture[str], *options: object) -> dict[str, A
     return result
 
 
-def predictions(run: Result) -> list[dict[str, Any]]:
-    result: list[dict[str, Any]] = json.loads((run.folder / "predictions.json").read_text())[
-        "predictions"
-    ]
-    return result
-
-
 def test_figures_are_those_of_a_run_under_prune(
     data: Path, pruning_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -72,7 +65,7 @@ def test_figures_are_those_of_a_run_under_prune(
     assert (result["questions"], result["windows"]) == (N, full.windows)
     assert 0 < row["read"] == pruned.read_windows / full.windows < 1
     names = {"long": "long_answer", "short": "short_answers", "yes_no": "yes_no_answer"}
-    both = list(zip(predictions(pruned), predictions(full), strict=True))
+    both = list(zip(predictions(pruned.folder), predictions(full.folder), strict=True))
     for part, name in names.items():
         assert row["changed"][part] == sum(a[name] != b[name] for a, b in both) / N
     for part in ("long", "short"):

@@ -1,4 +1,4 @@
-"""Model folders of pretrained encoders, made of ONNX files."""
+"""Model folders of pretrained encoders, made of ONNX files: the names of their matrices."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from experiments import pretrained
-from nq.errors import Error
-from nq.model import joint
-from nq.model.folder import check_model
 
 MATRIX = "/encoder/layer.0/output/dense/MatMul"
 
@@ -43,16 +39,3 @@ def test_matrices_are_named_by_their_products(tmp_path: Path) -> None:
     assert weights.keys() == expected.keys()
     for key, value in expected.items():
         np.testing.assert_array_equal(weights[key], value)
-
-
-@pytest.mark.extended
-def test_an_encoder_is_downloaded_checked_and_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = pretrained.sentence_encoder("e5-small-v2", tmp_path / "start")
-    check_model(folder)
-    missing = joint.load_model(folder).report.missing
-    assert {name.split("/")[0] for name in missing} == {"pooler", "span_output", "type_output"}
-    monkeypatch.setitem(pretrained.DIGESTS, "e5-small-v2", "0" * 64)
-    with pytest.raises(Error, match=r"has the digest 208ade.*: expected 0000"):
-        pretrained.sentence_encoder("e5-small-v2", tmp_path / "other")

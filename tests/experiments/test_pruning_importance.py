@@ -11,19 +11,11 @@ import pytest
 from scipy.special import log_softmax
 
 from experiments.compression.importance import importance
-from experiments.compression.structure import Importance, prune_weights, pruned_shape, select
+from experiments.compression.structure import Importance
 from nq.model.config import ModelConfig
 from nq.records import FloatArray, IntArray
 from nq.training.windows import TrainingWindows
 from tests import tiny_models
-from tests.experiments.test_pruning_structure import (
-    COUNTS,
-    RELATIVE,
-    WIDE,
-    logits,
-    make_identity,
-    weights_of,
-)
 from tests.model.slow_bert import SlowBert
 
 pytestmark = pytest.mark.extended
@@ -122,34 +114,3 @@ def test_heads_units_and_layers_have_the_importance_of_the_slow_truth() -> None:
         truth = getattr(expected, name)
         np.testing.assert_allclose(getattr(actual, name), truth, rtol=2e-3, atol=1e-5)
         assert truth.max() > 0.01
-
-
-@pytest.mark.parametrize("shape", [WIDE, RELATIVE], ids=["plain", "relative"])
-def test_what_has_no_effect_is_found_and_removed_without_one(shape: ModelConfig) -> None:
-    """Half of the units and a head of each layer enter nothing; one layer is the identity."""
-    draw, weights = np.random.default_rng(7), weights_of(shape)
-    make_identity(weights, 1)
-    useless = draw.integers(0, 4, 3)
-    if shape.relative_attention_num_buckets:
-        useless[:] = useless[0]
-    for layer, head in enumerate(useless.tolist()):
-        weights[f"layer_{layer}_attention_output/kernel"][2 * head : 2 * head + 2] = 0
-        weights[f"layer_{layer}_output/kernel"][draw.permutation(128)[:64]] = 0
-    whole = logits(shape, weights)
-    model = tiny_models.model(shape=shape)
-    for weight in model.weights:
-        weight.assign(weights[weight.path])
-    found = importance(model, shape, some_windows(6))
-    assert (found.heads[np.arange(3), useless] == 0).all()
-    assert found.layers[1] < 1e-4 and (found.layers[[0, 2]] > 0.01).all()
-    after = pruned_shape(shape, COUNTS)
-    kept = select(found, shape, after)
-    assert kept.layers.tolist() == [0, 2]
-    assert all(useless[i] not in kept.heads[new] for new, i in enumerate((0, 2)))
-    pruned = logits(after, prune_weights(weights, shape, kept))
-    for name, value in whole.items():
-        np.testing.assert_allclose(pruned[name], value, atol=1e-5)
-    narrow = pruned_shape(shape, {"heads": 2})
-    other = select(found, shape, narrow)
-    fewer = logits(narrow, prune_weights(weights, shape, other))
-    assert max(np.abs(fewer[name] - whole[name]).max() for name in whole) > 1e-3

@@ -39,7 +39,7 @@ def test_a_unit_starts_with_its_cores_and_its_environment() -> None:
 
 # torch after TensorFlow in one process may crash; the study has one engine in each process
 @pytest.mark.parametrize("engine", [name for name in ENGINE_PACKAGES if name != "torch"])
-@pytest.mark.slow
+@pytest.mark.extended
 def test_two_steps_of_one_model_run_in_every_engine(engine: str) -> None:
     assert not missing(engine)
     model = Model(Workload("tiny", engine, 16))

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.answers import Page
-from nq.bundle import bundled_sample
-from nq.formats.documents import page_from_html, page_from_text
 from nq.formats.example_records import decode_example, encode_example
-from nq.formats.inputs import read_examples
 from nq.records import Annotation, Candidate, Example, Span, YesNo
 from tests.formats.reading import values_of
 
@@ -52,20 +47,3 @@ def test_an_example_is_read_as_it_was_written(
     key, again, count = decode_example(encode_example((file, line), example, n_windows))
     assert (key, count) == ((file, line), n_windows)
     assert values_of(again) == values_of(example)
-
-
-@pytest.mark.parametrize(
-    "page",
-    [page_from_text("It rains.\n\nIt \ud800 snows."), page_from_html("<p>It <b>rains</b>.", "a")],
-)
-def test_the_text_of_a_user_is_kept(page: Page) -> None:
-    example = page.with_question("does it rain")
-    _, again, _ = decode_example(encode_example((0, 1), example, 1))
-    assert values_of(again) == values_of(example)
-    assert again.text(Span(0, len(again.tokens))) == example.text(Span(0, len(example.tokens)))
-
-
-def test_records_of_the_sample_are_smaller_than_its_file() -> None:
-    examples = read_examples(bundled_sample())
-    records = sum(len(encode_example((0, 1), example, 1)) for example in examples)
-    assert records < bundled_sample().stat().st_size

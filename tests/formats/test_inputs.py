@@ -50,22 +50,6 @@ def test_bom_line_ends_and_blank_lines(tmp_path: Path) -> None:
         assert items(path) == []
 
 
-@pytest.mark.parametrize("end", [b"", b"\n"])
-def test_foreign_bytes_behind_gzip_cost_no_record(tmp_path: Path, end: bytes) -> None:
-    lines = [to_line(simplified(i)) for i in range(200)]
-    first, last = b"\n".join(lines[:100]) + b"\n", b"\n".join(lines[100:]) + end
-    path = tmp_path / "a.jsonl.gz"
-    path.write_bytes(gzip.compress(first) + gzip.compress(last) + b"foreign")
-    assert reasons(path) == [""] * 200 + [
-        "the compressed file is cut off or damaged: Not a gzipped file (b'fo')"
-    ]
-    table = "question,context\n" + "who,It rains.\n" * 100
-    path = tmp_path / "a.csv.gz"
-    path.write_bytes(gzip.compress(table.encode()) + b"foreign")
-    *rows, error = reasons(path)
-    assert rows == [""] * 100 and "Not a gzipped file" in error
-
-
 def test_a_damaged_gzip_file_is_read_up_to_the_damage(tmp_path: Path) -> None:
     lines = [simplified(i) | {"noise": random.Random(i).randbytes(3000).hex()} for i in range(20)]
     whole = gzip.compress(b"".join(to_line(line) + b"\n" for line in lines))
@@ -85,13 +69,6 @@ def test_shares_and_limit_cover_every_line_once(tmp_path: Path) -> None:
     assert sorted(i for n in range(3) for i in ids(path, share=(n, 3))) == list(range(11))
     assert ids(path, share=(1, 2), limit=4) == [1, 3]
     assert ids(path, limit=0) == []
-
-
-def test_a_dead_letter_has_an_excerpt(tmp_path: Path) -> None:
-    (letter,) = items(write_lines(tmp_path / "a", [b'["\xff' + "ü".encode() * 4000]))
-    assert isinstance(letter, DeadLetter)
-    assert letter.record.startswith('["\\xffüüü')
-    assert len(letter.record) == inputs.EXCERPT_CHARS
 
 
 # --- files that are found -----------------------------------------------------------------

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.evaluation.evaluate import example_labels
 from nq.formats.fields import RecordError
 from nq.records import Span, YesNo
 from tests import nq_records
@@ -113,29 +112,6 @@ def test_a_long_answer_without_index_is_the_candidate_of_its_tokens(make: Make) 
     answer["end_token"] = 9
     with pytest.raises(RecordError, match=r"long_answer has no candidate_index and is no cand"):
         decode_line(to_line(record))
-
-
-@each_layout
-def test_an_annotated_candidate_may_be_empty(make: Make) -> None:
-    record = make(words=3)
-    empty = {"start_token": 1, "end_token": 1, "top_level": True}
-    record["long_answer_candidates"].append(empty)
-    record["annotations"][0] |= {"long_answer": {**empty, "candidate_index": 2}}
-    example = decode_line(to_line(record))
-    annotation, _ = example.annotations or ()
-    assert (annotation.long, annotation.candidate) == (Span(1, 1), 2)
-    assert not example_labels(example)[0].has_long
-
-
-def test_a_word_that_is_a_tag_but_for_a_blank_begins_no_paragraph() -> None:
-    record = nq_records.v1(words=3)
-    for index, token in ((3, "<P> "), (4, "the moon")):
-        record["document_tokens"][index] |= {"token": token, "html_token": False}
-    example = decode_line(to_line(record))
-    assert example.block_type(Span(3, 11)) == "Other"
-    assert example.tokens[3:5] == ["<P> ", "themoon"]
-    record["document_tokens"][3]["token"] = "<P>"
-    assert decode_line(to_line(record)).block_type(Span(3, 11)) == "Paragraph"
 
 
 @each_layout

@@ -142,27 +142,6 @@ def test_tokens_and_candidates_match_nq() -> None:
 
 
 @pytest.mark.parametrize(
-    ("markup", "texts"),
-    [
-        ("<div>One <b>two</b>.</div><div>Three<br>four.</div>", ["One two.", "Three four."]),
-        ("<p>One</p>two<blockquote>three</blockquote>", ["One", "two", "three"]),
-        ("<div>one <x-y>two</x-y>, <label>three <input> four</label>", ["one two, three four"]),
-        ("<details><summary>one</summary>two</details>", ["one", "two"]),
-        ("<h1>One</h1><h2>two</h2><p></p><ul><li>three</ul>four", ["One\ntwo\nthree", "four"]),
-        ("one<h1><div>Two</div></h1><table><tr><td>3<td>4</table>", ["one", "Two\n3 | 4"]),
-        ("<p>one</p><h2>Two</h2>", ["one", "Two"]),
-        ("<ul><li><h3>One</h3>two</ul>", ["One\ntwo"]),
-        ("<table><tr><td><p>a</p><p>b</p><td><p>c</table>", ["a\nb | c"]),
-        ("<table><tr><th><h3>a</h3><th><div>b</div><tr><td><ul><li>c</ul>", ["a | b\nc"]),
-    ],
-)
-def test_all_text_that_is_displayed_is_in_a_block(markup: str, texts: list[str]) -> None:
-    page = parse_html(markup)
-    check_page(page)
-    assert [page.text(c.span) for c in page.example.candidates if c.top_level] == texts
-
-
-@pytest.mark.parametrize(
     ("head", "counts"),
     [
         ('<meta name="generator" content="MediaWiki 1.45.0"><title>Wiki</title>', True),

@@ -108,30 +108,12 @@ def test_own_questions_with_contexts_pages_and_other_columns(tmp_path: Path) -> 
     assert isinstance(example, Example) and shorts(example) == ["Eiffel"]
 
 
-@pytest.mark.parametrize("column", ["Question", "text"])
-def test_a_file_without_questions_is_refused(column: str, tmp_path: Path) -> None:
-    path = write(tmp_path / "a.parquet", [{column: "who", "context": "x"}])
-    with pytest.raises(ValueError, match=r"and no column id .* in a column question$"):
-        inputs.check_files([str(path)])
-
-
-def test_bad_rows_are_bad_records(tmp_path: Path) -> None:
-    rows = squad_rows()
-    rows[0]["answers"]["answer_start"] = [3, 4]
-    rows[1]["context"] = None
-    found = reasons(write(tmp_path / "a.parquet", rows, SQUAD))
-    expected = "the context lacks an answer: answers[0]", "the question has no page", ""
-    assert all(reason.startswith(part) for part, reason in zip(expected, found, strict=True))
-    numbers = write(tmp_path / "b.parquet", [{"question": 7, "context": "x"}])
-    assert reasons(numbers) == ["field 'question' must be a string, found an integer"]
-
-
 @pytest.mark.slow
 def test_a_large_row_group_takes_little_memory(tmp_path: Path) -> None:
     import random
 
     letters = random.Random(0)
-    contexts = ["".join(letters.choices("abcdefg ", k=4000)) for _ in range(20_000)]
+    contexts = [letters.randbytes(2000).hex() for _ in range(20_000)]
     rows = [{**squad_rows()[2], "id": str(i), "context": c} for i, c in enumerate(contexts)]
     path = write(tmp_path / "a.parquet", rows, SQUAD)
     code = (

@@ -13,10 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from nq.errors import Error
 from nq.formats import input_files, inputs
 from nq.formats.input_files import shown
-from tests.full_disk import small_files
 from tests.nq_records import simplified, to_line
 
 LINES = b"".join(to_line(simplified(i, words=5)) + b"\n" for i in range(3))
@@ -81,17 +79,6 @@ def test_examples_of_pipes_and_files(tmp_path: Path) -> None:
         assert next(inputs.read_examples(f"/dev/fd/{pipe}")).example_id == 0
 
 
-def test_a_temporary_folder_without_room_is_named() -> None:
-    """The few bytes would be written only when the file is closed."""
-    with (
-        written(b"[1]\n") as pipe,
-        small_files(2),
-        pytest.raises(Error, match="File too large; set TMPDIR"),
-        input_files.input_files([f"/dev/fd/{pipe}"]),
-    ):
-        pass
-
-
 def test_a_descriptor_of_a_file_is_copied(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(LINES)
@@ -99,17 +86,6 @@ def test_a_descriptor_of_a_file_is_copied(tmp_path: Path) -> None:
         path.unlink()  # as a shell does with a here-document
         with input_files.input_files([f"/dev/fd/{file.fileno()}"]) as (copy,):
             assert Path(copy).read_bytes() == LINES
-
-
-def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for data, message in ((b"", "is empty: expected"), (b"[{}, {}]", "is a JSON array")):
-        with written(data) as pipe, pytest.raises(ValueError, match=message):
-            ids([f"/dev/fd/{pipe}"])
-    with pytest.raises(ValueError, match="standard input is no file"):
-        input_files.find_files("-")
-    monkeypatch.setattr("sys.stdin", None)
-    with pytest.raises(ValueError, match="standard input is closed"):
-        ids(["-"])
 
 
 def test_names_that_are_not_utf8(tmp_path: Path) -> None:

@@ -100,13 +100,6 @@ def test_records_are_decoded_as_tensorflow_decodes_them(values: IntArray, traini
         np.testing.assert_array_equal(column, expected[name].numpy().astype(np.int32))
 
 
-def test_a_record_without_a_feature_is_an_error() -> None:
-    (record,) = encode_records(some_features(np.ones((1, 4), np.int64)), SOURCE)
-    with pytest.raises(ValueError, match="feature answer_types of a record"):
-        decode_records([record], {"answer_types": []})
-    assert list(encode_records(some_features(np.zeros((0, 4), np.int64)), SOURCE)) == []
-
-
 def unique_ids(example_id: int | str, n: int = 3) -> list[int]:
     features = some_features(np.zeros((n, 2), np.int64), example_id)
     return [parse(record)["unique_ids"][0] for record in encode_records(features, SOURCE)]

@@ -119,13 +119,6 @@ def test_passages_become_paragraph_contexts() -> None:
     assert list(example.tokens) == list(without.tokens)
 
 
-def test_a_page_without_words() -> None:
-    for text in ("", "\u3000"):
-        example = decode(record(text, [{START: 0, END: len(text.encode())}]))
-        assert all(example.is_html) and len(contexts(example, WindowConfig())) == 1
-        assert list(decode(record(text, [])).tokens) == [""]
-
-
 # --- bad records --------------------------------------------------------------------------
 
 P, A = "passage_answer_candidates", "annotations.0"

@@ -20,9 +20,8 @@ from nq.formats.markup import CharacterData
 from nq.formats.words import located_words, spellings
 from nq.postprocess.questions import question_word
 from nq.text import visible, without_password
-from tests.peak_memory import limited_memory
 
-MB = 1_000_000
+SIZE = 500_000
 CPU_S = 10
 
 
@@ -59,7 +58,7 @@ def consume(read: Callable[[str], Any], text: str) -> None:
                 pass
 
 
-BLANKS = " " * MB
+BLANKS = " " * SIZE
 
 
 @pytest.mark.parametrize(
@@ -72,68 +71,43 @@ BLANKS = " " * MB
                 f"a{BLANKS}b",
                 f"<!doctype{BLANKS}",
                 f"a</p{BLANKS}b",
-                f"a<p style='display{BLANKS}b'>c",
             )
         ),
-        (page_from_html, "<" * 5 * MB),
-        (page_from_html, "a" + "<p>&" * (MB // 4)),
+        (page_from_html, "<" * SIZE),
+        (page_from_html, "a" + "<p>&" * (SIZE // 4)),
         (page_from_html, "<ul><li>" * 49_000 + "a"),
-        (page_from_html, "<p>a" + "<b>" * 400_000 + "a" + "</i>" * 400_000),
-        (page_from_html, "<i><div>" + "<b>" * 200_000 + "a" + "</i>" * 200_000),
         (page_from_html, "<div>" * 200_000 + "a" + "</ul>" * 200_000),
-        (page_from_html, "<a>" * 200_000 + "a" + "<body>" * 200_000),
-        (partial(page_of, name="a.md"), "    b\n    c\n\nd\n\n" * 20_000 + "a " * 300_000),
+        (partial(page_of, name="a.md"), "    b\n    c\n\nd\n\n" * 10_000 + "a " * 150_000),
         *((partial(page_of, name="a.md"), "<div>\n" + part * 150_000) for part in ("<", "<!--")),
         *(
-            (partial(page_of, name="a.md"), part * (MB // 100) + "a " * (MB // 4))
+            (partial(page_of, name="a.md"), part * (SIZE // 100) + "a " * (SIZE // 4))
             for part in ("    a\n\n", "*a ", "[a](b) ", "# a\n", "<b>a ", "- a\n", "a ] `b` ")
         ),
-        (page_from_html, "<h1>a" * (MB // 5)),
         (page_from_text, f"a\n{BLANKS}b"),
-        (page_from_text, "a\n " * (MB // 3)),
         *(
-            (CharacterData, part * (MB // len(part)))
+            (CharacterData, part * (SIZE // len(part)))
             for part in ("<", "</", "<!--", "<!", "<a ='", "<a b='x' c", "<script>", "&a", "&#9")
         ),
-        (CharacterData, "<script>" + "</" * (MB // 2)),
         *(
-            (located_words, start + part * (MB // len(part)))
+            (located_words, start + part * (SIZE // len(part)))
             for start, part in (
                 ("http://", "!"), ("", "http://! "), ("", "an"), ("", "1,"), ("", "a'"), ("", "A."),
                 ("a", "\u0301"), ("", "!\u200d"), ("", "_"),
             )
         ),
-        (lambda text: spellings([text], [True]), "<" + "_" * MB),
+        (lambda text: spellings([text], [True]), "<" + "_" * SIZE),
         (checked_csv, "question,context," + ",".join(map(str, range(100_000))) + "\n"),
-        (tydi.split, "カ" * MB),
+        (tydi.split, "カ" * SIZE),
         (normalize, f"a{BLANKS}b"),
-        (question_word, "'" * MB),
-        (visible, "\x1b" * MB),
-        (without_password, "//a" * (MB // 3)),
-        (failure, " [while running '-ptransform-1" * (MB // 30)),
-        (failure, "Traceback (most recent call last):\n" + "a." * (MB // 2)),
-        (lambda text: squad.START.match(text.encode()), '{"a":"' + "\\\"" * (MB // 2)),
+        (question_word, "'" * SIZE),
+        (visible, "\x1b" * SIZE),
+        (without_password, "//a" * (SIZE // 3)),
+        (failure, " [while running '-ptransform-1" * (SIZE // 30)),
+        (lambda text: squad.START.match(text.encode()), '{"a":"' + "\\\"" * (SIZE // 2)),
         (lambda text: squad.is_mrqa("", text.encode()), f"{BLANKS}{{{BLANKS}a"),
-        (lambda text: decode_text(text.encode("latin-1"), "a page"), "é" + "<meta" * (MB // 5)),
+        (lambda text: decode_text(text.encode("latin-1"), "a page"), "é" + "<meta" * (SIZE // 5)),
     ],
 )  # fmt: skip
 def test_the_time_is_linear(read: Callable[[str], Any], text: str) -> None:
     with limited_time():
-        consume(read, text)
-
-
-@pytest.mark.parametrize(
-    ("read", "text"),
-    [
-        (located_words, "a" * MB),
-        (located_words, "1," * (MB // 2)),
-        (located_words, "A." * (MB // 2)),
-        (located_words, "a'b" * (MB // 3)),
-        (located_words, "\U0001f600\u200d" * (MB // 4)),
-        (page_from_html, "a" * MB),
-        (page_from_html, "<br>" * (MB // 2)),
-    ],
-)
-def test_the_memory_is_a_few_times_the_text(read: Callable[[str], Any], text: str) -> None:
-    with limited_memory(40 * len(text)):
         consume(read, text)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, RankingWeights
+from nq.config import CascadeDecision, CascadeWeights
 from nq.formats.fields import RecordError
 from nq.inference.cascade import (
     WINDOWS_PER_BLOCK,
@@ -26,10 +25,8 @@ from nq.inference.cascade import (
 from nq.inference.rescore import RescoringScorer
 from nq.inference.scorer import Progress, Rows, Scorer, concatenate, example_scores, no_progress
 from nq.postprocess.blocks import Blocks
-from nq.postprocess.ranking import rank
 from nq.preprocess.features import windows
 from nq.records import (
-    READ_BLOCKS,
     SCORE_COLUMNS,
     SECOND_WINDOW,
     CascadeScores,
@@ -47,7 +44,6 @@ from tests.inference.table_scorer import (
     pages,
     random_scores,
 )
-from tests.postprocess import synthetic_pages
 
 SECOND_LENGTH = 20
 
@@ -202,22 +198,6 @@ def test_blocks_are_read_if_they_are_among_the_best_or_all_their_words_are(two: 
         assert read & present.keys() == expected
 
 
-@given(st.integers(0, 2**32 - 1))
-def test_the_best_blocks_are_those_of_the_ranking_and_then_the_others(seed: int) -> None:
-    example, scores = synthetic_pages.page(seed)
-    blocks = Blocks.of(example)
-    decision = DecisionConfig(weights=RankingWeights(evidence=0.25, bm25=0.1))
-    ranking = rank(example, scores, decision, blocks)
-    expected = ranking.evidence.blocks[np.argsort(-ranking.utility, kind="stable")].tolist()
-    ranked = rank_blocks(example, scores, decision, blocks, 1000)
-    assert list(ranked)[: len(expected)] == expected
-    assert sorted(ranked) == blocks.candidates.tolist()
-    for number, (block, starts) in enumerate(ranked.items()):
-        assert bool(len(starts)) == (number < len(expected))
-        assert set(blocks.of_token[starts].tolist()) <= {block}
-    assert list(rank_blocks(example, scores, decision, blocks, 2)) == list(ranked)[:2]
-
-
 def second_rows(columns: Columns) -> IntArray:
     return np.asarray(columns[SECOND_WINDOW] >= 0)
 
@@ -287,20 +267,3 @@ def test_a_page_that_the_second_model_cannot_read_has_no_evidence(
     scores = example_scores(columns)
     assert isinstance(scores, CascadeScores)
     assert (len(scores.first), len(scores.second), len(scores.read)) == (1, 0, 0)
-
-
-@pytest.mark.parametrize("short", [0, 1])
-def test_windows_shorter_than_the_number_of_positions_are_filled_up(short: int) -> None:
-    """A window has no more best positions than pieces."""
-    tables: list[Any] = [random_scores(TOKEN_MAP, seed) for seed in (1, 2)]
-    narrow = {n: getattr(tables[short], n)[:, :2] for n in SCORE_COLUMNS[:6]}
-    tables[short] = replace(tables[short], **narrow)
-    features = Features(7, NUMBERS, NUMBERS, NUMBERS, TOKEN_MAP, np.arange(1), 1)
-    scorer = CascadeScorer(
-        TableScorer(tables[0]), SecondScorer(tables[1]), lambda _: features, CascadeDecision()
-    )
-    columns = scorer.scores(ROWS, [EXAMPLE])
-    assert columns["start_doc"].shape == columns["end_logit"].shape == (2, 4)
-    assert columns["start_doc"][short, 2:].tolist() == [-1, -1]
-    assert columns["start_doc"][1 - short].tolist() == tables[1 - short].start_doc[0].tolist()
-    assert columns[READ_BLOCKS].shape == (2, 2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,6 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
-from safetensors.numpy import load_file, save_file
 
 import nq
 from nq.inference import graphs
@@ -22,7 +20,6 @@ from nq.inference.graphs import KEPT, graph_folder, load_graph
 from nq.memo import DIGESTS
 from nq.model.spec import find_model
 from nq.storage import cache_folder
-from tests.full_disk import small_files
 from tests.test_missing_packages import run_without
 
 QUESTION, PAGE = "the lake", "the lake is deep\n\nthe river is long\n\nthe lake was old"
@@ -106,36 +103,6 @@ def test_a_damaged_graph_is_made_again(
         assert caplog.text == ""
 
 
-@pytest.mark.slow
-def test_a_cache_that_cannot_be_written_costs_only_time(
-    cache: Path, tiny_model: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    expected = nq.load(tiny_model, profile="openvino").ask(QUESTION, PAGE)
-    shutil.rmtree(cache)
-    cache.write_text("a file")
-    assert nq.load(tiny_model, profile="openvino").ask(QUESTION, PAGE) == expected
-    assert caplog.text == ""
-
-
-@pytest.mark.slow
-def test_a_model_that_lacks_weights_says_so_each_time(
-    cache: Path, tiny_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = tmp_path / "without-types"
-    shutil.copytree(tiny_model, folder)
-    weights = load_file(folder / "model.safetensors")
-    fewer = {name: x for name, x in weights.items() if not name.startswith("type_outputs")}
-    assert len(fewer) == len(weights) - 2
-    save_file(fewer, folder / "model.safetensors")
-    settings = json.loads((folder / "nq.json").read_text())
-    (folder / "nq.json").write_text(json.dumps({**settings, "weights": {}}))
-    for _ in range(2):
-        caplog.clear()
-        nq.load(folder, profile="openvino").ask(QUESTION, PAGE)
-        assert caplog.text.count("no head for types") == 1
-    assert kept(cache) == {}
-
-
 def test_two_that_write_at_once_leave_one_graph(cache: Path, tiny_model: Path) -> None:
     together, given = Barrier(2), network(tiny_model)
     assert given.is_complete
@@ -169,13 +136,6 @@ def test_the_newest_graphs_stay(
         os.utime(folders[-1], (seconds, seconds))
     if not clock_was_set_back:
         assert [folder.exists() for folder in folders] == [False] * 2 + [True] * KEPT
-
-
-def test_without_room_for_a_graph_the_folder_is_named(cache: Path, tiny_model: Path) -> None:
-    cache.parent.mkdir(parents=True)
-    cache.write_text("a file")  # so that the graph would be in a temporary folder
-    with small_files(2), pytest.raises(OSError, match=r"too large: '.*/nq-graph-"):
-        load_graph(network(tiny_model), [], lambda folder: (folder / "a").write_text("abc"), str)
 
 
 def test_each_model_and_version_has_a_graph_of_its_own(

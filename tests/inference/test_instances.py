@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import logging
-import os
-import pickle
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import psutil
 import pytest
-import tensorflow as tf
 
 from nq import processor
 from nq.bundle import bundled_sample
-from nq.errors import DamagedError, Error
 from nq.formats import inputs
 from nq.inference.chain import windowed
-from nq.inference.instances import InstanceDiedError, InstancePool, portable, warn_if_too_few_cores
+from nq.inference.instances import InstanceDiedError, InstancePool
 from nq.inference.load import ScorerSpec, load_scorer
-from nq.inference.profile import Profile, ProfileNotInForceError
+from nq.inference.profile import Profile
 from nq.inference.scorer import Part
 from nq.model.spec import find_model
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns
-from nq.runs.config import Compute
-from nq.runs.job import Job
 from tests.child_processes import children
 
 
@@ -109,53 +103,3 @@ def test_a_dead_instance_comes_back_and_what_kills_two_fails(
         assert_same_bytes([waiting[0].result()], [expected])
     assert len(caplog.records) >= 2
     assert caplog.records[0].getMessage().endswith("was killed by SIGKILL: it is started again")
-
-
-@pytest.mark.slow
-def test_a_model_that_cannot_be_loaded_is_the_error_of_the_one_process(
-    spec: ScorerSpec, tmp_path: Path
-) -> None:
-    with pytest.raises(FileNotFoundError, match=str(tmp_path)):
-        InstancePool(replace(spec, model=replace(spec.model, folder=tmp_path)), 2, 1)
-    assert not processes()
-
-
-def test_numbers_that_are_left_open_fit_the_cores(
-    tiny_model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
-    for instances, threads, expected in (
-        (None, 3, (None, 3)),
-        ("auto", None, (8, 1)),
-        ("auto", 3, (2, 3)),
-        ("auto", 9, (1, 9)),
-        (2, None, (2, 4)),
-        (9, None, (9, 1)),
-        (3, 3, (3, 3)),
-    ):
-        compute = Job(
-            [bundled_sample()], tiny_model, compute=Compute(instances=instances, threads=threads)
-        ).compute
-        assert (compute.instances, compute.threads) == expected
-    warn_if_too_few_cores(8, 1)
-    assert not caplog.records
-    warn_if_too_few_cores(9, 2)
-    assert caplog.records[0].getMessage().startswith("9 instances of 2 threads on 8 cores")
-
-
-@pytest.mark.parametrize(
-    ("error", "kind"),
-    [
-        (DamagedError("cut off"), DamagedError),
-        (ProfileNotInForceError(Profile(), "what", 1, 2), Error),
-        (FloatingPointError("not finite"), FloatingPointError),
-        (UnicodeDecodeError("utf-8", b"", 0, 1, "bad"), UnicodeError),
-        (tf.errors.InternalError(None, None, "broken"), Exception),
-    ],
-)
-def test_an_exception_keeps_its_text_and_its_nearest_known_class(
-    error: Exception, kind: type[Exception]
-) -> None:
-    raised = pickle.loads(pickle.dumps(portable(error)))
-    assert type(raised) is kind and str(raised) == str(error)
-    assert type(error).__name__ in raised.__notes__[0]

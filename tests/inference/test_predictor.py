@@ -6,20 +6,17 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import keras
 import ml_dtypes
 import numpy as np
 import openvino
 import pytest
-import tensorflow as tf
 
 from nq.errors import Error
 from nq.inference import predictor as predictor_module
 from nq.inference.batches import Shape
-from nq.inference.engine import Computation, Engine, Network, Step, make_engine
+from nq.inference.engine import Engine, Step, make_engine
 from nq.inference.predictor import Predictor
 from nq.inference.profile import OPENVINO, THESIS, Profile, profiles
-from nq.inference.reduction import TopK
 from nq.inference.scorer import Rows, example_slices, window_scores
 from nq.model.config import ModelConfig
 from nq.model.joint import INPUTS
@@ -262,24 +259,3 @@ def test_batches_are_halved_until_they_fit_with_one_warning_for_each_size(
     limit_memory(monkeypatch, 0)
     with pytest.raises(Error, match="too little memory for a single window"):
         new_predictor().scores(rows)
-
-
-class PythonLayer(keras.layers.Layer):  # type: ignore[misc]
-    """A layer that Python computes, which no compiler and no other runtime supports."""
-
-    def call(self, x: Any) -> Any:
-        return tf.ensure_shape(tf.numpy_function(np.asarray, [x], x.dtype), x.shape)
-
-
-@pytest.mark.parametrize(
-    "profile", ["xla", pytest.param("openvino", marks=slow), pytest.param("onnx", marks=slow)]
-)
-def test_a_layer_that_the_engine_does_not_support_is_an_error_in_one_line(profile: str) -> None:
-    model = tiny_models.model()
-    outputs = {name: PythonLayer()(x) for name, x in model.output.items()}
-    network = Network(tiny_models.SHAPE, keras.Model(model.input, outputs))
-    computation = Computation(network, Profile.parse(profile), TopK(K, True))
-    message = f"profile {profile} cannot run this model here.*PyFunc"
-    with pytest.raises(Error, match=message) as error:
-        Predictor(computation, Shape(BATCH, LENGTH)).scores(item_rows(items(3)))
-    assert "\n" not in str(error.value)

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, RankingWeights
-from nq.errors import Error
 from nq.inference import prune
 from nq.inference.prune import LEVELS, PruningScorer, covering_windows, tokens_in_windows
 from nq.postprocess.blocks import Blocks
@@ -30,9 +26,7 @@ from nq.records import (
     Span,
     WindowScores,
 )
-from nq.runs.run import run
 from tests.inference.table_scorer import Pages, TableScorer, pages
-from tests.jobs import flat_job
 from tests.postprocess import synthetic_pages
 
 
@@ -135,11 +129,3 @@ def test_a_page_with_a_clear_decision_is_not_computed_further() -> None:
     pruned = decide(example, window_scores(columns, numbers), decision).prediction
     whole = decide(example, scores, decision).prediction
     assert (pruned.long, pruned.shorts, pruned.yes_no) == (whole.long, whole.shorts, whole.yes_no)
-
-
-def test_a_rule_without_a_decision_margin_is_refused(tiny_model: Path, tmp_path: Path) -> None:
-    decision = DecisionConfig(rule="bert-joint")
-    for profile in ("prune", "mixed+rescore"):
-        job = flat_job([bundled_sample()], tiny_model, profile, decision=decision)
-        with pytest.raises(Error, match=f"no blocks for {profile.split('+')[-1]}"):
-            run(replace(job, output=tmp_path))

@@ -62,13 +62,6 @@ def test_top_positions_are_those_of_a_stable_sort(how: str, table: tuple[Any, An
         assert np.isfinite(value[row]).all()
 
 
-def test_a_logit_that_is_not_a_number_is_kept() -> None:
-    logits = np.array([[9, 1, np.nan, 8, 7]], np.float32)
-    token_map = np.arange(5, dtype=np.int32)[None]
-    doc, _, value = top_positions(logits, token_map > 0, token_map, 2)
-    assert doc.tolist() == [[-1, 3]] and np.isnan(value[0, 0]) and value.dtype == np.float32
-
-
 LENGTH = 256
 SHAPE = dataclasses.replace(tiny_models.SHAPE, max_position_embeddings=LENGTH)
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from nq.bundle import bundled_sample
-from nq.errors import Error
 from nq.inference import rescore
-from nq.inference.profile import TENSORFLOW, Profile, profiles
+from nq.inference.profile import TENSORFLOW
 from nq.runs.config import Compute
 from nq.runs.job import Job
 from nq.runs.run import run
@@ -53,15 +52,3 @@ def test_what_is_rescored_has_the_predictions_of_float32_also_after_an_interrupt
         for name, value in other.items():  # scores are equal up to the rounding of float32
             close = name.endswith("_score")
             assert prediction[name] == (pytest.approx(value, abs=1e-5) if close else value)
-
-
-def test_a_type_without_a_measured_limit_is_refused() -> None:
-    mixed = Profile.parse("mixed+rescore")
-    assert rescore.close_margin(mixed, "CPU") == rescore.CLOSE[TENSORFLOW, "bfloat16"]
-    with pytest.raises(Error, match=r"float16 .* on a GPU"):
-        rescore.close_margin(mixed, "GPU")
-
-
-def test_every_profile_with_rescore_has_a_limit_on_a_cpu() -> None:
-    all_profiles = [one for one in profiles() if one.changes.rescore]
-    assert all(rescore.close_margin(one, "CPU") > 0 for one in all_profiles) and all_profiles

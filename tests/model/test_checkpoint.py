@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -75,15 +74,6 @@ def test_an_unfinished_folder_is_no_model(tiny_model: Path, folder: Path) -> Non
         save(folder, tiny_model)
     with pytest.raises(FileNotFoundError, match=r"expected config\.json"):
         joint.load_model(folder)
-
-
-def test_files_have_the_mode_of_the_umask(tiny_model: Path, tmp_path: Path) -> None:
-    umask = os.umask(0o027)
-    try:
-        save(tmp_path, tiny_model)
-    finally:
-        os.umask(umask)
-    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o640}
 
 
 @given(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nq
-from experiments.collection import cosines
 from nq.commands.main import console
 from nq.config import DecisionConfig, WindowConfig
 from nq.inference.batches import Shape
@@ -27,12 +25,11 @@ from nq.model import checkpoint, joint
 from nq.model.dual_encoder import ABSENT, MIDDLE, SCALE, KnownMarkers
 from nq.model.encoder import Layers, encoder
 from nq.model.folder import ModelSettings, load_config, load_settings, read_tensors
-from nq.preprocess.features import features, prefix
+from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import AnswerType, Example, FloatArray, YesNo
 from tests import tiny_models
-from tests.conftest import Commands
 from tests.preprocess.synthetic_examples import page
 
 BLOCKS = ("the lake is deep", "old old lakes of the moon", "a", "is the lake old and deep " * 4)
@@ -62,8 +59,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """The folder of a sentence encoder: no heads, random weights."""
     shape, folder = SHAPES[request.param], tmp_path / str(request.param)
     words = tiny_models.MPNET_VOCABULARY if request.param == "mpnet" else tiny_models.VOCABULARY
-    vocabulary = tmp_path / "vocab.txt"
-    vocabulary.write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+    vocabulary = tiny_models.write_vocab(tmp_path / "vocab.txt", words)
     model = joint.build(shape, seed=3)
     heads = {w.path for w in model.weights if w.path.startswith(("span_", "type_", "pooler"))}
     settings = ModelSettings(windows=WINDOWS)
@@ -150,20 +146,6 @@ def test_each_text_is_encoded_as_by_itself(source: Path, ranker: Path) -> None:
     assert np.ptp(start[start > ABSENT]) > 0.5
 
 
-def test_cosines_are_those_of_the_sentence_encoder(source: Path, ranker: Path) -> None:
-    tokenizer, settings = load_tokenizer(ranker), load_settings(ranker).windows
-
-    def vector(text: str, text_prefix: str) -> FloatArray:
-        pieces = [*prefix(text_prefix, tokenizer), *tokenizer.encode_text(text).ids]
-        own = alone(source, [tokenizer.cls_id, *pieces, tokenizer.sep_id])
-        return own / np.linalg.norm(own)
-
-    question = vector("is the lake deep", settings.question_prefix)
-    expected = [vector(block, settings.block_prefix) @ question for block in BLOCKS[:3]]
-    (actual,) = cosines(str(ranker), ["is the lake deep"], BLOCKS[:3])
-    np.testing.assert_allclose(actual, expected, atol=1e-5)
-
-
 UNKNOWN_ID, CLS_ID, SEP_ID, PARAGRAPH, CONTEXT, WORD = 1, 2, 3, 10, 25, 40
 MARKED = dataclasses.replace(
     tiny_models.SHAPE,
@@ -225,19 +207,3 @@ def test_alone_it_gives_long_answers_only(ranker: Path, caplog: pytest.LogCaptur
     assert prediction.shorts == () and prediction.yes_no is YesNo.NONE
     assert prediction.short_score < 0.01
     assert f"{ranker} only ranks blocks: give --second-model MODEL" in caplog.text
-
-
-@pytest.mark.parametrize("source", ["bert"], indirect=True)
-def test_what_is_no_sentence_encoder_is_one_line(
-    source: Path, ranker: Path, tmp_path: Path, commands: Commands
-) -> None:
-    convert = ["convert", source, tmp_path / "new", "--dual-encoder"]
-    assert "is a dual encoder already" in commands.error("convert", ranker, *convert[2:])
-    pooling = {"word_embedding_dimension": 8, "pooling_mode_max_tokens": True}
-    (source / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
-    assert "pooling_mode_max_tokens" in commands.error(*convert)
-    path = ranker / "vocab.txt"
-    special, *words = path.read_text(encoding="utf-8").splitlines()
-    path.write_text("\n".join([special, "new", *words[:-1]]) + "\n", encoding="utf-8")
-    error = commands.error("answer", "--model", ranker, "--no-track")
-    assert "put the vocabulary there that the model came with" in error

@@ -77,23 +77,12 @@ def test_configs_are_decoded_as_encoded(model_type: str) -> None:
     [
         ({"model_type": "deberta"}, "model_type 'deberta' is not supported"),
         ({"model_type": "albert", "inner_group_num": 2}, "inner_group_num 2 is not supported"),
-        ({"model_type": "roberta", "pad_token_id": -1}, "pad_token_id is -1"),
-        ({"model_type": "roberta", "max_position_embeddings": 2}, "leaves no position"),
-        ({"model_type": "albert", "num_hidden_groups": 13}, "num_hidden_groups 13"),
         ({"model_type": "deberta-v2", "conv_kernel_size": 3}, "conv_kernel_size 3 is not"),
         ({"model_type": "deberta-v2", "pos_att_type": ["p2p"]}, "unknown pos_att_type 'p2p'"),
-        ({"model_type": "deberta-v2", "pos_att_type": 3}, "pos_att_type is 3"),
-        ({"model_type": "deberta-v2", "position_buckets": 1}, "position_buckets is 1"),
         ({"model_type": "modernbert", "norm_bias": True}, "norm_bias True is not supported"),
-        ({"model_type": "modernbert", "layer_types": [None, "full_attention"]}, "layer_types"),
-        ({"model_type": "modernbert", "rope_parameters": []}, "rope_parameters is"),
         ({"model_type": "modernbert", "rope_scaling": {"factor": 2}}, "scaled rotary positions"),
-        ({"model_type": "modernbert", "local_rope_theta": 0}, "rope_theta is 160000.0 and 0"),
-        ({"model_type": "modernbert", "max_position_embeddings": 10**9}, "at most 65536"),
         ({"hidden_act": "silu"}, "unknown hidden_act 'silu'"),
-        ({"hidden_act": ["gelu"]}, "hidden_act is .'gelu'."),
         ({"hidden_size": 0}, "hidden_size must be at least 1, got 0"),
-        ({"layer_norm_eps": float("nan")}, "layer_norm_eps is nan"),
     ],
 )
 def test_an_unsupported_config_is_an_error(values: dict[str, Any], problem: str) -> None:
@@ -123,21 +112,3 @@ def test_training_changes_all_weights_and_lowers_the_loss(shape: ModelConfig) ->
     assert last < 0.5 * first
     for weight, value in zip(model.trainable_weights, before, strict=True):
         assert not np.array_equal(weight.numpy(), value), weight.path
-
-
-@pytest.mark.extended
-@pytest.mark.parametrize("name", sorted(make.FAMILIES))
-@pytest.mark.filterwarnings("ignore")
-def test_live_transformers_loads_saved_weights(name: str, tmp_path: Path) -> None:
-    transformers = pytest.importorskip("transformers")
-    loaded = joint.load_model(GOLDEN / name)
-    checkpoint.save_weights(tmp_path, loaded.model, loaded.config, skip=loaded.report.missing)
-    theirs, told = transformers.AutoModelForQuestionAnswering.from_pretrained(
-        tmp_path, output_loading_info=True
-    )
-    assert not any(told.values()), told
-    reference = np.load(GOLDEN / name / "reference.npz")
-    logits = make.logits(theirs.eval(), dict(reference), loaded.config.model_type)
-    for span in SPANS:
-        real = reference["input_mask"] > 0
-        np.testing.assert_allclose(logits[span][real], reference[span][real], atol=1e-5)

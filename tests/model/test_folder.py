@@ -24,14 +24,12 @@ from nq.model.folder import (
     read_tensors,
     save_settings,
 )
-from nq.model.names import MISSING_ROWS
 from tests import tiny_models
 
 Damage = Callable[[Path], object]
 WEIGHTS = "model.safetensors"
 WORDS = "bert.embeddings.word_embeddings.weight"
 KERNEL = "bert.encoder.layer.0.output.dense.weight"
-ROWS = tiny_models.SHAPE.vocab_size
 
 
 @pytest.fixture
@@ -108,32 +106,19 @@ def huge_table(folder: Path) -> None:
     ("damage", "problem"),
     [
         (shutil.rmtree, r"no model in .*: expected config\.json"),
-        (holds("config.json", "\xff"), r"config\.json is not JSON"),
         (holds("config.json", "[" * 10**6), r"config\.json is .* nested too deeply"),
         (config(hidden_size="8"), "hidden_size is '8'"),
         (config(num_hidden_layers=10**9), "1000000000 layers, the checkpoint holds 2"),
-        (config(hidden_size=10, num_attention_heads=3), "is not a multiple"),
         (config(num_hidden_layers=3), "lacks 16 of the 53 tensors"),
-        (config(num_hidden_layers=1), "of a layer beyond the 1"),
-        (config(vocab_size=ROWS + MISSING_ROWS), "has shape"),
         (config(intermediate_size=2**62), "has shape"),
-        (config(model_type="roberta", max_position_embeddings=34), "lacks 37 of the 37 tensors"),
         (config(model_type="albert", num_hidden_layers=10**9), "expected at most 128"),
         (huge_table, "take 1024 GB at least, this machine has"),
         (holds("nq.json", "{"), r"nq\.json is not JSON"),
-        (holds("nq.json", f'{{"windows": {"9" * 5000}}}'), "value has 5000 digits$"),
         (holds("nq.json", '{"windows": {"max_length": 8}}'), r"nq\.json: unknown settings"),
-        (holds("nq.json", '{"decision": {"long_threshold": NaN}}'), "is finite"),
-        (holds("nq.json", '{"second_model": 3}'), "second_model is 3: expected"),
-        (holds("nq.json", '{"removed_parts": [1]}'), "expected a list of objects"),
-        (holds("nq.json", '{"cascades": []}'), "expected an object"),
-        (holds("nq.json", '{"weights": []}'), r"weights is \[\]: expected"),
         (lambda folder: (folder / WEIGHTS).unlink(), r"no model\.safetensors in "),
         (pickle, "is a pickle, which is never loaded"),
-        (holds(WEIGHTS, ""), r"model\.safetensors is damaged"),
         (lambda folder: os.truncate(folder / WEIGHTS, 1000), r"model\.safetensors is damaged"),
         (blank_header, r"is damaged: its header is .*: expected at most 4 MiB"),
-        (config(layer_norm_eps=10**400), "layer_norm_eps is 1000"),
         (odd_type, "the type of x is 'F8_E4M3': expected one of F64, F32"),
         (
             tensors(lambda stored: stored.update({"pooler.dense.bias": stored["qa_outputs.bias"]})),
@@ -148,11 +133,7 @@ def huge_table(folder: Path) -> None:
             tensors(lambda stored: stored[f"{WORDS}.scale"].fill(np.nan)),
             "damaged: .*: a scale is negative or not finite",
         ),
-        (index(["model-1.safetensors"]), "expected a weight_map"),
-        (index({"a": "config.json"}), "names the file 'config.json'"),
         (index({"a": "../model/model-1.safetensors"}), "in the same folder"),
-        (index({"a": "model-\x1b.safetensors"}), r"'model-\\x1b.safetensors'"),
-        (index({str(i): f"model-{i}.safetensors" for i in range(9)}), "9 files.* model-0.s"),
     ],
 )
 def test_damage_is_one_line(folder: Path, damage: Damage, problem: str) -> None:

@@ -75,28 +75,6 @@ def test_full_windows_give_the_same_logits_without_mask() -> None:
     assert all(a is b for a, b in zip(full.weights, model.weights, strict=True))
 
 
-def test_initial_weights_depend_on_the_seed_only() -> None:
-    def weights(seed: int) -> dict[str, FloatArray]:
-        built = joint.build(tiny_models.SHAPE, seed=seed)
-        return {weight.path: weight.numpy() for weight in built.weights}
-
-    first, again, other = weights(7), weights(7), weights(8)
-    for path, value in first.items():
-        np.testing.assert_array_equal(value, again[path])
-        constant = path.rsplit("/", 1)[1] in ("bias", "gamma", "beta")
-        assert constant == np.array_equal(value, other[path])
-    assert not np.array_equal(first["layer_0_qkv/kernel"], first["layer_1_qkv/kernel"])
-    assert 0.01 < first["embeddings/word_embeddings"].std() < 0.03
-
-
-def test_dropout_is_active_in_training_only() -> None:
-    model, plain = tiny_models.model(dropout=0.5), logits(tiny_models.model(), ROWS)
-    for name, value in logits(model, ROWS).items():
-        np.testing.assert_array_equal(value, plain[name])
-    training = np.asarray(model(ROWS, training=True)["start_logits"])
-    assert np.abs(training - plain["start_logits"]).max() > 0.1
-
-
 @pytest.mark.parametrize(("buckets", "length"), [(32, 512), (8, 40)])
 def test_distances_have_the_buckets_of_t5(buckets: int, length: int) -> None:
     table = relative_buckets(length, buckets)

@@ -1,4 +1,4 @@
-"""Models by name: what is a folder, what is installed, and what is said where neither is true."""
+"""Models by name: what is a folder, what is installed, and links out of a folder."""
 
 from __future__ import annotations
 
@@ -66,40 +66,6 @@ def test_a_folder_with_a_model_comes_before_an_installed_one(
     assert caplog.messages == [
         "small is the folder of this name here, not the model that nq provides"
     ]
-
-
-@pytest.mark.parametrize(
-    ("entry", "files", "problem"),
-    [
-        ("lakes = nq_model_lakes", (), r"nq-model-lakes 1\.0 is incomplete"),
-        ("lakes = nq_model_lakes", ("vocab.txt",), r"config\.json"),
-        ("lakes = ", ("config.json",), "is incomplete"),
-    ],
-)
-def test_an_entry_point_without_a_model_is_one_line(
-    site: Path, entry: str, files: tuple[str, ...], problem: str
-) -> None:
-    install(site, "nq-model-lakes", entry)
-    (site / "nq_model_lakes").mkdir()
-    for name in files:
-        (site / "nq_model_lakes" / name).touch()
-    with pytest.raises(Error, match=problem) as error:
-        model_folder("lakes")
-    assert "\n" not in str(error.value)
-
-
-def test_of_two_models_with_one_name_neither_is_taken(lakes: Path, site: Path) -> None:
-    install(site, "another-lakes", "lakes = another_lakes")
-    expected = r"^another-lakes 1\.0 and nq-model-lakes 1\.0 both"
-    with pytest.raises(Error, match=expected):
-        model_folder("lakes")
-
-
-def test_a_model_that_is_not_installed(lakes: Path) -> None:
-    with pytest.raises(Error, match=r"absent is not installed .*lakes"):
-        model_folder("absent")
-    with pytest.raises(FileNotFoundError, match=r"^no model 'lake' \(did.*\(.*lakes"):
-        Job(["x"], "lake")
 
 
 @pytest.mark.parametrize("name", ["added_tokens.json", "1_Pooling/config.json", "vocab.txt"])

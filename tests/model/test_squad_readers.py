@@ -14,10 +14,9 @@ import pytest
 
 import nq
 from experiments.peers.pipeline import LONG, vocabulary, write_model
-from nq.bundle import bundled_sample
 from nq.config import WindowConfig
 from nq.model import joint
-from nq.model.folder import ModelSettings, copy_model, load_config, load_settings, save_settings
+from nq.model.folder import load_settings
 from nq.preprocess.features import features, training_features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -128,17 +127,6 @@ def test_a_question_is_answered_with_a_score(
     assert "%" not in text and (f"(score {answer['score']:.1f})" in text) == (answer["score"] > 0)
 
 
-def test_a_tuned_reader_has_probabilities(reader: Path, tmp_path: Path, commands: Commands) -> None:
-    copy = copy_model(reader, tmp_path / "copy")
-    commands.out("tune", "--data", bundled_sample(), "--model", copy, "--profile", "grappler")
-    settings = load_settings(copy)
-    assert (settings.windows.compat, settings.decision.rule) == ("squad", "default")
-    page = tmp_path / "lake.txt"
-    page.write_text("The lake is deep.")
-    answer = commands.json("ask", "how deep is it?", page, "--model", copy)
-    assert answer["score"] is None and isinstance(answer["short_probability"], float)
-
-
 def test_windows_of_blocks_and_of_the_page_have_all_words(reader: Path, tmp_path: Path) -> None:
     page = nq.page_from_text("The lake is deep.\n\nIt was founded (1874) in Paris.")
     example, tokenizer = page.with_question("how deep?"), load_tokenizer(reader)
@@ -152,11 +140,3 @@ def test_windows_of_blocks_and_of_the_page_have_all_words(reader: Path, tmp_path
     assert len(empty) == 1
     with pytest.raises(ValueError, match="no training targets"):
         training_features(example, tokenizer, settings, 0.5, 1)
-
-
-def test_a_folder_with_settings_keeps_them(reader: Path, tmp_path: Path) -> None:
-    assert load_settings(reader).decision.rule == "squad"
-    assert load_settings(reader).windows.max_seq_length == min(384, load_config(reader).positions)
-    copy = copy_model(reader, tmp_path / "copy")
-    save_settings(copy, ModelSettings())
-    assert load_settings(copy) == ModelSettings()

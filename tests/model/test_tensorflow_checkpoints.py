@@ -63,8 +63,7 @@ def write_tf1(folder: Path, name: str, arrays: Mapping[str, Any]) -> None:
 
 def write_rest(folder: Path) -> None:
     (folder / "bert_config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
-    rows = "".join(f"{piece}\n" for piece in tiny_models.VOCABULARY)
-    (folder / "vocab-nq.txt").write_text(rows, encoding="utf-8")
+    tiny_models.write_vocab(folder / "vocab-nq.txt")
 
 
 class Node(tf.train.Checkpoint):  # type: ignore[misc]
@@ -157,16 +156,6 @@ def test_a_pretraining_checkpoint_lacks_the_heads(tmp_path: Path) -> None:
     assert not np.asarray(loaded.model(ROWS)["type_logits"]).any()
 
 
-def test_of_several_checkpoints_the_one_with_a_known_name_is_read(tmp_path: Path) -> None:
-    write_tf1(tmp_path, "one.ckpt", original_names())
-    joint.load_model(tmp_path)
-    write_tf1(tmp_path, "two.ckpt", original_names())
-    with pytest.raises(ValueError, match=r"one\.ckpt, two\.ckpt"):
-        joint.load_model(tmp_path)
-    write_tf1(tmp_path, "bert_joint.ckpt", original_names())
-    assert joint.load_model(tmp_path).report == LoadReport()
-
-
 def halve(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
@@ -174,10 +163,8 @@ def halve(path: Path) -> None:
 @pytest.mark.parametrize(
     ("pattern", "damage", "problem"),
     [
-        ("bert_config.json", Path.unlink, r"no bert_config\.json in .* beside the Tensor"),
         ("*.data-*", Path.unlink, r"\.index is there but no .*\.data-…"),
         ("*.data-*", halve, "is damaged"),
-        ("*.index", halve, "is damaged"),
     ],
 )
 def test_a_missing_or_truncated_file_is_named(

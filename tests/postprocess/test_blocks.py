@@ -106,23 +106,3 @@ def test_notes_references_and_footers_are_no_blocks() -> None:
 def test_words_of_questions_are_those_of_pages(text: str) -> None:
     example = page_from_text(f"It {text}").example
     assert lower_words(example, example.candidates[0].span) == ["it", *terms(text)]
-
-
-@pytest.mark.parametrize(
-    ("question", "text"),
-    [
-        ("O'Hara", "O\u2019HARA"),
-        ("cafe", "Caf\u00e9"),
-        ("office", "o\ufb03ce"),
-        ("塔", "铁塔于1889年"),
-    ],
-)
-def test_words_in_other_forms_are_the_same_words(question: str, text: str) -> None:
-    example = page_from_text(text).example
-    assert bm25(question, [lower_words(example, example.candidates[0].span)]).all()
-
-
-def test_a_page_without_candidates_has_no_blocks() -> None:
-    blocks = Blocks.of(replace(synthetic_pages.example(1), candidates=()))
-    assert len(blocks.candidates) == 0 and blocks.features.shape == (0, 2)
-    assert (blocks.of_token == -1).all()

@@ -107,11 +107,3 @@ def test_fitting_recovers_the_weights_of_sampled_data() -> None:
     fitted = fit_weights(sampled(BLOCK_WEIGHTS, truth, 3000), sampled(OPTION_WEIGHTS, truth, 3000))
     for name in (*BLOCK_WEIGHTS, *OPTION_WEIGHTS):
         assert getattr(fitted, name) == pytest.approx(getattr(truth, name), abs=0.1), name
-
-
-def test_the_largest_expected_evidence_is_rarely_exceeded() -> None:
-    assert fit_weights([], []) == RankingWeights()
-    choice_sets = sampled(BLOCK_WEIGHTS, RankingWeights(), 500)
-    fitted = fit_weights(choice_sets, [])
-    scores = [fitted.evidence * choices.features[:-1, 0] for choices in choice_sets]
-    assert 0 < (np.concatenate(scores) > fitted.max_evidence).mean() <= 0.0015

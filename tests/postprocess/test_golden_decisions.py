@@ -68,15 +68,6 @@ def test_minimal_case_of_the_port_and_of_its_earlier_rule() -> None:
     assert (len(shorts), score) == (3, 12.5)
 
 
-@pytest.mark.parametrize(
-    ("peak", "short_score"), [(4.0, -10000.0), (4.001, 8.002), (3.0, -10000.0)]
-)
-def test_short_answers_of_the_port_score_above_8(peak: float, short_score: float) -> None:
-    *_, shorts, score = decided("kisialiou", [Window({5: peak}, {6: peak})])
-    assert score == pytest.approx(short_score, abs=1e-4)
-    assert bool(shorts) is (short_score > 0)
-
-
 def test_last_of_equal_pairs_is_the_answer_of_the_port() -> None:
     windows = [Window({5: 6}, {6: 6}), Window({7: 6}, {8: 6})]
     assert decided("kisialiou", windows)[2] == (Span(3, 5),)

@@ -11,12 +11,13 @@ from sentencepiece import SentencePieceTrainer
 
 from nq.preprocess.tokenizers.base import MARKERS
 from nq.preprocess.tokenizers.wordpiece import OriginalWordPieceTokenizer, WordPieceTokenizer
-from tests.preprocess.synthetic_examples import LETTERS, SHARED, WORDS, bert_rows, write_rows
+from tests.preprocess.synthetic_examples import LETTERS, WORDS, bert_rows
+from tests.tiny_models import write_vocab
 
 
 @pytest.fixture(scope="session")
 def vocab_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_rows(tmp_path_factory.mktemp("vocab") / "vocab.txt", bert_rows())
+    return write_vocab(tmp_path_factory.mktemp("vocab") / "vocab.txt", bert_rows())
 
 
 @pytest.fixture(scope="session")
@@ -67,15 +68,3 @@ def spiece_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             **options,
         )
     return {name: folder / f"{name}.model" for name in kinds}
-
-
-@pytest.fixture(scope="session")
-def shared() -> Path:
-    if not SHARED.is_dir():
-        pytest.skip(f"no real data at {SHARED}")
-    return SHARED
-
-
-@pytest.fixture(scope="session")
-def real_vocab(shared: Path) -> Path:
-    return shared / "google_tfrecord" / "vocab-nq.txt"

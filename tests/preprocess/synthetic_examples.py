@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -16,7 +15,6 @@ from nq.records import Annotation, Candidate, Example, Span, YesNo
 
 few = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 
 _WORDS = """
     the of and in to a is was river water king city ice glass light north south year made
@@ -52,12 +50,6 @@ def bert_rows(markers: bool = True) -> list[str]:
     pieces = [f"##{part}" if i else part for w in WORDS for i, part in enumerate(w.split("##"))]
     letters = [*SYMBOLS, *LETTERS, *(f"##{c}" for c in LETTERS)]
     return list(dict.fromkeys([*rows, *letters, *pieces]))
-
-
-def write_rows(path: Path, rows: Sequence[str]) -> Path:
-    """``rows`` as a vocabulary file."""
-    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
-    return path
 
 
 def page(text: str, question: str = "who made the ice", **gold: Any) -> Example:

@@ -25,7 +25,6 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.preprocess.tokenizers.wordpiece import (
     OriginalWordPieceTokenizer,
     WordPieceTokenizer,
-    basic_tokens,
 )
 from nq.records import Example, Features
 from tests.preprocess.synthetic_examples import few, pages, plain_words
@@ -102,7 +101,3 @@ def test_on_ascii_words_the_original_tokenizer_is_the_library(
     wordpiece: WordPieceTokenizer, original: OriginalWordPieceTokenizer, word: str
 ) -> None:
     assert original.encode([word]) == wordpiece.encode([word])
-
-
-def test_a_cased_vocabulary_keeps_case_and_accents() -> None:
-    assert basic_tokens("É İ Ab", lowercase=False) == ["É", "İ", "Ab"]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 
-from nq.config import COMPAT, WindowConfig
+from nq.config import WindowConfig
 from nq.preprocess.contexts import NULL_CONTEXT, contexts, unread_blocks, words
-from nq.records import Candidate, Context, Example, Span
+from nq.records import Candidate, Context, Example
 from tests.preprocess.synthetic_examples import few, page, pages
 
 OURS = WindowConfig()
@@ -29,11 +28,6 @@ def test_a_page_in_small() -> None:
     ]
 
 
-def test_a_block_that_begins_with_a_word_is_of_no_type() -> None:
-    example = Example(1, "", ["a", "b"], [False, False], [Candidate(Span(0, 2), True)])
-    assert contexts(example, OURS)[1] == Context(0, "[Other=1]", ["a", "b"], [0, 1])
-
-
 def test_at_most_48_contexts_and_counters_that_stop_at_50() -> None:
     example = page(" ".join(["<P> x </P>"] * 60))
     assert markers(example)[-1] == "[ContextId=46] [Paragraph=47]"
@@ -44,15 +38,6 @@ def test_at_most_48_contexts_and_counters_that_stop_at_50() -> None:
         "[ContextId=50] [Paragraph=50]",
         "[ContextId=51] [Paragraph=50]",
     ]
-
-
-@pytest.mark.parametrize("compat", COMPAT)
-def test_the_originals_read_a_block_even_if_max_contexts_is_1(compat: str) -> None:
-    example = page("<P> x </P> <P> y </P> <P> z </P>")
-    for max_contexts, read in [(1, 1 if compat in ("ours", "squad") else 2), (2, 2), (3, 3)]:
-        config = WindowConfig(compat=compat, max_contexts=max_contexts)
-        assert len(contexts(example, config)) == read
-        assert unread_blocks(example, config) == 4 - read
 
 
 @few
@@ -83,9 +68,3 @@ def test_one_word_has_one_entry_in_the_map(example: Example) -> None:
     for i, (word, doc) in enumerate(zip(sequence.words, sequence.doc, strict=True)):
         assert (doc == -1) == (i in sequence.markers)
         assert doc == -1 or word == example.tokens[doc]
-
-
-def test_more_words_than_the_map_has_entries_map_to_nothing() -> None:
-    found = contexts(page("<P> 1\u202f2\u202f3 </P>"), OURS)
-    theirs = words(found, WindowConfig(compat="kisialiou"))  # the originals crash here
-    assert (theirs.words[4:], theirs.doc[4:]) == (["1", "2", "3"], [1, -1, -1])

@@ -8,17 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import BLOCK, PAGE, WindowConfig
-from nq.formats.inputs import read_records
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features, query, training_features, windows
 from nq.preprocess.targets import NO_TARGET, target
 from nq.preprocess.tokenizers.base import MARKERS, Tokenizer
-from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.preprocess.tokenizers.sentencepiece import SentencePieceTokenizer
 from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
 from nq.records import UNLABELLED, AnswerType, Example, Features
@@ -166,14 +163,6 @@ def test_text_never_looks_like_the_frame(wordpiece: WordPieceTokenizer, example:
     assert (made.input_ids == wordpiece.sep_id).sum(axis=1).tolist() == [2] * len(made)
 
 
-@pytest.mark.parametrize("compat", ["bert-joint", "kisialiou"])
-def test_the_originals_have_no_windows_of_one_block(compat: str) -> None:
-    with pytest.raises(ValueError, match=f"compat {compat}"):
-        WindowConfig(compat=compat, window_scope="block")
-    with pytest.raises(ValueError, match="unknown window_scope 'word'"):
-        WindowConfig(window_scope="word")
-
-
 def test_a_long_question_keeps_its_marker_and_its_last_63_pieces(
     wordpiece: WordPieceTokenizer,
 ) -> None:
@@ -225,18 +214,3 @@ def test_pages_without_annotations_are_unlabelled_if_asked_for(
     assert rows(some) == rows(expected) and some.windows.tolist() == expected.windows.tolist()
     assert {kind for _, _, kind in labels(expected)} <= {AnswerType.UNKNOWN}
     assert labels(some) == [(0, 0, UNLABELLED)] * len(some)
-
-
-@pytest.mark.parametrize("name", ["dev/nq-dev.jsonl.gz", "pages/nq-pages.jsonl.gz"])
-def test_real_pages(real_vocab: Path, shared: Path, name: str) -> None:
-    tokenizer, config = load_tokenizer(real_vocab), WindowConfig()
-    for _, example in itertools.islice(read_records(str(shared / name)), 0, 20, 4):
-        assert isinstance(example, Example)
-        made = training_features(example, tokenizer, config, negatives=1.0, seed=1)
-        assert rows(made) == slowly(example, tokenizer, config)
-        assert labels(made) == positives(example, tokenizer, config)
-        for row, (start, end, kind) in zip(made.token_map, labels(made), strict=True):
-            shorts = [s for a in example.annotations or () for s in a.shorts]
-            if kind == AnswerType.SHORT:
-                gold = {doc for s in shorts for doc in range(s.start, s.end)}
-                assert {*row[[start, end]].tolist()} <= gold

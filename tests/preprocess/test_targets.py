@@ -59,13 +59,6 @@ def test_no_target(example: Example, config: WindowConfig) -> None:
     assert wanted(example, config) == NO_TARGET
 
 
-@pytest.mark.parametrize("config", [OURS, BERT_JOINT])
-def test_a_block_beyond_the_last_context_is_no_target(config: WindowConfig) -> None:
-    blocks = " ".join(["<P> x </P>"] * 50)
-    assert wanted(page(blocks, long=46), config) == Target(AnswerType.LONG, 2 + 46 * 3 + 2, 142)
-    assert wanted(page(blocks, long=47), config) == NO_TARGET
-
-
 def test_the_annotation_that_is_followed() -> None:
     late_short = Annotation(Span(6, 16), 1, (Span(8, 9),), YesNo.NONE)
     early_long = Annotation(Span(1, 6), 0, (), YesNo.YES)

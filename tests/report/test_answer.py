@@ -80,25 +80,6 @@ def test_long_and_short_answer() -> None:
     assert answer.answered
 
 
-def test_no_answer_has_the_probability_0_and_none_in_json() -> None:
-    answer = make(Prediction(0))
-    assert f"{answer.long_probability:.2f} {answer.short_probability:.2f}" == "0.00 0.00"
-    values = answer.to_dict()
-    assert values["long_probability"] is values["short_probability"] is None
-    assert "probability" not in repr(answer)
-    assert render(answer).startswith("no answer\n\nbest guesses:\n")
-
-
-def test_several_short_answers_yes_no_and_short_answers_without_a_long_one() -> None:
-    several = make(Prediction(0, FIRST, 0.9, (ADA, Span(4, 5)), 0.8), ())
-    assert several.short == "Ada Brenn; 1840"
-    assert "»Ada Brenn« (»1840«) designed" in render(several)
-    yes = make(Prediction(0, yes_no=YesNo.YES), N_BEST[2:])
-    assert render(yes) == "yes (<1%)"
-    assert (yes.text, yes.short, yes.long, yes.answered) == ("yes", None, None, True)
-    assert render(make(Prediction(0, shorts=(ADA,)), top=0)) == "Ada Brenn (83%)"
-
-
 def test_of_a_long_block_the_lines_around_the_answer_are_shown() -> None:
     page = page_from_text(" ".join(f"word{i}" for i in range(1000)))
     block = page.example.candidates[0].span

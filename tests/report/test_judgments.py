@@ -1,4 +1,4 @@
-"""Where an answer is lost, the outcomes of the official evaluation, and traits of examples."""
+"""Where an answer is lost, and the outcomes of the official evaluation."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.config import WindowConfig
 from nq.evaluation import nq_eval
 from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import Label
 from nq.evaluation.nq_eval import Outcome
-from nq.preprocess.contexts import contexts
 from nq.records import Annotation, Example, Span, YesNo
 from nq.report.analysis import tally_fields
 from nq.report.judgments import Judgment, Stage, StageOutputs, judgments
-from nq.report.traits import TRAITS, traits
 from tests.report.example_cases import FIRST, SECOND, THIRD, annotation, label, page, stages
 
 SHORT = Span(10, 12)
@@ -34,7 +31,6 @@ def judged(example: Example, answer: Label, outputs: StageOutputs) -> tuple[Judg
 @pytest.mark.parametrize(
     ("outputs", "long", "short"),
     [
-        (stages(), DECISION, DECISION),
         (stages(positions=[(10, 11)]), DECISION, DECISION),
         (stages(max_contexts=2), CONTEXTS, CONTEXTS),
         (stages(windows=HALVES), DECISION, WINDOWS),
@@ -59,10 +55,7 @@ def test_stage_that_loses_an_answer(outputs: StageOutputs, long: Stage, short: S
         (annotation(SECOND, SHORT, Span(13, 14)), stages(positions=[(10, 11), (13, 13)]), DECISION),
         (annotation(SECOND, SHORT, Span(13, 14)), stages(positions=[(10, 11)]), POSITIONS),
         (annotation(SECOND, SHORT, Span(1, 2)), stages(max_contexts=2), CONTEXTS),
-        (annotation(SECOND, Span(5, 10)), stages(), CONTEXTS),
-        (annotation(yes_no=YesNo.YES), stages(positions=[(9, 9)]), DECISION),
         (annotation(yes_no=YesNo.NO), stages(positions=[(1, 1)]), POSITIONS),
-        (annotation(yes_no=YesNo.NO), stages(max_contexts=2), CONTEXTS),
         (annotation(None, yes_no=YesNo.NO), stages(max_contexts=1, positions=[]), DECISION),
     ],
     ids=lambda value: "" if isinstance(value, StageOutputs | Annotation) else str(value),
@@ -71,15 +64,6 @@ def test_stage_that_loses_a_short_answer(
     gold: Annotation, outputs: StageOutputs, lost: Stage
 ) -> None:
     assert judged(page(gold), label(), outputs)[1].lost is lost
-
-
-def test_a_stage_that_is_not_known_loses_nothing() -> None:
-    """Its losses are those of the decision, or of a later stage that is known."""
-    read, in_parts = stages().contexts, stages(windows=HALVES, positions=[(1, 1)])
-    assert judged(page(GOLD), label(), in_parts)[1].lost is WINDOWS
-    without_windows = StageOutputs(read, None, in_parts.pairs)
-    assert judged(page(GOLD), label(), without_windows)[1].lost is POSITIONS
-    assert judged(page(GOLD), label(), StageOutputs(read))[1].lost is DECISION
 
 
 SPANS = st.sampled_from([SHORT, Span(9, 10), Span(1, 3), Span(17, 22), Span(6, 10)])
@@ -118,33 +102,3 @@ def test_the_tally_equals_the_official_evaluation(
             assert (total[name] or 0) == pytest.approx(expected), (kind, name)
         for j in of_kind:
             assert (j.lost is not None) == (j.outcome in (Outcome.WRONG, Outcome.MISSED))
-
-
-ALL_CONTEXTS = contexts(page(), WindowConfig())
-ONE, TWO = (Span(9, 10),), (Span(9, 10), Span(11, 12))
-
-
-@pytest.mark.parametrize(
-    ("annotations", "answer", "block", "position"),
-    [
-        ([annotation(FIRST, *ONE)], "one span", "paragraph", "1st"),
-        ([annotation(SECOND, *TWO)], "several spans", "list", "2nd to 5th"),
-        ([annotation(SECOND, yes_no=YesNo.YES)], "yes or no", "list", "2nd to 5th"),
-        ([annotation(THIRD)], "long only", "table", "beyond the last read"),
-        ([annotation(Span(1, 3))], "long only", "other", "in no block"),
-        ([annotation(None)], "none", "none", "none"),
-        (
-            [annotation(FIRST, *TWO), annotation(SECOND, *ONE), annotation(SECOND, *ONE)],
-            *("one span", "list", "2nd to 5th"),
-        ),
-    ],
-)
-def test_traits(annotations: list[Annotation], answer: str, block: str, position: str) -> None:
-    has_long = any(a.long for a in annotations)
-    has_short = any(a.shorts or a.yes_no != "NONE" for a in annotations)
-    values = traits(page(*annotations), has_long, has_short, ALL_CONTEXTS, n_read=3)
-    assert (values["gold answer"], values["gold block"]) == (answer, block)
-    assert values["position of the gold block"] == position
-    assert all(values[name] in known for name, known in TRAITS.items())
-    of_too_few = traits(page(*annotations), False, False, ALL_CONTEXTS, 4)
-    assert {of_too_few[name] for name in of_too_few if "gold" in name} == {"none"}

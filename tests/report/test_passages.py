@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nq.formats.documents import page_from_record
 from nq.records import Candidate, Example, Span
-from nq.report.passages import MAX_CHARS, Segment, ShownBlocks, marked, span_text
+from nq.report.passages import Segment, ShownBlocks, marked
 from tests.report.example_cases import FIRST, PAGE, SECOND, THIRD
 
 TOKENS = st.sampled_from(["<P>", "</P>", "<Td>", "</Td>", "<B>", *"abc", "(", ")", ",", "'s", "-"])
@@ -23,10 +23,6 @@ def example(tokens: list[str]) -> Example:
 
 def plain(segments: list[Segment]) -> str:
     return "".join(x if isinstance(x, str) else x[0] for x in segments)
-
-
-def text_of(segments: list[Segment], letter: str) -> str:
-    return "".join(x[0] for x in segments if not isinstance(x, str) and letter in x[1])
 
 
 @given(st.lists(TOKENS, min_size=1, max_size=30))
@@ -52,16 +48,6 @@ def test_marks_divide_the_text_and_nothing_else(tokens: list[str], spans: list[S
     assert [c for c in both if c not in " |\n\u2013"] == [c for c in words if c not in "\u2013"]
 
 
-def test_a_long_block_is_cut_around_its_mark() -> None:
-    page = example(["<P>", *(f"word{n}" for n in range(5000)), "</P>"])
-    segments = marked(page, Span(0, 5002), {"g": [Span(3001, 3003)]})
-    assert text_of(segments, "g") == "word3000 word3001"
-    assert (segments[0], segments[-1]) == ("… ", " …")
-    assert len(plain(segments)) == MAX_CHARS + 4
-    assert len(span_text(page, Span(0, 5002), 160)) == 160
-    assert span_text(page, Span(0, 5002), 160).endswith("…")
-
-
 def shown(
     blocks: ShownBlocks, longs: list[Span], shorts: list[Span], chars: int
 ) -> list[int | None]:
@@ -77,14 +63,3 @@ def test_blocks_with_answers_come_first_and_near_ones_next() -> None:
     assert shown(blocks, [THIRD], [], 1000) == [1, 2, 3]
     assert shown(blocks, [], [], 1000) == [1, 2, 3]
     assert shown(blocks, [], [], 0) == []
-
-
-def test_an_answer_in_no_block_is_shown_with_its_surroundings() -> None:
-    page = replace(PAGE, candidates=[Candidate(FIRST, True)])
-    outside, inside = sorted(
-        ShownBlocks(page).passages({}, {"p": [Span(1, 2), Span(18, 19)]}, 0),
-        key=lambda p: p["n"] or 0,
-    )
-    assert (outside["n"], outside["k"], outside["e"]) == (None, "", 1)
-    assert text_of(outside["x"], "p").endswith("c18")
-    assert (inside["n"], text_of(inside["x"], "p")) == (1, "a1")

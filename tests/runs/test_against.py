@@ -9,16 +9,13 @@ from typing import Any
 
 import pytest
 
-from nq import storage, tracking
+from nq import storage
 from nq.commands.main import console
-from nq.config import TrackingConfig
-from nq.evaluation.gate import Gate, Parity, question_counts, relative_loss
+from nq.evaluation.gate import Parity, question_counts, relative_loss
 from nq.evaluation.labels import read_gold, read_predictions
-from nq.mlflow_store import connect
 from nq.model import joint
 from nq.runs.finished import FinishedRun
 from nq.runs.parity import write_parity
-from nq.runs.record import record_parity
 from nq.runs.result import JOB, METRICS, PREDICTIONS, write_metrics
 from tests import nq_records, tiny_models
 from tests.conftest import Commands
@@ -128,43 +125,6 @@ def test_few_lost_answers_are_undecided_and_strict_refuses_that(
 
 
 @pytest.mark.slow
-def test_data_without_annotations_have_no_gate(
-    first: Path, tiny_model: Path, tmp_path: Path, commands: Commands
-) -> None:
-    record = nq_records.simplified(1)
-    del record["annotations"]
-    data = nq_records.write_lines(tmp_path / "questions.jsonl", [record])
-    commands.out(*arguments(tmp_path / "one", data, tiny_model))
-    command = arguments(tmp_path / "two", data, tiny_model, "--against", tmp_path / "one")
-    commands.out(*command, "--max-loss", "0.02", code=1)
-    assert "one has no micro-F1" in commands.err
-    assert not (tmp_path / "two").exists()
-    commands.out(*command)
-
-
-@pytest.mark.slow
-def test_runs_that_cannot_be_compared_are_refused_before_anything_is_computed(
-    first: Path, data: Path, tiny_model: Path, tmp_path: Path, commands: Commands
-) -> None:
-    other = nq_records.write_lines(tmp_path / "other.jsonl", [nq_records.simplified(1)])
-    cases: list[tuple[Path, Path, tuple[object, ...], str]] = [
-        (other, tmp_path / "run", (), "answered other data than"),
-        (data, tmp_path / "run", ("--limit", 3), "10 questions under another --limit"),
-        (data, first, (), "is the run to compare with: give another --output"),
-    ]
-    before = (first / JOB).read_bytes()
-    for files, folder, options, message in cases:
-        commands.out(*arguments(folder, files, tiny_model, "--against", first, *options), code=1)
-        *_, line = commands.err.splitlines()
-        assert line.startswith("nq: error: ") and message in line
-    assert not (tmp_path / "run").exists()
-    assert (first / JOB).read_bytes() == before
-    command = arguments(tmp_path / "run", data, tiny_model, "--against", tmp_path / "nothing")
-    commands.out(*command, code=1)
-    assert "nothing is not a folder" in commands.err
-
-
-@pytest.mark.slow
 def test_a_comparison_that_cannot_be_written_leaves_the_run_whole(
     first: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,17 +149,3 @@ def test_a_comparison_that_cannot_be_written_leaves_the_run_whole(
     write_parity(first, parity, [data])
     write_parity(first, parity, [data])
     assert FinishedRun(first).metrics["parity"] == parity.to_dict()
-
-
-@pytest.mark.slow
-def test_mlflow_has_the_gate(first: Path, tmp_path: Path) -> None:
-    gate = Gate(0.45, 0.5, 0.1, 0.05, 0.15, QUESTIONS, max_loss=0.2)
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    with tracking.Run(TrackingConfig(uri, "gates"), "one") as tracked:
-        record_parity(tracked, Parity("baseline", QUESTIONS, 3, None, None, {}, gate), first)
-    assert tracked.run_id is not None
-    run = connect(uri).get_run(tracked.run_id)
-    losses = {name: run.data.metrics[f"gate.{name}"] for name in ("loss_low", "loss_high")}
-    assert losses == {"loss_low": 0.05, "loss_high": 0.15}
-    assert run.data.metrics[tracking.CHANGED] == 3
-    assert (run.data.tags["gate.verdict"], run.data.tags["gate.max_loss"]) == ("passed", "0.2")

@@ -18,7 +18,7 @@ from nq.child import ROOT
 from nq.config import TrackingConfig
 from nq.errors import Error
 from nq.model.spec import find_model
-from nq.runs.config import Beam, Compute
+from nq.runs.config import Beam
 from nq.runs.finished import FinishedRun
 from nq.runs.job import Job
 from nq.runs.result import JOB, PREDICTIONS, Result
@@ -30,7 +30,6 @@ from tests.folders import write
 from tests.jobs import flat_job, predictions
 from tests.nq_records import changed, simplified, write_lines
 
-INSTANCES = Compute(instances=2)
 LOCAL = "FnApiRunner"
 FILES = (PREDICTIONS, "skipped.jsonl", "nbest.jsonl", "kaggle.csv", "squad.json")
 FORMATS = "nbest,kaggle,squad"
@@ -112,13 +111,7 @@ def test_a_runner_gives_the_files_of_a_run_without_beam(
 
 
 @pytest.mark.slow
-def test_a_limit(data: list[str], tiny_model: Path, tmp_path: Path) -> None:
-    expected = run(job(data, tiny_model, tmp_path / "local", None, limit=12))
-    assert_equal(run(job(data, tiny_model, tmp_path / "beam", limit=12)), expected)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("profile", ["prune+buckets", "rescore+mixed+xla"])
+@pytest.mark.parametrize("profile", ["prune+buckets", "rescore+mixed"])
 def test_a_reader_and_profiles(
     profile: str, data: list[str], tiny_model: Path, tiny_mpnet: Path, tmp_path: Path
 ) -> None:
@@ -187,15 +180,6 @@ def test_files_model_and_temporary_files_with_uris(
 
 
 @pytest.fixture
-def pool(tmp_path: Path) -> Iterator[str]:
-    """The address of a pool of Beam's workers, in which nq cannot be imported."""
-    (tmp_path / "site").mkdir()
-    block = "import sys\nsys.modules['nq'] = None\n"
-    (tmp_path / "site" / "sitecustomize.py").write_text(block)
-    yield from start_pool(tmp_path, {"PYTHONPATH": str(tmp_path / "site")})
-
-
-@pytest.fixture
 def good_pool(tmp_path: Path) -> Iterator[str]:
     """The address of a pool of Beam's workers in another folder."""
     yield from start_pool(tmp_path, {"PYTHONPATH": ROOT})
@@ -241,52 +225,13 @@ def test_workers_in_another_folder(
     (tmp_path / "pages").mkdir()
     (tmp_path / "pages" / "lake.txt").write_text("The lake is old.\n\nThe lake is deep.")
     write_lines(tmp_path / "q.jsonl", [{"id": 7, "question": "is it deep", "page": "lake"}])
-    for names, pages in ((["a.jsonl", "b.jsonl"], None), (["q.jsonl"], "pages")):
-        found, expected = (
-            run(job(names, tiny_model, Path(folder), runner, options, pages=pages))
-            for folder, runner in ((f"beam {pages}", "PortableRunner"), (f"local {pages}", None))
-        )
-        assert_equal(found, expected)
-        assert found.beam is not None and found.beam["job_id"].startswith("job-")
-
-
-@pytest.mark.slow
-def test_a_worker_without_the_package(
-    data: list[str], tiny_model: Path, tmp_path: Path, pool: str
-) -> None:
-    with pytest.raises(Error, match="a worker has no nq"):
-        run(job(data, tiny_model, tmp_path / "b", "PortableRunner", beam_options=external(pool)))
-    assert not (tmp_path / "b").exists()
-
-
-@pytest.mark.slow
-def test_a_worker_without_the_model_and_the_next_start(
-    data: list[str], tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The model is gone when the workers start; an equal job runs later."""
-    from nq.beam import pipelines
-    from nq.beam.runner import execute
-
-    model = tmp_path / "model"
-    model.symlink_to(tiny_model)
-    one = job(data, model, tmp_path / "beam", "PortableRunner", beam_options=LOOPBACK)
-
-    def hidden(*arguments: Any) -> Any:
-        model.rename(tmp_path / "hidden")
-        try:
-            return execute(*arguments)
-        finally:
-            (tmp_path / "hidden").rename(model)
-
-    monkeypatch.setattr(pipelines, "execute", hidden)
-    with pytest.raises(Error, match=r"no model in .*: a worker"):
-        run(one)
-    assert not (tmp_path / "beam").exists()
-    monkeypatch.undo()
-    assert run(one).examples == 9
-
-
-LOOPBACK = [*EMBEDDED, "--environment_type=LOOPBACK"]
+    names = ["a.jsonl", "b.jsonl", "q.jsonl"]
+    found, expected = (
+        run(job(names, tiny_model, Path(folder), runner, options, pages="pages"))
+        for folder, runner in (("beam", "PortableRunner"), ("local", None))
+    )
+    assert_equal(found, expected)
+    assert found.beam is not None and found.beam["job_id"].startswith("job-")
 
 
 def test_a_job_server_that_is_not_there(data: list[str], tiny_model: Path, tmp_path: Path) -> None:
@@ -294,25 +239,3 @@ def test_a_job_server_that_is_not_there(data: list[str], tiny_model: Path, tmp_p
     with pytest.raises(Error, match="the job server at localhost:9 does not answer"):
         run(job(data, tiny_model, tmp_path / "beam", "PortableRunner", beam_options=options))
     assert not (tmp_path / "beam").exists()
-
-
-@pytest.mark.slow
-def test_the_run_of_another_job_is_not_overwritten(
-    data: list[str], tiny_model: Path, tmp_path: Path
-) -> None:
-    first = run(job(data, tiny_model, tmp_path / "run", None))
-    before = (first.folder / PREDICTIONS).read_bytes()
-    with pytest.raises(Error, match="has the finished run of another job"):
-        run(job(data, tiny_model, tmp_path / "run", limit=2))
-    (tmp_path / "run" / "unfinished").mkdir()
-    with pytest.raises(Error, match="has an unfinished run"):
-        run(job(data, tiny_model, tmp_path / "run"))
-    assert (first.folder / PREDICTIONS).read_bytes() == before
-
-
-def test_a_folder_that_beam_cannot_write_to(
-    data: list[str], tiny_model: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(Error, match="for patterns"):
-        run(job(data, tiny_model, tmp_path / "a[1]"))
-    assert not (tmp_path / "a[1]").exists()

@@ -1,11 +1,10 @@
-"""Tests runs with a second model: its scores, resuming, tuning, pairs, and what is refused."""
+"""Tests runs with a second model: its scores, resuming, tuning and pairs."""
 
 from __future__ import annotations
 
 import json
 import logging
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -20,14 +19,12 @@ from nq.bundle import bundled_sample
 from nq.commands.main import console
 from nq.config import (
     BLOCK,
-    CascadeDecision,
     CascadeWeights,
-    DecisionConfig,
     RankingWeights,
     WindowConfig,
 )
 from nq.formats.outputs import encode_prediction
-from nq.model.folder import SETTINGS, load_settings, save_settings, weights_digest
+from nq.model.folder import load_settings, save_settings, weights_digest
 from nq.model.spec import find_model, mention_decision
 from nq.records import SCORE_COLUMNS, SECOND_WINDOW, Columns
 from nq.runs.job import Job
@@ -164,24 +161,6 @@ def test_everything_of_the_second_model_identifies_a_run(
     assert scores(job, decision=tuned) == scores(job)
 
 
-def test_a_second_model_without_a_decision_for_both_has_its_own(
-    tiny_model: Path, tiny_mpnet: Path, tmp_path: Path
-) -> None:
-    second = Path(shutil.copytree(tiny_mpnet, tmp_path / "second"))
-    own = DecisionConfig(long_threshold=0.3, weights=RankingWeights(bm25=0.5, null=2.0))
-    save_settings(second, replace(load_settings(second), decision=own))
-    first = load_settings(tiny_model).decision
-    weights = CascadeWeights(bm25=0.5, null=2.0)
-    expected = CascadeDecision(long_threshold=0.3, weights=weights, first=first)
-    windows = replace(load_settings(tiny_model).windows, max_contexts=7)
-    model = find_model(tiny_model, windows, None, second)
-    assert model.decision == expected and model.own_decision == first
-    assert model.models[1].windows == replace(load_settings(second).windows, max_contexts=7)
-    given = find_model(tiny_model, None, DecisionConfig(), second, 9)
-    assert given.decision == CascadeDecision(read_blocks=9, first=first)
-    assert CascadeDecision.from_dict(expected.to_dict()) == expected
-
-
 @pytest.mark.slow
 def test_a_tuned_decision_is_found_when_both_models_are_given(
     tiny_model: Path, tiny_mpnet: Path, tmp_path: Path, commands: Commands
@@ -225,14 +204,6 @@ def test_a_model_stands_for_the_pair_that_its_settings_name(
     assert load_settings(tmp_path / "converted") == load_settings(ranker)
 
 
-def test_an_installed_model_is_not_tuned_through_its_pair(
-    tiny_model: Path, tmp_path: Path, commands: Commands
-) -> None:
-    ranker = naming(tiny_model, tmp_path / "ranker", second_model="small")
-    commands.out("tune", "--data", bundled_sample(), "--model", ranker, code=1)
-    assert "is no folder of yours" in commands.err
-
-
 @pytest.mark.slow
 def test_a_second_model_that_only_ranks_adds_block_scores(
     tiny_model: Path, tiny_mpnet: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -257,51 +228,3 @@ def test_a_second_model_that_only_ranks_adds_block_scores(
     caplog.set_level(logging.INFO, "nq")
     mention_decision(find_model(dual_encoder, second_model=dual_encoder))
     assert f"{dual_encoder} only ranks blocks: give --second-model MODEL for short" in caplog.text
-
-
-def cut_weights(folder: Path) -> None:
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-100])
-
-
-def settings(**values: object) -> Callable[[Path], None]:
-    """Returns a function that writes these settings into a folder."""
-
-    def write(folder: Path) -> None:
-        (folder / SETTINGS).write_text(json.dumps(values))
-
-    return write
-
-
-def remove_settings(folder: Path) -> None:
-    (folder / SETTINGS).unlink()
-
-
-@pytest.mark.parametrize(
-    ("change", "options", "message"),
-    [
-        (cut_weights, "--second-model COPY", "model.safetensors is damaged"),
-        (settings(windows={"max_seq_length": 512}), "--second-model COPY", "max_seq_length 512"),
-        (shutil.rmtree, "--second-model COPY", "no model in "),
-        (remove_settings, "--model COPY --second-model MPNET", "has the weights of the model"),
-        (None, "--read-blocks 2", "read_blocks is 2 without a second model: give one too"),
-        (settings(cascades=[]), "--second-model COPY", "cascades is []: expected an object"),
-        (settings(second_model="nowhere"), "--model COPY", "copy/nq.json: no model 'nowhere'"),
-    ],
-)
-def test_a_bad_second_model_is_refused_before_anything_is_computed(
-    change: Callable[[Path], None] | None,
-    options: str,
-    message: str,
-    tiny_model: Path,
-    tiny_mpnet: Path,
-    tmp_path: Path,
-    commands: Commands,
-) -> None:
-    copy = Path(shutil.copytree(tiny_mpnet, tmp_path / "copy"))
-    if change is not None:
-        change(copy)
-    models = options.replace("COPY", str(copy)).replace("MPNET", str(tiny_mpnet)).split()
-    command = ["answer", "--no-track", "--root", tmp_path / "runs", "--model", tiny_model]
-    assert message in commands.error(*command, *models)
-    assert not (tmp_path / "runs").exists()

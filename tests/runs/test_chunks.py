@@ -56,14 +56,6 @@ def test_chunks_give_the_predictions_of_one_request(job: Job, tmp_path: Path) ->
     assert len(list(result.folder.glob("windows-*/COMPLETED"))) == FILES
 
 
-def test_small_files_share_a_chunk(job: Job) -> None:
-    job = replace(
-        job, compute=replace(job.compute, chunk_bytes=Path(job.files[0]).stat().st_size + 1)
-    )
-    assert [request.files for request in job.requests()] == [job.files[:2], job.files[2:]]
-    assert len(replace(job, limit=3).requests()) == 1
-
-
 @pytest.mark.slow
 def test_windows_scored_before_an_interruption_are_kept(job: Job, tmp_path: Path) -> None:
     whole = outputs(run(replace(job, output=tmp_path / "other")))

@@ -117,14 +117,6 @@ def test_the_state_of_an_unfinished_training_is_a_result(
     assert files(tmp_path) == {"x/model.safetensors"}
 
 
-def test_predictions_of_an_earlier_run_in_an_unfinished_one_stay(tmp_path: Path) -> None:
-    make(tmp_path / "x", RUN, "predictions.json", "unfinished/request.json", f"job.json.{KILLED}")
-    first, second = clean([tmp_path])
-    assert (first.what, first.kept, first.bytes) == ("unfinished run", "", 20)
-    assert (second.what, second.kept) == ("results of a run", RESULT)
-    assert files(tmp_path) == {"x/predictions.json"}
-
-
 def test_files_of_others_stay_and_keep_their_folder(tmp_path: Path) -> None:
     make_all(tmp_path)
     foreign = {
@@ -164,20 +156,6 @@ def test_folders_without_a_mark_and_links_are_left_alone(tmp_path: Path) -> None
     roots = [tmp_path / "runs", tmp_path / "runs" / "mine"]
     assert clean(roots, remove_results=True) == []
     assert state(tmp_path) == before
-
-
-def test_a_dry_run_tells_the_same_and_changes_nothing(tmp_path: Path) -> None:
-    make_all(tmp_path)
-    (tmp_path / "unfinished" / LOCK).touch()
-    before = state(tmp_path)
-    planned = clean([tmp_path], remove_results=True, dry_run=True)
-    assert state(tmp_path) == before
-    removed = clean([tmp_path], remove_results=True)
-    assert [(i.folder, i.what, i.bytes, i.kept) for i in planned] == [
-        (i.folder, i.what, i.bytes, i.kept) for i in removed
-    ]
-    sizes = sum(len(value[2]) for path, value in before.items() if value[2] and path.name != MARK)
-    assert sum(item.bytes for item in planned) == sizes - 1  # without the model
 
 
 @pytest.mark.parametrize(

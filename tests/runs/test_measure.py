@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from nq import processor, storage
-from nq.memo import Memo
 from nq.runs import measure
 from nq.runs.job import Job
 from nq.runs.measure import (
@@ -27,9 +26,7 @@ from nq.runs.measure import (
     Clock,
     Measured,
     Totals,
-    cores_work_s,
     own_peak_bytes,
-    read_times,
     tree_use,
 )
 from nq.runs.result import METRICS, PREDICTIONS
@@ -47,19 +44,6 @@ PART = Measured(
 MIB = 1 << 20
 
 
-def test_a_run_says_what_goes_on(tiny_model: Path, tmp_path: Path) -> None:
-    """Before the first windows: where the time goes."""
-    phases: list[str] = []
-    job = make_job(tiny_model, tmp_path)
-    run(job, progress=lambda new, total: phases.append("windows"), on_phase=phases.append)
-    before = list(dict.fromkeys(phases[: phases.index("windows")]))
-    assert before[0] == "loading the model"
-    assert set(before[1:-1]) == {"preparing windows"}
-    assert before[-1] == "compiling, computing the first windows"
-    assert phases.count(before[-1]) == 1
-    assert phases.index("computing windows") > phases.index(before[-1])
-
-
 def test_parts_add_up() -> None:
     later = replace(PART, started=500.0, peak_memory_bytes=900, reasons=(WARM, LOST))
     both = PART + later
@@ -69,16 +53,6 @@ def test_parts_add_up() -> None:
     assert both.reasons == (WARM, LOST)
     assert (PART + both).parts == 3
     assert MACHINES in (PART + replace(PART, machine="b")).reasons
-
-
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"started": 3}', b'{"parts": 1, "a": 2}'])
-def test_damaged_times_are_reported_in_one_line(
-    content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / TIMES).write_bytes(content)
-    assert read_times(Memo(tmp_path)) is None
-    (message,) = caplog.messages
-    assert "the time of the earlier parts of the run is not known" in message
 
 
 WORK = "import time\nwhile time.process_time() < 0.6: pass"
@@ -112,14 +86,6 @@ def test_work_of_other_programs_is_a_reason(
     for values in (own, every, now):
         del values[0]
     assert (BUSY in clock.finish(Totals()).reasons) is is_busy
-
-
-def test_work_of_children_and_of_all_programs_counts() -> None:
-    _, before = tree_use(os.getpid())
-    all_before = cores_work_s()
-    subprocess.run([sys.executable, "-c", WORK], check=True)
-    work_s = tree_use(os.getpid())[1] - before
-    assert 0.5 < work_s <= cores_work_s() - all_before + 0.2
 
 
 @pytest.mark.slow

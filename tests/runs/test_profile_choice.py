@@ -15,14 +15,12 @@ from nq.runs import profile_choice
 from nq.runs.config import AUTO
 from nq.runs.job import Job
 from nq.runs.profile_choice import (
-    CANDIDATES,
     COMPARED,
     choose_profile,
     comparison_key,
     default_choice,
     without_gain,
 )
-from nq.runs.run import run
 
 
 @pytest.fixture
@@ -72,14 +70,6 @@ def test_what_a_comparison_is_for(job: Job, monkeypatch: pytest.MonkeyPatch) -> 
     assert comparison_key(replace(model, windows=stride), False) in keys
 
 
-@pytest.mark.slow
-def test_without_a_comparison_the_default_is_taken(job: Job) -> None:
-    result = run(job)
-    assert result.profile == "grappler+buckets"
-    assert result.choice.startswith("profile auto: grappler+buckets, the default for this machine")
-    assert result.choice in str(result)
-
-
 def test_whole_pages_are_pruned_by_default(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_profile(job)[0] == "grappler+buckets"
     monkeypatch.setattr(profile_choice, "PAGE_TOKENS", 2)
@@ -102,14 +92,3 @@ def test_the_default_choice_is_fast_on_this_machine(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(extras.EXTRAS, "openvino", ("no_such_package",))
     assert default_choice("CPU") == "grappler+frozen+buckets"
     assert default_choice("GPU") == "mixed+xla+grappler+buckets"
-
-
-def test_what_gains_nothing_is_told_with_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "has_fast_bfloat16", lambda: True)
-    assert not any(without_gain(one, device) for device in CANDIDATES for one in CANDIDATES[device])
-    assert without_gain("xla+prune", "CPU") == (
-        "xla usually gains nothing here (XLA is made for GPUs); the default of --profile auto is "
-        + default_choice("CPU", prune=True)
-    )
-    assert without_gain("mixed+openvino+int8", "CPU").startswith("mixed usually gains nothing")
-    assert not without_gain("mixed+xla", "GPU")

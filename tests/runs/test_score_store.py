@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from nq.errors import DamagedError, Error
 from nq.inference.scorer import Counters, Progress, Rows, Scorer, no_progress, score_examples
-from nq.memo import Memo
 from nq.records import READ, RESCORED, SCORE_COLUMNS, Columns, Example, ExampleKey, Windowed
 from nq.runs.score_store import ScoreStore, StoringScorer
 
@@ -132,16 +131,6 @@ def test_damaged_parts_are_removed_and_computed_again(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == expected
 
 
-def test_scores_with_a_damaged_request_are_computed_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    write(ScoreStore(tmp_path, {"model": "a"}), [((0, 1), 1)])
-    (tmp_path / "request.json").write_bytes(b'{"model": "\xff"}')
-    assert not list(ScoreStore(tmp_path, {"model": "a"}))
-    (message,) = [record.getMessage() for record in caplog.records]
-    assert "request.json is damaged: " in message and "everything is computed again" in message
-
-
 def test_an_equal_request_keeps_the_parts_and_another_one_removes_them(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "unfinished"
     write(ScoreStore(folder, {"model": "a", "batch_size": 8}), [((0, 1), 1)])
@@ -197,17 +186,3 @@ def test_a_storing_scorer_computes_each_example_once(tmp_path: Path) -> None:
         score(scorer, rows_of(part), completed.append)
         assert (inner.keys, scorer.resumed_windows) == (new, stored)
         assert sum(completed) == sum(n for _, n in part)
-
-
-def test_scores_are_moved_and_removed(tmp_path: Path) -> None:
-    unfinished, kept = tmp_path / "unfinished", tmp_path / "scores"
-    write(ScoreStore(unfinished, {"model": "small"}), [((0, 1), 1)])
-    (unfinished / "part-000000-000000002.npz.0123456789ab.tmp").touch()
-    request = (unfinished / "request.json").read_bytes()
-    Memo(unfinished).move(kept)
-    assert not list(ScoreStore(unfinished))
-    Memo(unfinished).clear()
-    assert not unfinished.exists()
-    assert list(ScoreStore(kept)) == [(0, 1)]
-    check(ScoreStore(kept), (0, 1), 1)
-    assert (kept / "request.json").read_bytes() == request

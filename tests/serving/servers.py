@@ -190,11 +190,6 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 def ask_body(question: str = "who", page: str = PAGE, **others: Any) -> dict[str, Any]:
     """Returns a request of ``/v1/ask``."""
     return {"question": question, "page": page, **others}

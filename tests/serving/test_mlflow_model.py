@@ -19,12 +19,10 @@ import nq
 from nq.commands.main import console
 from nq.formats.documents import page_of
 from nq.mlflow_store import ENVIRONMENT, import_mlflow
-from nq.model.spec import find_model
-from nq.runs.record import _copy_models
-from tests.child_processes import wait_until
+from tests.child_processes import free_port, wait_until
 from tests.conftest import Commands
 from tests.nq_records import simplified, write_lines
-from tests.serving.servers import ROOT, free_port
+from tests.serving.servers import ROOT
 
 pytestmark = pytest.mark.slow  # importing MLflow takes seconds
 
@@ -84,8 +82,6 @@ def test_it_answers_as_the_python_api_does(saved: Path, loaded: Any, tiny_model:
     [
         ({"question": "who"}, "no column page: found question"),
         ({"question": " ", "page": "the lake"}, "row 1: question is ' ': expected a text that"),
-        ({"question": "who", "page": "\n\n"}, "row 1: the page has no text"),
-        ({"question": "who", "page": "a", "top": 0.5}, "row 1: top is 0.5: expected a whole"),
     ],
 )
 def test_bad_rows_are_refused_in_one_line(loaded: Any, row: dict[str, Any], message: str) -> None:
@@ -189,13 +185,3 @@ def test_a_training_has_its_model(
     sizes = "--max-seq-length 32 --doc-stride 8 --max-query-length 8 --epochs 1 --batch-size 2"
     uri = commands.json("train", *paths, *sizes.split(), "--log-model")["model_uri"]
     assert load(uri).predict(ROWS) == expected(tmp_path / "new")
-
-
-def test_a_model_with_a_second_one_keeps_the_decision_of_both(
-    tiny_model: Path, tiny_mpnet: Path, tmp_path: Path
-) -> None:
-    model = find_model(tiny_model, second_model=tiny_mpnet, read_blocks=2)
-    folders = _copy_models(model, tmp_path)
-    copied = find_model(folders["model"], second_model=folders["second_model"])
-    for one, other in zip(copied.models, model.models, strict=True):
-        assert (one.decision, one.windows) == (other.decision, other.windows)

@@ -175,17 +175,6 @@ def test_an_error_is_shown_in_words_and_the_token_is_asked_for(tab: Browser) -> 
     assert texts(tab, ".problem") == []
 
 
-@pytest.mark.parametrize(("width", "dark"), [(PHONE, True), (1000, False)])
-def test_the_page_fits_and_follows_the_color_scheme(width: int, dark: bool, tab: Browser) -> None:
-    tab.size(width, dark=dark)
-    fill_in(tab, f"{TEXT} {'x' * 300}")
-    ask(tab)
-    assert tab.run("document.documentElement.scrollWidth") <= width
-    background = tab.run("getComputedStyle(document.body).backgroundColor")
-    first = int(background.removeprefix("rgb(").split(",")[0])
-    assert (first < 60) == dark
-
-
 def test_the_description_at_docs_needs_no_network(tab: Browser, server: RunningServer) -> None:
     tab.open(f"{server.url}/docs")
     tab.wait_for("document.querySelectorAll('.opblock').length >= 4")

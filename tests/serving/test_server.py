@@ -20,7 +20,7 @@ import pytest
 
 from nq.interruption import REPEAT_S
 from nq.serving.config import ServeConfig
-from tests.child_processes import python, wait_until
+from tests.child_processes import free_port, wait_until
 from tests.serving.servers import (
     BEARER,
     PAGE,
@@ -29,7 +29,6 @@ from tests.serving.servers import (
     RunningServer,
     ask_body,
     chunk,
-    free_port,
 )
 
 pytestmark = pytest.mark.slow
@@ -179,11 +178,3 @@ def test_it_is_alive_before_it_is_ready_and_ends_while_it_loads(
         workers = server.workers()
         assert server.stop() == 0
         wait_until(lambda: not any(process.is_running() for process in workers))
-
-
-def test_a_model_that_cannot_be_loaded_ends_the_server(tiny_model: Path) -> None:
-    """The front process does not import Keras, so only the process of the model meets the error."""
-    command = ["-m", "nq", "serve", "--model", tiny_model, "--port", 0, "--profile", "baseline"]
-    done = python(*command, KERAS_BACKEND="no-such-backend")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("nq: error: ") and done.stderr.count("\n") == 1, done.stderr

@@ -12,7 +12,6 @@ import keras
 import numpy as np
 import pytest
 
-from nq import storage
 from nq.memo import Memo
 from nq.model import joint
 from nq.records import FloatArray, IntArray
@@ -113,18 +112,6 @@ def test_a_killed_training_resumes_to_the_same_weights(
     }
 
 
-def test_a_training_that_ended_is_not_repeated(tmp_path: Path) -> None:
-    config = dataclasses.replace(CONFIG, epochs=1, save_every=1000)
-    models, steps = [untrained(config), untrained(config)], list[int]()
-    for model in models:
-        train(model, config, tmp_path, lambda losses, _: steps.append(len(losses[LOSS])))
-    assert steps == [1, 2, 3, 4]
-    progress = storage.read_json(tmp_path / "progress.json")
-    assert progress["step"] == progress["total"] == 4  # which tells nq clean that it has ended
-    for actual, expected in zip(*map(weights, models), strict=True):
-        np.testing.assert_array_equal(actual, expected)
-
-
 def test_another_training_ignores_the_state(tmp_path: Path) -> None:
     config = dataclasses.replace(CONFIG, epochs=1, save_every=4)
     other = dataclasses.replace(config, seed=6)
@@ -160,7 +147,6 @@ def test_half_precision_trains_float32_weights(tmp_path: Path) -> None:
     [
         ([0.1, 0.4, 0.4], 6, 99),  # the first of the best ones
         ([0.4, 0.1, 0.2], 3, 8),  # behind the state of step 4, before the last evaluation
-        ([0.1, 0.4, 0.2], 6, 7),
         ([0.1, 0.2, 0.4], 8, 7),
     ],
 )
@@ -214,16 +200,6 @@ def test_a_damaged_state_is_not_used(
     state.restore([keras.Variable(0.0)])
     assert state.step == 0
     assert "the training starts again at its first step" in caplog.text
-
-
-def test_damaged_best_weights_leave_the_last_ones(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    state, model = TrainingState(Memo(tmp_path)), untrained()
-    assert [state.add({STEP: n, MEASURED[0]: -n}, model) for n in (1, 2)] == [True, False]
-    (tmp_path / "best_weights.npz").write_bytes(b"PK\x03\x04 damaged")
-    state.assign_best(model)
-    assert "the model has the weights of the last step instead" in caplog.text
 
 
 @pytest.mark.parametrize(("warmup", "total"), [(0, 1), (3, 10)])

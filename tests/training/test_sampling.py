@@ -45,13 +45,6 @@ def test_windows_of_a_batch_have_similar_lengths() -> None:
     assert max(spread) < 60 and np.mean(spread) < 15
 
 
-def test_rows_that_are_left_out_differ_between_epochs_whatever_their_length() -> None:
-    n_pieces = np.arange(63)
-    left = [set(range(63)) - set(np.concatenate(batches(n_pieces, 8, e, 0))) for e in range(40)]
-    assert all(len(rows) == 7 for rows in left)
-    assert len(set().union(*left)) > 55
-
-
 @pytest.mark.parametrize("done", [0, 7, 8, 12, 19])
 def test_steps_after_an_interruption_are_the_same(done: int) -> None:
     n_pieces, config = np.full(50, 14), TrainConfig(batch_size=6, epochs=2.4, seed=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 from scipy.special import log_softmax
 
 from nq.config import WindowConfig
 from nq.inference.profile import Profile
 from nq.model import checkpoint, joint
 from nq.model.config import ModelConfig
-from nq.model.folder import ModelSettings, save_settings
+from nq.model.folder import ModelSettings
 from nq.model.joint import INPUTS
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -159,30 +157,6 @@ def test_nothing_is_computed_twice(
     assert not again.parts
 
 
-def test_a_damaged_part_is_computed_again(
-    larger: Path,
-    student: Tokenizer,
-    pristine: tuple[Path, SoftTargets],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    folder, whole = tmp_path / "training" / "teacher", pristine[1]
-    shutil.copytree(pristine[0], folder)
-    flipped = folder / "part-000003.npz"
-    data = bytearray(flipped.read_bytes())
-    data[len(data) // 2] ^= 1
-    flipped.write_bytes(data)
-    other = (folder / "part-000004.npz").read_bytes()
-    (folder / "part-000000.npz").write_bytes(other[:99])
-    (folder / "part-000001.npz").write_bytes(other)
-    computed = Recorder(monkeypatch)
-    with caplog.at_level(logging.WARNING):
-        equal(taught(make(larger, student), WINDOWS, folder), whole)
-    assert computed.parts == [0, 1, 3]
-    assert caplog.text.count("the teacher computes it again") == len(caplog.messages) == 3
-
-
 @pytest.mark.parametrize("changed", ["windows", "profile"])
 def test_of_another_request_nothing_is_used(
     changed: str,
@@ -201,24 +175,6 @@ def test_of_another_request_nothing_is_used(
     taught(make(larger, student, profile), windows, folder)
     assert computed.parts == [0, 1, 2, 3, 4]
     assert not (folder / "part-000005.npz").exists()
-
-
-def without(folder: Path, source: Path, *names: str) -> Path:
-    """Copies a model folder without some tensors."""
-    shutil.copytree(source, folder)
-    tensors = load_file(folder / "model.safetensors")
-    kept = {name: x for name, x in tensors.items() if not name.startswith(names)}
-    assert len(kept) < len(tensors)
-    save_file(kept, folder / "model.safetensors")
-    save_settings(folder, ModelSettings())  # without digests
-    return folder
-
-
-def test_a_model_without_heads(larger: Path, student: Tokenizer, tmp_path: Path) -> None:
-    assert make(larger, student).has_types
-    assert not make(without(tmp_path / "types", larger, "type_outputs"), student).has_types
-    with pytest.raises(ValueError, match="spans has no span head: expected a model"):
-        make(without(tmp_path / "spans", larger, "qa_outputs"), student)
 
 
 def test_a_model_of_another_tokenizer(larger: Path, student: Tokenizer, tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
-"""The command: its table, its conclusion, its JSON, and one line for bad input."""
+"""The command: what the documentation shows of it, and its conclusion."""
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from dataclasses import replace
@@ -10,12 +9,11 @@ from dataclasses import replace
 import pytest
 
 from experiments.planning import devices, models, strategies, table
-from experiments.planning.__main__ import WINDOWS_PER_QUESTION, main
+from experiments.planning.__main__ import main
 from experiments.planning.costs import Workload
 from experiments.planning.devices import Group
 from nq.model.shapes import count_weights
 
-V100S = ["--model", "bert-large", "--batch", "32", "--length", "512", "--devices", "v100", "v100:8"]
 SESSION = re.compile(
     r"^\$ python -m experiments\.planning (.*?[^\\])\n(.*?)^```", re.DOTALL | re.MULTILINE
 )
@@ -31,21 +29,6 @@ def test_the_documentation_shows_what_the_command_prints(
     command, shown = sessions[number]
     assert main(shlex.split(command.replace("\\\n", ""))) == 0
     assert capsys.readouterr().out == shown
-
-
-def test_json_has_every_strategy_with_its_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*V100S, "--questions", "10", "--json"]) == 0
-    values = json.loads(capsys.readouterr().out)
-    assert values["windows"] == 10 * WINDOWS_PER_QUESTION
-    assert values["gflop_per_window"] == pytest.approx(335, rel=0.01)
-    rows = values["plans"]
-    best = rows[0]
-    assert (best["strategy"], best["group"], best["fits"]) == ("data parallel", "8 x V100", True)
-    assert best["windows_per_s"] == pytest.approx(32 / best["batch_s"])
-    assert best["cost"] == pytest.approx(best["hours"] * 8 * 3.06)
-    assert rows == sorted(rows, key=lambda row: (not row["fits"], row["batch_s"] or 0))
-    reasons = [row for row in rows if not row["fits"]]
-    assert all(row["reason"] and row["batch_s"] is None for row in reasons)
 
 
 @pytest.mark.parametrize(
@@ -64,24 +47,6 @@ def test_the_conclusion_depends_on_what_fits(batch: int, memory_gb: int, expecte
     assert expected in table.conclusion(work, plans)
     text = table.table("bert-large", work, plans)
     assert text.endswith(f"\n{table.conclusion(work, plans)}\n{table.PREDICTED}")
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("--length", "513", "513 is beyond the model's 512 positions"),
-        ("--type", "int8", "V100 has no FLOP/s for int8: choose --type float32 or float16"),
-        ("--devices", "here:65", "the count of here is 65: expected 1 to 64"),
-        ("--devices", "v10", "no device 'v10': expected v100, a100, h100, xeon, here or a TOML"),
-        ("--model", "bert-lage", "no model 'bert-lage'"),
-    ],
-)
-def test_bad_input_is_one_line(
-    option: str, value: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*V100S, option, value]) == 1
-    out, err = capsys.readouterr()
-    assert not out and err.count("\n") == 1 and message in err
 
 
 @pytest.mark.parametrize(

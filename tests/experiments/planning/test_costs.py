@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.planning.costs import Costs, Workload, all_reduce_s, units
+from experiments.planning.costs import all_reduce_s, units
 from experiments.planning.devices import Device, TypeTable
 from experiments.planning.flop import layer_flop, window_gflop
 from experiments.planning.models import SHAPES
-from experiments.planning.pipeline import Stage
 from nq.model.config import ModelConfig
 from nq.model.shapes import weight_shapes
 from nq.records import FloatArray
@@ -34,34 +33,6 @@ def test_parts_have_all_weights_and_operations(name: str) -> None:
     layers = sum(part.flop for part in parts if part.is_layer)
     assert layers / 1e9 == pytest.approx(window_gflop(config, 384))
     assert sum(part.flop for part in parts) < 1.02 * layers
-
-
-def test_a_tensor_split_divides_the_layers_and_adds_two_all_reduces() -> None:
-    work = Workload(SHAPES["bert-large"], 8, 512, "float16")
-    one, four = Costs(work, DEVICE, 8), Costs(work, DEVICE, 8, tensor=4)
-    exchange_s = all_reduce_s(8 * 512 * 1024 * 2, 4, DEVICE)
-    assert four.seconds[5] == pytest.approx(one.seconds[5] / 4 + 2 * exchange_s)
-    assert four.seconds[0] == one.seconds[0]
-
-
-def test_memory_is_weights_activations_and_engine() -> None:
-    work = Workload(SHAPES["bert-base"], 16, 512)
-    stage = Stage(0, len(units(work.config, 512)))
-    pieces, scores = 16 * 512, 2 * 12 * 512
-    activations = pieces * (2 * 768 + 4 * 768 + scores)
-    weights = sum(map(math.prod, weight_shapes(work.config).values()))
-    expected = 4 * (weights + activations) + 1e9
-    assert Costs(work, DEVICE, 16).stage_bytes(stage) == pytest.approx(expected)
-    half = replace(work, compute_type="float16")
-    assert Costs(half, DEVICE, 16).stage_bytes(stage) == pytest.approx(
-        6 * weights + 2 * activations + 1e9
-    )
-
-
-def test_shared_layers_are_held_once_for_each_stage() -> None:
-    work = Workload(ALBERT, 1, 128)
-    costs = Costs(work, DEVICE, 1)
-    assert costs.stage_bytes(Stage(1, 4)) == costs.stage_bytes(Stage(1, 12))
 
 
 def ring_all_reduce(values: list[FloatArray]) -> tuple[list[FloatArray], int, int]:

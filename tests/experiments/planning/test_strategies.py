@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -46,16 +45,6 @@ def test_copies_win_where_the_model_fits() -> None:
     assert one.hours == pytest.approx(16 * one.batch_s / 3600)
     assert one.cost == pytest.approx(3.0 * 16 * one.batch_s / 3600)
     assert eight.cost == pytest.approx(8 * 3.0 * 16 * eight.batch_s / 3600)
-
-
-def test_a_model_that_fits_on_no_device_is_split() -> None:
-    small = replace(DEVICE, memory_gb=2)
-    rows = planned(Workload(LARGE, 64, 512), 4, small)
-    assert not rows[SINGLE].fits and not rows[DATA].fits
-    assert "a device needs" in rows[SINGLE].reason and "has 2.0 GB" in rows[SINGLE].reason
-    fitting = [row for row in rows.values() if row.fits]
-    assert {PIPELINE, TENSOR, TENSOR_PIPELINE} <= {row.strategy for row in fitting}
-    assert all(row.memory_bytes <= 2e9 for row in fitting)
 
 
 def test_the_time_of_a_pipeline_is_the_equation() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +15,6 @@ from nq.inference.engines.tensorflow import (
     Engine,
     check_in_force,
     grappler_options,
-    memory_error,
 )
 from nq.inference.profile import (
     GRAPPLER_OFF,
@@ -97,24 +95,3 @@ def test_options_are_set_in_the_block_and_restored_after_it() -> None:
         assert OPTIONS.get_experimental_options() == before
     finally:
         OPTIONS.set_experimental_options({"remapping": None, "debug_stripper": None})
-
-
-def test_another_thread_waits_until_the_block_ends() -> None:
-    inside = threading.Event()
-
-    def enter() -> None:
-        with grappler_options(GRAPPLER_OFF):
-            inside.set()
-
-    thread = threading.Thread(target=enter)
-    with grappler_options(GRAPPLER_ON):
-        thread.start()
-        assert not inside.wait(0.2)
-        assert OPTIONS.get_experimental_options()["disable_meta_optimizer"] is False
-    assert inside.wait(10)
-    thread.join()
-
-
-def test_too_little_memory_of_a_device_is_a_memory_error() -> None:
-    with pytest.raises(MemoryError, match="too large"), memory_error():
-        raise tf.errors.ResourceExhaustedError(None, None, "too large")

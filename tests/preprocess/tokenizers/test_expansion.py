@@ -59,39 +59,12 @@ def test_the_bound_holds_for_every_chain_that_is_taken(chain: list[Any], text: s
         assert len(normalizer.normalize_str(text)) <= MAX_EXPANSION * len(text)
 
 
-@pytest.mark.parametrize(
-    ("normalizer", "pre_tokenizer"),
-    [
-        (normalizers.Sequence([normalizers.Replace("a", "a" * 9)] * 3), None),
-        (normalizers.Replace("a", "\ufdfa" * 4), None),
-        (normalizers.Prepend("a" * 99), None),
-        (normalizers.Precompiled(character_map("b" * 99)), None),
-        (normalizers.Sequence([normalizers.BertNormalizer()] * 4), None),
-        (None, pre_tokenizers.Sequence([pre_tokenizers.ByteLevel()] * 4)),
-    ],
-)
-def test_steps_that_multiply_the_length_are_refused(normalizer: Any, pre_tokenizer: Any) -> None:
-    with pytest.raises(ValueError, match=r"tokenizer\.json .* times longer"):
-        load(normalizer, pre_tokenizer)
-
-
 def test_the_steps_of_known_models_are_taken() -> None:
     several = [
         *(normalizers.Precompiled(character_map("\ufdfa")), normalizers.NFKC()),
         *(normalizers.Replace(" ", "\u2581"), normalizers.Prepend("\u2581")),
     ]
     assert load(normalizers.Sequence(several), pre_tokenizers.Metaspace()).encode(["a"])
-
-
-@settings(max_examples=30)
-@given(st.lists(st.tuples(st.integers(0, 2055), st.integers(0, 255)), min_size=1, max_size=4))
-def test_a_damaged_map_is_an_error_or_harmless(changes: list[tuple[int, int]]) -> None:
-    data = bytearray(character_map("b\u00e9"))
-    for place, byte in changes:
-        data[place % len(data)] = byte
-    with contextlib.suppress(Exception):  # a panic is none
-        damaged = normalizers.Precompiled(bytes(data))
-        load(damaged).encode(["a", "cac", "é"])
 
 
 def test_a_damaged_map_is_one_line_and_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
