@@ -85,7 +85,7 @@ class ProgressBar:
 
     def phase(self, text: str) -> None:
         self._shown = text
-        self._bar.set_description_str(text, refresh=False)
+        self._bar.set_description_str(text)  # at once, since imports may hold all threads
 
     def _beat(self) -> None:
         """Refreshes the bar every second; without one logs a line every ``REPORT_S`` seconds."""
