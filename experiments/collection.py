@@ -22,7 +22,7 @@ import numpy as np
 from experiments import command
 from experiments.halves import add_half, in_half
 from nq.collection import ranking
-from nq.commands import arguments, terminal
+from nq.commands import arguments
 from nq.errors import Error
 from nq.formats.inputs import read_examples
 from nq.inference.batches import Shape, by_length
@@ -33,6 +33,7 @@ from nq.model.runtime import import_tensorflow
 from nq.postprocess.blocks import Blocks, bm25, lower_words
 from nq.preprocess.features import prefix
 from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.progress import ProgressBar
 from nq.records import Example, FloatArray
 
 log = logging.getLogger(__name__)
@@ -113,7 +114,7 @@ def cosines(model: str, questions: Sequence[str], blocks: Sequence[str]) -> Floa
     _, outputs, numbers = loaded.get_layer("similarity").input
     encoder = keras.Model(loaded.inputs, [outputs, numbers])
 
-    def encoded(texts: Sequence[str], text_prefix: str, bar: terminal.ProgressBar) -> FloatArray:
+    def encoded(texts: Sequence[str], text_prefix: str, bar: ProgressBar) -> FloatArray:
         """Returns ``[N, hidden]``: each text by itself, in the place of a question."""
         head = [tokenizer.marker_id("[Q]"), *prefix(text_prefix, tokenizer)]
         room = windows.max_seq_length - len(head) - 2
@@ -138,10 +139,10 @@ def cosines(model: str, questions: Sequence[str], blocks: Sequence[str]) -> Floa
         return unit
 
     started = time.perf_counter()
-    with terminal.ProgressBar("encoding blocks", "blocks") as bar:
+    with ProgressBar("encoding blocks", "blocks") as bar:
         of_blocks = encoded(blocks, windows.block_prefix, bar)
     log.info("%d blocks encoded in %.0f s", len(blocks), time.perf_counter() - started)
-    with terminal.ProgressBar("encoding questions", "questions") as bar:
+    with ProgressBar("encoding questions", "questions") as bar:
         return encoded(questions, windows.question_prefix, bar) @ of_blocks.T
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from experiments import command
 from experiments.halves import add_half, in_half
 from experiments.text_tables import markdown
-from nq.commands import arguments, terminal
+from nq.commands import arguments
 from nq.config import DECISION_RULES, DecisionConfig
 from nq.errors import Error
 from nq.evaluation.evaluate import Evaluation, judge
@@ -63,10 +63,8 @@ def _rows(job: Job, half: str) -> Iterator[dict[str, Any]]:
     for rule in sorted(DECISION_RULES, key=lambda rule: -RULES[rule].k):
         decision, text_only = replace(job.model.decision, rule=rule), RULES[rule].text_only
         if text_only not in runs:
-            with terminal.ProgressBar(rule, "windows") as bar:
-                model = replace(job.model, decision=decision)
-                folder = run(replace(job, model=model), progress=bar).folder
-            runs[text_only] = FinishedRun(folder)
+            model = replace(job.model, decision=decision)
+            runs[text_only] = FinishedRun(run(replace(job, model=model)).folder)
         metrics = _evaluate(runs[text_only], decision, half)
         yield {"decision": rule, **{name: metrics[name] for name in ("long-answer-n", *METRICS)}}
 

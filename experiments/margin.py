@@ -35,6 +35,7 @@ from nq.model.spec import ModelSpec
 from nq.postprocess.decision import decide
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.progress import ProgressBar
 from nq.records import (
     READ,
     SCORE_COLUMNS,
@@ -203,7 +204,7 @@ def compare(args: argparse.Namespace) -> int:
         job = replace(job, model=replace(job.model, windows=windows))
         check_job(job)
         with (
-            terminal.ProgressBar("predict", "windows") as bar,
+            ProgressBar("predict", "windows") as bar,
             open_scoring(Plan(job), Clock(), bar) as scoring,
         ):
             result = measure(scoring, job.model, args.half, args.margins)

@@ -24,7 +24,7 @@ import numpy as np
 
 from experiments import command
 from experiments.halves import add_half, in_half
-from nq.commands import arguments, terminal
+from nq.commands import arguments
 from nq.config import WindowConfig
 from nq.errors import Error
 from nq.evaluation import nq_eval
@@ -116,8 +116,7 @@ def measure(args: argparse.Namespace) -> int:
     windows = arguments.window_settings(args, job.model.folder)
     job = replace(job, model=replace(job.model, windows=windows))
     with tempfile.TemporaryDirectory() as folder:
-        with terminal.ProgressBar("read", "windows") as bar:
-            finished = run(replace(job, root=Path(folder)), progress=bar)
+        finished = run(replace(job, root=Path(folder)))
         readings, answers = _readings(finished.folder, args.half)
     if not readings:
         raise Error(f"the half {args.half!r} of the examples has no gold long answers")

@@ -23,6 +23,7 @@ from nq import extras, storage, tracking
 from nq.commands import arguments, terminal
 from nq.config import TrackingConfig
 from nq.errors import Error
+from nq.progress import ProgressBar
 from nq.runs.record import measured_run
 from nq.storage import atomic_write
 
@@ -213,7 +214,7 @@ def measure(
     started = time.time()
     with storage.hold(args.output, study.kind, files):
         results = Results(study, args, **settings)
-        with terminal.ProgressBar(study.name, "cells") as bar:
+        with ProgressBar(study.name, "cells") as bar:
             every = cells(results)
             for key, rows in every:
                 if results.find(key) is None:

@@ -25,6 +25,7 @@ loads neither TensorFlow, Beam nor MLflow.
 
 import os
 import sys
+import warnings
 
 import lazy_loader
 
@@ -33,6 +34,8 @@ import lazy_loader
 for _switch in ("DO_NOT_TRACK", "HF_HUB_DISABLE_TELEMETRY", "MLFLOW_DISABLE_TELEMETRY"):
     os.environ.setdefault(_switch, "true")
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+# tqdm, which libraries import, warns in a notebook without ipywidgets.
+warnings.filterwarnings("ignore", "IProgress not found")
 __version__ = "0.1.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -109,3 +109,21 @@ def grid(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     table = [list(map(str, row)) for row in (head, *rows)]
     first, *others = (max(map(len, column)) for column in zip(*table, strict=True))
     return ["  ".join([row[0].ljust(first), *map(str.rjust, row[1:], others)]) for row in table]
+
+
+def html_table(
+    lines: Sequence[str], head: Sequence[str], rows: Sequence[Sequence[str]], align: str = "left"
+) -> str:
+    """Returns lines of text and a table, if it has rows, as HTML; what is no ``Markup`` is escaped.
+
+    It has no classes and scripts, which some viewers of notebooks remove. ``align`` is for all
+    columns but the first.
+    """
+    from markupsafe import Markup
+
+    html = Markup("<p>{}</p>").format(Markup("<br>").join(lines))
+    cell, parts = Markup('<{0} style="text-align:{1}">{2}</{0}>'), list[Markup]()
+    for tag, texts in [("th", head), *(("td", row) for row in rows)]:
+        cells = (cell.format(tag, align if i else "left", text) for i, text in enumerate(texts))
+        parts.append(Markup("<tr>{}</tr>").format(Markup().join(cells)))
+    return str(html + Markup("<table>{}</table>").format(Markup().join(parts)) if rows else html)

@@ -23,6 +23,7 @@ from experiments.attacks.frame import Group, Row
 from experiments.text_tables import markdown
 from nq.commands import arguments, terminal
 from nq.errors import Error
+from nq.progress import ProgressBar
 
 GROUPS: dict[str, Group] = {"fuzz": fuzz.rows, "requests": requests.rows, "kills": kills.rows}
 
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command; an interruption prints what has been done so far."""
     rows: list[tuple[str, Row]] = []
     try:
-        with terminal.ProgressBar("attack", "attacks") as bar:
+        with ProgressBar("attack", "attacks") as bar:
             for name in args.groups:
                 with tempfile.TemporaryDirectory(prefix="nq-attacks-") as folder:
                     for row in GROUPS[name](args, Path(folder), random.Random(args.seed)):

@@ -61,9 +61,10 @@ OPTIONS = (
 # The real command; its progress goes to a file, one byte per window, instead of a bar.
 COMMAND = """
 import os, sys
-from nq.commands import main, terminal
+from nq.commands import main
+from nq.progress import ProgressBar
 file = os.open("reports", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
-terminal.ProgressBar.__call__ = lambda bar, new, total: os.write(file, b"." * new)
+ProgressBar.__call__ = lambda bar, new, total: os.write(file, b"." * new)
 sys.exit(main.console(["answer", *sys.argv[1:]]))
 """
 

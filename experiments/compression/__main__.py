@@ -34,6 +34,7 @@ from nq.formats.input_files import find_files, sha256
 from nq.inference.profile import Profile
 from nq.model.folder import load_config, weights_digest
 from nq.model.registry import model_folder
+from nq.progress import ProgressBar
 
 SPEEDS = "speeds"
 QUICK_PRUNE, QUICK_TRAINING = "heads=2,ffn=64,layers=2", ("--epochs", "0.2", "--batch-size", "8")
@@ -136,7 +137,7 @@ def _prunings(args: argparse.Namespace, original: Path) -> Sequence[str]:
 def _measure_all(measured: Compression, rows: Sequence[Variant]) -> None:
     """Measures the rows that are missing, and then those of the best pruned model."""
     known = _installed(rows)
-    with terminal.ProgressBar("compression", "rows") as bar:
+    with ProgressBar("compression", "rows") as bar:
 
         def add(variants: Sequence[Variant]) -> None:
             for measure in (measured.time, measured.judge):

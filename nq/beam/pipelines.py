@@ -33,6 +33,7 @@ from nq.formats.input_files import is_uri
 from nq.inference.load import ScorerSpec
 from nq.preprocess.request import Request
 from nq.preprocess.store import write_examples
+from nq.progress import new_bar
 
 RESULTS, DEAD, PROGRESS = "results", "dead_letters", "progress"
 WRITE_S = 1.0
@@ -166,8 +167,6 @@ def write_windows(
 
     The options of Beam win over the number of ``workers``.
     """
-    from tqdm import tqdm
-
     questions = ReadQuestions(
         request.files, request.limit, workers, first_file=request.first_file, pages=request.pages
     )
@@ -177,7 +176,7 @@ def write_windows(
         prepared = records | "Windows" >> windows
         return prepared.windows, prepared.dead_letters
 
-    with tqdm(desc="preprocess", unit=" examples", disable=None) as bar:
+    with new_bar(desc="preprocess", unit=" examples") as bar:
         _, elements = run_in_order(
             *(questions, steps, options, part, str(part), lambda new, _: bar.update(new))
         )

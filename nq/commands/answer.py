@@ -74,10 +74,8 @@ def parser() -> terminal.Parser:
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     beam, compute = _beam(args), arguments.settings(Compute, args)
-    from nq.commands.summary import summary
     from nq.evaluation.gate import FAILED, UNDECIDED
     from nq.model.spec import mention_decision
-    from nq.report.skipped import dead_letter_lines
     from nq.runs.job import Job
     from nq.runs.result import DEAD_LETTERS
     from nq.runs.run import run
@@ -97,9 +95,7 @@ def run(args: argparse.Namespace) -> int:
         **{name: getattr(args, name) for name in OF_JOB},
     )
     track, rows = arguments.tracking_config(args), 0 if args.json else args.show
-    labels = ("answer", "examples") if beam else ("predict", "windows")
-    with terminal.ProgressBar(*labels) as bar:
-        result = run(job, track=track, progress=bar, table_rows=rows, on_phase=bar.phase)
+    result = run(job, track=track, table_rows=rows)
     parity = result.parity
     if args.json:
         values = result.to_dict() | {n: getattr(result, n) for n in ("run_bytes", "windows_bytes")}
@@ -107,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         values |= {"model_uri": result.model_uri} if track and track.log_model else {}
         terminal.print_json(values)
     else:
-        print(summary(result, dead_letter_lines(result.folder / DEAD_LETTERS)))
+        print(result)
     mention_decision(job.model)
     gate = parity and parity.gate
     if gate and gate.verdict == FAILED:

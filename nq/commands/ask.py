@@ -20,6 +20,7 @@ from nq.formats.fields import LIMITS
 from nq.formats.input_files import SHARD_SUFFIXES, is_stream
 from nq.formats.questions import QUESTION, files_in
 from nq.page_process import PageProcess
+from nq.progress import ProgressBar
 from nq.text import one_line, visible
 
 log = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ def _ask(args: argparse.Namespace, process: PageProcess) -> int:
         for text in _questions() if question is None else [question]:
             best = page
             if best is None:
-                with terminal.ProgressBar("reading documents", "documents") as bar:
+                with ProgressBar("reading documents", "documents") as bar:
                     best = select_page(text, files, read, model.windows, True, bar)
             answer = reader.ask(text, best, args.top)
             _mention_unread(answer, len(files))

@@ -4,6 +4,7 @@ import argparse
 import webbrowser
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from nq.bundle import bundled_sample
 from nq.commands import answer, arguments, terminal
@@ -62,20 +63,17 @@ def run(args: argparse.Namespace) -> int:
         raise terminal.UsageError(parser().unknown(unknown))
     if args.batch_sizes or args.max_seq_lengths:
         return _run_shapes(args)
-    from nq.report.comparison import advice, comparison_table
-    from nq.runs.compare import PAGE, compare
+    from nq.report.comparison import PAGE, advice
+    from nq.runs.compare import compare
 
-    with terminal.ProgressBar("compare", "runs") as bar:
-        settings = {"model": args.model, "rounds": args.rounds, "output": args.output}
-        settings["track"] = arguments.tracking_config(args)
-        reports = {"options": args.unknown, "progress": bar, "on_phase": bar.phase}
-        rows = compare(args.data, args.profiles, **settings, **reports)
+    track = arguments.tracking_config(args)
+    rows = compare(args.data, args.profiles, track=track, **_settings(args))
     (take, reason), page = advice(rows), rows.folder.absolute() / PAGE
     if args.json:
         values = {"take": take, "reason": reason, "rows": list(map(asdict, rows))}
         terminal.print_json({"page": str(page), **values})
     else:
-        print(f"{comparison_table(rows)}\n\n{reason}\n{visible(f'the page: {page}')}")
+        print(f"{rows}\n{visible(f'the page: {page}')}")
     if args.open:
         webbrowser.open(page.as_uri())
     if failed := [row.profile for row in rows if row.error]:
@@ -83,24 +81,18 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _settings(args: argparse.Namespace) -> dict[str, Any]:
+    names = ("model", "rounds", "output")
+    return {name: getattr(args, name) for name in names} | {"options": args.unknown}
+
+
 def _run_shapes(args: argparse.Namespace) -> int:
     if len(args.profiles) != 1 or args.profiles[0] in SETS:
         raise terminal.UsageError("give one profile for a table of sizes: --profiles P")
     from nq.runs.shapes import compare_shapes, shapes_table
 
-    with terminal.ProgressBar("compare", "runs") as bar:
-        rows = compare_shapes(
-            args.data,
-            args.profiles[0],
-            args.batch_sizes or (),
-            args.max_seq_lengths or (),
-            model=args.model,
-            rounds=args.rounds,
-            output=args.output,
-            options=args.unknown,
-            progress=bar,
-            on_phase=bar.phase,
-        )
+    sizes = args.batch_sizes or (), args.max_seq_lengths or ()
+    rows = compare_shapes(args.data, args.profiles[0], *sizes, **_settings(args))
     if args.json:
         terminal.print_json({"profile": str(args.profiles[0]), "rows": rows})
     else:

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from nq.commands import arguments, terminal
+from nq.progress import ProgressBar
 
 
 def parser() -> terminal.Parser:
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
     files = input_files.find_files(args.data) if args.data else None
     model = model_folder(args.model) if args.model else None
-    with terminal.ProgressBar("report", "questions") as bar:
+    with ProgressBar("report", "questions") as bar:
         written = write_report(args.run, args.output, args.against, files, model, bar)
     if args.json:
         terminal.print_json(written.to_dict())

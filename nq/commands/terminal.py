@@ -1,6 +1,6 @@
-"""The terminal side of all commands: parsing, exit codes, errors, logs, results and progress.
+"""The terminal side of all commands: parsing, exit codes, errors, logs and results.
 
-Results go to stdout, logs and progress to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage,
+Results go to stdout, logs to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage,
 130 interrupted, 143 terminated. Errors that a user can correct are printed in one line without a
 traceback.
 Nothing heavy is imported here, so that ``--help`` and usage errors are instant.
@@ -17,11 +17,9 @@ import re
 import shutil
 import sys
 import textwrap
-import threading
-import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 from nq import __version__, interruption
 from nq.errors import Error
@@ -32,8 +30,6 @@ log = logging.getLogger(__name__)
 
 FAILED, USAGE = 1, 2
 HELP_WIDTH = 80
-REPORT_S = 10.0
-"""Seconds between two lines about the progress of a command whose stderr is no terminal."""
 _USER_ERRORS = (OSError, ValueError, ArithmeticError, ImportError, MemoryError, Error)
 
 
@@ -259,57 +255,3 @@ def print_json(result: Mapping[str, Any]) -> None:
     except UnicodeEncodeError:
         text = json.dumps(result)
     print(text)
-
-
-class ProgressBar:
-    """Shows the progress as a bar on stderr; in a pipe as a line every ``REPORT_S`` seconds.
-
-    It is a context manager, and shows the label before any unit is counted.
-    """
-
-    def __init__(self, label: str, unit: str) -> None:
-        from tqdm import tqdm
-
-        self._label = self._shown = label
-        self._unit, self._started = f" {unit}", time.monotonic()
-        self._done = self._total = 0
-        self._bar = tqdm(desc=label, unit=self._unit, disable=None)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="nq-progress", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._ended.set()
-        self._thread.join()
-        self._bar.set_description_str(self._label, refresh=False)
-        self._bar.close()
-
-    def __call__(self, new: int, total: int) -> None:
-        """Adds new units, of a total as far as it is known."""
-        if not self._done:  # so that the speed is that of the units alone
-            self._started = time.monotonic()
-            self._bar.unpause()
-        self._done, self._total = self._done + new, total
-        self._bar.total = total
-        self._bar.update(new)
-
-    def phase(self, text: str) -> None:
-        self._shown = text
-        self._bar.set_description_str(text)  # at once, since imports may hold all threads
-
-    def _beat(self) -> None:
-        """Refreshes the bar every second; without one logs a line every ``REPORT_S`` seconds."""
-        while not self._ended.wait(REPORT_S if self._bar.disable else 1.0):
-            if not self._bar.disable:
-                self._bar.refresh()
-                continue
-            elapsed = time.monotonic() - self._started
-            line = f"{self._shown}, {elapsed:.0f} s"
-            if self._done:
-                line = self._bar.format_meter(
-                    self._done, self._total, elapsed, 0, prefix=self._shown, unit=self._unit
-                )
-            log.info("%s", line)

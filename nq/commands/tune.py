@@ -47,9 +47,8 @@ def run(args: argparse.Namespace) -> int:
     if args.output is None:
         tuning.own_model(model, args.model, args.second_model or args.model)
     compute, pages = arguments.settings(Compute, args), arguments.pages(args)
-    rest = pages, args.output, args.limit
-    with terminal.ProgressBar("predict", "windows") as bar:
-        figures = tuning.tune(args.data, model, args.profile, compute, args.keep_scores, bar, *rest)
+    others = {"pages": pages, "output": args.output, "limit": args.limit}
+    figures = tuning.tune(args.data, model, args.profile, compute, args.keep_scores, **others)
     if args.json:
         terminal.print_json(figures)
     else:

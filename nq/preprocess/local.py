@@ -16,6 +16,7 @@ from nq.preprocess.request import Request, Training
 from nq.preprocess.store import StoredExample, write_examples
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.progress import new_bar
 from nq.records import DeadLetter, Example, Features, Source
 
 
@@ -56,8 +57,6 @@ def stored_example(
 
 def write_windows(request: Request, part: Path) -> dict[str, int]:
     """Writes the windows of a request, byte for byte as with Beam; see ``write_examples``."""
-    from tqdm import tqdm
-
     tokenizer = load_tokenizer(request.tokenizer, request.windows.compat)
     files = enumerate(request.files, start=request.first_file)
     items = islice(
@@ -66,7 +65,7 @@ def write_windows(request: Request, part: Path) -> dict[str, int]:
     )
 
     def elements() -> Iterator[StoredExample | DeadLetter]:
-        with tqdm(desc="preprocess", unit=" examples", disable=None) as bar:
+        with new_bar(desc="preprocess", unit=" examples") as bar:
             for source, item in items:
                 rows = make_windows(source, item, tokenizer, request.windows, request.training)
                 if isinstance(rows, DeadLetter):

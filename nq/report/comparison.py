@@ -2,18 +2,25 @@
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from nq.text import counted, grid, truncate, visible
+from nq.text import counted, grid, html_table, truncate, visible
 
 BASELINE, MAX_LOSS = "baseline", 0.005
 """The profile to take may have a micro-F1 that is lower than that of baseline by so much."""
-WIDTH, MIB = 80, 1 << 20
+PAGE, WIDTH, MIB = "compare.html", 80, 1 << 20
 PHASES = ("load", "compile", "warmup", "rescore", "second_model")
 SECONDS = {"pre- dict s": "predict_s", "pre- pare s": "prepare_s"}
 """Columns of runs; words of a head stand below each other."""
+BAR_WIDTH, COLOR, TAKEN_COLOR = 120, "#7a93b8", "#2f9e62"  # seen on light and dark pages
+BAR = (  # notebooks make an image narrower without a least width
+    '<svg width="120" height="14" viewBox="0 0 120 14" style="min-width:120px">'
+    '<rect y="2" width="{:.0f}" height="10" fill="{}"/>'
+    '<path d="M{:.0f} 7H{:.0f}" stroke="currentColor"/></svg>'
+)
 BREAKS = str.maketrans("+-", "-+")
 """Lets the lines of a profile break where those of other texts do."""
 
@@ -168,3 +175,31 @@ def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
     equal = f"; as fast within the rounds: {others}" if others else ""
     lost = f" The fastest, {measured[0].profile}, loses too much: {cost(measured[0])}."
     return best.profile, f"Take {best.profile}: {reason}{equal}." + lost * (measured[0] not in fit)
+
+
+class Comparison(list[ComparisonRow]):
+    """The rows of a comparison, the fastest first, and its folder, which has the page."""
+
+    def __init__(self, rows: Iterable[ComparisonRow], folder: Path) -> None:
+        super().__init__(rows)
+        self.folder = folder
+
+    def __repr__(self) -> str:
+        return f"{comparison_table(self)}\n\n{advice(self)[1]}"
+
+    def _repr_html_(self) -> str:
+        """Returns the table with bars of the speeds; a line has the range of the rounds."""
+        from markupsafe import Markup
+
+        (take, reason), (heads, body) = advice(self), cells(self)
+        scale = BAR_WIDTH / max(row.high or row.windows_per_s or 1e-9 for row in self)
+        for row, texts in zip(self, body, strict=True):
+            is_taken, speed = row.profile == take, row.windows_per_s or 0.0
+            note = Markup("<br><small>{}</small>").format(visible(row.note)) if row.note else ""
+            texts[0] = Markup("<b>{}</b>{}" if is_taken else "{}{}").format(texts[0], note)
+            ends = ((end or speed) * scale for end in (row.low, row.high))
+            color = TAKEN_COLOR if is_taken else COLOR
+            texts.append(Markup(BAR).format(speed * scale, color, *ends) if speed else "")
+        names = [*(head.replace("- ", "") for head in heads), ""]
+        page = visible(f"the page: {self.folder / PAGE}")
+        return html_table([reason, page], names, body, "right")

@@ -29,19 +29,20 @@ from nq.inference.profile import BASELINE, THESIS, Profile, profiles
 from nq.memo import REQUEST, Memo
 from nq.model.folder import weights_digest
 from nq.model.spec import find_model
+from nq.progress import reporting
 from nq.records import ExampleId
-from nq.report.comparison import ComparisonRow, advice, cells, ordered, row
+from nq.report.comparison import PAGE, Comparison, ComparisonRow, advice, cells, ordered, row
 from nq.report.page import comparison_page
 from nq.report.questions import Question, entries, outcomes
 from nq.runs.finished import FinishedRun
-from nq.runs.measure import BUSY, OnPhase, machine, no_report
+from nq.runs.measure import BUSY, OnPhase, machine
 from nq.runs.profile_choice import CANDIDATES, COMPARED, comparison_key, default_choice, may_prune
 from nq.runs.record import DIGITS, logged_model, measured_run
 from nq.runs.result import PREDICTIONS
 from nq.runs.scoring import RunProgress
 from nq.text import counted
 
-PAGE, MAX_CHANGES = "compare.html", 100
+MAX_CHANGES = 100
 ANSWER = (
     "import ctypes, runpy, signal; ctypes.CDLL(None).prctl(1, signal.SIGKILL); "
     "runpy.run_module('nq.answer', run_name='__main__')"
@@ -55,14 +56,6 @@ SETS = {"default": DEFAULT, "thesis": ALL, "all": (*ALL, *CANDIDATES[DEVICE])}
 Answers = Mapping[str, Mapping[ExampleId, Label]]  # by profile
 
 
-class Comparison(list[ComparisonRow]):
-    """The rows of a comparison, the fastest first, and its folder, which has the page."""
-
-    def __init__(self, rows: Iterable[ComparisonRow], folder: Path) -> None:
-        super().__init__(rows)
-        self.folder = folder
-
-
 def compare(
     data: Iterable[str | Path],
     profiles: Iterable[Profile | str] = ("default",),
@@ -72,8 +65,8 @@ def compare(
     output: str | Path | None = None,
     options: Sequence[str] = (),
     track: TrackingConfig | None = None,
-    progress: RunProgress = no_report,
-    on_phase: OnPhase = no_report,
+    progress: RunProgress | None = None,
+    on_phase: OnPhase | None = None,
 ) -> Comparison:
     """Measures profiles against each other on the same questions, as ``nq compare`` does.
 
@@ -86,7 +79,7 @@ def compare(
             and processor; one that was interrupted is continued.
         options: of ``nq answer`` for all runs, such as ``["--limit", "60"]``.
         track: where MLflow records a run for each profile; by default nowhere.
-        progress, on_phase: receive completed runs, and what is measured.
+        progress, on_phase: receive completed runs, and what is measured; by default a bar does.
 
     Returns:
         A list with a row for each profile, the fastest first; those that failed come last, with the
@@ -100,12 +93,15 @@ def compare(
     wanted = list(profiles)
     _names(wanted)
     started = time.time()
-    with open_measured("compare", data, model, options, output) as (files, folder, memo):
+    with (
+        reporting(progress, on_phase, "compare", "runs") as (report, phase),
+        open_measured("compare", data, model, options, output) as (files, folder, memo),
+    ):
         arguments = ["--data", *files, *options, "--root", str(folder)]
         arguments += [] if model is None else ["--model", str(model)]
 
         def measured(number: int, name: str) -> dict[str, Any]:
-            on_phase(f"{name}, round {number} of {rounds}")
+            phase(f"{name}, round {number} of {rounds}")
             part = f"{number:03d}-{name}.json"
             return memo.computed(part, lambda: _measured(folder, number, name, files, arguments))
 
@@ -118,7 +114,7 @@ def compare(
                 if name == BASELINE:
                     raise
                 errors[name] = str(error)
-            progress(1, len(names) * (rounds + 1))
+            report(1, len(names) * (rounds + 1))
         folders = {run["profile"]: folder / run["name"] for run in runs}
         answers = {name: read_predictions(one / PREDICTIONS) for name, one in folders.items()}
         rows = ordered([_row(name, runs, answers) for name in answers])

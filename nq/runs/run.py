@@ -15,10 +15,11 @@ from nq.evaluation.answers import AnswerFiles
 from nq.evaluation.nq_eval import Gold
 from nq.formats import input_files, outputs
 from nq.memo import Memo
+from nq.progress import reporting
 from nq.runs import parity, record
 from nq.runs.beam_run import BeamRun
 from nq.runs.job import Job
-from nq.runs.measure import SCORE, Clock, OnPhase, no_report
+from nq.runs.measure import SCORE, Clock, OnPhase
 from nq.runs.plan import Plan
 from nq.runs.result import (
     DEAD_LETTERS,
@@ -36,9 +37,9 @@ def run(
     job: Job | str | Path | Iterable[str | Path],
     *,
     track: TrackingConfig | None = None,
-    progress: RunProgress = no_report,
+    progress: RunProgress | None = None,
     table_rows: int = 0,
-    on_phase: OnPhase = no_report,
+    on_phase: OnPhase | None = None,
     **settings: Any,
 ) -> Result:
     """Answers all questions of a job and writes the answers, their scores and the metrics.
@@ -51,7 +52,8 @@ def run(
         track: where MLflow records the run; ``None`` to record nothing.
         progress: receives completed windows, one call at a time, perhaps in other threads.
         table_rows: how many rows of the table of answers the result has.
-        on_phase: receives what goes on, in words, such as "loading the model".
+        on_phase: receives what goes on, in words, such as "loading the model". Without this and
+            ``progress`` a bar shows both on a terminal and, with ipywidgets, in a notebook.
         settings: fields of ``nq.Job``, such as ``profile``; they replace those of a job.
 
     Returns:
@@ -67,13 +69,16 @@ def run(
         job = Job([job] if isinstance(job, str | Path) else job, **settings)
     elif settings:
         job = replace(job, **settings)
-    with Clock(on_phase) as clock, contextlib.ExitStack() as stack:
+    labels = ("answer", "examples") if job.beam else ("predict", "windows")
+    with contextlib.ExitStack() as stack:
+        report, phase = stack.enter_context(reporting(progress, on_phase, *labels))
+        clock = stack.enter_context(Clock(phase))
         checked = LocalRun(job, stack) if job.beam is None else BeamRun(job, job.beam)
         job, plan = checked.plan.job, checked.plan
         name = f"{job.profile} · {Path(input_files.shown(job.files[0])).name}"
         # it is opened later, or when there is something to record
         with tracking.Run(track, name) as tracked:
-            with checked.open(clock, progress) as answering:
+            with checked.open(clock, report) as answering:
                 # only now, so that importing MLflow does not delay the loading of the model
                 tracked.open(plan.mlflow_file, clock.started)
                 result, gold = _write(plan, answering, table_rows, clock, tracked)

@@ -13,9 +13,10 @@ from typing import Any
 
 from nq.errors import check_argument, is_count
 from nq.inference.profile import Profile
+from nq.progress import reporting
 from nq.report.comparison import figure
 from nq.runs.compare import answer_in_process, open_measured
-from nq.runs.measure import OnPhase, no_report
+from nq.runs.measure import OnPhase
 from nq.runs.scoring import RunProgress
 from nq.text import grid
 
@@ -33,8 +34,8 @@ def compare_shapes(
     rounds: int = 3,
     output: str | Path | None = None,
     options: Sequence[str] = (),
-    progress: RunProgress = no_report,
-    on_phase: OnPhase = no_report,
+    progress: RunProgress | None = None,
+    on_phase: OnPhase | None = None,
 ) -> list[dict[str, Any]]:
     """Measures a profile with each batch size at each window length, on the same questions.
 
@@ -56,19 +57,22 @@ def compare_shapes(
     sizes: Sequence[int | None] = batch_sizes or [None]
     lengths: Sequence[int | None] = max_seq_lengths or [None]
     cells = list(itertools.product(sizes, lengths))
-    with open_measured("shapes", data, model, options, output, profile=name) as (files, root, memo):
+    with (
+        reporting(progress, on_phase, "compare", "runs") as (report, phase),
+        open_measured("shapes", data, model, options, output, profile=name) as (files, root, memo),
+    ):
         arguments = ["--data", *files, *options, "--root", str(root)]
         arguments += [] if model is None else ["--model", str(model)]
 
         def measured(number: int, cell: Cell) -> dict[str, Any]:
-            on_phase(f"{_label(*cell)}, round {number} of {rounds}")
+            phase(f"{_label(*cell)}, round {number} of {rounds}")
             part = f"{number:03d}-{'-'.join(map(str, cell))}.json"
             return memo.computed(part, lambda: _measured(name, cell, arguments))
 
         runs = dict[Cell, list[dict[str, Any]]]()
         for number, cell in itertools.product(range(rounds + 1), cells):
             runs.setdefault(cell, []).append(measured(number, cell))
-            progress(1, len(cells) * (rounds + 1))
+            report(1, len(cells) * (rounds + 1))
     return [_row(cell, own) for cell, own in runs.items()]
 
 

@@ -33,10 +33,11 @@ from nq.postprocess.fit import (
     yes_no_separation,
 )
 from nq.postprocess.ranking import rank
+from nq.progress import reporting
 from nq.records import Example, Scores
 from nq.runs.config import Compute
 from nq.runs.job import Job
-from nq.runs.measure import Clock, no_report
+from nq.runs.measure import Clock
 from nq.runs.plan import Plan, check_job
 from nq.runs.scoring import RunProgress, open_scoring
 from nq.text import counted
@@ -63,7 +64,7 @@ def tune(
     profile: Profile | str = DEFAULT_PROFILE,
     compute: Compute = Compute(),
     keep_scores: bool = False,
-    progress: RunProgress = no_report,
+    progress: RunProgress | None = None,
     pages: PageFolder | str | Path | None = None,
     output: str | Path | None = None,
     limit: int | None = None,
@@ -113,7 +114,8 @@ def tune(
             storage.check_output_file(folder / SETTINGS, job.files)
             stack.enter_context(storage.hold_marked(folder))
         check_job(job)
-        scoring = stack.enter_context(open_scoring(Plan(job), Clock(), progress))
+        report, phase = stack.enter_context(reporting(progress, None, "predict", "windows"))
+        scoring = stack.enter_context(open_scoring(Plan(job), Clock(phase), report))
         tuned = tune_decision(scoring, start, ", ".join(paths))
         settings = load_settings(folder)
         if isinstance(tuned.decision, CascadeDecision):

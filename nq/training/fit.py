@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from nq import tracking
 from nq.beam.prepare import prepare, prepare_again
@@ -31,6 +30,7 @@ from nq.model.folder import (
 from nq.model.registry import model_name
 from nq.preprocess.store import Prepared
 from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.progress import new_bar, set_total
 from nq.records import UNLABELLED
 from nq.storage import MARK, STATE, WINDOWS, WORK, own_paths, remove
 from nq.training.held_out import held_out
@@ -81,7 +81,7 @@ def train_on_files(
         if teacher:
             distillation = teacher.distillation(job.distillation, data, work / "teacher")
         started = time.perf_counter()
-        with tqdm(unit=" steps", disable=None) as bar:
+        with new_bar(unit=" steps") as bar:
             progress = TrainingProgress(bar, run)
             if job.dev:
                 network = Network(shape, model)
@@ -156,7 +156,7 @@ class TrainingProgress:
     def __call__(self, losses: Curves, total: int) -> None:
         """Reports the last of the steps that have these losses."""
         step = len(losses[LOSS])
-        self.bar.total = total
+        set_total(self.bar, total)
         self.bar.set_postfix({n: f"{x[-1]:.3f}" for n, x in losses.items()}, refresh=False)
         self.bar.update(step - self.bar.n)
         if step % REPORT_EVERY == 0 or step == total:

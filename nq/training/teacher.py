@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax
-from tqdm import tqdm
 
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import DamagedError
@@ -32,6 +31,7 @@ from nq.model.shapes import check_length
 from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
+from nq.progress import new_bar
 from nq.records import Columns, IntArray
 from nq.training.config import DistillationConfig
 from nq.training.distillation import Distillation, SoftTargets
@@ -99,7 +99,7 @@ class Teacher:
         """Returns the teacher's part in a training; parts that ``folder`` lacks are computed."""
         memo = Memo.open(folder, {**self.identity, WINDOWS: windows.digest()})
         targets, total, predictor = SoftTargets.empty(windows), len(windows), None
-        with tqdm(desc="teacher", unit=" windows", total=total, disable=None) as bar:
+        with new_bar(desc="teacher", unit=" windows", total=total) as bar:
             for number, start in enumerate(range(0, total, PART_WINDOWS)):
                 name = f"part-{number:06d}.npz"
                 rows = slice(start, min(start + PART_WINDOWS, total))

@@ -170,7 +170,7 @@ def test_a_run_beside_other_programs_is_repeated_once_and_marked(
     monkeypatch.chdir(tmp_path)
     rows = compare.compare([data], ["baseline"], model=tiny_model, rounds=2)
     assert [row.busy for row in rows] == [1] and not list(busy)
-    page = (rows.folder / compare.PAGE).read_text("utf-8")
+    page = (rows.folder / "compare.html").read_text("utf-8")
     assert "other programs took much of the processor in 1 round<" in page
 
 
@@ -197,7 +197,7 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
     if base.profile != "baseline":
         base, other = other, base
     assert (base.changed, other.changed, other.micro_f1) == (0, QUESTIONS, None)
-    page = (tmp_path / "out" / compare.PAGE).read_text("utf-8")
+    page = (tmp_path / "out" / "compare.html").read_text("utf-8")
     assert page.count('"question":') == QUESTIONS and "micro F1" not in page
 
 

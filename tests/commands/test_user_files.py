@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import nq.commands.compare  # noqa: F401 - as above
+import nq.commands.compare
 import nq.runs.compare  # noqa: F401 - as above
 from nq.bundle import bundled_model, bundled_sample
 from nq.commands.main import console

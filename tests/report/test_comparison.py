@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,16 @@ def test_a_page_needs_no_other_file_and_escapes_its_texts() -> None:
     assert EVIL.profile not in page
     assert "default-src &#39;none&#39;" in page and "unsafe-eval" not in page
     assert not re.search(r"<link|<img|<script src", page)
+
+
+def test_a_notebook_shows_the_table_with_bars_and_marks_the_profile_to_take() -> None:
+    rows = comparison.Comparison([FAST, BASE, EVIL, FAILED], Path("<i>"))
+    html = rows._repr_html_()
+    assert all(escape(text) in html for texts in comparison.cells(rows)[1] for text in texts)
+    assert html.count("<svg") == 3 and html.count(comparison.TAKEN_COLOR) == 1
+    assert f"<b>{FAST.profile}</b>" in html and "<small>ONNX is not installed" in html
+    assert "&lt;i&gt;/compare.html" in html and not re.search("<i>|<script|class=", html)
+    assert repr(rows) == f"{comparison.comparison_table(rows)}\n\n{comparison.advice(rows)[1]}"
 
 
 @needs_chromium

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,20 @@ def test_the_counts_are_those_of_the_files(result: Result) -> None:
     assert [row.question for row in result.rows] == [
         example.question for example in inputs.read_examples(bundled_sample())
     ][:2]
+
+
+def test_a_result_has_a_line_a_summary_and_a_table_in_which_all_is_escaped(result: Result) -> None:
+    row = AnswerRow("who <b>", "a & b\x1b " + "word " * 90, False, ("<i>", ""))
+    own = replace(result, folder=Path("<u>"), rows=(row, *result.rows * 6))
+    assert re.fullmatch(r"Result\('<u>': 6 questions, .*, profile baseline\)", repr(own))
+    table, _, summary = str(own).partition("\n\n")
+    assert "<i> | (no words)" in table and "\x1b" not in table
+    assert summary.startswith(f"6 questions, {own.answered} answered, {own.windows} windows")
+    html = own._repr_html_()
+    assert all(line in unescape(html) for line in summary.split("\n"))
+    assert "who &lt;b&gt;" in html and "a &amp; b\\u001b word" in html and "&lt;u&gt;" in html
+    assert not re.search("<[biu]>|\x1b", html)
+    assert html.count("<tr>") == 11 and html.count("word") < 50
 
 
 def test_a_wrong_answer_has_the_right_ones_of_its_question(
