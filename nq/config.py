@@ -325,3 +325,8 @@ class TrackingConfig(Settings):
     experiment: str | None = None
     log_model: bool = False
     register: str | None = None
+
+    @property
+    def logs_model(self) -> bool:
+        """Whether the run has its model; one that is registered is logged."""
+        return self.log_model or self.register is not None

@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         values = result.to_dict() | {n: getattr(result, n) for n in ("run_bytes", "windows_bytes")}
         values |= {"parity": parity.to_dict()} if parity else {}
-        values |= {"model_uri": result.model_uri} if track and track.log_model else {}
+        values |= {"model_uri": result.model_uri} if track and track.logs_model else {}
         terminal.print_json(values)
     else:
         print(result)

@@ -299,10 +299,8 @@ def add_tracking(
 
 def tracking_config(args: argparse.Namespace) -> TrackingConfig | None:
     """Returns where the run is recorded; ``None`` with ``--no-track``."""
-    register = getattr(args, "register", None)
-    logs_model = getattr(args, "log_model", False) or register is not None
-    if args.no_track and logs_model:
-        option = "--log-model" if register is None else "--register"
-        raise UsageError(f"{option} needs a recorded run: leave --no-track out")
-    options = args.tracking_uri, args.experiment, logs_model, register
-    return None if args.no_track else TrackingConfig(*options)
+    models = getattr(args, "log_model", False), getattr(args, "register", None)
+    config = TrackingConfig(args.tracking_uri, args.experiment, *models)
+    if args.no_track and config.logs_model:
+        raise UsageError("--log-model and --register need a recorded run: leave --no-track out")
+    return None if args.no_track else config

@@ -83,7 +83,7 @@ def run(
                 tracked.open(plan.mlflow_file, clock.started)
                 result, gold = _write(plan, answering, table_rows, clock, tracked)
             record.record(tracked, job, result)
-            if track is not None and track.log_model:
+            if track is not None and track.logs_model:
                 result = replace(result, model_uri=record.log_model(tracked, job))
             if job.against is not None:
                 difference = parity.compare_runs(plan.folder, job.against, gold, job.max_loss)

@@ -96,7 +96,7 @@ def train_on_files(
         saved = ModelSettings(windows, removed_parts=load_settings(job.init).removed_parts)
         checkpoint.save(job.output, model, shape, tokenizer, saved, card, job.store)
         train_s, model_uri = time.perf_counter() - started, None
-        if track and track.log_model:
+        if track and track.logs_model:
             model_uri = run.log_model(partial(_save, job.output))
     return TrainingResult(*(job.output, prepared, state.step, loss, train_s, state.best, model_uri))
 

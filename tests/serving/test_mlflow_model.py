@@ -197,7 +197,7 @@ def test_a_registered_model_is_a_new_version_under_the_alias_of_its_profile(
     model = load("models:/lake model@grappler-buckets")
     assert str(model.unwrap_python_model().reader.profile) == "grappler+buckets"
     error = commands.error("answer", *paths, "--register", "a", "--no-track", code=2)
-    assert "--register needs a recorded run" in error
+    assert "--log-model and --register need a recorded run" in error
 
 
 @pytest.mark.usefixtures("store")
