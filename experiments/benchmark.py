@@ -11,8 +11,6 @@
   narrow layers, whose own memory is small.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import tempfile

@@ -4,8 +4,6 @@ The wording follows that of the question, by a few patterns; a question that fit
 Half of the claims are wrong: the answer is replaced by a number or a name from the same paragraph.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterator, Sequence

@@ -9,8 +9,6 @@ Beam workers, and Beam's job server. All listen on this machine only. The first 
 and what the job server is built from (about 400 MB) into ``$XDG_CACHE_HOME/nq``.
 """
 
-from __future__ import annotations
-
 import argparse
 import shlex
 from pathlib import Path

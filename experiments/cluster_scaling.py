@@ -8,8 +8,6 @@ clusters of one and of two TaskManagers with one core each, in every round. The 
 workers is that which Linux counts (``VmHWM``), the largest of all workers.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -9,8 +9,6 @@ cosine of the best ``CANDIDATES`` by BM25. Each score is that of the block alone
 questions has a gold block among the first N. A block with the words of the gold one counts too.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import time

@@ -1,7 +1,5 @@
 """What the commands of the studies share: how they start, and how they print a result."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import re

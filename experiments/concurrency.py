@@ -11,8 +11,6 @@ before, each is loaded in a process of its own to read its peak memory. An inter
 continues with the rows that are missing.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

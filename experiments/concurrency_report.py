@@ -1,7 +1,5 @@
 """Table, plot, metrics and verdicts of ``experiments.concurrency``, from its rows alone."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -7,8 +7,6 @@ windows. The default rule was fitted to the even half of dev, so the table is th
 with odd ids, unless ``--half all`` is given. "best" F1 is at the best threshold of the scores.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from collections.abc import Iterator, Mapping

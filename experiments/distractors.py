@@ -12,8 +12,6 @@ They are put before and behind the page in random order. A block that contains a
 question is left out.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence

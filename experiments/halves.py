@@ -1,7 +1,5 @@
 """The halves of dev: decisions are fitted to the examples with even ids and measured on the odd."""
 
-from __future__ import annotations
-
 import argparse
 
 from nq.records import ExampleId

@@ -1,7 +1,5 @@
 """The statistics of the studies: order of the rounds, intervals of ratios, verdicts."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable, Sequence

@@ -9,8 +9,6 @@ the page harder than a real one, and some would answer the question. ``nq tune``
 beside dev: the ids are others, in the same half and fold as those of the short pages.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 from collections.abc import Iterator, Sequence

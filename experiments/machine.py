@@ -1,7 +1,5 @@
 """The machine that a study was measured on."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import platform
 from collections.abc import Mapping, Sequence

@@ -9,8 +9,6 @@ of whose files but the model card belong into the package. A dual encoder is tun
 model of its pair: the ``small`` that was made here, else a copy of the bundled one.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace

@@ -32,8 +32,6 @@ annotators may mark, written from the pages alone, without a look at the answers
 kind of answer is given by all five or by none, so that all metrics count the same questions.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -8,8 +8,6 @@ changed, and by how much F1 would have, where there is gold. With ``--output`` t
 an interrupted run resumes, and other margins need no computation.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from collections import Counter

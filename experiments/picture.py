@@ -5,8 +5,6 @@
 Chromium draws it.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import subprocess

@@ -8,8 +8,6 @@ downloads:
 - ``bge-small-en-v15``: Xiao et al. 2023, https://arxiv.org/abs/2309.07597
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator

@@ -12,8 +12,6 @@ Then the model's decision answers all questions at its thresholds: F1, and the c
 the probabilities. With ``--max-contexts`` whole pages are read.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from collections.abc import Sequence

@@ -11,8 +11,6 @@ Each stage is a run of ``nq train`` on records of the training data. A recipe is
 - ``ranker``: the dual encoder, which needs no training; ``small`` reads for it.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -14,8 +14,6 @@ scores:
   how many these are, and how many answers differ from ``baseline`` before and after that.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -15,8 +15,6 @@ on the other half of the cores), ``dispatch`` (requests of mixed lengths at 50 %
 capacity).
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools

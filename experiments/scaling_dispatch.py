@@ -5,8 +5,6 @@ and with lengths as in real pages. A policy is a set of instances and the queue 
 waits. The latency of a request is the time from its arrival to its answer, the wait included.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import time

@@ -1,7 +1,5 @@
 """Table, plot, metrics and verdicts of ``experiments.scaling``, from its rows alone."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ measured) and every timing of its rounds. ``NAME.json`` is written after each ce
 command continues where it was interrupted; tables, plot, metrics and verdicts follow from it alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

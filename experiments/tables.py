@@ -15,8 +15,6 @@ on stdout and writes such a file:
 A command that prints these five keys itself may be redirected into the file instead.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import json

@@ -1,7 +1,5 @@
 """Reads and writes records of the training data, in simplified NQ format, with repaired tags."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from collections.abc import Iterable, Iterator

@@ -5,8 +5,6 @@ step. A unit starts with the affinity and the environment that it is to have, be
 OpenVINO and ONNX Runtime read both once, when they are imported.
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

@@ -4,8 +4,6 @@ The time of a full window depends on shapes alone, so that neither trained weigh
 needed. A step computes one batch and returns when its logits are in memory.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass

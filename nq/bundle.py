@@ -1,7 +1,5 @@
 """The data that the package contains: a trained model and a sample of questions."""
 
-from __future__ import annotations
-
 from importlib import resources
 from pathlib import Path
 

@@ -9,8 +9,6 @@ document, an interpolation of passage and document (Callan 1994, Passage-Level E
 Retrieval), since a good document names its subject once and not in each paragraph.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, groupby

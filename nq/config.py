@@ -4,8 +4,6 @@ The settings of one package are in its own ``config.py``. Defaults are in these 
 command line and the tables of the README are made from them and their help texts.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

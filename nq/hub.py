@@ -5,8 +5,6 @@ is fetched once; the name of its folder in the cache is the commit. What is in t
 where the hub cannot be reached, and without asking the hub where a whole commit is named.
 """
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import logging

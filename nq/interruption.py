@@ -7,8 +7,6 @@ and ends the process when the time is over. An ordinary exit after an interrupti
 destruction of the interpreter and of C++ libraries, which waits for their threads.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import os

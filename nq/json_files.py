@@ -1,7 +1,5 @@
 """JSON files that may come from anywhere: each fault is an error in one line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

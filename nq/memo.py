@@ -5,8 +5,6 @@ not at all, and has checksums. An interrupted computation of an equal request fi
 are complete; a damaged one is computed again. Everything in the folder belongs to the memo.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

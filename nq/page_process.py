@@ -4,8 +4,6 @@ A page that takes more ends the process, and the next page gets a new one: a fre
 a fork would copy threads and locks. It ends with its parent; a terminal's Ctrl-C does not reach it.
 """
 
-from __future__ import annotations
-
 import math
 import resource
 import signal

@@ -1,7 +1,5 @@
 """The processor of this machine: its name, instructions and cores, as Linux describes them."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -1,7 +1,5 @@
 """The reader: a loaded model that answers questions in memory."""
 
-from __future__ import annotations
-
 import logging
 import re
 import threading

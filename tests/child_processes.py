@@ -1,7 +1,5 @@
 """Processes that a test starts: Python in a folder, children by what runs in them, waiting."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -1,7 +1,5 @@
 """A Chromium without a window, driven by the DevTools protocol through two pipes."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Tiny folders that tests share; see ``tests.tiny_models``."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import logging

@@ -1,7 +1,5 @@
 """Small documents of the kinds that ``nq ask`` reads."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Sequence

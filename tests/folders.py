@@ -1,7 +1,5 @@
 """Folders as tests see them: their content, and another process that holds one."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A limit on the size of files, which fails as a full disk does."""
 
-from __future__ import annotations
-
 import contextlib
 import resource
 from collections.abc import Iterator

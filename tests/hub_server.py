@@ -1,7 +1,5 @@
 """A server with the routes of the Hugging Face hub that its client uses to fetch files."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

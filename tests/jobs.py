@@ -1,7 +1,5 @@
 """A job from flat settings, as tests that vary one of them need it, and what a run predicts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """Builds small records for tests."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterable

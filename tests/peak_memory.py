@@ -1,7 +1,5 @@
 """A limit of the memory that Python allocates in a test."""
 
-from __future__ import annotations
-
 import contextlib
 import tracemalloc
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What commands print, without the lines whose number depends on the speed of the machine."""
 
-from __future__ import annotations
-
 import re
 
 PROGRESS = re.compile(r"^nq: .*(/s\]|s/ \w+\]|, \d+ s)\n", re.MULTILINE)

@@ -1,7 +1,5 @@
 """Tests the public API: its names, answers equal to those of the commands, threads."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import threading

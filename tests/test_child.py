@@ -1,7 +1,5 @@
 """Tests that child processes start alike, and run no Python file of the working folder."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tests of questions about several documents: which blocks are read, and where they come from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

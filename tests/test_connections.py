@@ -1,7 +1,5 @@
 """Tests that no library opens a connection of its own, in any process of a command."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -1,7 +1,5 @@
 """Tests which packages of nq import which others, and when heavy libraries are imported."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Iterator

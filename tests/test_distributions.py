@@ -1,7 +1,5 @@
 """Distributions: the one of nq has no models of others; one of a model is installed by pip."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """README.md and docs/ name only what exists, and the examples in README.md run."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import importlib

@@ -1,7 +1,5 @@
 """Models and data of the hub, fetched by its real client from a server of the tests."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """Interrupted processes end, whatever their clean-up waits for."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import subprocess

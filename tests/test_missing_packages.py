@@ -1,7 +1,5 @@
 """Tests that optional packages may be missing, and the errors that name their extra."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

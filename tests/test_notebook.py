@@ -3,8 +3,6 @@
 In ``docs``, ``jupyter execute --inplace notebook.ipynb`` writes its outputs again.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Tests the process that reads pages: its limits, its errors and its end."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import subprocess

@@ -1,7 +1,5 @@
 """A Hugging Face model, called as the pipeline of transformers 4, gives the same answers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tests the reader with a tiny model: the same answers as a run, and its alternatives."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests files that are written whole, their checksums, locks, and which folders may be written."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Tests with MLflow's own stores: what is recorded, how a run begins, fails and ends."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

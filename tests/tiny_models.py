@@ -1,7 +1,5 @@
 """A tiny vocabulary, a tiny model with known weights, and random tiny windows."""
 
-from __future__ import annotations
-
 import dataclasses
 import string
 from collections.abc import Iterable, Mapping, Sequence

@@ -8,8 +8,6 @@ A mutated record becomes answers or a dead letter. A server answers all good req
 the others. A killed or interrupted run loses nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import tempfile

@@ -1,7 +1,5 @@
 """Small valid records of every input dialect, made from a seeded generator."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

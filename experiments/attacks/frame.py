@@ -1,7 +1,5 @@
 """A row for each attack, and the choice of attacks."""
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import random

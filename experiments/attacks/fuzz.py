@@ -4,8 +4,6 @@ Every line of a file, row of a table and page goes by way of windows, features, 
 decision rules and all output formats, or is skipped with one line of reason. Scores are random.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io

@@ -10,8 +10,6 @@ SIGINT goes to the process group as from a terminal. It must end within ten seco
 130 and one line, or, if its results were written already, in success or by the signal.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import itertools

@@ -1,7 +1,5 @@
 """Seeded mutations of JSON records and of bytes."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator

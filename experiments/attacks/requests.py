@@ -1,7 +1,5 @@
 """Many requests to ``nq serve``, of which a third is broken, too large or cut off."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

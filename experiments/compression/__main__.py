@@ -15,8 +15,6 @@ are those of ``nq train`` for the recovery. An interrupted study continues with 
 missing.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Sequence

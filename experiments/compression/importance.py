@@ -13,8 +13,6 @@ A layer is too large a change for the first order, and there are few layers. Its
 therefore the change itself: the sum over windows of |L without the layer - L|.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

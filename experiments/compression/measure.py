@@ -1,7 +1,5 @@
 """The rows of the study, and what measures them: first their speeds, then their answers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ What needs TensorFlow runs in a process of its own, so that the threads, the mem
 of one row do not reach the next one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import math

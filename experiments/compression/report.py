@@ -1,7 +1,5 @@
 """Table, plot, metrics and verdicts of ``experiments.compression``, from its rows alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

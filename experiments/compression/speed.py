@@ -1,7 +1,5 @@
 """The speed of model folders under profiles, in one process or several, in the same rounds."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The folder has ``cluster.json`` (ports and processes) and the logs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

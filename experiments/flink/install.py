@@ -5,8 +5,6 @@ Beam publishes a job server as one jar too, but not every copy of Maven Central 
 builds the same jar from Beam's library ``beam-runners-flink``.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tarfile

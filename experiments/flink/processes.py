@@ -4,8 +4,6 @@ The mark is a variable in the environment of each process, which those inherit t
 ``end`` finds all, also those of a cluster whose parts or whose starter have crashed, and no others.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -8,8 +8,6 @@ work: they give their workers the same ids, and Beam's pool ends one for the oth
 A TaskManager and its pool, and so its workers, are pinned to one core.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

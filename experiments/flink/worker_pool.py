@@ -6,8 +6,6 @@ Beam's own command, ``python -m apache_beam.runners.worker.worker_pool_main --se
 listens at all addresses, so that there is one of it on a machine. This is the same pool for one.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 from concurrent.futures import ThreadPoolExecutor

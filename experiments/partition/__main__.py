@@ -13,8 +13,6 @@ Parts: ``encoder`` (a BERT-Joint cut between layers, activations in shared memor
 (each layer divided among host devices of JAX).
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 from collections.abc import Callable

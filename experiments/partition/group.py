@@ -5,8 +5,6 @@ only tokens that say that values are there. If a process ends, its neighbours no
 pipes, so that no process waits for ever, and the block is removed in any case.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math

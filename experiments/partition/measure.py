@@ -4,8 +4,6 @@ Before the rounds each stage is measured alone; predictions follow from these ti
 a token between two processes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import statistics

@@ -4,8 +4,6 @@ The equations are those of ``experiments.planning``: of the measured parts with 
 itself, and as the planner has them, from a measurement of the machine.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

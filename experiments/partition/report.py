@@ -1,7 +1,5 @@
 """Table, plot, metrics and verdicts of ``experiments.partition``, from its rows alone."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ A *way* is what is compared: one core, all cores, one instance on each core, a p
 split. "All cores" are as many as the pipeline has stages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

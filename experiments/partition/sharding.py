@@ -6,8 +6,6 @@ A layer then needs two all-reduces: Shoeybi et al. 2019, https://arxiv.org/abs/1
 ``by_device`` needs a process whose Keras has this backend.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ ids and the mask of the windows, which attention needs in every layer. The whole
 without cuts. GPipe: Huang et al. 2019, https://arxiv.org/abs/1811.06965.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Sequence

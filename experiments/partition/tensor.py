@@ -4,8 +4,6 @@ JAX reads the number of host devices and the cores when it starts, so each is a 
 device computes with all cores that its process may use.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ rounds, each in a process of its own. Only the computation is timed. ``pip insta
 All models are in memory at once, some 15 GB for the bundled one; ``--peers`` measures fewer.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The peak speed of the machine, to compare speeds with."""
 
-from __future__ import annotations
-
 import time
 
 SIZE, TIMES = 2048, 10

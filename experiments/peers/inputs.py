@@ -1,7 +1,5 @@
 """The input of all peers: one model in two folders, and full windows of real pages."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence

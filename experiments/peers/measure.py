@@ -5,8 +5,6 @@ process of its own, which waits for a command: only one computes at a time, and 
 alternate, so that a change of the machine's speed affects all peers.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import time

@@ -6,8 +6,6 @@ that are known to be fast there: static shapes, a hint of the compute type, cali
 windows.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ transformers, which ``tests/test_question_answering.py`` compares with those of 
 of transformers 4 runs this file as a script, without nq.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -1,7 +1,5 @@
 """Compares each peer with the baseline, the best other peer and the peak of the machine."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any

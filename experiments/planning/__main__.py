@@ -7,8 +7,6 @@
 ``here`` is this machine, which is measured first.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 

@@ -9,8 +9,6 @@ which all links are busy at once: Patarasuk and Yuan 2009, "Bandwidth optimal al
 for clusters of workstations"; Thakur, Rabenseifner and Gropp 2005.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property

@@ -1,7 +1,5 @@
 """Devices by name, and from a TOML file of the user's own."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, replace

@@ -1,7 +1,5 @@
 """The floating-point operations of a model, computed from its config."""
 
-from __future__ import annotations
-
 from nq.model.config import ModelConfig
 
 

@@ -1,7 +1,5 @@
 """This machine as a device, measured in a few seconds: its processor, without a GPU."""
 
-from __future__ import annotations
-
 import os
 import statistics
 import timeit

@@ -1,7 +1,5 @@
 """The shapes of known models, for which no weights are needed."""
 
-from __future__ import annotations
-
 from nq.model.config import ModelConfig
 from nq.model.folder import load_config
 from nq.model.registry import model_folder

@@ -1,7 +1,5 @@
 """Pipelines: which layers each device computes, and the time of all micro-batches."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

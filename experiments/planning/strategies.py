@@ -1,7 +1,5 @@
 """The strategies for a model on several devices, predicted and ranked."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

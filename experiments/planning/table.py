@@ -1,7 +1,5 @@
 """Plans as text and as JSON values."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any

@@ -6,8 +6,6 @@ Measures each stage of ``nq answer --runner`` for one example, on one core of th
 predicts hours and dollars for NQ's development set, its training set and a Wikipedia.
 """
 
-from __future__ import annotations
-
 import argparse
 
 from experiments import command, units

@@ -1,7 +1,5 @@
 """What each stage of a job takes for one example, on one core of this machine."""
 
-from __future__ import annotations
-
 import importlib
 import tempfile
 import time

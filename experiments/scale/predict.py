@@ -11,8 +11,6 @@ a file that n workers share, each passes over what the others take, since gzip h
 the start. Nothing else grows with W: no page is sent from one worker to another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The tables of ``experiments.scale``, from its result alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

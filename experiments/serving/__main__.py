@@ -11,8 +11,6 @@ short: the first blocks of the pages of the bundled questions.
 3. Endurance: requests of which a third is broken, too large or cut off.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import logging

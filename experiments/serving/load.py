@@ -1,7 +1,5 @@
 """Clients that ask a server: one after the other, several at once, or as people come."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import random

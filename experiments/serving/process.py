@@ -1,7 +1,5 @@
 """A server that is measured: ``nq serve`` in a process of its own, on the loopback interface."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal

@@ -5,8 +5,6 @@ URIs are read and written by Beam's ``FileSystems``; extras of Apache Beam such 
 with a URI is first copied: compressed text cannot be divided; who reads a share reads it all.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import importlib.util

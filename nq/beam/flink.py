@@ -3,8 +3,6 @@
 The id that Beam's job server gives to a job is another one.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

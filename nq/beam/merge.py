@@ -4,8 +4,6 @@ Each bundle of a pipeline is a file of TFRecords. A record begins with the numbe
 and its line; the rest is the pickled element. An index of all records, 40 bytes each, is sorted.
 """
 
-from __future__ import annotations
-
 import pickle
 import re
 import struct

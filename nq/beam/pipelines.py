@@ -12,8 +12,6 @@ runner), or copy the first values that they were asked for (``PortableMetrics``)
 workers write small files into a folder that all of them see; results do not depend on these.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

@@ -5,8 +5,6 @@ not installed, and for small input, one process makes the same files in a plain 
 does the job in a process of its own, while this one loads a model and predicts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import logging

@@ -6,8 +6,6 @@ Beam's own mode ``multi_processing`` waits for ever for a worker that was killed
 issue 19674 of apache/beam); here the pipeline runs in a thread that is given up then.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import fcntl

@@ -5,8 +5,6 @@ scorer is not for several threads and uses all cores itself. Examples are scored
 many windows as in a local run, so that equal parts give equal bits.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The stages of preprocessing as Beam transforms, thin wraps around plain functions."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 Beam's own worker waits a minute for a runner that is gone, and keeps its memory and files.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import io

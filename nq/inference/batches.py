@@ -1,7 +1,5 @@
 """Batching: which windows are computed together, and in which static shape."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

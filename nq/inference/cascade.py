@@ -11,8 +11,6 @@ the windows of the blocks that rank best (``CascadeDecision.read_blocks``):
 - A page with no more than ``read_blocks`` blocks is read in all windows.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ Readers, runs and the evaluation during a training iterate over ``answers``. The
 batch the examples themselves and call the steps of it: ``windowed``, a scorer, ``decide``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from nq.config import DecisionConfig, WindowConfig

@@ -5,8 +5,6 @@ TensorFlow nor Keras. The folder of a graph is a memo, named by a digest of all 
 with a part for each version of TensorFlow. The newest ``KEPT`` graphs stay.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

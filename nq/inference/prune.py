@@ -14,8 +14,6 @@ A window that is not computed contributes no evidence, so that answers may chang
 experiments.margin`` measures how many.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 Reductions take tensors, in the graph of TensorFlow, and the arrays of other engines.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

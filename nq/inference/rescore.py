@@ -5,8 +5,6 @@ margin (``nq.postprocess.ranking``) is below the limit of the engine and its com
 weight of the evidence, is computed again under the same profile without inexact optimizations.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 

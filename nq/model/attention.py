@@ -4,8 +4,6 @@ Each layer gets its dtype policy as an argument. What only the length of the win
 one layer for the whole encoder, whose result an engine computes once for each shape.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

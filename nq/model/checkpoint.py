@@ -4,8 +4,6 @@ A saved folder is that of a BERT (or of another family) for Hugging Face with tw
 ``nq.json``. ``nq.model.folder`` reads other kinds as well.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from collections.abc import Collection

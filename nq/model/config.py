@@ -1,7 +1,5 @@
 """Shape of a model, and the types in which its folder may store the weights."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

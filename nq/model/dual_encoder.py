@@ -18,8 +18,6 @@ Some sentence encoders were trained with a prefix of each question and another o
 these follow [Q] and the marker of the block. Of some, the output of [CLS] stands for the text.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import keras

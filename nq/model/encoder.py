@@ -9,8 +9,6 @@ residual, which the two reshapes around a Dense on three dimensions prevent. Que
 are one product. There is no global state: each layer gets its dtype policy as an argument.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -4,8 +4,6 @@ A family is one entry of ``FAMILIES``, keyed by the ``model_type`` of Hugging Fa
 (``nq.model.encoder``) reads ``ModelConfig`` only and does not know the families.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any

@@ -5,8 +5,6 @@ a TensorFlow 1 checkpoint with Google's names, and an object-based TensorFlow 2 
 those of the 2020 port. Pickles are never loaded.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shutil

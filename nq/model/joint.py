@@ -3,8 +3,6 @@
 Alberti, Lee and Collins 2019, https://arxiv.org/abs/1901.08634.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

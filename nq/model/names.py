@@ -4,8 +4,6 @@ A ``Layout`` holds the names that one kind of checkpoint uses; ``weight_table`` 
 tensors of each weight. The same table serves reading and writing.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

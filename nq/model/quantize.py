@@ -8,8 +8,6 @@ divided first, is their root mean square: some columns of trained weights are ma
 others, and would leave these only a few of the 255 integers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

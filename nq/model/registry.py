@@ -6,8 +6,6 @@ for a name that is neither a folder nor the bundled model, and a package is foun
 its code.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Mapping

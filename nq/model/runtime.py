@@ -1,7 +1,5 @@
 """Imports TensorFlow late and without the lines that it prints."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

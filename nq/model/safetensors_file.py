@@ -5,8 +5,6 @@ others may be several (shards) with an index, as ``transformers`` names them. A 
 every read, because the pages of a mapped file count as memory until it is closed.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The size of a model, computed from its config."""
 
-from __future__ import annotations
-
 import math
 import os
 

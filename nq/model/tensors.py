@@ -1,7 +1,5 @@
 """The tensors of a checkpoint, independent of the format of its files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 A checkpoint NAME is the file NAME.index with one or several files NAME.data-….
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

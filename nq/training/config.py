@@ -1,7 +1,5 @@
 """How a model is trained, and how it learns from a teacher."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nq.config import Settings, option

@@ -1,7 +1,5 @@
 """Trains a model folder from an encoder and annotated questions, recorded in MLflow."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import time

@@ -1,7 +1,5 @@
 """Measures a model on held-out questions during its training, at the thresholds of the best F1."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 

@@ -5,8 +5,6 @@ type, all windows of yes weigh as much as all of no. A teacher adds another one
 (``nq.training.distillation``).
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 TensorFlow and numpy are imported when a training starts, after all checks that need neither.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """A file system of Beam under a scheme of its own, whose files are in folders of this machine."""
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``nq answer`` on a real Flink cluster, which the tests of this file share."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

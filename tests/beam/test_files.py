@@ -1,7 +1,5 @@
 """Tests files and models with a URI, in a file system of Beam."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

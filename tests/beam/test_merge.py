@@ -1,7 +1,5 @@
 """Tests that the records of workers come in the order of the input, whatever files they are in."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

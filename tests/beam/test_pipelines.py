@@ -1,7 +1,5 @@
 """Tests the progress that workers write while a pipeline runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

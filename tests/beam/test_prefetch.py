@@ -1,7 +1,5 @@
 """Preprocessing in another process: the same windows, and no process that remains."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The preprocessing job: the files that it writes, when it reuses them, and its errors."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

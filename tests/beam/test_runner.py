@@ -1,7 +1,5 @@
 """Tests the options of Beam and the errors of its runners in one line."""
 
-from __future__ import annotations
-
 import pytest
 
 from nq.beam.runner import failure, parse_options

@@ -1,7 +1,5 @@
 """Tests scores and decisions in pipelines, against the run without Beam."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import apache_beam as beam

@@ -1,7 +1,5 @@
 """The public Beam transforms in a pipeline of the user's own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import apache_beam as beam

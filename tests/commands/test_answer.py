@@ -1,7 +1,5 @@
 """Tests ``nq answer`` with bad records and with a damaged model."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests the parsers of all commands: settings as options, help, errors in one line, examples."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import shlex

@@ -1,7 +1,5 @@
 """Tests ``nq ask`` with pages, questions and standard input of many kinds."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Tests ``nq compare`` by real comparisons with a tiny model, killed and continued."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """``nq convert``: from any checkpoint to this project's folder, Hugging Face's and exports."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests all commands with questions and texts of a user's own."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``nq preprocess`` from the command line."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

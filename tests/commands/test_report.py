@@ -1,7 +1,5 @@
 """The command on real runs of a tiny model, with a real tracking store, and on damaged runs."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

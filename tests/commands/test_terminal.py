@@ -1,7 +1,5 @@
 """Tests the terminal side of the commands: exit codes, one-line errors, logs and results."""
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

@@ -1,7 +1,5 @@
 """Tests ``nq tune``: the figures that it prints, and the settings that it writes."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

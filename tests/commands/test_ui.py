@@ -1,7 +1,5 @@
 """Tests ``nq ui`` with MLflow's own server."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

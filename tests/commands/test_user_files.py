@@ -1,7 +1,5 @@
 """Tests that no command harms files of the user: in its output folder, or as its input."""
 
-from __future__ import annotations
-
 import contextlib
 import logging.handlers  # noqa: F401 - a process without privileges may not read the library
 import os

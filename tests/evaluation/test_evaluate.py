@@ -1,7 +1,5 @@
 """Tests the evaluation of a run: its metrics, and which predictions are correct."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The gate: counts against the official micro-F1, intervals against all possible resamples."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

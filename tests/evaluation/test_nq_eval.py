@@ -1,7 +1,5 @@
 """Tests of the evaluation, against counts by hand, official results and a slow implementation."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Mapping, Sequence

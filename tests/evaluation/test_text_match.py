@@ -1,7 +1,5 @@
 """Tests exact match and F1 on cases whose scores follow by hand from SQuAD's definition."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

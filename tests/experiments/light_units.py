@@ -1,7 +1,5 @@
 """Units without a model, so that tests of the studies start their processes in a moment."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

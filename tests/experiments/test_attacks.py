@@ -1,7 +1,5 @@
 """Some of the attacks, with real commands, files and processes."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

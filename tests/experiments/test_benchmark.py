@@ -1,7 +1,5 @@
 """The benchmark on a tiny model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

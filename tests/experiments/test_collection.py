@@ -1,7 +1,5 @@
 """The recall of the blocks that are read of many documents, on pages of a few words."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

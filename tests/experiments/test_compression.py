@@ -1,7 +1,5 @@
 """Study 3: rows, verdicts by hand, folders that are made once, real tiny models and runs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Study 1: the source's figures, approaches, budget, resuming, verdicts by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from experiments import concurrency, units

@@ -1,7 +1,5 @@
 """Tests the comparison of decision rules: each has the metrics of a run of its own."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The parts of a Flink cluster that need no Java: ports, processes and errors."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The statistics of the studies against slower truths."""
 
-from __future__ import annotations
-
 import statistics
 from itertools import product
 

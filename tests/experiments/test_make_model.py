@@ -1,7 +1,5 @@
 """Recipes choose the records that they name; a recipe of tiny stages makes a tuned model."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

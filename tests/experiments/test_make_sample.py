@@ -1,7 +1,5 @@
 """Tests that the bundled sample is the one that its sources make."""
 
-from __future__ import annotations
-
 from experiments import make_sample
 
 

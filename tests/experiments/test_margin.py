@@ -1,7 +1,5 @@
 """Savings and costs of margins: compared with a real run under ``prune``, and on random scores."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Study 4: split models against the unsplit one, real processes, killed ones, verdicts by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import os

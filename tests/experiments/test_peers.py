@@ -1,7 +1,5 @@
 """Peers: peaks, the table, skipped and failed peers, a real tiny run."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Model folders of pretrained encoders, made of ONNX files: the names of their matrices."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

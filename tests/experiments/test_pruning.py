@@ -1,7 +1,5 @@
 """The command that prunes a folder, and prunes it again."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The importance against a slow truth: the loss with one head or unit scaled, in float64."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterator

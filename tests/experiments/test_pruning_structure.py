@@ -1,7 +1,5 @@
 """Pruning: a pruned model is the model without what was pruned, and the rest was less important."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Tests the measure of reading on pages whose best spans are known."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tests that the limits of ``rescore`` are those that were measured."""
 
-from __future__ import annotations
-
 import json
 
 from experiments import tables

@@ -1,7 +1,5 @@
 """The cost of a corpus: the prediction against a simulation, and the stages measured for real."""
 
-from __future__ import annotations
-
 import heapq
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Study 2: groups, queues of requests, verdicts by hand, resuming, a real tiny group."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tests the measurement of the server with few requests of the tiny model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The comparison of short answers with gold texts, on a real run of a tiny model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The frame of the studies: rows that are kept, files of others, tables, plot and recording."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

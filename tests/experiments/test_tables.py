@@ -1,7 +1,5 @@
 """Tables of the documentation: written from result files, checked, and recorded by a command."""
 
-from __future__ import annotations
-
 import pytest
 
 from experiments import tables

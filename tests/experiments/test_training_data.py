@@ -1,7 +1,5 @@
 """The data of trainings: blocks that are added to pages leave their annotations."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Processes of the studies: what they start with, how they fail, how models are loaded in them."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Converts records of NQ v1.0 to rows and parquet files of Hugging Face's ``natural_questions``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any

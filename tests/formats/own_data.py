@@ -1,7 +1,5 @@
 """Small files in the formats that people have, about one text, for tests."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

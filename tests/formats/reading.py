@@ -1,7 +1,5 @@
 """Reads files of records for tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tests that the blocks of random pages have the words that Chromium displays, once, in order."""
 
-from __future__ import annotations
-
 import html
 import json
 

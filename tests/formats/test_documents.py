@@ -1,7 +1,5 @@
 """Tests of documents: Markdown, PDF and Word, and of those that cannot be read."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from pathlib import Path

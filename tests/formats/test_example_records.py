@@ -1,7 +1,5 @@
 """Tests that examples are the same after they were written and read."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Tests of input files: how they are found and read, which are refused, and limits of a record."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

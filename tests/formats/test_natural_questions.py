@@ -1,7 +1,5 @@
 """Tests of the three layouts of Natural Questions, and of every kind of bad record."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Callable

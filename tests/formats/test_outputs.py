@@ -1,7 +1,5 @@
 """Tests that the official file and the other output formats contain the predictions."""
 
-from __future__ import annotations
-
 import csv
 import json
 import tempfile

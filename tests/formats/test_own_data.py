@@ -1,7 +1,5 @@
 """Tests questions of one's own: SQuAD, MRQA and CSV files, contexts, pages in a folder, gold."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

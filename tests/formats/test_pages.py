@@ -1,7 +1,5 @@
 """Tests that HTML, text and records become pages with the tokens and candidates of NQ."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from html import unescape

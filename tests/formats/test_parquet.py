@@ -1,7 +1,5 @@
 """Tests of parquet files of Hugging Face: round trips, shares, bad rows and files."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

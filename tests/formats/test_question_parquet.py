@@ -1,7 +1,5 @@
 """Tests of parquet files of questions, with the schemas that data sets of the hub have."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests standard input and pipes, which are copied to temporary files."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Tests TFRecord files and records against TensorFlow's, and the readers of the originals."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

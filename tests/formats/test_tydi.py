@@ -1,7 +1,5 @@
 """Tests that TyDi QA's byte offsets become spans of tokens, and back, in eleven languages."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

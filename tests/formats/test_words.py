@@ -1,7 +1,5 @@
 """Tests that words cover the text, and that a record's words are joined into readable text."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

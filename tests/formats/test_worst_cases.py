@@ -1,7 +1,5 @@
 """Tests that the time for a stranger's text is linear in its length, for what reads texts."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import tempfile

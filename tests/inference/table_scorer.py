@@ -1,7 +1,5 @@
 """Random pages with the scores of all their windows, and a scorer that looks scores up."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Tests that batches contain every window once, in few shapes that fit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

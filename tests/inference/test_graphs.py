@@ -1,7 +1,5 @@
 """Tests of the converted graphs in the user's cache, with real engines and a tiny model."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import os

@@ -1,7 +1,5 @@
 """Processes that score beside each other: the same bytes, cores of their own, and their deaths."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 from itertools import islice

@@ -1,7 +1,5 @@
 """Tests of the predictor: its scores under every profile, and what it does about failures."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Tests of profiles: their names, their combinations and the settings that they change."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """Tests that pruning computes the windows that may change an answer, and each only once."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

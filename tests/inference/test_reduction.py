@@ -1,7 +1,5 @@
 """Tests of what leaves the device: the top k positions against a stable sort, and all logits."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Tests that close decisions are computed again, and become those of float32."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

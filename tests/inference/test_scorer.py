@@ -1,7 +1,5 @@
 """Tests that scorers around scorers keep the interface, and that examples share calls."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any

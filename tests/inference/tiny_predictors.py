@@ -1,7 +1,5 @@
 """Predictors of the tiny model, and rows of its random windows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

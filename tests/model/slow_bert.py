@@ -1,7 +1,5 @@
 """A slow and simple BERT, window by window and head by head, in float64, as a reference."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Model folders: saving and loading are inverse; no tensor is lost, no model half filled."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from collections.abc import Callable

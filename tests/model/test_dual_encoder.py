@@ -1,7 +1,5 @@
 """The dual encoder: each text of a window is encoded as the sentence encoder does it alone."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Families of encoders: one encoder computes the logits of ``transformers`` from its folders."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Damaged model folders: each fault is one line that names the file, before anything is built."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Extractive readers of the Hugging Face hub: their configurations, with few columns and layers."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """BERT-Joint and its encoder equal a slow one; padding, precision, initial weights."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

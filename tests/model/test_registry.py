@@ -1,7 +1,5 @@
 """Models by name: what is a folder, what is installed, and links out of a folder."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 from pathlib import Path

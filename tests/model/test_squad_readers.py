@@ -1,7 +1,5 @@
 """A reader of SQuAD sees plain text and answers by the best span, as a plain computation does."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """Stored weights: 8 bits with scales, and several files."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Google's TensorFlow 1 checkpoints and those of the 2020 port, written by TensorFlow."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """A slow reference for evidence: all hypotheses of a page, one after the other."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterator

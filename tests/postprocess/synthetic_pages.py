@@ -1,7 +1,5 @@
 """Random pages and logits, and a slow reference for the scores that leave the device."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tests of the blocks of a page against a slow search, and of their features."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

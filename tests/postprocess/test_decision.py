@@ -1,7 +1,5 @@
 """Tests of the decision rules of the two originals against slow versions of their steps."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

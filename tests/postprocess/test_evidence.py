@@ -1,7 +1,5 @@
 """Tests of the evidence of a page against the sum over its hypotheses, one by one."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

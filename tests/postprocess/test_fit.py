@@ -1,7 +1,5 @@
 """Tests of the weights that are fitted to annotated pages."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

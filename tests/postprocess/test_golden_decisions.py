@@ -1,7 +1,5 @@
 """Decisions whose expected values come from the originals' own code, not from our rules."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Tests of the default decision, of one model and of two, against all hypotheses, one by one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tests of the pairs of positions against a search over all k * k * W of them."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Tokenizers over made-up vocabularies, and the real ones where they are."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Made-up vocabularies and pages for the tests of this folder, by hand and by chance."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

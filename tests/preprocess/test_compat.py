@@ -8,8 +8,6 @@ targets that they are known to place wrongly. A row holds what is not fixed by t
 the pieces without padding, the length of segment 0, and the map of the span.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

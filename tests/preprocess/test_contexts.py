@@ -1,7 +1,5 @@
 """Which blocks of a page are read, and how they become one word sequence."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """From a page to integer rows: against a slower truth, and what the rows promise."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests the files that hold examples and their windows."""
 
-from __future__ import annotations
-
 import tempfile
 from itertools import chain
 from pathlib import Path

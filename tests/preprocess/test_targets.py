@@ -1,7 +1,5 @@
 """What training wants found in a page."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """A page of three blocks, stage outputs made by hand, and random cases."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Questions for pages of reports, made by hand: every outcome, and text that is markup."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path

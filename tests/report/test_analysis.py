@@ -1,7 +1,5 @@
 """Tallies that add up and bounds that decrease."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

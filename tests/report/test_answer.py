@@ -1,7 +1,5 @@
 """Tests answers in words: as an object, as text for a terminal, and as JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

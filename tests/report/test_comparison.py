@@ -1,7 +1,5 @@
 """Tests which profile a comparison advises to take, and its page in Chromium."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from html import escape

@@ -1,7 +1,5 @@
 """Where an answer is lost, and the outcomes of the official evaluation."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

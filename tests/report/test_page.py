@@ -1,7 +1,5 @@
 """The page of a report in a real browser: filters, links, keys, hostile text, many questions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

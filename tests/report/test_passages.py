@@ -1,7 +1,5 @@
 """Passages: their text, their marks, and which blocks of a page are shown."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The charts of a report by their definition, and the outcomes of its rows."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Tests the comparison with finished runs of any model, and the gate, by real runs."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

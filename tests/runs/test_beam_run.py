@@ -1,7 +1,5 @@
 """Runs whose questions a runner of Beam answers: equal to runs without Beam, and their errors."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Tests runs with a second model: its scores, resuming, tuning and pairs."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil

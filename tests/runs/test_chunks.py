@@ -1,7 +1,5 @@
 """Tests runs over several large files, whose windows are prepared chunk by chunk."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests which folders are cleaned: unfinished and finished, old and new, in use or not."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

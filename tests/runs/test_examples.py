@@ -1,7 +1,5 @@
 """Tests which examples of a job are answered, and in which order."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Tests the times of runs: phases that add up, and the sum of a run that was interrupted."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Runs by several instances: the bytes of one, whatever dies, and a resumed run fills every gap."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

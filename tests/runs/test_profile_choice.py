@@ -1,7 +1,5 @@
 """Tests ``--profile auto``: the winner of the last comparison, and the default without one."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

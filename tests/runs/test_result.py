@@ -1,7 +1,5 @@
 """Tests the result of a run: counts, files, and the table of answers."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

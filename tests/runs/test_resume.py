@@ -1,7 +1,5 @@
 """Tests runs that are killed at their end, and has what kills runs of other tests."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Tests the scores on disk: reading them back, resuming, and moving them."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from itertools import groupby, pairwise

@@ -1,7 +1,5 @@
 """Tests the fitting of the decision: which examples it may use, and the thresholds."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import cache

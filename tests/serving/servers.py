@@ -1,7 +1,5 @@
 """A server in the process of the test, and a real one in a process of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

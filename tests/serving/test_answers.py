@@ -1,7 +1,5 @@
 """Tests that the server answers as ``nq ask`` and ``nq.Reader`` do, to many clients at once."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Tests a real server under clients that are silent or send what is slow to read."""
 
-from __future__ import annotations
-
 import contextlib
 import resource
 import shutil

@@ -1,7 +1,5 @@
 """Tests the batcher with a pool of one thread, whose scores tell which windows it has got."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

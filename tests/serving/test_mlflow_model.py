@@ -1,7 +1,5 @@
 """The model that MLflow loads and serves: saved, logged with a run, loaded, asked over HTTP."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

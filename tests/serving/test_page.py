@@ -1,7 +1,5 @@
 """Tests the pages of the server in a real browser."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Tests what the server answers to requests that are wrong, too large, too many or too slow."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator

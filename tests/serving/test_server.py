@@ -1,7 +1,5 @@
 """Tests a real server: examples of its documentation, killed processes, its end."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

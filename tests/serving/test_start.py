@@ -1,7 +1,5 @@
 """Tests errors and warnings of ``nq serve`` before it serves."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The losses of a student, against a slow computation, and what they make of its weights."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import cache
 from pathlib import Path

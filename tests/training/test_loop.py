@@ -1,7 +1,5 @@
 """The training loop: it learns, resumes exactly after a kill, and batches as documented."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import signal

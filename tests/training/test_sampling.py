@@ -1,7 +1,5 @@
 """Sampling: full batches of windows of similar length, the same for the same seed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The teacher: its probabilities by another path, its parts on disk, and what is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """ONNX Runtime runs the network exported by Keras, in float32 or with dynamic 8-bit products."""
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 from functools import cached_property

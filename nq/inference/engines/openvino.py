@@ -1,7 +1,5 @@
 """OpenVINO runs the traced network, in float32, bfloat16 or calibrated 8 bits."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import io

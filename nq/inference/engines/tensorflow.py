@@ -1,7 +1,5 @@
 """TensorFlow runs the network: traced, and as the profile requires frozen or compiled by XLA."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import threading

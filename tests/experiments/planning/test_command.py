@@ -1,7 +1,5 @@
 """The command: what the documentation shows of it, and its conclusion."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import replace

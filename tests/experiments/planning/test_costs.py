@@ -1,7 +1,5 @@
 """The costs of a model's parts add up to its own; collectives cost what a ring sends."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """PipeDream's programme against all partitions, and times of pipelines against a simulation."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The ranking of strategies: what fits, what wins, and why not."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

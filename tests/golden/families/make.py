@@ -4,8 +4,6 @@ with the logits that ``transformers`` computes.
 It needs transformers and PyTorch: ``python -m tests.golden.families.make``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

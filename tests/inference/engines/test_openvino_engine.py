@@ -1,7 +1,5 @@
 """Tests of OpenVINO's engine: its graph, and the products that it computes in 8 bits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

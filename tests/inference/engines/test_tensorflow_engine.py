@@ -1,7 +1,5 @@
 """Tests that the compiled steps of TensorFlow's engine are what the profile requires."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tests that no ``tokenizer.json`` makes a text much longer, or ends in a panic of Rust."""
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 from pathlib import Path

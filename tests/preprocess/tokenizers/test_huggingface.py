@@ -1,7 +1,5 @@
 """Tokenizers of Hugging Face folders: byte-level BPE, unigram, WordPiece; XLM-RoBERTa, ALBERT."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

@@ -1,7 +1,5 @@
 """Tokenizers: words to pieces, and markers that no text can spell."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import sys
