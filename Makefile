@@ -1,6 +1,8 @@
-# `make answer` and `make test` need Python 3.11 (or newer) and make, nothing else.
+# `make answer` and `make test` need Python 3.11.5 (or newer) and make, nothing else. Regular
+# expressions of earlier 3.11 match other words (issue 106052 of cpython).
 
-PYTHON ?= $(or $(shell command -v python3.11),python3)
+PYTHON ?= $(shell for python in python3.11 python3; do $$python -c \
+  'import sys; sys.exit(sys.version_info < (3, 11, 5))' 2>/dev/null && echo $$python && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ../shared/data
@@ -75,6 +77,7 @@ clean:  ## Remove everything that is not in git
 	  .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/.run: setup.cfg pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11.5 or newer is needed: make PYTHON=/path/to/it" >&2; exit 1; }
 	@echo "setting up $(VENV) (once, about three minutes) …"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) --editable '.[all]'
