@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -103,7 +104,12 @@ def compare(
         def measured(number: int, name: str) -> dict[str, Any]:
             phase(f"{name}, round {number} of {rounds}")
             part = f"{number:03d}-{name}.json"
-            return memo.computed(part, lambda: _measured(folder, number, name, files, arguments))
+            compute = partial(_measured, folder, number, name, files, arguments)
+            run = memo.computed(part, compute)
+            if not (folder / run["name"] / PREDICTIONS).is_file():  # nq clean --runs removed it
+                memo.remove(part)
+                run = memo.computed(part, compute)
+            return run
 
         names = _names(wanted, measured(0, BASELINE)["may_prune"])
         runs, errors = list[dict[str, Any]](), dict[str, str]()

@@ -157,8 +157,8 @@ def test_a_run_beside_other_programs_is_repeated_once_and_marked(
     monkeypatch: pytest.MonkeyPatch,
     commands: Commands,
 ) -> None:
-    """The runs are real; the marks are those of the test."""
-    busy = iter([True, True, True, True, False])
+    """The runs are real; the marks are those of the test. Removed answers are given again."""
+    busy = iter([True, True, True, True, False, False])
 
     def answer(profile: str, options: Any) -> dict[str, Any]:
         result = answer_here(commands, profile, *options)
@@ -167,7 +167,11 @@ def test_a_run_beside_other_programs_is_repeated_once_and_marked(
     monkeypatch.setattr(compare, "answer_in_process", answer)
     monkeypatch.chdir(tmp_path)
     rows = compare.compare([data], ["baseline"], model=tiny_model, rounds=2)
-    assert [row.busy for row in rows] == [1] and not list(busy)
+    assert [row.busy for row in rows] == [1]
+    shutil.rmtree(next(rows.folder.glob("baseline-*")))
+    again = compare.compare([data], ["baseline"], model=tiny_model, rounds=2)
+    assert [row.windows_per_s for row in again] == [row.windows_per_s for row in rows]
+    assert not list(busy)
     page = (rows.folder / "compare.html").read_text("utf-8")
     assert "other programs took much of the processor in 1 round<" in page
 
