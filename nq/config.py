@@ -324,6 +324,12 @@ class TrackingConfig(Settings):
     log_model: bool = False
     register: str | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        ensure(
+            self.register is None or self.register.strip() != "", "register is empty: give a name"
+        )
+
     @property
     def logs_model(self) -> bool:
         """Whether the run has its model; one that is registered is logged."""

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 PROFILE, INSTANCES, THREADS, RUNNER = "profile", "instances", "threads", "runner"
 """Params that all commands record under the same names; the next lines have metrics and tags."""
 MICRO_F1, PREDICT_S, WINDOWS_PER_S = "micro_f1", "predict_s", "windows_per_s"
-"""No metric of a run has a slash: MLflow would show its chart in a section before these."""
+"""No metric of an answering has a slash: MLflow would show its chart in a section before these."""
 CHANGED, PEAK_MB = "changed_answers", "peak_mb"
 SPEED_COMPARABLE, MACHINE = "speed_comparable", "machine"
 DESCRIPTION = "mlflow.note.content"
@@ -403,7 +403,11 @@ class Run:
             if EXTERNAL in logged.tags:
                 self._client.delete_logged_model_tag(logged.model_id, EXTERNAL)
             name = self._register
-            return self._registered(logged, name, alias) if name else f"models:/{logged.model_id}"
+            try:
+                return self._registered(logged, name, alias) if name else logged.model_uri
+            except Exception as error:  # the run and its model are recorded
+                log.warning("MLflow: cannot register %s: %s", name, reason(error))
+                return str(logged.model_uri)
 
         uri: str | None = self._result(self._call("log the model", write))
         if uri:
@@ -418,12 +422,18 @@ class Run:
         from mlflow.exceptions import MlflowException
 
         client, name, source = self._client, re.sub("[/:]", "_", name), logged.artifact_location
-        with contextlib.suppress(MlflowException):  # there is such a name
+        try:
             client.create_registered_model(name)
-        about = {"run_id": logged.source_run_id, "model_id": logged.model_id}
-        version = client.create_model_version(name, source, **about).version
-        versions = json.dumps([{"name": name, "version": version}])
-        client.set_logged_model_tags(logged.model_id, {REGISTERED: versions})
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+        earlier = json.loads(logged.tags.get(REGISTERED, "[]"))  # by an interrupted part of the run
+        version = next((one["version"] for one in earlier if one["name"] == name), None)
+        if version is None:
+            about = {"run_id": logged.source_run_id, "model_id": logged.model_id}
+            version = client.create_model_version(name, source, **about).version
+            versions = json.dumps([*earlier, {"name": name, "version": version}])
+            client.set_logged_model_tags(logged.model_id, {REGISTERED: versions})
         if alias:
             client.set_registered_model_alias(name, alias, version)
             log.info("%s version %s is models:/%s@%s now, too", name, version, name, alias)

@@ -59,8 +59,11 @@ def parser() -> terminal.Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
-    if unknown := answer.parser().parse_args(args.unknown).unknown:
-        raise terminal.UsageError(parser().unknown(unknown))
+    passed_on = answer.parser().parse_args(args.unknown)
+    if passed_on.unknown:
+        raise terminal.UsageError(parser().unknown(passed_on.unknown))
+    if passed_on.log_model or passed_on.register is not None:
+        raise terminal.UsageError("--log-model and --register are options of nq answer alone")
     if args.batch_sizes or args.max_seq_lengths:
         return _run_shapes(args)
     from nq.report.comparison import PAGE, advice

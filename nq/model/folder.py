@@ -181,7 +181,7 @@ def copy_model(source: Path, target: Path, settings: ModelSettings | None = None
     """Copies a model alone to ``target``, which it returns; ``settings`` replace its own."""
     others = [source / name for name in (*OTHERS, INDEX) if (source / name).is_file()]
     paths = [*weight_files(source), *others]
-    target.mkdir(parents=True, exist_ok=True)
+    target.mkdir(parents=True)
     for path in paths:
         shutil.copyfile(path, target / path.name)
     if settings is not None:

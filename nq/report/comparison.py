@@ -75,7 +75,7 @@ def row(result: Mapping[str, Any], **fields: Any) -> ComparisonRow:
     """Returns the row of a run from its ``metrics.json`` and further fields."""
     time, s = result["time"], {name: result["time"].get(f"{name}_s", 0.0) for name in PHASES}
     speed, windows = result["windows_per_s"], result["windows"]
-    predict_s = (windows / speed if speed else 0.0) + s["rescore"] + s["second_model"]
+    predict_s = windows / speed + s["rescore"] + s["second_model"] if speed else 0.0
     values = {
         "windows_per_s": windows / predict_s if predict_s else 0.0,
         "predict_s": predict_s or None,

@@ -121,6 +121,7 @@ def compare(
                     raise
                 errors[name] = str(error)
             report(1, len(names) * (rounds + 1))
+        runs = [run for run in runs if run["profile"] not in errors]
         folders = {run["profile"]: folder / run["name"] for run in runs}
         answers = {name: read_predictions(one / PREDICTIONS) for name, one in folders.items()}
         rows = ordered([_row(name, runs, answers) for name in answers])
@@ -131,14 +132,14 @@ def compare(
         changes = _changes(folders[BASELINE], files, answers)
         with storage.atomic_write(folder / PAGE) as page:
             page.write(comparison_page(rows, title, (reason, scope), changes))
-        file, recorded = folder / COMPARED, 0
+        file, recorded = folder / COMPARED, list[str]()
         with contextlib.suppress(FileNotFoundError, DamagedError):
             recorded = storage.read_json(file)["recorded"]
         final = {"machine": machine(), "runs": runs, "take": take, "recorded": recorded}
         storage.write_json(file, final)
-        is_new = len(runs) > recorded
-        if track and is_new and _record(track, rows, runs, folder, files, started):
-            storage.write_json(file, {**final, "recorded": len(runs)})
+        new = {f"{run['profile']}, round {run['round']}" for run in runs} - {*recorded}
+        if track and new and _record(track, rows, runs, folder, files, started):
+            storage.write_json(file, {**final, "recorded": [*recorded, *sorted(new)]})
     return Comparison(rows, folder)
 
 

@@ -56,7 +56,7 @@ def compare_shapes(
     name = str(Profile.of(profile))
     sizes: Sequence[int | None] = batch_sizes or [None]
     lengths: Sequence[int | None] = max_seq_lengths or [None]
-    cells = list(itertools.product(sizes, lengths))
+    cells = list(dict.fromkeys(itertools.product(sizes, lengths)))
     with (
         reporting(progress, on_phase, "compare", "runs") as (report, phase),
         open_measured("shapes", data, model, options, output, profile=name) as (files, root, memo),

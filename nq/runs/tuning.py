@@ -123,9 +123,13 @@ def tune(
             settings = replace(settings, cascades=cascades)
         else:
             settings = replace(settings, decision=tuned.decision)
-        if output is not None:
-            folder = copy_model(folder, Path(output))
-        save_settings(folder, settings)
+        if output is None:
+            save_settings(folder, settings)
+        else:
+            output = Path(output)
+            with storage.unfinished(output.parent) as part:
+                copy_model(folder, part / "model", settings).rename(output)
+            folder = output
         if not keep_scores:
             scoring.store.memo.clear()
     for chunk in scoring.chunks.ready:

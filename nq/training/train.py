@@ -70,11 +70,11 @@ def train(
 
 def _check_output(job: TrainingJob) -> None:
     """Raises ``Error`` if the output folder has another training; changes nothing."""
+    if storage.kind_of(job.output) != storage.TRAINING.name:
+        return  # which is checked later
     stored = dict[str, Any]()
     with contextlib.suppress(FileNotFoundError, DamagedError):
         stored = Memo(job.output / storage.STATE).values(REQUEST)
-    if storage.kind_of(job.output) != storage.TRAINING.name:
-        return  # which is checked later
     is_used = stored or (job.output / CONFIG).is_file()
     if is_used and any(stored.get(name) != value for name, value in job.description.items()):
         what = "a model or a training of other options or data"

@@ -16,6 +16,8 @@ import nq
 from nq import storage, tracking
 from nq.commands.compare import parser
 from nq.commands.main import console
+from nq.config import TrackingConfig
+from nq.errors import Error
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
 from nq.runs import compare, shapes
 from nq.runs.measure import BUSY, machine
@@ -136,7 +138,7 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
     assert kept(folder) == after
 
     file = folder / COMPARED
-    unrecorded = storage.read_json(file) | {"recorded": 0}
+    unrecorded = storage.read_json(file) | {"recorded": []}
     storage.write_json(file, unrecorded)
     options = ["--profiles", "grappler", "--rounds", "1", "--tracking-uri", f"sqlite:///{data}"]
     assert console([*common, str(data), *options]) == 0
@@ -174,6 +176,37 @@ def test_a_run_beside_other_programs_is_repeated_once_and_marked(
     assert not list(busy)
     page = (rows.folder / "compare.html").read_text("utf-8")
     assert "other programs took much of the processor in 1 round<" in page
+
+
+@pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes")  # in MLflow
+def test_a_profile_that_fails_in_a_later_round_has_one_row_and_new_ones_are_recorded(
+    data: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    commands: Commands,
+) -> None:
+    """The runs are real, but the second one of grappler."""
+    fails = iter([False, True])
+
+    def answer(profile: str, options: Any) -> dict[str, Any]:
+        if profile == "grappler" and next(fails):
+            raise Error("out of memory")
+        return answer_here(commands, profile, *options)
+
+    monkeypatch.setattr(compare, "answer_in_process", answer)
+    monkeypatch.chdir(tmp_path)
+    track, recorded = TrackingConfig(f"sqlite:///{tmp_path}/mlflow.db"), []
+    for profile in ("grappler", "buckets"):
+        rows = compare.compare([data], [profile], model=tiny_model, rounds=1, track=track)
+        recorded += [row.profile for row in rows if not row.error]
+        if profile == "grappler":
+            assert [(row.profile, row.error) for row in rows[1:]] == [(profile, "out of memory")]
+    client = connect(str(track.uri))
+    experiment = client.get_experiment_by_name(DEFAULT_EXPERIMENT)
+    runs = client.search_runs([experiment.experiment_id])
+    assert sorted(run.info.run_name for run in runs) == sorted(recorded)
+    assert "options of nq answer alone" in commands.error("compare", "--register", "x", code=2)
 
 
 def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
