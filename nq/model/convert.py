@@ -25,7 +25,7 @@ from nq.model.names import WORD_EMBEDDINGS
 from nq.model.registry import model_folder, model_name
 from nq.model.runtime import import_tensorflow
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS
-from nq.storage import check_writable, unfinished
+from nq.storage import PART, check_writable, hold, own_paths, release, remove
 
 if TYPE_CHECKING:
     from nq.model.joint import LoadedModel
@@ -89,15 +89,21 @@ def convert(
             f"{config.num_attention_heads} heads of {config.head_width} columns, which the format "
             f"hf cannot have: it expects {config.hidden_size} columns in all"
         )
-    with unfinished(path.parent) as part:
-        import_tensorflow()
-        from nq.model import joint
+    part = path.with_name(f".convert-{path.name}")  # one name, so that a second one is refused
+    with hold(part, PART):
+        remove(own_paths(part, PART))  # a killed conversion left them
+        try:
+            import_tensorflow()
+            from nq.model import joint
 
-        loaded = joint.load_model(source)
-        if change is not None:
-            loaded = change(loaded)
-        FORMATS[to].write(loaded, part / "model", storage)
-        (part / "model").rename(path)  # also where an empty folder is
+            loaded = joint.load_model(source)
+            if change is not None:
+                loaded = change(loaded)
+            FORMATS[to].write(loaded, part / "model", storage)
+            (part / "model").rename(path)  # also where an empty folder is
+        finally:
+            remove(own_paths(part, PART))
+            release(part, remove_empty=True)
     return loaded
 
 
