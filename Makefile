@@ -1,8 +1,7 @@
-# `make answer` and `make test` need Python 3.11.5 (or newer) and make, nothing else. Regular
-# expressions of earlier 3.11 match other words (issue 106052 of cpython).
+# `make answer` and `make test` need Python 3.11, 3.12 or 3.13 and make, nothing else.
 
-PYTHON ?= $(shell for python in python3.11 python3; do $$python -c \
-  'import sys; sys.exit(sys.version_info < (3, 11, 5))' 2>/dev/null && echo $$python && break; done)
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do $$python -c \
+  'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$python && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ../shared/data
@@ -77,7 +76,7 @@ clean:  ## Remove everything that is not in git
 	  .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/.run: setup.cfg pyproject.toml constraints.txt
-	@test -n "$(PYTHON)" || { echo "Python 3.11.5 or newer is needed: make PYTHON=/path/to/it" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed: make PYTHON=/path/to/it" >&2; exit 1; }
 	@echo "setting up $(VENV) (once, about three minutes) …"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) --editable '.[all]'

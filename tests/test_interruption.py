@@ -71,7 +71,8 @@ LOST = """
 
 
 FORKS = """
-    import os
+    import os, warnings
+    warnings.simplefilter("ignore")  # Python since 3.12 warns of forks beside threads
     for number in 9 * [signal.SIGTERM, signal.SIGINT]:
         child = os.fork()
         if not child:
@@ -83,7 +84,8 @@ FORKS = """
     time.sleep(0.5)
 """
 EVENT_LOOP = """
-    import asyncio, os
+    import asyncio, os, warnings
+    warnings.simplefilter("ignore")
     async def main():
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, print, "signal")
         child = os.fork()

@@ -76,9 +76,11 @@ def _fetch_flink(folder: Path) -> Path:
     with tarfile.open(archive) as files:
         for member in files:
             name = Path(member.name).name
-            if name.startswith(LIBRARIES) and name.endswith(".jar"):
-                member.name = name
-                files.extract(member, libraries, filter="data")
+            if not name.startswith(LIBRARIES) or not name.endswith(".jar"):
+                continue
+            if content := files.extractfile(member):
+                with content, open(libraries / name, "wb") as jar:
+                    shutil.copyfileobj(content, jar)
     return libraries
 
 

@@ -10,9 +10,9 @@ import contextlib
 import importlib.util
 import re
 import shutil
-import tarfile
 import tempfile
 import threading
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from nq.records import DeadLetter, Example, Source
 COPY_PREFIX = "nq-copy-"
 SCHEMES = {"s3": ("boto3", "aws"), "gs": ("apitools", "gcp"), "hdfs": ("hdfs", "hadoop")}
 """The package that Beam needs for a scheme, and the extra of Beam that brings it."""
-_STAGED = re.compile(r"model-([0-9a-f]{64})\.tar$")
+_STAGED = re.compile(r"model-([0-9a-f]{64})\.zip$")
 _unpacked: dict[str, Path] = {}
 _unpacking = threading.Lock()
 
@@ -167,9 +167,12 @@ def stage_model(folder: Path, parent: str) -> str:
     with tempfile.TemporaryDirectory(prefix=COPY_PREFIX) as temporary:
         copy = Path(temporary) / "model"
         copy_model(folder, copy)
-        archive = shutil.make_archive(str(copy), "tar", copy)
-        staged = str(FileSystems.join(parent, f"model-{sha256(archive)}.tar"))
-        copy_file(archive, staged)
+        archive = copy.with_suffix(".zip")
+        with zipfile.ZipFile(archive, "w") as file:
+            for path in sorted(copy.iterdir()):
+                file.write(path, path.name)
+        staged = str(FileSystems.join(parent, f"model-{sha256(archive)}.zip"))
+        copy_file(str(archive), staged)
     return staged
 
 
@@ -182,12 +185,12 @@ def local_folder(model: str) -> Path:
         if model not in _unpacked:
             folder = Path(tempfile.mkdtemp(prefix=COPY_PREFIX))
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
-            archive = folder / "model.tar"
+            archive = folder / "model.zip"
             copy_file(model, str(archive))
             if sha256(archive) != name[1]:
                 raise DamagedError(f"{model} is damaged: its SHA-256 is not that in its name")
-            with tarfile.open(archive) as file:
-                file.extractall(folder / "model", filter="data")
+            with zipfile.ZipFile(archive) as file:  # which writes in this folder, and no links
+                file.extractall(folder / "model")
             archive.unlink()
             _unpacked[model] = folder / "model"
         return _unpacked[model]

@@ -23,8 +23,8 @@ _RAW_EXCEPT_REFERENCES = ("title", "textarea")
 RAW = (*_RAW, *_RAW_EXCEPT_REFERENCES)
 """Elements in which there are no tags."""
 _REFERENCE = r"&(?:\#(?:\d{1,9}|[xX][0-9a-fA-F]{1,7});?|[a-zA-Z][a-zA-Z0-9]{0,31};?)|\r(?=\n)"
-TAG = r"""<(?P<tag>/?[a-zA-Z][^\s/>]*+)(?>[^>=]|=\s*+(?>"[^"]*"|'[^']*')?)*+(?:>|\Z)"""
-_MARKUP = re.compile(  # possessive, so that the time is linear in the length
+TAG = r"""<(?P<tag>/?[a-zA-Z][^\s/>]*+)(?>(?:[^>=]++|=\s*+(?:"[^"]*"|'[^']*')?)*)(?:>|\Z)"""
+_MARKUP = re.compile(  # atomic, so that the time is linear in the length
     rf"""
     <!--(?:-?>|.*?(?:--!?>|\Z))
   | {TAG}

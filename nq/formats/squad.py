@@ -22,12 +22,12 @@ from typing import Any
 from nq.formats import lines
 from nq.formats.fields import LIMITS, Record, RecordError, get, optional_text
 
-_STRING = rb"\"(?:[^\"\\]|\\.)*+\""
+_STRING = rb"\"(?>(?:[^\"\\]|\\.)*)\""  # groups that repeat are as in nq.formats.words
 _VALUE = _SCALAR = _STRING + rb"|[\w.+-]++"
 for _ in range(6):  # levels of arrays and objects
-    _VALUE = _SCALAR + rb"|[\[{](?:[\s,:]++|" + _VALUE + rb")*+[\]}]"
+    _VALUE = _SCALAR + rb"|[\[{](?>(?:[\s,:]++|" + _VALUE + rb")*)[\]}]"
 START = re.compile(
-    rb"\s*+\{\s*+(?:" + _STRING + rb"\s*+:\s*+(?:" + _VALUE + rb")\s*+,\s*+)*+"
+    rb"\s*+\{\s*+(?>(?:" + _STRING + rb"\s*+:\s*+(?:" + _VALUE + rb")\s*+,\s*+)*)"
     rb"\"data\"\s*+:\s*+\[\s*+(?![^\s{\]])"
 )
 """The beginning of a SQuAD document, whose ``data`` may follow metadata of any kind."""

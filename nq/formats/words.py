@@ -35,17 +35,18 @@ _NQ_SPELLINGS = {
 _OPENING = ("", *"([{<-/\u2013\u2014\u2018\u201c")
 _JOINERS = JOINERS + "\uff9e\uff9f\U0001f3fb-\U0001f3ff"  # and marks of kana, skin tones
 _CONTROL = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
-# Groups that repeat are possessive: a match keeps a state for each repetition otherwise.
+# Groups that repeat are atomic: a match keeps a state for each repetition otherwise. Possessive
+# ones are the same, but match wrongly before Python 3.11.5 (cpython 106052).
 _TOKEN = r"""
     https?://[^\s{control}]*[^\W_]/?                  # an address without the punctuation after it
-  | (?:[^\W\d_]\.){{2,}}+                             # U.S.
+  | (?>(?:[^\W\d_]\.){{2,}})                          # U.S.
   | \b[A-Z]\.(?=(?:\r\n|\s)[A-Z])                        # the initial of L. Frank Baum
-  | [$£€]?\d+(?:[.,]\d+)*+(?:[^\W{unspaced}]|[{marks}])*+   # 1,642 and 42.195 and 1920s
+  | [$£€]?\d+(?>(?:[.,]\d+)*)(?>(?:[^\W{unspaced}]|[{marks}])*)   # 1,642 and 42.195 and 1920s
   | ['\u2019]{suffix}\b                                # Beethoven 's
   | [^\W_{unspaced}]+(?=n['\u2019]t\b) | n['\u2019]t\b    # did n't
-  | {word}++(?:['\u2019](?!{suffix}\b){word}++|&{word}++|\.[a-z]{word}++)*+  # O'Hara, A&M, a.org
+  | {words}(?>(?:['\u2019](?!{suffix}\b){words}|&{words}|\.[a-z]{words})*)  # O'Hara, A&M, a.org
   | \.{{2,}} | --+
-  | [^\s{control}][{marks}]*(?:\u200d[^\s{control}][{marks}]*)*+   # any other character alone
+  | [^\s{control}][{marks}]*(?>(?:\u200d[^\s{control}][{marks}]*)*)   # any other character alone
 """
 _NO_SPACE_BEFORE = {*".,;:!?)%]…", "''", "...", "n't"}
 _NO_SPACE_AFTER = {*"($£€[", "``"}
@@ -65,8 +66,8 @@ def _token() -> re.Pattern[str]:
     basic = map(chr, range(0x300, 0x10000))
     marks = "".join(c for c in basic if category(c)[0] == "M") + _JOINERS
     sets = {"control": _CONTROL, "marks": marks, "unspaced": UNSPACED, "suffix": _SUFFIX}
-    word = rf"(?:[^\W_{UNSPACED}][{marks}]*)"
-    return re.compile(_TOKEN.format(word=word, **sets), re.VERBOSE)
+    words = rf"(?>(?:[^\W_{UNSPACED}][{marks}]*)+)"
+    return re.compile(_TOKEN.format(words=words, **sets), re.VERBOSE)
 
 
 def located_words(text: str) -> Iterator[tuple[str, str, int, int]]:

@@ -1,5 +1,6 @@
 """Tests files and models with a URI, in a file system of Beam."""
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,12 @@ def test_a_damaged_copy_of_a_model_is_refused(tiny_model: Path, tmp_path: Path) 
         file.write(b"other")
     with pytest.raises(DamagedError, match="its SHA-256 is not that in its name"):
         files.local_folder(staged)
+
+
+def test_a_copy_of_a_model_is_written_in_its_folder_alone(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("../outside", "")
+    staged = archive.rename(tmp_path / f"model-{sha256(archive)}.zip")
+    folder = files.local_folder(str(staged))
+    assert list(folder.parent.rglob("outside")) == [folder / "outside"]

@@ -42,7 +42,7 @@ def make_all(root: Path) -> None:
     make(root / "by Beam", RUN, "mine", size=0)
     make(root / "by Beam" / ".unfinished-01ab", PART, *PARTS)
     (root / "by Beam" / "mine").rename(root / "by Beam" / LOCK)  # as of a killed process
-    make(root / ".unfinished-02cd", PART, f"model-{'0' * 64}.tar")  # in a folder for --temp
+    make(root / ".unfinished-02cd", PART, f"model-{'0' * 64}.zip")  # in a folder for --temp
     make(root / "windows-0123456789ab", WINDOWS, *PREPARED)
     make(root / "for me", WINDOWS, *PREPARED)
     make(root / "model", TRAINING, "unfinished/state/step-3.npz", PROGRESS)

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import io
 import logging
+import tempfile
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from nq.inference.engine import Computation, Step, quiet, with_reduction
 from nq.inference.graphs import load_graph
 from nq.inference.profile import ProfileNotInForceError
 from nq.inference.scorer import Rows
+from nq.storage import naming
 
 log = logging.getLogger(__name__)
 
@@ -147,16 +149,20 @@ class Engine:
 
 
 def converted(model: Any) -> Any:
-    """Returns a Keras model for any batch size and length as an OpenVINO model."""
+    """Returns a Keras model for any batch size and length as an OpenVINO model.
+
+    OpenVINO 2026.4 converts live functions on Python before 3.13 only, and folders on all.
+    """
     import openvino
     import tensorflow as tf
 
     specs = {node.name: tf.TensorSpec(node.shape, node.dtype, node.name) for node in model.inputs}
-    step = tf.function(lambda rows: model(rows, training=False), [specs], autograph=False)
-    with contextlib.redirect_stdout(io.StringIO()):  # it reports its arguments
-        result = openvino.convert_model(step.get_concrete_function())
-    for node in result.inputs:
-        node.get_tensor().set_names({node.any_name.removesuffix(":0")})
+    step = tf.function(lambda **rows: model(rows, training=False), autograph=False)
+    saved = tf.Module()
+    saved.weights = [weight.value for weight in model.weights]
+    with tempfile.TemporaryDirectory(prefix="nq-graph-") as folder, naming(Path(folder)):
+        tf.saved_model.save(saved, folder, step.get_concrete_function(**specs))
+        result = openvino.convert_model(folder)
     gc.collect()  # the trace and the model reference each other
     return result
 
