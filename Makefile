@@ -39,7 +39,7 @@ gpu-report:  ## Measure the profiles of the thesis on this machine's GPU (GPU_DA
 test: $(VENV)/.dev lint types  ## Lint, types, all tests but the extended ones
 	@$(PYTEST) -m "$(SELECT)"
 
-test-all: $(VENV)/.dev lint types  ## All tests: studies, the Flink cluster, long attacks, peers too
+test-all: $(VENV)/.dev lint types  ## All tests: studies, clusters, long attacks, peers too
 	@$(PYTEST) --hypothesis-profile extended
 
 test-fast: $(VENV)/.dev  ## The tests that take less than a few seconds each

@@ -1,12 +1,14 @@
-"""Starts and ends a small Flink cluster on this machine, for ``nq answer --runner FlinkRunner``.
+"""Starts and ends a small cluster on this machine, of Flink or Spark, for ``nq answer --runner``.
 
     python -m experiments.cluster start
+    python -m experiments.cluster start --runner SparkRunner
     python -m experiments.cluster status
     python -m experiments.cluster stop
 
-The cluster has a JobManager with Flink's web page, TaskManagers, each with one core and a pool of
-Beam workers, and Beam's job server. All listen on this machine only. The first start fetches Flink
-and what the job server is built from (about 400 MB) into ``$XDG_CACHE_HOME/nq``.
+Flink has a JobManager with its web page, TaskManagers, each with one core and a pool of Beam
+workers, and Beam's job server. Spark has a pool of Beam workers and a job server, which runs Spark
+in its own process. All listen on this machine only. The first start fetches Flink (about 400 MB) or
+Spark (300 MB), each with its job server, into ``$XDG_CACHE_HOME/nq``.
 """
 
 import argparse
@@ -14,7 +16,7 @@ import shlex
 from pathlib import Path
 
 from experiments import command
-from experiments.flink import cluster, processes, programs
+from experiments.clusters import cluster, processes, programs
 from nq.commands import terminal
 from nq.errors import Error
 
@@ -25,8 +27,11 @@ def options(parser: terminal.Parser) -> None:
     """Adds the options of the command."""
     parser.add_argument("action", choices=ACTIONS, help="what to do")
     command.add_option(parser, "folder", FOLDER, "folder of the logs, one for each cluster")
-    command.add_option(parser, "task-managers", 2, "TaskManagers, each with one core")
-    command.add_option(parser, "slots", 2, "tasks that a TaskManager can run at a time")
+    runners = (cluster.FLINK, cluster.SPARK)
+    text = "runner of Beam for which it is (default: %(default)s)"
+    parser.add_argument("--runner", choices=runners, default=cluster.FLINK, help=text)
+    command.add_option(parser, "task-managers", 2, "TaskManagers of Flink, each with one core")
+    command.add_option(parser, "slots", 2, "tasks at a time, of a TaskManager or of Spark")
     usual = ", ".join(map(str, programs.Ports()))
     parser.flag("free-ports", f"listen on free ports instead of {usual}")
 
@@ -34,7 +39,8 @@ def options(parser: terminal.Parser) -> None:
 def start(args: argparse.Namespace) -> int:
     """Starts a cluster and prints how to use it."""
     ports = programs.free_ports() if args.free_ports else None
-    _print(cluster.start(args.folder, args.task_managers, args.slots, ports), args.json)
+    started = cluster.start(args.folder, args.task_managers, args.slots, ports, args.runner)
+    _print(started, args.json)
     return 0
 
 
@@ -67,10 +73,10 @@ ACTIONS = {"start": start, "stop": stop, "status": status}
 def describe(described: cluster.Cluster) -> str:
     """Returns where a cluster is, and the command that uses it."""
     options = " ".join(map(shlex.quote, described.options()))
-    return (
-        f"Flink with {described.task_managers} TaskManagers: {described.url} "
-        f"(logs: {described.folder})\n\nnq answer {options} --data FILE --output DIR"
-    )
+    name = f"Flink with {described.task_managers} TaskManagers: {described.url}"
+    if described.runner == cluster.SPARK:
+        name = f"Spark with {described.slots} tasks at a time, in Beam's job server"
+    return f"{name} (logs: {described.folder})\n\nnq answer {options} --data FILE --output DIR"
 
 
 def _print(described: cluster.Cluster, as_json: bool) -> None:

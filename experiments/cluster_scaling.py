@@ -23,9 +23,9 @@ from typing import Any
 import psutil
 
 from experiments import command, units
-from experiments.flink import cluster as clusters
-from experiments.flink import processes
-from experiments.flink.cluster import Cluster
+from experiments.clusters import cluster as clusters
+from experiments.clusters import processes
+from experiments.clusters.cluster import Cluster
 from experiments.text_tables import markdown
 from nq import processor
 from nq.errors import Error

@@ -145,7 +145,7 @@ def test_a_heavy_library_is_imported_by_its_package_only(library: str) -> None:
 
 @pytest.mark.parametrize("library", ["apache_beam", "mlflow"])
 def test_experiments_import_neither_beam_nor_mlflow(library: str) -> None:
-    for module in MODULES.keys() - {*OURS, "experiments.flink.worker_pool"}:
+    for module in MODULES.keys() - {*OURS, "experiments.clusters.worker_pool"}:
         text = MODULES[module].read_text(encoding="utf-8")
         assert not [name for name, _ in import_nodes(text) if name.split(".")[0] == library]
 

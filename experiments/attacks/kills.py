@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.attacks.frame import Row, chosen
-from experiments.flink import processes
+from experiments.clusters import processes
 from nq.bundle import bundled_sample
 from nq.errors import Error
 from nq.interruption import MESSAGE

@@ -85,6 +85,10 @@ _ADVICE = (
         f"'{requirement('beam', 'cpu')}'",
     ),
     (
+        re.compile("not installed: run pip install"),
+        ": that is what a worker lacks; do it there, or give another --profile",
+    ),
+    (
         re.compile("^FileNotFoundError"),
         ": a worker does not see it; give paths that all workers see, and --temp to copy the model",
     ),

@@ -9,7 +9,6 @@ from nq.commands import arguments, terminal
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error
 from nq.formats import outputs
-from nq.inference.profile import DEFAULT_PROFILE
 from nq.runs.config import AUTO, Beam, Compute
 
 OF_JOB = ("output", "root", "limit", "keep_scores", "formats", "against", "max_loss")
@@ -88,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     job = Job(
         args.data or [bundled_sample()],
         replace(model, decision=arguments.settings(model.decision, args)),
-        args.profile or (DEFAULT_PROFILE if beam else AUTO),
+        args.profile or AUTO,
         pages=arguments.pages(args),
         compute=compute,
         beam=beam,
@@ -124,7 +123,6 @@ def _beam(args: argparse.Namespace) -> Beam | None:
             raise terminal.UsageError("--temp needs --runner")
         return None
     refused = {
-        f"--profile {AUTO}": args.profile == AUTO,
         "--instances": args.instances is not None,
         "--keep-scores": args.keep_scores,
     }

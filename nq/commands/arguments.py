@@ -196,8 +196,7 @@ def add_profile(parser: argparse.ArgumentParser, auto: bool = False, reader: boo
     """
     text = "openvino, onnx or grappler, as installed" if reader else DEFAULT_PROFILE
     if auto:
-        text = f"{AUTO}: what nq compare says to take, else what suits this machine; with --runner "
-        text += DEFAULT_PROFILE
+        text = f"{AUTO}: what nq compare says to take, else what suits this machine"
     default = reader_profile() if reader else Profile.parse(DEFAULT_PROFILE)
     parser.add_argument(
         "--profile",

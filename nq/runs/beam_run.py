@@ -22,7 +22,7 @@ from nq.formats import inputs
 from nq.formats.input_files import is_uri, shown
 from nq.inference.scorer import Counters
 from nq.preprocess.store import encode_dead_letter
-from nq.records import DeadLetter, Example, ExampleId
+from nq.records import DeadLetter, ExampleId
 from nq.runs.config import Beam
 from nq.runs.job import Job
 from nq.runs.measure import MERGE, PIPELINE, SUBMIT, Clock, Totals
@@ -107,7 +107,7 @@ class BeamRun:
             name = re.sub("[^a-z0-9]+", "-", f"nq-answer-{plan.folder.name}".lower()).rstrip("-")
             options.append(f"--job_name={name}-{uuid.uuid4().hex[:8]}")
         workers = job.compute.workers or requested_workers(self._options) or 1
-        spec = job.scorer.calibrated(self._examples)
+        spec = job.scorer.calibrated(job.examples)
         models = {one.folder: one.folder.absolute() for one in spec.model.models}
         copied = () if self._beam.temp is None else models.values()
         staged = {one: stage_model(one, self._shared) for one in copied}
@@ -126,15 +126,6 @@ class BeamRun:
         self._clock.enter(MERGE)
         yield from _merge(job.files, elements, self._totals, dead_letters)
         self.pipeline = _description(finished, options, workers, self._totals.counters)
-
-    def _examples(self) -> Iterator[Example]:
-        from nq.beam.files import read_records
-
-        job = self.plan.job
-        for path in job.files:
-            for _, item in read_records(path, pages=job.pages):
-                if isinstance(item, Example):
-                    yield item
 
 
 def _merge(

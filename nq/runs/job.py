@@ -1,6 +1,6 @@
 """The description of a run."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +15,7 @@ from nq.inference.load import ScorerSpec
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.model.spec import ModelSpec, find_model
 from nq.preprocess.request import Request, chunks
+from nq.records import Example
 from nq.runs.config import AUTO, Beam, Compute, Converted
 
 
@@ -95,7 +96,6 @@ class Job(Settings):
         check_argument(has_other, "against", None, "the folder of a run, for max_loss")
         instances = self.compute.instances
         with_beam = (
-            ("profile", self.profile, self.profile != AUTO, "another profile"),
             ("keep_scores", self.keep_scores, not self.keep_scores, "False"),
             ("instances", instances, instances is None, "None"),
         )
@@ -124,6 +124,16 @@ class Job(Settings):
         """The description of the scorer under the chosen profile, without calibration."""
         compute = self.compute
         return ScorerSpec(self.model, self.optimizations, compute.batch_size, compute.threads)
+
+    def examples(self) -> Iterator[Example]:
+        """Yields the examples of the files, which are paths, or URIs if a runner is given."""
+        read: Any = inputs.read_records
+        if self.beam is not None:
+            from nq.beam.files import read_records as read
+        for path in self.files:
+            for _, item in read(path, pages=self.pages):
+                if isinstance(item, Example):
+                    yield item
 
     def check_output(self) -> None:
         """Checks that the run may write its output; reads no file and changes nothing."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from nq.model.folder import weights_digest
 from nq.postprocess.decision import RULES, SECOND_MODEL, check_rule
 from nq.preprocess.request import Request
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
+from nq.runs.config import AUTO
 from nq.runs.job import Job
+from nq.runs.profile_choice import choose_profile
 
 
 class Plan:
@@ -21,14 +24,16 @@ class Plan:
 
     There is a preprocessing request for each chunk of the files. ``scores`` is everything that
     scores depend on, so that runs with equal values share scores. ``choice`` tells why the profile
-    was chosen, if the job had none.
+    was chosen, if that of the job was ``auto``.
     """
 
-    def __init__(
-        self, job: Job, requests: tuple[Request, ...] | None = None, choice: str = ""
-    ) -> None:
+    def __init__(self, job: Job, requests: tuple[Request, ...] | None = None) -> None:
         """Reads the input files and the weights for their digests."""
-        self.job, self.requests, self.choice = job, requests or job.requests(), choice
+        self.choice = ""
+        if job.profile == AUTO:
+            profile, self.choice = choose_profile(job)
+            job = replace(job, profile=profile)
+        self.job, self.requests = job, requests or job.requests()
         rule, decision = RULES[job.model.decision.rule], job.model.decision.to_dict()
         self.scores: dict[str, Any] = {
             "windows": "+".join(request.key for request in self.requests),

@@ -6,26 +6,24 @@ Without such a comparison ``default_choice`` names a profile by the processor.
 
 import contextlib
 import hashlib
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 import orjson
 
 from nq import extras, processor, storage
 from nq.errors import DamagedError
-from nq.formats import inputs
 from nq.inference.profile import SLOW_BFLOAT16, Profile
 from nq.model.folder import weights_digest
 from nq.model.runtime import import_tensorflow
 from nq.model.spec import ModelSpec
 from nq.postprocess.decision import RULES
-from nq.records import Example
 from nq.runs.job import Job
 from nq.runs.measure import machine
 
 COMPARED = "compare.json"  # in the folder of a comparison
-FIRST_RECORDS, PAGE_TOKENS = 10, 3000
-"""A job is one of whole pages if its first records have so many tokens on average."""
+FIRST_EXAMPLES, PAGE_TOKENS = 10, 3000
+"""A job is one of whole pages if its first examples have so many tokens on average."""
 CANDIDATES = {
     "CPU": (
         "mixed+buckets+openvino",
@@ -115,7 +113,5 @@ def without_gain(profile: str, device: str) -> str:
 
 def may_prune(job: Job) -> bool:
     """Returns whether ``prune`` suits a job: its pages are long, its decision has a margin."""
-    records = chain.from_iterable(inputs.read_records(p, pages=job.pages) for p in job.files)
-    first = (item for _, item in islice(records, FIRST_RECORDS) if isinstance(item, Example))
-    tokens = [len(example.tokens) for example in first]
+    tokens = [len(example.tokens) for example in islice(job.examples(), FIRST_EXAMPLES)]
     return RULES[job.model.decision.rule].ranks and sum(tokens) >= PAGE_TOKENS * max(1, len(tokens))

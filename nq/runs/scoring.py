@@ -22,12 +22,10 @@ from nq.model.runtime import import_tensorflow
 from nq.preprocess.store import encode_dead_letter
 from nq.records import DeadLetter, Example, ExampleId, Scores, Source, Windowed
 from nq.runs.chunks import Chunks
-from nq.runs.config import AUTO
 from nq.runs.job import Job
 from nq.runs.measure import POSTPROCESS, READ, Clock, Totals, no_report
 from nq.runs.parity import check_other
 from nq.runs.plan import Plan, check_job, windows_folder
-from nq.runs.profile_choice import choose_profile
 from nq.runs.score_store import ScoreStore, StoringScorer
 
 RunProgress = Callable[[int, int], None]
@@ -136,13 +134,8 @@ class LocalRun:
         job = replace(job, files=tuple(files))
         job.check_output()
         check_other(job)
-        choice = ""
-        if job.profile == AUTO:
-            check_job(job)
-            profile, choice = choose_profile(job)
-            job = replace(job, profile=profile)
         check_job(job)
-        self.plan = Plan(job, choice=choice)
+        self.plan = Plan(job)
 
     @contextlib.contextmanager
     def open(self, clock: Clock, progress: RunProgress) -> Iterator[Scoring]:

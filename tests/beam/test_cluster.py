@@ -1,4 +1,4 @@
-"""``nq answer`` on a real Flink cluster, which the tests of this file share."""
+"""``nq answer`` on a real Flink cluster, which the tests of this file share, and on Spark."""
 
 import contextlib
 import json
@@ -14,16 +14,18 @@ from typing import Any
 
 import pytest
 
-from experiments.flink import cluster as clusters
-from experiments.flink import install
-from experiments.flink.cluster import Cluster
+from experiments.clusters import cluster as clusters
+from experiments.clusters import install, processes
+from experiments.clusters.cluster import Cluster
 from nq.beam.pipelines import completed
 from nq.bundle import bundled_sample
 from nq.runs.result import DEAD_LETTERS, JOB, PREDICTIONS
 from nq.storage import UNFINISHED
+from tests.terminal_output import without_progress
 
 ROOT = Path(__file__).parents[2]
 COPIES = 5
+PROFILE = ["--profile", "grappler"]
 BAD_LINES = b'{"question_text": "no page"}\n', b"no record\n"
 TIMEOUT_S = 240.0
 
@@ -33,7 +35,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
         bool(install.missing_programs()) and "CI" not in os.environ,
-        reason="needs Java and Maven to start a Flink cluster",
+        reason="needs Java and Maven to start a cluster",
     ),
 ]
 
@@ -43,6 +45,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two TaskManagers; a Flink that was fetched once is used again."""
     with clusters.running(tmp_path_factory.mktemp("cluster")) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A job server in which Spark runs two tasks at a time; one that was fetched is used again."""
+    folder = tmp_path_factory.mktemp("spark")
+    with clusters.running(folder, runner=clusters.SPARK) as running:
+        yield running
+    assert not processes.find(folder)
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +94,9 @@ class Answering:
         return summary
 
     def error(self) -> str:
-        """Waits for a failure; returns its one line, without lines of the log."""
+        """Waits for a failure; returns its one line, without those of the progress."""
         output, errors = self.process.communicate(timeout=TIMEOUT_S)
-        lines = [line for line in errors.splitlines() if not line.startswith("nq: answering")]
+        lines = without_progress(errors).splitlines()
         assert (self.process.returncode, output) == (1, ""), errors
         assert [line.startswith("nq: error: ") for line in lines] == [True], errors
         assert not (self.output / PREDICTIONS).exists()
@@ -122,7 +133,7 @@ def local(
 ) -> dict[str, bytes]:
     """The files that the command writes without a cluster."""
     output = tmp_path_factory.mktemp("local") / "run"
-    Answering(output, tiny_model, "--data", str(questions), "--profile", "grappler").result()
+    Answering(output, tiny_model, "--data", str(questions), *PROFILE).result()
     return files(output)
 
 
@@ -131,11 +142,24 @@ def files(output: Path) -> dict[str, bytes]:
     return {name: (output / name).read_bytes() for name in (PREDICTIONS, DEAD_LETTERS)}
 
 
+def test_spark_gives_the_files_of_a_local_run(
+    spark: Cluster, questions: Path, tiny_model: Path, local: dict[str, bytes], tmp_path: Path
+) -> None:
+    options = ["--data", str(questions), *PROFILE, *spark.options()]
+    summary = Answering(tmp_path / "run", tiny_model, *options).result()
+    assert files(tmp_path / "run") == local
+    assert (summary["examples"], summary["dead_letters"]) == (40 * COPIES, len(BAD_LINES))
+    beam = summary["beam"]
+    assert (beam["runner"], beam["workers"]) == ("SparkRunner", 2)
+    assert beam["metrics"]["records"] == 40 * COPIES + len(BAD_LINES)
+    assert beam["metrics"]["models"] == 1
+
+
 def test_a_job_that_was_cancelled_is_started_again(
     cluster: Cluster, questions: Path, tiny_model: Path, local: dict[str, bytes], tmp_path: Path
 ) -> None:
     """The results are those of a local run, with the dead letters of the workers."""
-    options = ["--data", str(questions), *cluster.options()]
+    options = ["--data", str(questions), *PROFILE, *cluster.options()]
     answering = Answering(tmp_path / "run", tiny_model, *options)
     answering.wait_for(lambda: bool(flink_jobs(cluster, "RUNNING")))
     cancel(cluster, flink_jobs(cluster, "RUNNING")[0]["jid"])
@@ -149,8 +173,12 @@ def test_a_job_that_was_cancelled_is_started_again(
     assert beam["metrics"]["records"] == 40 * COPIES + len(BAD_LINES)
 
 
-def test_workers_without_the_model(cluster: Cluster, tiny_model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["spark", "cluster"])
+def test_workers_without_the_model(
+    name: str, tiny_model: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """The path is that of a model in the folder of the command, and of nothing in the workers'."""
+    cluster: Cluster = request.getfixturevalue(name)
     (tmp_path / "model").symlink_to(tiny_model)
     model = Path("/proc/self/cwd/model")
     error = Answering(tmp_path / "run", model, *cluster.options(), cwd=tmp_path).error()
@@ -162,7 +190,7 @@ def test_a_task_manager_that_is_killed_costs_no_answer(
     cluster: Cluster, questions: Path, tiny_model: Path, local: dict[str, bytes], tmp_path: Path
 ) -> None:
     """This test is the last one: one TaskManager remains."""
-    data = ["--data", str(questions)]
+    data = ["--data", str(questions), *PROFILE]
     answering = Answering(tmp_path / "run", tiny_model, *data, *cluster.options())
     answering.wait_for(lambda: answering.answered() > 0)
     os.kill(cluster.pids["taskmanager-2"], signal.SIGKILL)

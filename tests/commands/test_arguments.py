@@ -64,7 +64,7 @@ def test_help_is_printed_with_valid_examples(command: str, commands: Commands) -
         ("answer --limit 0", "argument --limit: must be at least 1, got 0"),
         ("answer --set doc_strid=12", "unknown setting 'doc_strid' (did you mean 'doc_stride'?)"),
         ("ask who --set doc_stride=x", "doc_stride is 'x': expected a whole number"),
-        ("answer --runner FlinkRunner --profile auto", "--profile auto has no effect with --run"),
+        ("answer --runner FlinkRunner --keep-scores", "--keep-scores has no effect with --run"),
         ("answer --max-loss 0.1", "--max-loss needs --against"),
         ("ask who --tpo=3", "unrecognized arguments: --tpo=3 (did you mean '--top'?); nq ask"),
         ("ask", "expected a question in quotes and a page, found 0"),

@@ -1,10 +1,12 @@
 """Runs whose questions a runner of Beam answers: equal to runs without Beam, and their errors."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,14 @@ import pytest
 from nq import storage
 from nq.bundle import bundled_sample
 from nq.child import ROOT
+from nq.commands.main import console
 from nq.config import TrackingConfig
 from nq.errors import Error
 from nq.model.spec import find_model
 from nq.runs.config import Beam
 from nq.runs.finished import FinishedRun
 from nq.runs.job import Job
+from nq.runs.profile_choice import choose_profile, default_choice
 from nq.runs.result import JOB, PREDICTIONS, Result
 from nq.runs.run import run
 from nq.runs.run_page import write_report
@@ -27,6 +31,7 @@ from tests.beam.folder_file_system import PLUGIN, uri
 from tests.folders import write
 from tests.jobs import flat_job, predictions
 from tests.nq_records import changed, simplified, write_lines
+from tests.test_missing_packages import BLOCK
 
 LOCAL = "FnApiRunner"
 FILES = (PREDICTIONS, "skipped.jsonl", "nbest.jsonl", "kaggle.csv", "squad.json")
@@ -130,6 +135,30 @@ def test_a_reader_and_profiles(
 
 
 @pytest.mark.slow
+def test_the_default_profile_is_that_of_a_local_run(
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = []
+    for name, options in (("local", []), ("beam", ["--runner", LOCAL])):
+        arguments = ["answer", "--model", str(tiny_model), "--no-track", "--output", name]
+        assert console([*arguments, *options]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        runs.append(
+            (
+                (tmp_path / name / PREDICTIONS).read_bytes(),
+                json.loads((tmp_path / name / JOB).read_bytes())["job"]["profile"],
+                [line for line in lines if line.startswith("profile auto: ")],
+            )
+        )
+    assert runs[0] == runs[1]
+    assert runs[0][1] == default_choice("CPU") and len(runs[0][2]) == 1
+
+
+@pytest.mark.slow
 def test_the_sample_by_two_processes(tiny_model: Path, tmp_path: Path) -> None:
     """The parts of two workers are others, and so may be the low bits; no answer is."""
     sample = [bundled_sample()]
@@ -159,16 +188,17 @@ def test_files_model_and_temporary_files_with_uris(
     with storage.hold(output / f"{UNFINISHED}{killed}", storage.PART):
         write(output / f"{UNFINISHED}{killed}" / "workers.log")
     write(output / storage.MARK, '{"kind": "run"}')
-    found = run(
-        job(
-            [uri(tmp_path / "*.jsonl")],
-            tiny_model,
-            output,
-            temp=uri(tmp_path / "temp"),
-            beam_options=[f"--beam_plugins={PLUGIN}"],
-            limit=14,
-        )
+    by_uri = job(
+        [uri(tmp_path / "*.jsonl")],
+        tiny_model,
+        output,
+        temp=uri(tmp_path / "temp"),
+        beam_options=[f"--beam_plugins={PLUGIN}"],
+        limit=14,
     )
+    found = run(by_uri)
+    profiles = [choose_profile(replace(by_uri, files=files)) for files in (map(uri, data), data)]
+    assert profiles[0] == profiles[1]
     for name in (PREDICTIONS, "nbest.jsonl", "kaggle.csv"):
         assert (found.folder / name).read_bytes() == (expected.folder / name).read_bytes()
     letters = (found.folder / "skipped.jsonl").read_text().splitlines()
@@ -230,6 +260,19 @@ def test_workers_in_another_folder(
     )
     assert_equal(found, expected)
     assert found.beam is not None and found.beam["job_id"].startswith("job-")
+
+
+@pytest.mark.slow
+def test_workers_without_the_engine(data: list[str], tiny_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(BLOCK, encoding="utf-8")
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    pool = contextlib.contextmanager(start_pool)
+    with pool(tmp_path, {"PYTHONPATH": path, "MISSING": "openvino"}) as address:
+        runner = job(data, tiny_model, tmp_path / "beam", "PortableRunner", external(address))
+        with pytest.raises(Error) as error:
+            run(runner, profile="buckets+openvino")
+    assert "pip install 'nq-pipeline[openvino]'" in str(error.value)
+    assert "--profile" in str(error.value) and "\n" not in str(error.value)
 
 
 def test_a_job_server_that_is_not_there(data: list[str], tiny_model: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import psutil
 
-from experiments.flink.programs import Program
+from experiments.clusters.programs import Program
 from nq.errors import Error
 
 MARK = "NQ_EXPERIMENT"

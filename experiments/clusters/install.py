@@ -1,14 +1,16 @@
-"""Fetches Flink from PyPI, and builds Beam's Flink job server from its libraries in Maven Central.
+"""Fetches what a cluster runs: Flink from PyPI; Spark and Beam's job servers from Maven Central.
 
 The Flink of ``apache-flink-libraries`` has no scripts, so that ``programs`` starts its classes.
-Beam publishes a job server as one jar too, but not every copy of Maven Central holds it: Maven
-builds the same jar from Beam's library ``beam-runners-flink``.
+Beam publishes each job server as one jar too, but not every copy of Maven Central holds it: Maven
+takes Beam's libraries ``beam-runners-flink`` and ``beam-runners-spark``, with what they need. It
+packs the job server for Flink into one jar, and puts all jars of the one for Spark in a folder.
 """
 
 import shutil
 import sys
 import tarfile
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,25 +20,24 @@ from nq.errors import Error
 from nq.storage import exclusive_lock
 
 HERE = Path(__file__).parent
-FLINK, BEAM = "1.19.3", "2.62.0"
-"""Versions of Flink and of Beam's job server; workers have the Beam that Python has."""
+FLINK, SPARK, BEAM = "1.19.3", "3.5.9", "2.62.0"
+"""Versions of Flink, Spark and Beam's job servers; workers have the Beam that Python has."""
 REQUIREMENTS = HERE / "requirements.txt"
-POM = HERE / "pom.xml"
 PROGRAMS = ("java", "mvn")
 LIBRARIES = ("flink-dist-", "log4j-")
 LOCK = ".lock"
 
 
 class Installation(NamedTuple):
-    """What a cluster runs: a folder of the jars of Flink, and the jar of Beam's job server."""
+    """What a Flink cluster runs: a folder of the jars of Flink, and the jar of the job server."""
 
     libraries: Path
     job_server: Path
 
 
-def cache_folder() -> Path:
+def cache_folder(system: str) -> Path:
     """Returns the folder of what was installed, one for each pair of versions."""
-    return storage.cache_folder() / f"flink-{FLINK}-beam-{BEAM}"
+    return storage.cache_folder() / f"{system}-beam-{BEAM}"
 
 
 def missing_programs() -> list[str]:
@@ -44,25 +45,34 @@ def missing_programs() -> list[str]:
     return [name for name in PROGRAMS if not shutil.which(name)]
 
 
-def install() -> Installation:
+def install_flink() -> Installation:
     """Returns an installation; what is missing of it is fetched first (about 400 MB).
 
     Raises:
         Error: Java or Maven is missing, or a download failed; names the last line of its output.
     """
+    folder = cache_folder(f"flink-{FLINK}")
+    libraries = _once(folder / "lib", _fetch_flink)
+    return Installation(libraries, _once(folder / "job-server.jar", _build_job_server))
+
+
+def install_spark() -> Path:
+    """Returns the folder of the jars of Spark and its job server, as ``install_flink`` (300 MB)."""
+    return _once(cache_folder(f"spark-{SPARK}") / "lib", _fetch_spark)
+
+
+def _once(path: Path, make: Callable[[Path], Path]) -> Path:
+    """Returns a file or folder, which ``make`` makes in an empty folder unless it is there."""
     if missing := missing_programs():
         raise Error(
             f"{' and '.join(missing)} not found: install a Java run-time environment (11 or 17) "
             "and Maven, such as the packages openjdk-17-jre-headless and maven"
         )
-    folder = cache_folder()
-    made = Installation(folder / "lib", folder / "job-server.jar")
-    with exclusive_lock(folder / LOCK):
-        for path, make in ((made.libraries, _fetch_flink), (made.job_server, _build_job_server)):
-            if not path.exists():
-                with tempfile.TemporaryDirectory(dir=folder) as temporary:
-                    make(Path(temporary)).rename(path)
-    return made
+    with exclusive_lock(path.parent / LOCK):
+        if not path.exists():
+            with tempfile.TemporaryDirectory(dir=path.parent) as temporary:
+                make(Path(temporary)).rename(path)
+    return path
 
 
 def _fetch_flink(folder: Path) -> Path:
@@ -85,9 +95,18 @@ def _fetch_flink(folder: Path) -> Path:
 
 
 def _build_job_server(folder: Path) -> Path:
-    """Lets Maven pack the job server; returns its jar."""
-    shutil.copy(POM, folder)
-    series = FLINK.rpartition(".")[0]
-    versions = [f"-Dbeam.version={BEAM}", f"-Dflink.series={series}"]
-    command.run_program(["mvn", "--batch-mode", "--quiet", "-f", str(folder), *versions, "package"])
+    """Lets Maven pack the job server for Flink; returns its jar."""
+    _maven("flink", folder, f"-Dflink.series={FLINK.rpartition('.')[0]}", "package")
     return folder / "target" / "job-server.jar"
+
+
+def _fetch_spark(folder: Path) -> Path:
+    """Lets Maven collect Spark and its job server; returns the folder of their jars."""
+    _maven("spark", folder, f"-Dspark.version={SPARK}", "package")
+    return folder / "target" / "lib"
+
+
+def _maven(system: str, folder: Path, *arguments: str) -> None:
+    shutil.copy(HERE / f"{system}.pom.xml", folder / "pom.xml")
+    maven = ["mvn", "--batch-mode", "--quiet", "-f", str(folder), f"-Dbeam.version={BEAM}"]
+    command.run_program([*maven, *arguments])

@@ -1,6 +1,6 @@
 """A pool of Beam workers at one address of this machine.
 
-    python -m experiments.flink.worker_pool 127.0.1.1:50000
+    python -m experiments.clusters.worker_pool 127.0.1.1:50000
 
 Beam's own command, ``python -m apache_beam.runners.worker.worker_pool_main --service_port=50000``,
 listens at all addresses, so that there is one of it on a machine. This is the same pool for one.

@@ -1,4 +1,4 @@
-"""The parts of a Flink cluster that need no Java: ports, processes and errors."""
+"""The parts of a cluster that need no Java: its description, and its processes."""
 
 import subprocess
 import sys
@@ -7,8 +7,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from experiments.flink import cluster, processes
-from experiments.flink.programs import Program
+from experiments.cluster import describe
+from experiments.clusters import cluster, processes
+from experiments.clusters.programs import Ports, Program
+from nq.child import ROOT
 
 pytestmark = pytest.mark.extended
 
@@ -19,6 +21,14 @@ STARTS_ANOTHER = f"import subprocess, sys; subprocess.run([sys.executable, '-c',
 def python(code: str, **others: object) -> Program:
     """A program of one line."""
     return Program("python", [sys.executable, "-c", code], **others)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("runner", "task_managers"), [(cluster.FLINK, 2), (cluster.SPARK, 0)])
+def test_the_docs_have_what_a_start_prints(runner: str, task_managers: int) -> None:
+    folder = Path("/home/me/nq/runs/cluster")
+    started = cluster.Cluster(folder, runner, Ports(), task_managers, 2, {})
+    page = Path(ROOT, "docs", "cluster.md").read_text(encoding="utf-8").replace(" \\\n  ", " ")
+    assert f"\n{describe(started)}\n```" in page
 
 
 def test_all_processes_of_a_cluster_end_and_no_others(tmp_path: Path) -> None:

@@ -12,25 +12,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.flink import processes, programs
-from experiments.flink.install import install
-from experiments.flink.programs import POOL, Ports, Program
+from experiments.clusters import processes, programs
+from experiments.clusters.programs import POOL, Ports, Program
 from nq.errors import Error
 from nq.storage import exclusive_lock
 
 DESCRIPTION, LOCK = "cluster.json", ".lock"
 REQUEST_TIMEOUT_S = 5.0
 WORKERS_KEPT_MS = 60_000
+FLINK, SPARK = "FlinkRunner", "SparkRunner"
 
 
 @dataclass(frozen=True)
 class Cluster:
     """A running cluster, with the process of each program by its name.
 
-    ``started`` has the same programs, in the process that started them.
+    Spark has no TaskManagers: the job server runs its tasks, ``slots`` at a time. ``started`` has
+    the programs of ``pids``, in the process that started them.
     """
 
     folder: Path
+    runner: str
     ports: Ports
     task_managers: int
     slots: int
@@ -44,14 +46,20 @@ class Cluster:
 
     def options(self) -> list[str]:
         """Returns the options that let ``nq answer`` run on the cluster."""
+        if self.runner == FLINK:
+            master, pool = f"--flink_master=localhost:{self.ports.rest}", POOL
+            tasks = f"--parallelism={self.task_managers}"
+        else:
+            master, pool = f"--spark_master_url=local[{self.slots}]", "localhost"
+            tasks = f"--workers={self.slots}"
         return [
-            *("--runner", "FlinkRunner"),
-            f"--flink_master=localhost:{self.ports.rest}",
+            *("--runner", self.runner),
+            master,
             f"--job_endpoint=localhost:{self.ports.jobs}",
             "--environment_type=EXTERNAL",
-            f"--environment_config={POOL}:{self.ports.pool}",
+            f"--environment_config={pool}:{self.ports.pool}",
             f"--environment_cache_millis={WORKERS_KEPT_MS}",
-            f"--parallelism={self.task_managers}",
+            tasks,
         ]
 
     def get(self, path: str) -> Any:
@@ -63,6 +71,7 @@ class Cluster:
         """Returns JSON values of it."""
         return {
             "folder": str(self.folder),
+            "runner": self.runner,
             "ports": self.ports._asdict(),
             "task_managers": self.task_managers,
             "slots": self.slots,
@@ -80,28 +89,37 @@ def read(folder: Path) -> Cluster:
 
 
 def start(
-    folder: Path, task_managers: int = 2, slots: int = 2, ports: Ports | None = None
+    folder: Path,
+    task_managers: int = 2,
+    slots: int = 2,
+    ports: Ports | None = None,
+    runner: str = FLINK,
 ) -> Cluster:
     """Starts a cluster and waits until it is ready; it outlives this process.
 
-    Logs are in ``folder``. Each TaskManager has one core, and one worker for all its slots.
+    Logs are in ``folder``. Each TaskManager of Flink has one core, and one worker for all its
+    slots; Spark has one worker.
 
     Raises:
         Error: a cluster runs in the folder, a port is taken, a program is missing or ends early.
     """
     ports, folder = ports or Ports(), folder.resolve()
-    installation = install()
     with exclusive_lock(folder / LOCK):
-        _check(folder, ports)
+        if running := [process.pid for process in processes.find(folder)]:
+            raise Error(
+                f"a cluster runs in {folder} (process {running[0]}): end it by make cluster-stop"
+            )
         (folder / "temporary").mkdir(exist_ok=True)
+        if runner == SPARK:
+            task_managers, listed = 0, list(programs.spark(folder, ports, slots))
+        else:
+            listed = list(programs.flink(folder, ports, task_managers, slots))
+        _check_free(listed)
         try:
-            manager = programs.job_manager(installation, folder, ports)
-            others = list(programs.workers(installation, folder, ports, task_managers, slots))
-            server = programs.job_server(installation, folder, ports)
-            started = [processes.start(program, folder) for program in (manager, *others, server)]
+            started = [processes.start(program, folder) for program in listed]
             pids = {running.name: running.process.pid for running in started}
-            cluster = Cluster(folder, ports, task_managers, slots, pids, started)
-            _wait(cluster, [*others, server])
+            cluster = Cluster(folder, runner, ports, task_managers, slots, pids, started)
+            _wait(cluster, listed)
         except BaseException:
             processes.end(folder)
             raise
@@ -123,11 +141,13 @@ def stop(folder: Path) -> int:
 
 
 @contextlib.contextmanager
-def running(folder: Path, task_managers: int = 2, slots: int = 2) -> Iterator[Cluster]:
+def running(
+    folder: Path, task_managers: int = 2, slots: int = 2, runner: str = FLINK
+) -> Iterator[Cluster]:
     """A cluster on free ports, which ends with the block."""
     started: Sequence[processes.Running] = ()
     try:
-        cluster = start(folder, task_managers, slots, programs.free_ports())
+        cluster = start(folder, task_managers, slots, programs.free_ports(), runner)
         started = cluster.started
         yield cluster
     finally:
@@ -136,17 +156,15 @@ def running(folder: Path, task_managers: int = 2, slots: int = 2) -> Iterator[Cl
             each.process.wait()
 
 
-def _check(folder: Path, ports: Ports) -> None:
-    if pids := [process.pid for process in processes.find(folder)]:
-        raise Error(f"a cluster runs in {folder} (process {pids[0]}): end it by make cluster-stop")
-    taken = [port for port in ports[:-1] if processes.listens((programs.LOCALHOST, port))]
-    if taken:
+def _check_free(listed: Sequence[Program]) -> None:
+    addresses = (address for program in listed for address in program.listens)
+    if taken := next(filter(processes.listens, addresses), None):
         raise Error(
-            f"port {taken[0]} is in use: end the program that listens there, or give --free-ports"
+            f"port {taken[1]} is in use: end the program that listens there, or give --free-ports"
         )
 
 
-def _wait(cluster: Cluster, listening: Sequence[Program]) -> None:
+def _wait(cluster: Cluster, listed: Sequence[Program]) -> None:
     """Waits until all programs answer and all TaskManagers have registered with their slots.
 
     A TaskManager reports its slots a moment after it has registered.
@@ -160,7 +178,8 @@ def _wait(cluster: Cluster, listening: Sequence[Program]) -> None:
         return False
 
     def all_listen() -> bool:
-        return all(processes.listens(each.listens) for each in listening if each.listens)
+        return all(processes.listens(address) for each in listed for address in each.listens)
 
-    processes.wait(registered, "all TaskManagers are registered", cluster.started)
     processes.wait(all_listen, "worker pools and job server listen", cluster.started)
+    if cluster.task_managers:
+        processes.wait(registered, "all TaskManagers are registered", cluster.started)
