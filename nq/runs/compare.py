@@ -22,9 +22,7 @@ from typing import Any
 from nq import child, storage, tracking
 from nq.config import TrackingConfig
 from nq.errors import DamagedError, Error, check_argument, is_count
-from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import Label, read_predictions, same_answers
-from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats import input_files
 from nq.inference.profile import BASELINE, THESIS, Profile, profiles
 from nq.memo import REQUEST, Memo
@@ -34,7 +32,7 @@ from nq.progress import reporting
 from nq.records import ExampleId
 from nq.report.comparison import PAGE, Comparison, ComparisonRow, advice, cells, ordered, row
 from nq.report.page import comparison_page
-from nq.report.questions import Question, entries, outcomes
+from nq.report.questions import Question, entries
 from nq.runs.finished import FinishedRun
 from nq.runs.measure import BUSY, OnPhase, machine
 from nq.runs.profile_choice import CANDIDATES, COMPARED, comparison_key, default_choice, may_prune
@@ -317,10 +315,9 @@ def _changes(folder: Path, files: list[str], answers: Answers) -> list[dict[str,
         labels = {name: predictions[example.example_id] for name, predictions in answers.items()}
         if all(same_answers(label, labels[BASELINE]) for label in labels.values()):
             continue
-        gold, given = example_labels(example), {}
+        given = {}
         for name, label in labels.items():
-            question = Question(example, source, label)
-            outcome, *_ = outcomes(decisions_of_one(gold, label) if gold else None)
-            given[name] = entries(question, None, [], 0)[1]["given"] | {"outcome": outcome}
+            row, details = entries(Question(example, source, label), [], 0)
+            given[name] = details["given"] | {"outcome": row["o"][0]}
         changes.append({"question": example.question, "answers": given})
     return changes[:MAX_CHANGES]

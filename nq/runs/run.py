@@ -132,6 +132,7 @@ def _write(
         without_gold=evaluation.without_gold,
         text_only=evaluation.text_only,
         metrics=metrics,
+        verdicts=evaluation.verdicts,
         run_id=tracked.run_id,
         rows=tuple(files.rows),
         started_at=started_at,
