@@ -56,11 +56,12 @@ Answers = Mapping[str, Mapping[ExampleId, Label]]  # by profile
 
 
 def compare(
-    data: Iterable[str | Path],
-    profiles: Iterable[Profile | str] = ("default",),
+    data: str | Path | Iterable[str | Path],
+    profiles: Profile | str | Iterable[Profile | str] = "default",
     *,
     model: str | Path | None = None,
     rounds: int = 3,
+    limit: int | None = None,
     output: str | Path | None = None,
     options: Sequence[str] = (),
     track: TrackingConfig | None = None,
@@ -74,9 +75,10 @@ def compare(
             stand for several, and ``baseline`` is always measured. On whole pages ``"default"`` has
             one with ``prune`` too.
         rounds: how many count for the speed.
+        limit: answer the first so many questions.
         output: folder of the comparison, by default one in ``runs`` named by data, model, options
             and processor; one that was interrupted is continued.
-        options: of ``nq answer`` for all runs, such as ``["--limit", "60"]``.
+        options: of ``nq answer`` for all runs, such as ``["--batch-size", "8"]``.
         track: where MLflow records a run for each profile; by default nowhere.
         progress, on_phase: receive completed runs, and what is measured; by default a bar does.
 
@@ -89,7 +91,10 @@ def compare(
         ValueError, OSError: a profile is unknown, or a file cannot be read or written.
     """
     check_argument(is_count(rounds), "rounds", rounds, "a whole number from 1 on")
-    wanted = list(profiles)
+    wanted = [profiles] if isinstance(profiles, str | Profile) else list(profiles)
+    if limit is not None:
+        check_argument(is_count(limit), "limit", limit, "a whole number from 1 on, or None")
+        options = ["--limit", str(limit), *options]
     _names(wanted)
     started = time.time()
     with (
@@ -144,7 +149,7 @@ def compare(
 @contextlib.contextmanager
 def open_measured(
     name: str,
-    data: Iterable[str | Path],
+    data: str | Path | Iterable[str | Path],
     model: str | Path | None,
     options: Sequence[str],
     output: str | Path | None,

@@ -66,7 +66,7 @@ def run(
             is missing; or profile and decision rule do not fit together.
     """
     if not isinstance(job, Job):
-        job = Job([job] if isinstance(job, str | Path) else job, **settings)
+        job = Job(job, **settings)
     elif settings:
         job = replace(job, **settings)
     labels = ("answer", "examples") if job.beam else ("predict", "windows")

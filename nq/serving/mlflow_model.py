@@ -6,7 +6,10 @@ copy to load the model ("models from code"). No other module imports it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import numbers
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import mlflow
@@ -15,7 +18,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.pyfunc import PythonModel, PythonModelContext
 
 if TYPE_CHECKING:
-    from nq.answers import Answer, Page
+    from nq.answers import Page
     from nq.reader import Reader
 
 COLUMNS = ("question", "page")
@@ -40,65 +43,78 @@ class AnswerModel(PythonModel):
     def predict(
         self, context: PythonModelContext, model_input: pd.DataFrame
     ) -> list[dict[str, Any]]:
-        """Returns the answer to each row, with the fields of ``nq ask --json``.
+        """Returns the answer to each row, with the fields of ``nq ask --json`` and ``error``.
 
-        Its columns are ``question``, ``page`` (text or HTML) and optionally ``top``.
+        Its columns are ``question``, ``page`` (text or HTML) and optionally ``top``. A row that
+        cannot be answered has the reason in one line as its ``error``, and an answer that is empty;
+        the others have ``None``.
         """
         missing = [name for name in COLUMNS if name not in model_input.columns]
         if missing:
             columns = ", ".join(map(str, model_input.columns)) or "none"
-            raise _invalid(f"no column {' and no column '.join(missing)}: found {columns}")
-        rows = list(enumerate(model_input.to_dict("records"), 1))
-        pairs = [_pair(number, row) for number, row in rows]
-        options = [_options(row.get("top"), number) for number, row in rows]
-        answers = list[Any]([None] * len(rows))
-        for top in {
-            tuple(one.items()) for one in options
-        }:  # mostly one, so that rows share batches
-            chosen = [i for i, one in enumerate(options) if tuple(one.items()) == top]
-            for i, answer in zip(chosen, self._ask(chosen, pairs, dict(top)), strict=True):
-                answers[i] = answer.to_dict()
-        return answers
+            reason = f"no column {' and no column '.join(missing)}: found {columns}"
+            raise MlflowException.invalid_parameter_value(_one_line(reason))
+        rows = model_input.to_dict("records")
+        answers, groups = list[Any](map(_checked, rows)), defaultdict[int | None, list[int]](list)
+        for i, one in enumerate(answers):
+            if isinstance(one, tuple):
+                groups[one[2]].append(i)
+        for top, chosen in groups.items():  # mostly one, so that rows share batches
+            options = {} if top is None else {"top": top}
+            given = self._ask([answers[i][:2] for i in chosen], options)
+            for i, answer in zip(chosen, given, strict=True):
+                answers[i] = answer
+        pairs = zip(rows, answers, strict=True)
+        return [one if isinstance(one, dict) else _not_answered(row, one) for row, one in pairs]
 
     def _ask(
-        self, chosen: Sequence[int], pairs: Sequence[tuple[str, Page]], options: Mapping[str, int]
-    ) -> list[Answer]:
-        """Returns the answers to some pairs; an error names the row."""
+        self, pairs: list[tuple[str, Page]], options: Mapping[str, int]
+    ) -> list[dict[str, Any] | ValueError]:
+        """Returns the answers to some pairs, or what is wrong with one."""
         try:
-            return self.reader.ask([pairs[i] for i in chosen], **options)
+            answers = self.reader.ask(pairs, **options)
+            return [{**answer.to_dict(), "error": None} for answer in answers]
         except ValueError as error:
-            if len(chosen) > 1:
-                return [answer for i in chosen for answer in self._ask([i], pairs, options)]
-            raise _invalid(f"row {chosen[0] + 1}: {error}") from error
+            if len(pairs) == 1:
+                return [error]
+            return [answer for pair in pairs for answer in self._ask([pair], options)]
 
 
-def _pair(number: int, row: Mapping[Any, Any]) -> tuple[str, Page]:
-    """Returns the question and the page of a row."""
+def _checked(row: Mapping[Any, Any]) -> tuple[str, Page, int | None] | ValueError:
+    """Returns question, page and number of runners-up of a row, or what is wrong with it.
+
+    A table has NaN where a row gives no number.
+    """
+    from nq.errors import check_argument
     from nq.formats.documents import page_of
 
-    for name in COLUMNS:
-        if not isinstance(row[name], str):
-            raise _invalid(f"row {number}: {name} is {row[name]!r:.80}: expected a text")
+    top = row.get("top")
+    top = None if isinstance(top, float) and math.isnan(top) else top
+    is_number = isinstance(top, numbers.Real) and not isinstance(top, bool)
+    is_top = top is None or (is_number and top >= 0 and top // 1 == top)
     try:
-        return row["question"], page_of(row["page"], "the page")
+        for name in COLUMNS:
+            check_argument(isinstance(row[name], str), name, row[name], "a text")
+        check_argument(is_top, "top", top, "a whole number from 0 on")
+        return row["question"], page_of(row["page"], "the page"), top if top is None else int(top)
     except ValueError as error:
-        raise _invalid(f"row {number}: {error}") from error
+        return error
 
 
-def _options(value: Any, number: int) -> dict[str, int]:
-    """Returns the number of runners-up as an option; a table has NaN where a row gives none."""
-    if value is None or value != value:  # noqa: PLR0124 - only NaN differs from itself
-        return {}
-    if isinstance(value, bool | str) or value != int(value) or value < 0:
-        raise _invalid(f"row {number}: top is {value!r:.80}: expected a whole number from 0 on")
-    return {"top": int(value)}
+def _not_answered(row: Mapping[Any, Any], error: ValueError) -> dict[str, Any]:
+    """Returns an empty answer to a row, with the error in one line."""
+    from nq.answers import Answer, Page
+    from nq.records import Example
+
+    question = row["question"] if isinstance(row["question"], str) else ""
+    page = Page(Example(0, question, (), (), ()), ())
+    return {**Answer(question, page).to_dict(), "error": _one_line(str(error))}
 
 
-def _invalid(reason: str) -> MlflowException:
-    """Returns the error of a request that cannot be answered, with its reason in one line."""
+def _one_line(text: str) -> str:
     from nq.text import visible
 
-    return MlflowException.invalid_parameter_value(visible(" ".join(reason.split())))
+    return visible(" ".join(text.split()))
 
 
 mlflow.models.set_model(AnswerModel())
