@@ -24,13 +24,9 @@ class JudgedPrediction:
     ``gold`` is ``None`` without annotations, ``text`` where gold is no text, and ``verdict``, which
     is by the text if there is one, without any gold:
 
-    - right: the short answer of gold, its long answer where it has no short one, or no answer where
-      it has neither;
-    - passage: its long answer without its short one, in place of which there is none, or a text
-      where gold is yes or no;
-    - wrong: another answer;
-    - missed: no answer, although gold has one;
-    - extra: an answer, although gold has none.
+    - right: gold's short answer, its long one where it has no short one, none where it has neither;
+    - passage: its long answer, and no short one, or a text where gold is yes or no;
+    - wrong: another answer; missed: none, although gold has one; extra: one, although it has none.
     """
 
     example_id: ExampleId
@@ -92,16 +88,15 @@ class Evaluation:
         self._predictions: dict[ExampleId, labels.Label] = {}
         self._texts: list[text_match.TextScore] = []
         self.without_gold = self.text_only = 0
-        self._verdicts = Counter[Verdict]()
+        self._verdicts = Counter[Verdict | None]()
 
     @property
     def verdicts(self) -> dict[str, int]:
         """The number of answers with each verdict; empty without any gold."""
-        return {str(one): self._verdicts[one] for one in Verdict} if self._verdicts else {}
+        return {str(one): self._verdicts[one] for one in Verdict} if any(self._verdicts) else {}
 
     def add(self, judgment: JudgedPrediction) -> None:
-        if judgment.verdict is not None:
-            self._verdicts[judgment.verdict] += 1
+        self._verdicts[judgment.verdict] += 1
         if judgment.gold is not None:
             self.gold[judgment.example_id] = judgment.gold
             self._predictions[judgment.example_id] = judgment.label

@@ -215,11 +215,7 @@ def mention_unnamed_pages(files: Sequence[str], pages: PageFolder | None) -> Non
 
 
 def is_file_name(text: str) -> bool:
-    """Returns whether a text can be no page, but the name of a file.
-
-    >>> [is_file_name(text) for text in ("report.pdf", "../lake", "deep", "see report.pdf", "<p>")]
-    [True, True, False, False, False]
-    """
+    """Returns whether a text is a path or has the suffix of a file, and no blanks."""
     name = text.strip().lower() if len(text) <= MAX_NAME else ""
     is_path = name.startswith(("/", "./", "../", "~/"))
     return len(name.split()) == 1 and (is_path or name.endswith((*SUFFIXES, *SHARD_SUFFIXES)))

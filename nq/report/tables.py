@@ -57,10 +57,7 @@ def notes(analysis: Analysis) -> list[str]:
 
 
 def prediction_s(time: Mapping[str, float]) -> float:
-    """Returns the seconds that all windows of a run took; of a runner of Beam, its whole pipeline.
-
-    A speed is the number of windows divided by them.
-    """
+    """Returns the seconds by which windows/s divides; of a runner of Beam, of the pipeline."""
     return time.get("pipeline_s", time.get("predict_s", 0.0))
 
 

@@ -6,9 +6,7 @@ copy to load the model ("models from code"). No other module imports it.
 
 from __future__ import annotations
 
-import math
 import numbers
-from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -55,50 +53,42 @@ class AnswerModel(PythonModel):
             reason = f"no column {' and no column '.join(missing)}: found {columns}"
             raise MlflowException.invalid_parameter_value(_one_line(reason))
         rows = model_input.to_dict("records")
-        answers, groups = list[Any](map(_checked, rows)), defaultdict[int | None, list[int]](list)
-        for i, one in enumerate(answers):
-            if isinstance(one, tuple):
-                groups[one[2]].append(i)
-        for top, chosen in groups.items():  # mostly one, so that rows share batches
-            options = {} if top is None else {"top": top}
-            given = self._ask([answers[i][:2] for i in chosen], options)
-            for i, answer in zip(chosen, given, strict=True):
+        answers, tops = [dict[str, Any]()] * len(rows), [repr(row.get("top")) for row in rows]
+        for top in set(tops):  # mostly one, so that rows share batches
+            chosen = [i for i, own in enumerate(tops) if own == top]
+            for i, answer in zip(chosen, self._ask([rows[i] for i in chosen]), strict=True):
                 answers[i] = answer
-        pairs = zip(rows, answers, strict=True)
-        return [one if isinstance(one, dict) else _not_answered(row, one) for row, one in pairs]
+        return answers
 
-    def _ask(
-        self, pairs: list[tuple[str, Page]], options: Mapping[str, int]
-    ) -> list[dict[str, Any] | ValueError]:
-        """Returns the answers to some pairs, or what is wrong with one."""
+    def _ask(self, rows: list[dict[Any, Any]]) -> list[dict[str, Any]]:
+        """Returns the answers to rows with the same ``top``; those beside a bad one are halved."""
         try:
-            answers = self.reader.ask(pairs, **options)
+            answers = self.reader.ask([_pair(row) for row in rows], **_options(rows[0].get("top")))
             return [{**answer.to_dict(), "error": None} for answer in answers]
         except ValueError as error:
-            if len(pairs) == 1:
-                return [error]
-            return [answer for pair in pairs for answer in self._ask([pair], options)]
+            if len(rows) == 1:
+                return [_not_answered(rows[0], error)]
+            half = len(rows) // 2
+            return self._ask(rows[:half]) + self._ask(rows[half:])
 
 
-def _checked(row: Mapping[Any, Any]) -> tuple[str, Page, int | None] | ValueError:
-    """Returns question, page and number of runners-up of a row, or what is wrong with it.
-
-    A table has NaN where a row gives no number.
-    """
+def _pair(row: Mapping[Any, Any]) -> tuple[str, Page]:
+    """Returns the question and the page of a row."""
     from nq.errors import check_argument
     from nq.formats.documents import page_of
 
-    top = row.get("top")
-    top = None if isinstance(top, float) and math.isnan(top) else top
-    is_number = isinstance(top, numbers.Real) and not isinstance(top, bool)
-    is_top = top is None or (is_number and top >= 0 and top // 1 == top)
-    try:
-        for name in COLUMNS:
-            check_argument(isinstance(row[name], str), name, row[name], "a text")
-        check_argument(is_top, "top", top, "a whole number from 0 on")
-        return row["question"], page_of(row["page"], "the page"), top if top is None else int(top)
-    except ValueError as error:
-        return error
+    for name in COLUMNS:
+        check_argument(isinstance(row[name], str), name, row[name], "a text")
+    return row["question"], page_of(row["page"], "the page")
+
+
+def _options(top: Any) -> dict[str, int]:
+    """Returns the number of runners-up as an option; a table has NaN where a row gives none."""
+    if top is None or top != top:  # noqa: PLR0124 - only NaN differs from itself
+        return {}
+    if not isinstance(top, numbers.Real) or isinstance(top, bool) or top < 0 or top // 1 != top:
+        raise ValueError(f"top is {top!r:.80}: expected a whole number from 0 on")
+    return {"top": int(float(top))}
 
 
 def _not_answered(row: Mapping[Any, Any], error: ValueError) -> dict[str, Any]:
