@@ -43,7 +43,7 @@ def save_model(
     # not a number, since pandas turns a column of integers with a missing one into floats
     inputs.append(ColSpec(AnyType(), "top", False))
     fields = (
-        (DataType.string, ("question", "answer", "document", "yes_no_answer")),
+        (DataType.string, ("question", "answer", "document", "yes_no_answer", "error")),
         (DataType.double, ("short_probability", "score", "long_probability")),
         (DataType.long, ("unread_blocks",)),
         (DataType.boolean, ("asks_yes_no",)),

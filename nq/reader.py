@@ -19,7 +19,7 @@ from nq.collection import select_page
 from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error, check_argument, is_count
 from nq.formats.documents import page_of
-from nq.formats.inputs import read_page
+from nq.formats.inputs import is_file_name, read_page
 from nq.formats.natural_questions import decode_simplified
 from nq.formats.questions import files_in
 from nq.inference.chain import answers, windowed
@@ -54,6 +54,7 @@ from nq.question_answering import (
     span_answers,
 )
 from nq.records import Columns, Example, FloatArray, Prediction, Windowed, YesNo
+from nq.text import visible
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +126,7 @@ class Reader:
             top: number of alternatives.
 
         Raises:
-            OSError: a file cannot be read.
+            OSError: a file cannot be read, or a ``str`` is the name of one that does not exist.
             ValueError: a question is empty, or an argument has the wrong type.
         """
         check_argument(is_count(top, 0), "top", top, "a whole number from 0 on")
@@ -379,6 +380,9 @@ def _page(source: Source | None) -> Page:
             log.warning("the page is read as text, and %r is a file: give a pathlib.Path", source)
         elif URL.match(source):
             log.warning("the page is read as text: a URL is not fetched; give its text or HTML")
+        elif is_file_name(source):
+            missing = visible(source.strip())
+            raise FileNotFoundError(f"there is no file {missing}: give one, or the text of a page")
         return page_of(source, "the page")
     if isinstance(source, Path):
         return read_page(source)

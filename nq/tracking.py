@@ -27,6 +27,7 @@ from queue import SimpleQueue
 from typing import Any, Self
 
 from nq.config import TrackingConfig
+from nq.errors import Error
 from nq.mlflow_store import DEFAULT_EXPERIMENT, DEFAULT_URI, connect, database_path, reason, store
 from nq.text import counted, truncate, visible, without_password
 
@@ -191,8 +192,10 @@ class Run:
         """Turns recording off and tells why, unless it is off."""
         if self.available:
             self.available = False
-            message = "MLflow: cannot %s: %s; the run is not recorded (--no-track turns this off)"
-            log.warning(message, visible(self._action), reason(error))
+            cause = f"MLflow: cannot {visible(self._action)}: {reason(error)}"
+            if isinstance(error, Error):  # it is not installed
+                cause = str(error)
+            log.warning("%s; the run is not recorded (--no-track turns this off)", cause)
 
     def _call(self, action: str, function: Callable[[], Any]) -> Future[Any] | None:
         """Leaves a call to the thread, after that which opens the run; returns its result."""

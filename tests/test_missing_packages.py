@@ -31,6 +31,7 @@ def run_without(
         ("openvino", ["answer", "--profile", "openvino"], "[openvino]"),
         ("onnxruntime", ["ask", "who", "-", "--profile", "onnx"], "[onnx]"),
         ("fastapi", ["serve"], "[serve]"),
+        ("mlflow", ["ui"], "[mlflow]"),
         ("tensorflow", ["answer", "--no-track", "--profile", "grappler"], "[cpu]"),
     ],
 )
@@ -57,3 +58,4 @@ def test_without_mlflow_a_run_is_not_recorded(tiny_model: Path, tmp_path: Path) 
     assert json.loads(done.stdout)["run_id"] is None
     assert len(without_progress(done.stderr).splitlines()) == 1
     assert "pip install 'nq-pipeline[mlflow]'" in done.stderr
+    assert "sqlite" not in done.stderr

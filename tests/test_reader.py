@@ -1,6 +1,7 @@
 """Tests the reader with a tiny model: the same answers as a run, and its alternatives."""
 
 import pickle
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,15 @@ def test_predictions_are_those_of_a_run(tiny_model: Path, tmp_path: Path) -> Non
             assert encoded.pop(score) == pytest.approx(expected.pop(score), abs=1e-5)
         assert encoded == expected
     assert nq.evaluate(files, result.folder / PREDICTIONS) == result.metrics
+
+
+@pytest.mark.parametrize("name", ["report.pdf", "Notes/Lake.MD\n", "../lake", "~/dev.jsonl.gz"])
+def test_the_name_of_a_missing_file_is_no_page(reader: nq.Reader, name: str) -> None:
+    pages: list[Any] = [name, [name], [nq.page_from_text("the lake"), name]]
+    for page in pages:
+        with pytest.raises(FileNotFoundError, match=re.escape(name.strip())):
+            reader.ask("is the lake deep", page)
+    reader.ask("is the lake deep", f"it is in {name}")
 
 
 def test_the_documents_of_a_folder_are_read(reader: nq.Reader, tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ def parser() -> terminal.Parser:
         "its passage, the predicted and the expected answer; figures; where answers are lost. Run "
         "nq answer with --formats nbest to see the n-best lists, with --keep-scores to see all "
         "stages of a loss.",
-        examples=("nq report runs/first", "nq report runs/first --against runs/second"),
+        examples=("nq report", "nq report runs/first --against runs/second"),
     )
-    parser.add_argument("run", type=Path, metavar="RUN", help="folder that nq answer wrote")
+    text = "folder that nq answer wrote; default: the last one in runs"
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help=text)
     text = "folder of another run of the same questions"
     parser.add_argument("--against", type=Path, metavar="RUN2", help=text)
     text = "the page; default: report.html in RUN"
@@ -34,12 +35,14 @@ def run(args: argparse.Namespace) -> int:
     from nq.formats import input_files
     from nq.model.registry import model_folder
     from nq.report.comparison import comparison_table
+    from nq.runs.finished import last_run
     from nq.runs.run_page import write_report
 
+    folder = args.run or last_run()
     files = input_files.find_files(args.data) if args.data else None
     model = model_folder(args.model) if args.model else None
     with ProgressBar("report", "questions") as bar:
-        written = write_report(args.run, args.output, args.against, files, model, bar)
+        written = write_report(folder, args.output, args.against, files, model, bar)
     if args.json:
         terminal.print_json(written.to_dict())
         return 0

@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 import webbrowser
 
-from nq import child, tracking
+from nq import child, extras, tracking
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.mlflow_store import connect, database_path, reason, store
@@ -50,6 +50,7 @@ def parser() -> terminal.Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
+    extras.require("mlflow")
     uri, name = store(args.tracking_uri, args.experiment)
     page = _page(uri, name)
     if uri.startswith("http"):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nq.evaluation.evaluate import Evaluation, JudgedPrediction, accepted_answers, judge
+from nq.evaluation.evaluate import Evaluation, JudgedPrediction, Verdict, accepted_answers, judge
 from nq.formats import outputs
 from nq.formats.outputs import encode_prediction, write_predictions
 from nq.postprocess.decision import RankedPrediction
@@ -23,13 +23,13 @@ PREDICTIONS = "predictions.json"
 class AnswerRow:
     """One answer of the table of answers, in words; empty for no answer.
 
-    ``correct`` is ``None`` without gold. If it is false, ``expected`` has the right answers, that
-    of the most annotators first.
+    ``verdict`` is ``None`` without gold. If the answer is not right, ``expected`` has the right
+    ones, that of the most annotators first.
     """
 
     question: str
     answer: str
-    correct: bool | None
+    verdict: Verdict | None
     expected: tuple[str, ...] = ()
 
 
@@ -64,7 +64,7 @@ def answer(
         not prediction.answered,
         outputs.encode(formats, example, prediction, ranked.alternatives),
         judgment,
-        table_row(example, prediction, judgment.correct) if with_row else None,
+        table_row(example, prediction, judgment.verdict) if with_row else None,
     )
 
 
@@ -93,15 +93,17 @@ class AnswerFiles:
             write_predictions(folder / PREDICTIONS, predictions())
 
 
-def table_row(example: Example, prediction: Prediction, correct: bool | None) -> AnswerRow:
-    """Returns an answer of the table, with the right answers if it is wrong."""
+def table_row(example: Example, prediction: Prediction, verdict: Verdict | None) -> AnswerRow:
+    """Returns an answer of the table, with the right answers if it is not right."""
     expected = Counter[str]()
-    if correct is False and example.answers is not None:
+    if verdict in (None, Verdict.RIGHT):
+        pass
+    elif example.answers is not None:
         expected.update(example.answers)
-    elif correct is False:
+    else:
         expected.update(answer_text(example, answer) for answer in accepted_answers(example))
     texts = tuple(text for text, _ in expected.most_common())
-    return AnswerRow(example.question, answer_text(example, prediction), correct, texts)
+    return AnswerRow(example.question, answer_text(example, prediction), verdict, texts)
 
 
 def answer_text(example: Example, answer: Prediction | Annotation) -> str:

@@ -1,5 +1,7 @@
 """Scores predictions against the gold answers of any input format, by the official metrics."""
 
+import enum
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,28 +13,31 @@ from nq.formats.outputs import byte_span
 from nq.formats.questions import PageFolder
 from nq.records import Annotation, Example, ExampleId, Span, YesNo
 
+Verdict = enum.StrEnum("Verdict", ["RIGHT", "PASSAGE", "WRONG", "MISSED", "EXTRA"])
+"""What the answer to a question is as a whole; ``JudgedPrediction`` defines them."""
+
 
 @dataclass(frozen=True, slots=True)
 class JudgedPrediction:
     """A prediction beside the gold of its example: what the metrics need of both.
 
-    ``gold`` is ``None`` without annotations, ``text`` where gold is no text, and ``correct``, which
-    is by the text if there is one, without any gold.
+    ``gold`` is ``None`` without annotations, ``text`` where gold is no text, and ``verdict``, which
+    is by the text if there is one, without any gold:
+
+    - right: gold's short answer, its long one where it has no short one, none where it has neither;
+    - passage: its long answer, and no short one, or a text where gold is yes or no;
+    - wrong: another answer; missed: none, although gold has one; extra: one, although it has none.
     """
 
     example_id: ExampleId
     label: labels.Label
     gold: list[labels.Label] | None
     text: text_match.TextScore | None
-    correct: bool | None
+    verdict: Verdict | None
 
 
 def judge(example: Example, prediction: Mapping[str, Any]) -> JudgedPrediction:
-    """Returns a prediction in the official format beside the gold of its example.
-
-    It is correct if its short answer is, or its long answer where gold has no short one; where gold
-    has neither, a null prediction is correct.
-    """
+    """Returns a prediction in the official format beside the gold of its example."""
     # The rules of the originals give spans whose end precedes their start where the candidates are
     # not in page order, and the official evaluation refuses a whole file for them. A span behind
     # the page, which no gold answer equals, is scored in their place.
@@ -42,23 +47,40 @@ def judge(example: Example, prediction: Mapping[str, Any]) -> JudgedPrediction:
         wrong if 0 <= span["end_token"] <= span["start_token"] else span
         for span in prediction["short_answers"]
     ]
-    label = labels.prediction_label({**prediction, "short_answers": shorts})
+    return judge_label(example, labels.prediction_label({**prediction, "short_answers": shorts}))
+
+
+def judge_label(example: Example, label: labels.Label) -> JudgedPrediction:
+    """Returns the label of a prediction beside the gold of its example."""
     gold = example_labels(example) if example.annotations else None
-    text, correct = text_score(example, label), None
+    text = text_score(example, label)
+    verdict = None if gold is None and text is None else _verdict(gold or [], label, text)
+    return JudgedPrediction(example.example_id, label, gold, text, verdict)
+
+
+def _verdict(
+    gold: Sequence[labels.Label], label: labels.Label, text: text_match.TextScore | None
+) -> Verdict:
+    long, short = nq_eval.decisions_of_one(gold, label)
+    is_answered, has_gold = long.predicted or short.predicted, long.has_gold or short.has_gold
+    is_right = short.correct if short.has_gold else long.correct if has_gold else not is_answered
     if text is not None:
-        correct = text.exact_match
-    elif gold is not None:
-        long, short = nq_eval.decisions_of_one(gold, label)
-        correct = not (long.predicted or short.predicted)
-        if short.has_gold or long.has_gold:
-            correct = short.correct if short.has_gold else long.correct
-    return JudgedPrediction(example.example_id, label, gold, text, correct)
+        is_right, has_gold = text.exact_match, text.has_answer
+    if is_right:
+        return Verdict.RIGHT
+    if not has_gold:
+        return Verdict.EXTRA
+    is_text = label.yes_no == "none" and any(one.yes_no != "none" for one in gold)
+    if long.correct and (is_text or not short.predicted):
+        return Verdict.PASSAGE
+    return Verdict.WRONG if is_answered else Verdict.MISSED
 
 
 class Evaluation:
     """Collects gold and predictions example by example, a few numbers each and no text.
 
-    It counts the examples without gold, and those whose gold is text and not in their page.
+    It counts the examples by verdict, those without gold, and those whose gold is text and not in
+    their page.
     """
 
     def __init__(self) -> None:
@@ -66,8 +88,15 @@ class Evaluation:
         self._predictions: dict[ExampleId, labels.Label] = {}
         self._texts: list[text_match.TextScore] = []
         self.without_gold = self.text_only = 0
+        self._verdicts = Counter[Verdict | None]()
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """The number of answers with each verdict; empty without any gold."""
+        return {str(one): self._verdicts[one] for one in Verdict} if any(self._verdicts) else {}
 
     def add(self, judgment: JudgedPrediction) -> None:
+        self._verdicts[judgment.verdict] += 1
         if judgment.gold is not None:
             self.gold[judgment.example_id] = judgment.gold
             self._predictions[judgment.example_id] = judgment.label

@@ -57,18 +57,24 @@ class Gate:
         return FAILED if self.low > self.max_loss else UNDECIDED
 
     @property
-    def interval(self) -> str:
-        return f"{LEVEL:.0%}: {self.low:.1%} to {self.high:.1%}"
+    def change(self) -> tuple[str, str, str]:
+        """What it is, a relative loss or gain, its size and its interval."""
+        name, *ends = ("loss", self.loss, self.low, self.high)
+        if self.loss < 0:
+            name, ends = "gain", [-self.loss, -self.high, -self.low]
+        size, low, high = (f"{100 * end + 0.0:.1f}%" for end in ends)
+        return f"relative {name}", size, f"{LEVEL:.0%}: {low} to {high}"
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "verdict": self.verdict}
 
     def __str__(self) -> str:
         scores = f"micro-F1 {self.micro_f1:.4f} against {self.other_micro_f1:.4f}"
-        text = f"{scores}, relative loss {self.loss:.1%} [{self.interval}]"
+        name, size, interval = self.change
+        text = f"{scores}, {name} {size} [{interval}]"
         if self.max_loss is None:
             return text
-        return f"{text}, at most {100 * self.max_loss:.3g}% allowed: {self.verdict}"
+        return f"{text}, a loss of at most {100 * self.max_loss:.3g}% allowed: {self.verdict}"
 
 
 @dataclass(frozen=True)

@@ -63,9 +63,10 @@ def matching_files(patterns: Patterns) -> list[str]:
     return list(files.values())
 
 
-def path_list(name: str, paths: Iterable[str | Path]) -> tuple[str, ...]:
-    """Returns a list of files, globs or folders as text; ``ValueError`` calls it ``name``."""
-    several = isinstance(paths, Iterable) and not isinstance(paths, str | bytes | Path)
+def path_list(name: str, paths: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
+    """Returns one or several files, globs or folders as text; ``ValueError`` calls it ``name``."""
+    paths = [paths] if isinstance(paths, str | Path) else paths
+    several = isinstance(paths, Iterable) and not isinstance(paths, bytes)
     check_argument(several, name, paths, "a list of files, globs or folders")
     texts = tuple(map(path_text, paths))
     check_argument(bool(texts), name, paths, "a list with at least one file, glob or folder")

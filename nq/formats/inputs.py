@@ -17,7 +17,7 @@ import orjson
 from nq.answers import Page
 from nq.errors import Error
 from nq.formats import containers, csv_rows, lines, natural_questions, questions, tydi
-from nq.formats.documents import page_from_record, read_document
+from nq.formats.documents import SUFFIXES, page_from_record, read_document
 from nq.formats.fields import LIMITS, Record, RecordError
 from nq.formats.input_files import (
     SHARD_SUFFIXES,
@@ -44,7 +44,7 @@ DIALECTS = {
 
 A record with a question and none of them names its page in another file.
 """
-EXCERPT_CHARS = 500
+EXCERPT_CHARS, MAX_NAME = 500, 4096
 
 count_records = containers.count
 
@@ -212,6 +212,13 @@ def mention_unnamed_pages(files: Sequence[str], pages: PageFolder | None) -> Non
     if unnamed := [path for path in pages.files if path not in named]:
         counts = len(unnamed), len(pages.files)
         log.warning("no question names %d of the %d pages, such as %s", *counts, unnamed[0])
+
+
+def is_file_name(text: str) -> bool:
+    """Returns whether a text is a path or has the suffix of a file, and no blanks."""
+    name = text.strip().lower() if len(text) <= MAX_NAME else ""
+    is_path = name.startswith(("/", "./", "../", "~/"))
+    return len(name.split()) == 1 and (is_path or name.endswith((*SUFFIXES, *SHARD_SUFFIXES)))
 
 
 def read_page(path: str | Path, record: str | int | None = None) -> Page:

@@ -56,7 +56,7 @@ def convert(
     storage: str = STORES[0],
     change: Callable[[LoadedModel], LoadedModel] | None = None,
 ) -> LoadedModel:
-    """Converts or exports a model, as ``nq convert`` does; returns the model.
+    """Converts or exports a model, as ``nq convert`` does; returns it, with the new folder.
 
     Args:
         target: folder to write, which is empty or does not exist.
@@ -104,7 +104,7 @@ def convert(
         finally:
             remove(own_paths(part, PART))
             release(part, remove_empty=True)
-    return loaded
+    return dataclasses.replace(loaded, folder=target)
 
 
 def fitting_windows(windows: WindowConfig, config: ModelConfig) -> WindowConfig:

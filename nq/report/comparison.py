@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nq.report.tables import prediction_s
 from nq.text import counted, grid, html_table, truncate, visible
 
 BASELINE, MAX_LOSS = "baseline", 0.005
 """The profile to take may have a micro-F1 that is lower than that of baseline by so much."""
 PAGE, WIDTH, MIB = "compare.html", 80, 1 << 20
-PHASES = ("load", "compile", "warmup", "rescore", "second_model")
+FIRST_START = ("load_s", "compile_s", "warmup_s")
 SECONDS = {"pre- dict s": "predict_s", "pre- pare s": "prepare_s"}
 """Columns of runs; words of a head stand below each other."""
 BAR_WIDTH, COLOR, TAKEN_COLOR = 120, "#7a93b8", "#2f9e62"  # seen on light and dark pages
@@ -30,11 +31,12 @@ class ComparisonRow:
     """The measurements of one profile, or of one run; ``None`` where there are none.
 
     Args:
-        windows_per_s: steady speed, with the time of what is computed again or by a second model:
-            the median of the rounds, of which ``low`` is the slowest and ``high`` the fastest.
+        windows_per_s: the speed of ``nq answer``: the median of the rounds, of which ``low`` is the
+            slowest and ``high`` the fastest.
         times_baseline: this speed divided by that of baseline.
         predict_s: seconds that all windows take at this speed.
-        first_start_s: seconds until then in a new process: loading, compiling, the first batches.
+        first_start_s: seconds until then in a new process: loading, compiling, and what the first
+            batches take longer than later ones.
         memory_mb: peak resident memory of the process and its descendants in MiB.
         micro_f1: at the thresholds in use; ``None`` without gold.
         changed: how many answers differ from those of the profile or run ``against``.
@@ -73,13 +75,11 @@ class ComparisonRow:
 
 def row(result: Mapping[str, Any], **fields: Any) -> ComparisonRow:
     """Returns the row of a run from its ``metrics.json`` and further fields."""
-    time, s = result["time"], {name: result["time"].get(f"{name}_s", 0.0) for name in PHASES}
-    speed, windows = result["windows_per_s"], result["windows"]
-    predict_s = windows / speed + s["rescore"] + s["second_model"] if speed else 0.0
+    time = result["time"]
     values = {
-        "windows_per_s": windows / predict_s if predict_s else 0.0,
-        "predict_s": predict_s or None,
-        "first_start_s": s["load"] + s["compile"] + s["warmup"] or None,
+        "windows_per_s": result["windows_per_s"],
+        "predict_s": prediction_s(time) or None,
+        "first_start_s": sum(time.get(name, 0.0) for name in FIRST_START) or None,
         "memory_mb": result["peak_memory_bytes"] / MIB or None,
         "micro_f1": result["metrics"].get("micro_f1"),
         "prepare_s": time.get("preprocess_wait_s"),

@@ -13,13 +13,14 @@ from typing import Any
 
 import orjson
 
+from nq.evaluation.evaluate import Verdict
 from nq.evaluation.gate import Counts, Gate, question_counts, relative_loss
-from nq.evaluation.nq_eval import Decision, best, decisions_of_one, sweep
+from nq.evaluation.nq_eval import Decision, best, sweep
 from nq.report.analysis import Analysis, analyse
 from nq.report.comparison import ComparisonRow, cells
 from nq.report.judgments import KINDS, MEANING, Case, Stage
 from nq.report.questions import Question, entries
-from nq.report.tables import COUNTS, format_seconds, loss, notes, number, phases
+from nq.report.tables import COUNTS, format_seconds, loss, notes, number, phases, prediction_s
 from nq.report.traits import TRAITS
 from nq.storage import atomic_write
 from nq.text import format_bytes
@@ -30,7 +31,7 @@ MORE_CHARS, MAX_MORE_CHARS = 16 << 20, 8000
 CHART_CODE = ("vendor/vega.js", "vendor/vega-interpreter.js", "charts.js")
 MAX_POINTS = 160  # of a curve, evenly spaced, the first and the last among them
 NAMES: dict[str, Any] = {"number": number, "loss": loss, "notes": notes, "phases": phases}
-NAMES |= {"seconds": format_seconds, "size": format_bytes}
+NAMES |= {"seconds": format_seconds, "prediction_s": prediction_s, "size": format_bytes}
 NAMES |= {"kinds": KINDS, "counts": COUNTS, "meanings": MEANING}
 
 
@@ -97,11 +98,10 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
     changed = without_gold = 0
 
     for question in questions:
-        case, other, other_decisions = question.case, question.other, None
+        case, other = question.case, question.other
         if case:
             cases.append(case)
             if other:
-                other_decisions = decisions_of_one(case.gold, other)
                 for label, of_run in zip((question.label, other), counts, strict=True):
                     of_run.extend(question_counts({0: list(case.gold)}, {0: label}))
         without_gold += case is None
@@ -111,7 +111,7 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
             value = case.traits[name] if case else ""
             values.setdefault(value)
             indices.append(list(values).index(value))
-        row, detail = map(script_json, entries(question, other_decisions, indices, more_chars))
+        row, detail = map(script_json, entries(question, indices, more_chars))
         rows.append(row)
         details.append(detail)
 
@@ -124,8 +124,11 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
             gate = relative_loss(*counts, max_loss=run.max_loss)
         except ValueError as error:
             problem = str(error)
-    data = {"compared": compared, "scored": analysis is not None, "outcomes": COUNTS}
-    data["traits"] = {name: list(values) for name, values in traits.items()}
+    data = {
+        **{"compared": compared, "scored": analysis is not None},
+        "outcomes": ([*Verdict], COUNTS, COUNTS),
+        "traits": {name: list(values) for name, values in traits.items()},
+    }
     scripts = {
         "data": script_json(data),
         "rows": "[" + ",\n".join(rows) + "]",

@@ -2,9 +2,9 @@
 
 Keys are short, since there are thousands of questions:
 
-    row      i id · q question · a answer · e expected answers · o outcomes of the answer, of the
-             long and of the short answer · p their scores · t index of the value of each trait ·
-             b answer of the other run · bo, bp its outcomes and scores · c 1 if the answer changed
+    row      i id · q question · a answer · e expected answers · o verdict on the answer, outcomes
+             of the long and of the short answer · p their scores · t index of the value of each
+             trait · b answer of the other run · bo, bp the same of it · c 1 if the answer changed
     details  q question · title · where file and line · blocks on the page · given, other: the
              answers · gold: the answers of the annotators · lost stages · nbest · passages
 
@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nq.evaluation.evaluate import judge_label
 from nq.evaluation.labels import Label, same_answers
-from nq.evaluation.nq_eval import Decision, Outcome
+from nq.evaluation.nq_eval import Decision, decisions_of_one
 from nq.records import Annotation, Example, Source, Span, YesNo
 from nq.report.judgments import Case
 from nq.report.passages import ShownBlocks, span_text
@@ -61,18 +62,15 @@ class Question:
         return self.example.annotations or ()
 
 
-def outcomes(decisions: Decisions) -> list[str]:
-    """Returns the outcome of the answer, of the long and of the short answer.
+def outcomes(example: Example, label: Label) -> list[str]:
+    """Returns the verdict on an answer, as the table of answers has it, and two outcomes.
 
-    The answer is what the table of answers shows: the short answer if gold has one, else the long
-    one; where gold has neither, no answer is right. All are empty without gold.
+    They are those of the long and of the short answer. What has no gold is empty.
     """
-    if decisions is None:
-        return [""] * 3
-    long, short = (decision.outcome for decision in decisions)
-    if decisions[1].has_gold or decisions[0].has_gold:
-        return [short if decisions[1].has_gold else long, long, short]
-    return [Outcome.EXTRA if Outcome.EXTRA in (long, short) else Outcome.NULL, long, short]
+    judgment = judge_label(example, label)
+    if judgment.gold is None:
+        return [judgment.verdict or "", "", ""]
+    return [str(judgment.verdict), *(d.outcome for d in decisions_of_one(judgment.gold, label))]
 
 
 def scores(label: Label, decisions: Decisions) -> list[float]:
@@ -84,9 +82,7 @@ def scores(label: Label, decisions: Decisions) -> list[float]:
     return [round(float(x), 4) for x in (answer, label.long_score, label.short_score)]
 
 
-def entries(
-    question: Question, other_decisions: Decisions, traits: Sequence[int], more_chars: int
-) -> tuple[Entry, Entry]:
+def entries(question: Question, traits: Sequence[int], more_chars: int) -> tuple[Entry, Entry]:
     """Returns the row of a question, whose ``traits`` are indices of their values, and its details.
 
     Besides the blocks with answers so many more characters of the page are shown.
@@ -97,13 +93,13 @@ def entries(
         "q": example.question[:TITLE_CHARS],
         "a": texts.answer(question.label),
         "e": [text[:ROW_CHARS] for text in texts.expected()[:MAX_EXPECTED]],
-        "o": outcomes(question.decisions),
+        "o": outcomes(example, question.label),
         "p": scores(question.label, question.decisions),
         "t": list(traits),
     }
     if other := question.other:
-        bp = scores(other, other_decisions)
-        row |= {"b": texts.answer(other), "bo": outcomes(other_decisions), "bp": bp}
+        bp = scores(other, decisions_of_one(case.gold, other) if case else None)
+        row |= {"b": texts.answer(other), "bo": outcomes(example, other), "bp": bp}
         row["c"] = int(question.changed)
     details: Entry = {
         "q": example.question[:DETAIL_CHARS],
@@ -182,7 +178,7 @@ class _Texts:
 
     def expected(self) -> list[str]:
         """Returns the answers of which one would be right, that of the most annotators first."""
-        votes, decisions = Counter[str](), self._question.decisions
+        votes, decisions = Counter(self._example.answers), self._question.decisions
         for annotation in self._question.annotations:
             if decisions and decisions[1].has_gold:
                 votes[self.short(annotation.shorts, annotation.yes_no)] += 1

@@ -4,17 +4,20 @@ import shutil
 from collections.abc import Sequence
 
 from nq.evaluation.answers import AnswerRow
+from nq.evaluation.evaluate import Verdict
 from nq.text import counted, html_table, truncate, visible
 
-MARKS = {True: "right", False: "WRONG", None: ""}
-QUESTION_WIDTH, ANSWER_WIDTH, MARK_WIDTH = 58, 60, 9  # a mark with the blanks around it
+RIGHT = None, Verdict.RIGHT
+MARKS = {None: "", Verdict.RIGHT: "right", Verdict.PASSAGE: "passage"}
+MARKS |= {one: one.upper() for one in Verdict if one not in MARKS}
+QUESTION_WIDTH, ANSWER_WIDTH, MARK_WIDTH = 57, 59, 11  # a mark with the blanks around it
 MIN_WIDTH, MAX_WIDTH = 40, QUESTION_WIDTH + ANSWER_WIDTH + MARK_WIDTH
 NO_ANSWER, NO_WORDS = "(no answer)", "(no words)"
 MAX_CHARS = 200  # of a text in HTML
 
 
 def table(rows: Sequence[AnswerRow], examples: int) -> list[str]:
-    """Returns a line per answer, what was expected where it is wrong, and what is left out."""
+    """Returns a line per answer, what was expected where it is not right, and what is left out."""
     columns = shutil.get_terminal_size((MAX_WIDTH, 1)).columns
     width = max(MIN_WIDTH, min(columns, MAX_WIDTH)) - MARK_WIDTH
     left = width * QUESTION_WIDTH // (QUESTION_WIDTH + ANSWER_WIDTH)
@@ -23,8 +26,8 @@ def table(rows: Sequence[AnswerRow], examples: int) -> list[str]:
     for row in rows:
         question = f"{truncate(visible(row.question), left):<{left}}"
         answer = truncate(visible(row.answer or NO_ANSWER), right)
-        lines.append(f"{question}  {MARKS[row.correct]:<5}  {answer}")
-        if row.correct is False:
+        lines.append(f"{question}  {MARKS[row.verdict]:<{MARK_WIDTH - 4}}  {answer}")
+        if row.verdict not in RIGHT:
             label = f"{'expected':>{left + MARK_WIDTH - 2}}  "
             lines.append(label + truncate(expected(row), right))
     more = examples - len(rows)
@@ -36,8 +39,8 @@ def html(lines: Sequence[str], rows: Sequence[AnswerRow], examples: int) -> str:
     heads = f"{len(rows)} of {counted(examples, 'question')}", "answer", "", "expected"
     texts = list[list[str]]()
     for row in rows:
-        right = expected(row) if row.correct is False else ""
-        cells = (row.question, row.answer or NO_ANSWER, MARKS[row.correct], right)
+        right = "" if row.verdict in RIGHT else expected(row)
+        cells = (row.question, row.answer or NO_ANSWER, MARKS[row.verdict], right)
         texts.append([truncate(visible(text), MAX_CHARS) for text in cells])
     return html_table(lines, heads, texts)
 

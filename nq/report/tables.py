@@ -8,6 +8,8 @@ from nq.report.judgments import MEANING, Stage
 from nq.text import grid
 
 COUNTS = tuple(outcome.value for outcome in Outcome)
+BESIDE = ("total_s", "preprocess_s", "rescore_s", "second_model_s")
+"""Seconds of a run that are no phases: of all, of work beside them, of parts of the prediction."""
 LOSSES = {
     ("long", Stage.CONTEXTS): "it is not among the blocks that are read",
     ("long", Stage.WINDOWS): "no window contains any of it",
@@ -54,6 +56,11 @@ def notes(analysis: Analysis) -> list[str]:
     return [] if Stage.POSITIONS in analysis.stages else [NEEDS_SCORES]
 
 
+def prediction_s(time: Mapping[str, float]) -> float:
+    """Returns the seconds by which windows/s divides; of a runner of Beam, of the pipeline."""
+    return time.get("pipeline_s", time.get("predict_s", 0.0))
+
+
 def phases(time: Mapping[str, float]) -> tuple[dict[str, float], float]:
     """Returns the seconds of the phases of a run that have a duration, and the seconds of all.
 
@@ -63,7 +70,7 @@ def phases(time: Mapping[str, float]) -> tuple[dict[str, float], float]:
     seconds = {
         name.removesuffix("_s").replace("_", " "): value
         for name, value in time.items()
-        if value > 0 and name not in ("total_s", "preprocess_s")  # beside the phases
+        if value > 0 and name not in BESIDE
     }
     return seconds, max(time.get("total_s", 0.0), sum(seconds.values()))
 

@@ -22,9 +22,7 @@ from typing import Any
 from nq import child, storage, tracking
 from nq.config import TrackingConfig
 from nq.errors import DamagedError, Error, check_argument, is_count
-from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import Label, read_predictions, same_answers
-from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats import input_files
 from nq.inference.profile import BASELINE, THESIS, Profile, profiles
 from nq.memo import REQUEST, Memo
@@ -34,7 +32,7 @@ from nq.progress import reporting
 from nq.records import ExampleId
 from nq.report.comparison import PAGE, Comparison, ComparisonRow, advice, cells, ordered, row
 from nq.report.page import comparison_page
-from nq.report.questions import Question, entries, outcomes
+from nq.report.questions import Question, entries
 from nq.runs.finished import FinishedRun
 from nq.runs.measure import BUSY, OnPhase, machine
 from nq.runs.profile_choice import CANDIDATES, COMPARED, comparison_key, default_choice, may_prune
@@ -58,11 +56,12 @@ Answers = Mapping[str, Mapping[ExampleId, Label]]  # by profile
 
 
 def compare(
-    data: Iterable[str | Path],
-    profiles: Iterable[Profile | str] = ("default",),
+    data: str | Path | Iterable[str | Path],
+    profiles: Profile | str | Iterable[Profile | str] = "default",
     *,
     model: str | Path | None = None,
     rounds: int = 3,
+    limit: int | None = None,
     output: str | Path | None = None,
     options: Sequence[str] = (),
     track: TrackingConfig | None = None,
@@ -76,9 +75,10 @@ def compare(
             stand for several, and ``baseline`` is always measured. On whole pages ``"default"`` has
             one with ``prune`` too.
         rounds: how many count for the speed.
+        limit: answer the first so many questions.
         output: folder of the comparison, by default one in ``runs`` named by data, model, options
             and processor; one that was interrupted is continued.
-        options: of ``nq answer`` for all runs, such as ``["--limit", "60"]``.
+        options: of ``nq answer`` for all runs, such as ``["--batch-size", "8"]``.
         track: where MLflow records a run for each profile; by default nowhere.
         progress, on_phase: receive completed runs, and what is measured; by default a bar does.
 
@@ -91,7 +91,10 @@ def compare(
         ValueError, OSError: a profile is unknown, or a file cannot be read or written.
     """
     check_argument(is_count(rounds), "rounds", rounds, "a whole number from 1 on")
-    wanted = list(profiles)
+    wanted = [profiles] if isinstance(profiles, str | Profile) else list(profiles)
+    if limit is not None:
+        check_argument(is_count(limit), "limit", limit, "a whole number from 1 on, or None")
+        options = ["--limit", str(limit), *options]
     _names(wanted)
     started = time.time()
     with (
@@ -146,7 +149,7 @@ def compare(
 @contextlib.contextmanager
 def open_measured(
     name: str,
-    data: Iterable[str | Path],
+    data: str | Path | Iterable[str | Path],
     model: str | Path | None,
     options: Sequence[str],
     output: str | Path | None,
@@ -317,10 +320,9 @@ def _changes(folder: Path, files: list[str], answers: Answers) -> list[dict[str,
         labels = {name: predictions[example.example_id] for name, predictions in answers.items()}
         if all(same_answers(label, labels[BASELINE]) for label in labels.values()):
             continue
-        gold, given = example_labels(example), {}
+        given = {}
         for name, label in labels.items():
-            question = Question(example, source, label)
-            outcome, *_ = outcomes(decisions_of_one(gold, label) if gold else None)
-            given[name] = entries(question, None, [], 0)[1]["given"] | {"outcome": outcome}
+            row, details = entries(Question(example, source, label), [], 0)
+            given[name] = details["given"] | {"outcome": row["o"][0]}
         changes.append({"question": example.question, "answers": given})
     return changes[:MAX_CHANGES]

@@ -25,6 +25,14 @@ from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS
 from nq.runs.score_store import ScoreStore
 
 
+def last_run(root: Path = Path("runs")) -> Path:
+    """Returns the folder of the run in ``root`` that has ended last; ``Error`` if there is none."""
+    marks = sorted(root.glob(f"*/{JOB}"), key=lambda mark: mark.stat().st_mtime)
+    if not marks:
+        raise Error(f"there is no finished run in {root}: give the folder of one")
+    return marks[-1].parent
+
+
 class FinishedRun:
     """A run that has ended, whose data ``files`` and ``model`` may have been moved.
 

@@ -64,7 +64,7 @@ class Job(Settings):
         FileNotFoundError, Error: there is no model of this name.
     """
 
-    files: Converted[Iterable[str | Path], tuple[str, ...]] = Converted(
+    files: Converted[str | Path | Iterable[str | Path], tuple[str, ...]] = Converted(
         lambda files: input_files.path_list("files", files)
     )
     model: Converted[str | Path | ModelSpec | None, ModelSpec] = Converted(

@@ -20,15 +20,15 @@ from nq import processor
 from nq.errors import DamagedError
 from nq.inference.scorer import Counters
 from nq.memo import Memo
+from nq.report.tables import prediction_s
 
 log = logging.getLogger(__name__)
 
 LOAD, WAIT, READ = "load_s", "preprocess_wait_s", "read_s"
 PREDICT, POSTPROCESS, SCORE = "predict_s", "postprocess_s", "score_s"
 SUBMIT, PIPELINE, MERGE = "submit_s", "pipeline_s", "merge_s"
-COUNTED = ("compile_s", "warmup_s", "second_model_s", "rescore_s")
-"""Parts of ``PREDICT`` that the scorers count; they are phases of their own in the end."""
-PHASES = (LOAD, WAIT, READ, *COUNTED, PREDICT, POSTPROCESS, SCORE)
+COMPILE, WARMUP = "compile_s", "warmup_s"
+PHASES = (LOAD, WAIT, READ, COMPILE, WARMUP, PREDICT, POSTPROCESS, SCORE)
 DESCRIPTIONS = {
     LOAD: "loading the model",
     WAIT: "preparing windows",
@@ -81,15 +81,13 @@ class Measured:
 
     Args:
         started: when the first part started, in seconds since 1970.
-        time: seconds of each phase, which add up to ``total_s``; and ``preprocess_s``.
-        warmup_windows: windows in the first batches of each shape.
+        time: as that of ``Result``.
         peak_memory_bytes: largest resident memory of a process with its descendants.
         reasons: why the speed cannot be compared with that of other runs.
     """
 
     started: float
     time: Mapping[str, float]
-    warmup_windows: int
     peak_memory_bytes: int
     machine: str
     parts: int = 1
@@ -100,7 +98,6 @@ class Measured:
         return type(self)(
             self.started,
             {name: self.time.get(name, 0.0) + later.time[name] for name in later.time},
-            self.warmup_windows + later.warmup_windows,
             max(self.peak_memory_bytes, later.peak_memory_bytes),
             self.machine,
             self.parts + later.parts,
@@ -108,19 +105,32 @@ class Measured:
         )
 
     def windows_per_s(self, totals: Totals) -> float:
-        """Returns the speed without compilation and warm-up; with the warm-up if there is no more.
+        """Returns the speed: all windows, pruned ones too, divided by the seconds of prediction.
 
-        Windows that pruning leaves out count; those of a second model do not, nor does its time.
-        Of a run that was interrupted, the windows and the time of all parts count; of a runner of
-        Beam, the whole pipeline.
+        Windows of a second model do not count, but its time does. Windows that an interrupted part
+        has scored count unless its time is lost.
         """
-        seconds = self.time.get(PIPELINE, self.time.get(PREDICT, 0.0))
+        seconds = prediction_s(self.time)
         windows = totals.windows - (totals.resumed_windows if LOST in self.reasons else 0)
-        if windows > self.warmup_windows:
-            windows -= self.warmup_windows
-        else:
-            seconds += self.time.get("warmup_s", 0.0)
-        return windows / seconds if windows and seconds > 0 else 0.0
+        return windows / seconds if seconds > 0 else 0.0
+
+
+def prediction_phases(seconds: float, counters: Counters) -> dict[str, float]:
+    """Returns the seconds of compilation, warm-up and prediction, and those of parts of the latter.
+
+    Warm-up is what the first batch of every shape takes longer than later ones with as many windows
+    would, so that the prediction has the time of all windows at their steady speed. Where there are
+    no later ones, there is no warm-up.
+
+    >>> prediction_phases(9.0, Counters(1.0, warmup_s=4.0, warmup_windows=2, computed_windows=10))
+    {'compile_s': 1.0, 'warmup_s': 3.0, 'predict_s': 5.0, 'rescore_s': 0.0, 'second_model_s': 0.0}
+    """
+    first_s, first = counters.warmup_s, counters.warmup_windows
+    parts = {"rescore_s": counters.rescore_s, "second_model_s": counters.second_model_s}
+    compile_s, later = counters.compile_s, counters.computed_windows - first
+    later_s = max(0.0, seconds - compile_s - first_s - sum(parts.values()))
+    warmup_s = max(0.0, first_s - later_s * first / later) if later > 0 else 0.0
+    return {COMPILE: compile_s, WARMUP: warmup_s, PREDICT: seconds - compile_s - warmup_s, **parts}
 
 
 class Clock:
@@ -247,14 +257,11 @@ class Clock:
         seconds, counters = self.seconds, totals.counters
         phases = seconds
         if PIPELINE not in seconds:
-            counted = {name: getattr(counters, name) for name in COUNTED}
-            predict_s = seconds.get(PREDICT, 0.0) - sum(counted.values())
-            values = {**seconds, **counted, PREDICT: predict_s}
-            phases = {name: values.get(name, 0.0) for name in PHASES}
+            phases = {name: seconds.get(name, 0.0) for name in PHASES}
+            phases |= prediction_phases(phases[PREDICT], counters)
         own = Measured(
             self._started,
             {**phases, "total_s": sum(seconds.values()), "preprocess_s": totals.prepare_s},
-            counters.warmup_windows if PIPELINE not in seconds else 0,
             max(self._memory_bytes, own_peak_bytes()),
             machine(),
             reasons=(*self._reasons, *([BUSY] if is_busy else [])),

@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 QUALITY = {"long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
 TEXT_QUALITY = {"exact_match": "squad_exact_match", "squad_f1": "squad_f1"}
 """Of data whose gold answers are text."""
-OPTIONAL_PHASES = ("second_model_s", "rescore_s")
-"""Phases that are recorded only if they took any time."""
+OPTIONAL = ("second_model_s", "rescore_s")
+"""Seconds that are recorded only if there are any."""
 MIB, DIGITS = 1 << 20, 4
 
 
@@ -174,7 +174,7 @@ def _record_report(tracked: tracking.Run, job: Job, result: Result) -> None:
 
 
 def _metrics(result: Result) -> dict[str, float]:
-    """Returns at most 18 metrics; ``record_parity`` and a runner add their own.
+    """Returns at most 20 metrics; ``record_parity`` and a runner add their own.
 
     They are rounded, since MLflow's tables show all digits; those in ``metrics.json`` are not.
     """
@@ -182,10 +182,12 @@ def _metrics(result: Result) -> dict[str, float]:
     names = {tracking.MICRO_F1: "micro_f1"} | (TEXT_QUALITY if "squad_f1" in scores else QUALITY)
     values = {name: scores[key] for name, key in names.items() if key in scores}
     for name, seconds in result.time.items():
-        if name != "preprocess_s" and (seconds or name not in OPTIONAL_PHASES):
+        if name != "preprocess_s" and (seconds or name not in OPTIONAL):
             values[name if name == tracking.PREDICT_S else f"time.{name}"] = seconds
     values |= {
         tracking.WINDOWS_PER_S: result.windows_per_s,
+        "windows": result.windows,
+        "examples": result.examples,
         tracking.PEAK_MB: result.peak_memory_bytes / MIB,
         **({"resumed_windows": resumed} if result.resumed else {}),
         **{f"beam.{name}": x for name, x in (result.beam or {}).get("metrics", {}).items()},

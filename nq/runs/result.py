@@ -41,15 +41,18 @@ class Result:
         read_windows: windows that the model computed in this run; less with pruning.
         float32_windows: windows computed again in float32 because logits were not finite.
         rescored: examples whose close decision was computed again in float32.
-        windows_per_s: speed without compilation and warm-up.
+        windows_per_s: ``windows`` divided by the seconds of prediction.
         without_gold: examples without annotations.
         truncated_pages: pages with more blocks than ``max_contexts``; ``unread_blocks`` in all.
         peak_memory_bytes: largest resident memory of the process with all its descendants, read
             once a second; pages that processes share count in each.
         metrics: of the official evaluation; empty without gold.
-        time: seconds of each phase in all parts, which add up to ``total_s``; and
-            ``preprocess_s``, the work of the preprocessing, which goes on beside other phases.
-            While instances compute, all time but what they count themselves is ``predict_s``.
+        verdicts: how many answers are right, passage, wrong, missed and extra
+            (``nq.evaluation.evaluate.JudgedPrediction``); empty without gold.
+        time: seconds of each phase in all parts, which add up to ``total_s``. ``warmup_s`` is what
+            first batches took longer than later ones; ``predict_s`` is all other time of windows,
+            of which ``rescore_s`` and ``second_model_s`` are parts, and all time while instances
+            compute. ``preprocess_s``, the work of the preprocessing, goes on beside other phases.
         run_id: of the MLflow run.
         run_bytes: size of the run's files, without the windows, which other runs may share.
         text_only: examples whose gold is text and not in their page.
@@ -83,6 +86,7 @@ class Result:
     unread_blocks: int
     peak_memory_bytes: int
     metrics: Mapping[str, float]
+    verdicts: Mapping[str, int]
     time: Mapping[str, float]
     run_id: str | None = None
     rows: tuple[AnswerRow, ...] = ()
@@ -145,7 +149,7 @@ class Result:
         return rows.html(self.summary(), self.rows[:MAX_SHOWN], self.examples)
 
     def summary(self) -> list[str]:
-        """Returns at most five lines, and one for what is not usual."""
+        """Returns at most six lines, and one for what is not usual."""
         skipped = f"{counted(self.dead_letters, 'record')} skipped, " if self.dead_letters else ""
         lines = [
             f"{counted(self.examples, 'question')}, {self.answered} answered, {skipped}"
@@ -215,6 +219,8 @@ def _notes(result: Result) -> list[str]:
 def _scores(result: Result) -> list[str]:
     lines = []
     m = result.metrics
+    if result.verdicts:
+        lines.append(", ".join(f"{count} {name}" for name, count in result.verdicts.items()))
     if "squad_f1" in m:
         lines.append(
             f"exact match {m['squad_exact_match']:.3f}   F1 of words {m['squad_f1']:.3f}   "

@@ -66,7 +66,7 @@ def run(
             is missing; or profile and decision rule do not fit together.
     """
     if not isinstance(job, Job):
-        job = Job([job] if isinstance(job, str | Path) else job, **settings)
+        job = Job(job, **settings)
     elif settings:
         job = replace(job, **settings)
     labels = ("answer", "examples") if job.beam else ("predict", "windows")
@@ -132,6 +132,7 @@ def _write(
         without_gold=evaluation.without_gold,
         text_only=evaluation.text_only,
         metrics=metrics,
+        verdicts=evaluation.verdicts,
         run_id=tracked.run_id,
         rows=tuple(files.rows),
         started_at=started_at,

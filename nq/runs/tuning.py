@@ -97,7 +97,7 @@ def tune(
     if not isinstance(model, ModelSpec):
         model = find_model(model) if output else own_model(find_model(model), model)
     folder = model.models[-1].folder
-    several = input_files.path_list("files", [files] if isinstance(files, str | Path) else files)
+    several = input_files.path_list("files", files)
     start = DecisionConfig(max_answer_length=model.decision.max_answer_length)
     if cascade := model.cascade:
         start = CascadeDecision(

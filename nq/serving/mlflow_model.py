@@ -6,7 +6,8 @@ copy to load the model ("models from code"). No other module imports it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import numbers
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import mlflow
@@ -15,7 +16,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.pyfunc import PythonModel, PythonModelContext
 
 if TYPE_CHECKING:
-    from nq.answers import Answer, Page
+    from nq.answers import Page
     from nq.reader import Reader
 
 COLUMNS = ("question", "page")
@@ -40,65 +41,70 @@ class AnswerModel(PythonModel):
     def predict(
         self, context: PythonModelContext, model_input: pd.DataFrame
     ) -> list[dict[str, Any]]:
-        """Returns the answer to each row, with the fields of ``nq ask --json``.
+        """Returns the answer to each row, with the fields of ``nq ask --json`` and ``error``.
 
-        Its columns are ``question``, ``page`` (text or HTML) and optionally ``top``.
+        Its columns are ``question``, ``page`` (text or HTML) and optionally ``top``. A row that
+        cannot be answered has the reason in one line as its ``error``, and an answer that is empty;
+        the others have ``None``.
         """
         missing = [name for name in COLUMNS if name not in model_input.columns]
         if missing:
             columns = ", ".join(map(str, model_input.columns)) or "none"
-            raise _invalid(f"no column {' and no column '.join(missing)}: found {columns}")
-        rows = list(enumerate(model_input.to_dict("records"), 1))
-        pairs = [_pair(number, row) for number, row in rows]
-        options = [_options(row.get("top"), number) for number, row in rows]
-        answers = list[Any]([None] * len(rows))
-        for top in {
-            tuple(one.items()) for one in options
-        }:  # mostly one, so that rows share batches
-            chosen = [i for i, one in enumerate(options) if tuple(one.items()) == top]
-            for i, answer in zip(chosen, self._ask(chosen, pairs, dict(top)), strict=True):
-                answers[i] = answer.to_dict()
+            reason = f"no column {' and no column '.join(missing)}: found {columns}"
+            raise MlflowException.invalid_parameter_value(_one_line(reason))
+        rows = model_input.to_dict("records")
+        answers, tops = [dict[str, Any]()] * len(rows), [repr(row.get("top")) for row in rows]
+        for top in set(tops):  # mostly one, so that rows share batches
+            chosen = [i for i, own in enumerate(tops) if own == top]
+            for i, answer in zip(chosen, self._ask([rows[i] for i in chosen]), strict=True):
+                answers[i] = answer
         return answers
 
-    def _ask(
-        self, chosen: Sequence[int], pairs: Sequence[tuple[str, Page]], options: Mapping[str, int]
-    ) -> list[Answer]:
-        """Returns the answers to some pairs; an error names the row."""
+    def _ask(self, rows: list[dict[Any, Any]]) -> list[dict[str, Any]]:
+        """Returns the answers to rows with the same ``top``; those beside a bad one are halved."""
         try:
-            return self.reader.ask([pairs[i] for i in chosen], **options)
+            answers = self.reader.ask([_pair(row) for row in rows], **_options(rows[0].get("top")))
+            return [{**answer.to_dict(), "error": None} for answer in answers]
         except ValueError as error:
-            if len(chosen) > 1:
-                return [answer for i in chosen for answer in self._ask([i], pairs, options)]
-            raise _invalid(f"row {chosen[0] + 1}: {error}") from error
+            if len(rows) == 1:
+                return [_not_answered(rows[0], error)]
+            half = len(rows) // 2
+            return self._ask(rows[:half]) + self._ask(rows[half:])
 
 
-def _pair(number: int, row: Mapping[Any, Any]) -> tuple[str, Page]:
+def _pair(row: Mapping[Any, Any]) -> tuple[str, Page]:
     """Returns the question and the page of a row."""
+    from nq.errors import check_argument
     from nq.formats.documents import page_of
 
     for name in COLUMNS:
-        if not isinstance(row[name], str):
-            raise _invalid(f"row {number}: {name} is {row[name]!r:.80}: expected a text")
-    try:
-        return row["question"], page_of(row["page"], "the page")
-    except ValueError as error:
-        raise _invalid(f"row {number}: {error}") from error
+        check_argument(isinstance(row[name], str), name, row[name], "a text")
+    return row["question"], page_of(row["page"], "the page")
 
 
-def _options(value: Any, number: int) -> dict[str, int]:
+def _options(top: Any) -> dict[str, int]:
     """Returns the number of runners-up as an option; a table has NaN where a row gives none."""
-    if value is None or value != value:  # noqa: PLR0124 - only NaN differs from itself
+    if top is None or top != top:  # noqa: PLR0124 - only NaN differs from itself
         return {}
-    if isinstance(value, bool | str) or value != int(value) or value < 0:
-        raise _invalid(f"row {number}: top is {value!r:.80}: expected a whole number from 0 on")
-    return {"top": int(value)}
+    if not isinstance(top, numbers.Real) or isinstance(top, bool) or top < 0 or top // 1 != top:
+        raise ValueError(f"top is {top!r:.80}: expected a whole number from 0 on")
+    return {"top": int(float(top))}
 
 
-def _invalid(reason: str) -> MlflowException:
-    """Returns the error of a request that cannot be answered, with its reason in one line."""
+def _not_answered(row: Mapping[Any, Any], error: ValueError) -> dict[str, Any]:
+    """Returns an empty answer to a row, with the error in one line."""
+    from nq.answers import Answer, Page
+    from nq.records import Example
+
+    question = row["question"] if isinstance(row["question"], str) else ""
+    page = Page(Example(0, question, (), (), ()), ())
+    return {**Answer(question, page).to_dict(), "error": _one_line(str(error))}
+
+
+def _one_line(text: str) -> str:
     from nq.text import visible
 
-    return MlflowException.invalid_parameter_value(visible(" ".join(reason.split())))
+    return visible(" ".join(text.split()))
 
 
 mlflow.models.set_model(AnswerModel())

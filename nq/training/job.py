@@ -63,7 +63,7 @@ class TrainingJob:
     pages: PageFolder | None = None
 
     @classmethod
-    def of(cls, files: Iterable[str | Path], **settings: Any) -> Self:
+    def of(cls, files: str | Path | Iterable[str | Path], **settings: Any) -> Self:
         """Returns a training from paths, names of models, and settings by their own names."""
         for name, kind in (
             ("windows", WindowConfig),

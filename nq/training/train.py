@@ -44,7 +44,7 @@ def train(
         TypeError: there is no such setting, or ``init`` or ``output`` is missing.
     """
     if not isinstance(job, TrainingJob):
-        job = TrainingJob.of([job] if isinstance(job, str | Path) else job, **settings)
+        job = TrainingJob.of(job, **settings)
     elif settings:
         job = replace(job, **settings)
     card, begun = job.card_text(), time.time()

@@ -168,10 +168,13 @@ def test_a_run_beside_other_programs_is_repeated_once_and_marked(
 
     monkeypatch.setattr(compare, "answer_in_process", answer)
     monkeypatch.chdir(tmp_path)
-    rows = compare.compare([data], ["baseline"], model=tiny_model, rounds=2)
+    rows = compare.compare(data, "baseline", model=tiny_model, rounds=2, limit=2)
     assert [row.busy for row in rows] == [1]
     shutil.rmtree(next(rows.folder.glob("baseline-*")))
-    again = compare.compare([data], ["baseline"], model=tiny_model, rounds=2)
+    options = ["--limit", "2"]
+    again = compare.compare([data], ["baseline"], model=tiny_model, rounds=2, options=options)
+    (metrics,) = again.folder.glob("baseline-*/metrics.json")
+    assert json.loads(metrics.read_bytes())["examples"] == 2
     assert [row.windows_per_s for row in again] == [row.windows_per_s for row in rows]
     assert not list(busy)
     page = (rows.folder / "compare.html").read_text("utf-8")

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tokenizers import Tokenizer as Library
 from tokenizers import models, pre_tokenizers
 
+import nq
 from nq.commands.main import console
 from nq.model import joint
 from nq.model.folder import load_config, load_settings, save_settings
@@ -91,6 +92,7 @@ def test_two_conversions_to_one_folder_and_one_after_a_killed_one(
 
 def test_googles_checkpoint_is_converted(tf1: Path, tmp_path: Path, commands: Commands) -> None:
     result = commands.json("convert", tf1, tmp_path / "ours")
+    assert nq.convert(tf1, tmp_path / "again").folder == tmp_path / "again"
     assert result["missing"] == result["unexpected"] == []
     names = {path.name for path in (tmp_path / "ours").iterdir()}
     assert names == {

@@ -1,6 +1,7 @@
 """The command on real runs of a tiny model, with a real tracking store, and on damaged runs."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -109,7 +110,8 @@ def test_two_runs_are_compared(
     answered = sum(entry["given"]["l"] != "" for entry in details)
     assert report["changed"] == sum(row["c"] for row in rows) == answered > 0
     assert {row["b"] for row in rows} == {""}
-    assert {outcome for row in rows for outcome in row["bo"]} <= {"missed", "null"}
+    assert {row["bo"][0] for row in rows} == {"missed", "right"}
+    assert {outcome for row in rows for outcome in row["bo"][1:]} <= {"missed", "null"}
     shown = commands.out("report", run, "--against", run)
     assert "   changed\n" in shown and shown.count(" · ") >= 2 and "pare" in shown
     page = (run / REPORT).read_text("utf-8")
@@ -121,6 +123,19 @@ def test_two_runs_are_compared(
         assert path.read_bytes() == before
     two = answer(tiny_model, tmp_path, sample_records()[6:]).folder
     assert "answered different questions" in commands.error("report", run, "--against", two)
+
+
+@pytest.mark.slow
+def test_without_a_run_it_is_about_the_last_one(
+    run: Path, tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "no finished run in runs" in commands.error("report")
+    for name in ("b", "a", "c"):
+        shutil.copytree(run, tmp_path / "runs" / name)
+    os.utime(tmp_path / "runs" / "a" / "job.json", (2e9, 2e9))
+    interrupt(tmp_path / "runs" / "c")
+    assert commands.json("report")["page"] == "runs/a/report.html"
 
 
 def edit_job(run: Path, **values: object) -> None:

@@ -1,6 +1,7 @@
 """Tests the evaluation of a run: its metrics, and which predictions are correct."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from nq.bundle import bundled_sample
 from nq.evaluation import labels, nq_eval
-from nq.evaluation.evaluate import Evaluation, accepted_answers, evaluate, judge
+from nq.evaluation.evaluate import Evaluation, Verdict, accepted_answers, evaluate, judge
 from nq.formats import inputs
 from nq.formats.outputs import encode_prediction, write_predictions
 from nq.records import Annotation, Example, Prediction, Span, YesNo
@@ -41,8 +42,8 @@ def as_prediction(number: int | str, gold: Annotation, score: float = 1.0) -> Pr
     return Prediction(number, gold.long, score, gold.shorts, score, gold.yes_no)
 
 
-def is_correct(gold: tuple[Annotation, ...], prediction: Prediction) -> bool | None:
-    return judge(example(1, *gold), encode_prediction(prediction)).correct
+def is_correct(gold: tuple[Annotation, ...], prediction: Prediction) -> bool:
+    return judge(example(1, *gold), encode_prediction(prediction)).verdict is Verdict.RIGHT
 
 
 any_annotation = st.sampled_from([NO_ANSWER, LONG, SHORT, TWO, YES])
@@ -56,7 +57,7 @@ def test_gold_as_predictions_is_perfect(golds: list[Annotation], with_bytes: boo
         encoded = encode_prediction(as_prediction(number, gold), item.token_bytes)
         judgment = judge(item, encoded)
         evaluation.add(judgment)
-        assert judgment.correct is True
+        assert judgment.verdict is Verdict.RIGHT
     metrics = evaluation.metrics()
     expected = {"long": any(g.long for g in golds)}
     expected["short"] = any(g.shorts or g.yes_no is not YesNo.NONE for g in golds)
@@ -131,7 +132,56 @@ def test_empty_gold_spans_do_not_stop_the_run() -> None:
     backwards = np.array([[9, 11], [2, 4]])
     item = Example(3, "who", ["a", "b"], [False, False], (), (gold,), backwards)
     encoded = encode_prediction(as_prediction(3, gold), item.token_bytes)
-    assert judge(item, encoded).correct is True
+    assert judge(item, encoded).verdict is Verdict.RIGHT
+
+
+ELSEWHERE = replace(SHORT, shorts=(Span(15, 16),))
+OTHER_BLOCK = replace(LONG, long=Span(12, 18))
+NOT_YES = replace(YES, yes_no=YesNo.NO)
+
+
+@pytest.mark.parametrize(
+    ("gold", "given", "verdict"),
+    [
+        (SHORT, replace(SHORT, long=None), Verdict.RIGHT),
+        (LONG, SHORT, Verdict.RIGHT),
+        (NO_ANSWER, NO_ANSWER, Verdict.RIGHT),
+        (SHORT, LONG, Verdict.PASSAGE),
+        (YES, LONG, Verdict.PASSAGE),
+        (YES, SHORT, Verdict.PASSAGE),
+        (YES, NOT_YES, Verdict.WRONG),
+        (YES, OTHER_BLOCK, Verdict.WRONG),
+        (SHORT, ELSEWHERE, Verdict.WRONG),
+        (SHORT, OTHER_BLOCK, Verdict.WRONG),
+        (LONG, replace(SHORT, long=None), Verdict.WRONG),
+        (YES, NO_ANSWER, Verdict.MISSED),
+        (LONG, NO_ANSWER, Verdict.MISSED),
+        (NO_ANSWER, LONG, Verdict.EXTRA),
+        (NO_ANSWER, replace(SHORT, long=None), Verdict.EXTRA),
+    ],
+)
+def test_each_answer_has_one_verdict(gold: Annotation, given: Annotation, verdict: Verdict) -> None:
+    evaluation = Evaluation()
+    evaluation.add(judge(example(1, gold), encode_prediction(as_prediction(1, given))))
+    evaluation.add(judge(example(2), encode_prediction(as_prediction(2, given))))
+    assert evaluation.verdicts == {**dict.fromkeys(Verdict, 0), verdict: 1}
+
+
+@pytest.mark.parametrize(
+    ("answers", "given", "verdict"),
+    [
+        (["word word"], SHORT, Verdict.RIGHT),
+        (["words"], SHORT, Verdict.WRONG),
+        (["words"], NO_ANSWER, Verdict.MISSED),
+        ([], SHORT, Verdict.EXTRA),
+        ([], NO_ANSWER, Verdict.RIGHT),
+    ],
+)
+def test_the_text_decides_where_gold_has_one(
+    answers: list[str], given: Annotation, verdict: Verdict
+) -> None:
+    item = replace(example(1), answers=tuple(answers))
+    assert judge(item, encode_prediction(as_prediction(1, given))).verdict is verdict
 
 
 def write_gold_as_predictions(path: Path, count: int | None = None) -> Path:

@@ -1,5 +1,6 @@
 """The gate: counts against the official micro-F1, intervals against all possible resamples."""
 
+import re
 from dataclasses import replace
 from itertools import product
 
@@ -105,4 +106,10 @@ def test_loss_and_verdict_by_hand(
 ) -> None:
     loss = relative_loss(mine, others)
     assert interval in (None, (loss.loss, loss.low, loss.high))
+    name, size, ends = loss.change
+    assert name == ("relative gain" if loss.loss < 0 else "relative loss")
+    numbers = [float(number) for number in re.findall(r"(-?[\d.]+)%", f"{size} {ends}")]
+    sign = -1 if loss.loss < 0 else 1
+    exact = [sign * loss.loss, 0.9, *sorted((sign * loss.low, sign * loss.high))]
+    assert numbers == pytest.approx([100 * x for x in exact], abs=0.051)
     assert {most: replace(loss, max_loss=most).verdict for most in verdicts} == verdicts

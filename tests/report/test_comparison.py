@@ -88,9 +88,9 @@ def test_the_charts_are_drawn_without_overlap_in_every_width(tmp_path: Path) -> 
         assert tab.messages == []
 
 
-def test_the_seconds_are_those_of_all_windows_at_the_speed() -> None:
-    """Also where all windows were in first batches, so that ``predict_s`` is nearly 0."""
-    time = {"predict_s": 0.01, "warmup_s": 4.0, "rescore_s": 1.0}
-    result = {"profile": "mixed", "time": time, "windows": 8, "windows_per_s": 2.0}
+@pytest.mark.parametrize("phase", ["predict_s", "pipeline_s"])
+def test_a_row_has_the_speed_and_the_seconds_of_its_run(phase: str) -> None:
+    time = {"load_s": 1.0, "compile_s": 2.0, "warmup_s": 4.0, phase: 5.0, "rescore_s": 1.0}
+    result = {"profile": "mixed", "time": time, "windows": 8, "windows_per_s": 1.6}
     own = comparison.row({**result, "peak_memory_bytes": 0, "metrics": {}})
-    assert (own.predict_s, own.windows_per_s) == (5.0, 1.6)
+    assert (own.predict_s, own.windows_per_s, own.first_start_s) == (5.0, 1.6, 7.0)

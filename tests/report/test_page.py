@@ -59,7 +59,9 @@ def test_it_never_scrolls_sideways(tab: Browser, page: Path, width: int) -> None
 
 def test_filters_searches_and_sorts(tab: Browser, page: Path) -> None:
     open_page(tab, page)
-    tab.run("document.querySelectorAll('#outcomes button')[1].click()")
+    counts = "[...document.querySelectorAll('#outcomes button b')].map(b => b.textContent)"
+    assert tab.run(counts) == ["40", "0", "20", "20", "20"]
+    tab.run("document.querySelectorAll('#outcomes button')[2].click()")
     wrong = tab.run(SHOWN)
     assert wrong == [str(n) for n in range(1, 100, 5)]
     tab.run(

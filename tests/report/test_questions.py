@@ -22,8 +22,9 @@ from tests.report.example_questions import ANSWERS, question
 @pytest.mark.parametrize("outcome", ANSWERS)
 def test_rows_and_details_of_each_outcome(outcome: str) -> None:
     one = question(8, outcome)
-    row, details = entries(one, None, [0, 1], 0)
-    assert (row["i"], row["o"][0], row["t"]) == ("8", outcome, [0, 1])
+    row, details = entries(one, [0, 1], 0)
+    assert (row["i"], row["o"][1], row["t"]) == ("8", outcome, [0, 1])
+    assert row["o"][0] == ("right" if outcome == "null" else outcome)
     answered = outcome in ("right", "wrong", "extra")
     assert bool(row["a"]) == bool(details["given"]["l"]) == answered
     assert row["e"] == (["b9 b10"] if outcome in ("right", "wrong", "missed") else [])
@@ -38,17 +39,17 @@ GOLD = st.lists(st.builds(lambda b, s: annotation(b, *s), BLOCKS, SHORTS), min_s
 
 
 @given(GOLD, BLOCKS, SHORTS)
-def test_the_answer_is_right_where_the_table_of_answers_says_so(
+def test_the_answer_has_the_verdict_of_the_table_of_answers(
     gold: list[Annotation], long: Span | None, shorts: list[Span]
 ) -> None:
     example = page(*gold)
     encoded: dict[str, Any] = encode_prediction(Prediction(5, long, 0.5, tuple(shorts), 0.25))
     label = prediction_label(encoded)
     decisions = decisions_of_one(example_labels(example), label)
-    outcome = outcomes(decisions)[0]
-    assert (outcome in ("right", "null")) == judge(example, encoded).correct
+    both = [decision.outcome for decision in decisions]
+    assert outcomes(example, label) == [judge(example, encoded).verdict, *both]
     assert scores(label, decisions)[0] in (0.5, 0.25)
-    assert outcomes(None) == ["", "", ""]
+    assert outcomes(page(), label) == ["", "", ""]
 
 
 @given(st.text(), st.dictionaries(st.text(), st.text() | st.integers(-(2**53), 2**53)))

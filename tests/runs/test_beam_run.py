@@ -19,6 +19,7 @@ from nq.commands.main import console
 from nq.config import TrackingConfig
 from nq.errors import Error
 from nq.model.spec import find_model
+from nq.report.tables import BESIDE
 from nq.runs.config import Beam
 from nq.runs.finished import FinishedRun
 from nq.runs.job import Job
@@ -104,7 +105,7 @@ def test_a_runner_gives_the_files_of_a_run_without_beam(
     assert metrics["model_s"] > 0 and metrics["models"] == 1
     assert sum(new for new, _ in seen) == 11 and {total for _, total in seen} == {0}
     assert not [path for path in found.folder.iterdir() if path.name.startswith(UNFINISHED)]
-    phases = [s for n, s in found.time.items() if n not in ("total_s", "preprocess_s")]
+    phases = [s for n, s in found.time.items() if n not in BESIDE]
     assert sum(phases) == pytest.approx(found.time["total_s"])
     recorded = mlflow.MlflowClient(address).get_run(found.run_id).data
     of_pipeline = {name: recorded.metrics[f"beam.{name}"] for name in metrics}

@@ -11,8 +11,12 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nq import processor, storage
+from nq.inference.scorer import Counters
+from nq.report.tables import BESIDE
 from nq.runs import measure
 from nq.runs.job import Job
 from nq.runs.measure import (
@@ -25,6 +29,7 @@ from nq.runs.measure import (
     Measured,
     Totals,
     own_peak_bytes,
+    prediction_phases,
     tree_use,
 )
 from nq.runs.result import METRICS, PREDICTIONS
@@ -34,7 +39,6 @@ from tests.runs.test_resume import make_job, run_killed
 PART = Measured(
     started=100.0,
     time={"load_s": 1.0, "predict_s": 2.0, "total_s": 3.0, "preprocess_s": 0.5},
-    warmup_windows=16,
     peak_memory_bytes=1000,
     machine="a",
     reasons=(WARM,),
@@ -46,11 +50,49 @@ def test_parts_add_up() -> None:
     later = replace(PART, started=500.0, peak_memory_bytes=900, reasons=(WARM, LOST))
     both = PART + later
     assert both.time == {"load_s": 2.0, "predict_s": 4.0, "total_s": 6.0, "preprocess_s": 1.0}
-    assert (both.started, both.parts, both.warmup_windows) == (100.0, 2, 32)
+    assert (both.started, both.parts) == (100.0, 2)
     assert both.peak_memory_bytes == 1000
     assert both.reasons == (WARM, LOST)
     assert (PART + both).parts == 3
     assert MACHINES in (PART + replace(PART, machine="b")).reasons
+
+
+TOTALS = Totals(windows=60, resumed_windows=20)
+
+
+def test_the_speed_is_that_of_all_windows_in_the_seconds_of_prediction() -> None:
+    """Windows whose time is lost do not count; of a runner of Beam, the pipeline's time does."""
+    assert PART.windows_per_s(TOTALS) == 30
+    assert replace(PART, reasons=(LOST,)).windows_per_s(TOTALS) == 20
+    assert replace(PART, time={"pipeline_s": 4.0, "total_s": 9.0}).windows_per_s(TOTALS) == 15
+    assert replace(PART, time={"total_s": 9.0}).windows_per_s(TOTALS) == 0
+
+
+@given(
+    *(st.floats(0, 100) for _ in range(5)),
+    st.integers(0, 100),
+    st.integers(0, 100),
+)
+def test_the_first_batches_count_as_the_later_ones(
+    compile_s: float,
+    first_s: float,
+    later_s: float,
+    more_s: float,
+    rest_s: float,
+    first: int,
+    later: int,
+) -> None:
+    """The warm-up is what they take longer, and all seconds are in one phase."""
+    counters = Counters(compile_s, first_s, first, first + later, 0, more_s, rest_s)
+    total = compile_s + first_s + later_s + more_s + rest_s
+    phases = prediction_phases(total, counters)
+    assert sum(s for n, s in phases.items() if n not in BESIDE) == pytest.approx(total)
+    assert 0 <= phases["warmup_s"] <= first_s
+    computing_s = phases["predict_s"] - more_s - rest_s
+    if phases["warmup_s"] > 0.001:
+        assert computing_s == pytest.approx(later_s * (first + later) / later, abs=1e-6)
+    elif not later:
+        assert computing_s == pytest.approx(first_s + later_s, abs=1e-6)
 
 
 WORK = "import time\nwhile time.process_time() < 0.6: pass"
@@ -99,7 +141,7 @@ def test_the_time_of_a_resumed_run_is_the_sum_of_its_parts(
     ended = time.time()
     assert 0 < first["time"]["total_s"] < killed - begin
     assert 0 < result.time["total_s"] - first["time"]["total_s"] < ended - killed
-    phases = [s for name, s in result.time.items() if name not in ("total_s", "preprocess_s")]
+    phases = [s for name, s in result.time.items() if name not in BESIDE]
     assert sum(phases) == pytest.approx(result.time["total_s"], rel=1e-6)
     assert min(phases) >= 0
     assert result.time["load_s"] > first["time"]["load_s"]

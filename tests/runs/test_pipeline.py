@@ -13,6 +13,7 @@ import pytest
 from nq import storage
 from nq.bundle import bundled_sample
 from nq.inference.instances import InstanceDiedError
+from nq.report.tables import BESIDE
 from nq.runs.config import Compute
 from nq.runs.job import Job
 from nq.runs.result import KEPT_SCORES, METRICS, PREDICTIONS, Result
@@ -102,7 +103,7 @@ def test_a_dead_instance_is_started_again_and_nothing_changes(
     assert parts(result.folder / KEPT_SCORES) == parts(expected / KEPT_SCORES) != {}
     assert sum(completed) == result.windows == undisturbed.windows
     assert result.read_windows == undisturbed.read_windows
-    phases = {n: s for n, s in result.time.items() if n not in ("total_s", "preprocess_s")}
+    phases = {n: s for n, s in result.time.items() if n not in BESIDE}
     assert sum(phases.values()) == pytest.approx(result.time["total_s"], rel=0.02)
     assert min(phases.values()) >= 0
     metrics = json.loads((result.folder / METRICS).read_text(encoding="utf-8"))

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -10,14 +11,19 @@ from typing import Any
 import pytest
 
 from nq.bundle import bundled_sample
-from nq.config import DecisionConfig
+from nq.config import DecisionConfig, TrackingConfig
 from nq.evaluation.answers import AnswerRow, table_row
+from nq.evaluation.evaluate import Verdict
 from nq.formats import inputs
+from nq.mlflow_store import import_mlflow
 from nq.model.folder import load_settings
 from nq.records import Annotation, Example, Prediction, Span, YesNo
+from nq.report.comparison import row
+from nq.report.tables import format_seconds
 from nq.runs.job import Job
 from nq.runs.result import METRICS, PREDICTIONS, Result
 from nq.runs.run import run
+from nq.runs.run_page import write_report
 from tests.jobs import flat_job
 
 QUESTIONS = 6
@@ -50,7 +56,7 @@ def test_the_counts_are_those_of_the_files(result: Result) -> None:
 
 
 def test_a_result_has_a_line_a_summary_and_a_table_in_which_all_is_escaped(result: Result) -> None:
-    row = AnswerRow("who <b>", "a & b\x1b " + "word " * 90, False, ("<i>", ""))
+    row = AnswerRow("who <b>", "a & b\x1b " + "word " * 90, Verdict.WRONG, ("<i>", ""))
     own = replace(result, folder=Path("<u>"), rows=(row, *result.rows * 6))
     assert re.fullmatch(r"Result\('<u>': 6 questions, .*, profile baseline\)", repr(own))
     table, _, summary = str(own).partition("\n\n")
@@ -67,16 +73,50 @@ def test_a_wrong_answer_has_the_right_ones_of_its_question(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     nothing = DecisionConfig(long_threshold=1e9, short_threshold=1e9)
-    rows = run(make_job(tiny_model, tmp_path, decision=nothing), table_rows=QUESTIONS).rows
+    result = run(make_job(tiny_model, tmp_path, decision=nothing), table_rows=QUESTIONS)
+    rows = result.rows
     assert {row.answer for row in rows} == {""}
-    assert [(row.correct, row.expected) for row in rows] == [
-        (False, ("July 20 , 1969", "on July 20 , 1969")),
-        (False, ("Michael Collins",)),
-        (False, ("NO",)),
-        (True, ()),
-        (False, ("Friedrich Schiller",)),
-        (False, ("YES",)),
+    assert [(row.verdict, row.expected) for row in rows] == [
+        ("missed", ("July 20 , 1969", "on July 20 , 1969")),
+        ("missed", ("Michael Collins",)),
+        ("missed", ("NO",)),
+        ("right", ()),
+        ("missed", ("Friedrich Schiller",)),
+        ("missed", ("YES",)),
     ]
+    assert result.verdicts == {"right": 1, "passage": 0, "wrong": 0, "missed": 5, "extra": 0}
+    assert "1 right, 0 passage, 0 wrong, 5 missed, 0 extra" in result.summary()
+    shown = str(result).partition("\n\n")[0]
+    assert (shown.count("right"), shown.count("MISSED")) == (1, 5)
+
+
+@pytest.mark.slow
+def test_a_number_is_the_same_wherever_it_is(tiny_model: Path, tmp_path: Path) -> None:
+    """In the result, ``metrics.json``, the page, a row of runs, and the run of MLflow."""
+    store = f"sqlite:///{tmp_path / 'runs.db'}"
+    anything = DecisionConfig(long_threshold=-1e9, short_threshold=-1e9)
+    job = make_job(tiny_model, tmp_path, "grappler+buckets", decision=anything)
+    result = run(job, track=TrackingConfig(store), table_rows=QUESTIONS)
+    written = json.loads((result.folder / METRICS).read_bytes())
+    assert written["verdicts"] == result.verdicts
+    assert Counter(row.verdict for row in result.rows) == Counter(result.verdicts)
+    page = write_report(result.folder).page.read_text("utf-8")
+    rows = json.loads(page.split('id="json-rows">')[1].split("</script>")[0])
+    assert Counter(row["o"][0] for row in rows) == Counter(result.verdicts)
+    predict_s = result.time["predict_s"]
+    assert result.windows_per_s == pytest.approx(result.windows / predict_s)
+    assert (written["windows_per_s"], written["time"]) == (result.windows_per_s, result.time)
+    own = row(written)
+    assert (own.windows_per_s, own.predict_s) == (result.windows_per_s, predict_s)
+    assert f"<span>prediction</span><b>{format_seconds(predict_s)}</b>" in page
+    assert f"predict {predict_s:.1f}" in str(result) or predict_s < 0.05
+    import_mlflow()
+    from mlflow import MlflowClient
+
+    recorded = MlflowClient(store).get_run(str(result.run_id)).data.metrics
+    assert (recorded["windows"], recorded["examples"]) == (result.windows, QUESTIONS)
+    assert recorded["windows_per_s"] == pytest.approx(result.windows_per_s, abs=1e-4)
+    assert recorded["predict_s"] == pytest.approx(predict_s, abs=1e-4)
 
 
 PARAGRAPH, ITEM = Span(0, 8), Span(8, 11)
@@ -105,8 +145,10 @@ def test_expected_answers_are_those_of_most_annotators_first(
     is_html = [word.startswith("<") for word in words]
     example = Example(1, "how long", words, is_html, (), tuple(annotations))
     wrong = Prediction(1, shorts=(Span(4, 5),))
-    assert table_row(example, wrong, False) == AnswerRow("how long", "km", False, expected)
-    assert table_row(example, wrong, True) == AnswerRow("how long", "km", True, ())
+    for verdict in set(Verdict) - {Verdict.RIGHT}:
+        assert table_row(example, wrong, verdict).expected == expected
+    right = AnswerRow("how long", "km", Verdict.RIGHT, ())
+    assert table_row(example, wrong, Verdict.RIGHT) == right
     assert table_row(example, wrong, None) == AnswerRow("how long", "km", None, ())
 
 

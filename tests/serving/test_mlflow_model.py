@@ -51,12 +51,13 @@ def loaded(saved: Path) -> Any:
 
 
 def expected(model: Path) -> list[dict[str, Any]]:
-    """Returns the answers of the Python API."""
+    """Returns the answers of the Python API, without errors."""
     with nq.load(model) as reader:
-        return [
-            reader.ask(row["question"], page_of(row["page"], "it"), row.get("top", 3)).to_dict()
+        answers = [
+            reader.ask(row["question"], page_of(row["page"], "it"), row.get("top", 3))
             for row in ROWS
         ]
+    return [{**answer.to_dict(), "error": None} for answer in answers]
 
 
 def test_it_answers_as_the_python_api_does(saved: Path, loaded: Any, tiny_model: Path) -> None:
@@ -75,19 +76,36 @@ def test_it_answers_as_the_python_api_does(saved: Path, loaded: Any, tiny_model:
     assert f"nq-pipeline[cpu,mlflow]=={nq.__version__}" in requirements
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({"question": "who"}, "no column page: found question"),
-        ({"question": " ", "page": "the lake"}, "row 1: question is ' ': expected a text that"),
-    ],
-)
-def test_bad_rows_are_refused_in_one_line(loaded: Any, row: dict[str, Any], message: str) -> None:
+BAD_ROWS: list[tuple[dict[str, Any], str]] = [
+    ({"question": "who", "page": " \n"}, "page"),
+    ({"question": "who", "page": None}, "page is "),
+    ({"question": " ", "page": "the lake"}, "question is ' '"),
+    ({"question": None, "page": "the lake"}, "question is "),
+    ({"question": "who", "page": "the lake", "top": -1}, "top is -1"),
+    ({"question": "who", "page": "the lake", "top": "many"}, "top is 'many'"),
+    ({"question": "who", "page": "the lake", "top": float("inf")}, "top is inf"),
+]
+
+
+def test_a_bad_row_has_an_error_and_the_others_their_answers(loaded: Any, tiny_model: Path) -> None:
+    good = expected(tiny_model)
+    answers = loaded.predict([ROWS[0], *(row for row, _ in BAD_ROWS), ROWS[1]])
+    assert [answers[0], answers[-1]] == good
+    for (row, error), answer in zip(BAD_ROWS, answers[1:-1], strict=True):
+        assert error in answer["error"] and "\n" not in answer["error"]
+        assert answer["question"] == (row["question"] or "")
+        assert answer.keys() == good[0].keys()
+        empty = ("answer", "document", "short_probability", "long_probability", "long_answer")
+        assert {answer[name] for name in empty} == {None}
+        assert answer["short_answers"] == answer["runners_up"] == answer["skipped_documents"] == []
+
+
+def test_a_table_without_a_column_is_refused_in_one_line(loaded: Any) -> None:
     from mlflow.exceptions import MlflowException
 
     with pytest.raises(MlflowException) as caught:
-        loaded.predict([row])
-    assert caught.value.message.startswith(message)
+        loaded.predict([{"question": "who"}])
+    assert caught.value.message.startswith("no column page: found question")
     assert "\n" not in caught.value.message
     assert caught.value.get_http_status_code() == 400
 
@@ -127,9 +145,12 @@ def served(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
 
 def test_mlflow_serves_it(served: str, tiny_model: Path) -> None:
     with httpx.Client(base_url=served, timeout=60, trust_env=False) as client:
-        answers = client.post("/invocations", json={"inputs": ROWS}).json()
+        empty = {"question": "who", "page": ""}
+        answers = client.post("/invocations", json={"inputs": [*ROWS, empty]}).json()
+        last = answers["predictions"].pop()
         refused = client.post("/invocations", json={"inputs": [{"question": "who"}]})
     assert answers == {"predictions": expected(tiny_model)}
+    assert last["error"] and last["answer"] is None
     assert refused.status_code == 400
     assert "no column page" in refused.json()["message"].splitlines()[-1]
 
@@ -172,7 +193,8 @@ def test_a_run_has_the_model_with_its_settings(
     assert (str(reader.profile), reader.windows.doc_stride) == ("baseline", 5)
     with nq.load(tiny_model, profile="baseline", windows=reader.windows) as same:
         page = page_of(ROWS[0]["page"], "it")
-        assert model.predict(ROWS[:1]) == [same.ask(ROWS[0]["question"], page, 0).to_dict()]
+        answer = same.ask(ROWS[0]["question"], page, 0)
+        assert model.predict(ROWS[:1]) == [{**answer.to_dict(), "error": None}]
 
 
 @pytest.mark.usefixtures("store")

@@ -5,7 +5,7 @@
   const data = json("data");
   const rows = json("rows");
   const PAGE = 60;
-  const SIGNS = { right: "✓", wrong: "✗", extra: "+", missed: "○", null: "–", "": "·" };
+  const SIGNS = { right: "✓", passage: "¶", wrong: "✗", extra: "+", missed: "○", null: "–", "": "·" };
   const MARKS = { p: "predicted", g: "expected", o: "other run" };
   const byId = new Map();
   const $ = (id) => document.getElementById(id);
@@ -45,7 +45,7 @@
     el("span", { class: "mark " + (outcome || "none"), title: outcome || "not scored" },
       SIGNS[outcome], el("span", { class: "hidden" }, " " + (outcome || "not scored")));
   const isRight = (outcome) => outcome === "right" || outcome === "null";
-  const given = (r, k) => (r.o[k] ? r.o[k] !== "missed" && r.o[k] !== "null" : r.a !== "");
+  const given = (r, k) => (k && r.o[k] ? r.o[k] !== "missed" && r.o[k] !== "null" : r.a !== "");
 
   /* --- filters ------------------------------------------------------------------------------ */
   const CHANGES = {
@@ -53,7 +53,7 @@
     better: (r) => r.c && isRight(r.o[state.kind]) && !isRight(r.bo[state.kind]),
     worse: (r) => r.c && !isRight(r.o[state.kind]) && isRight(r.bo[state.kind]),
   };
-  const rank = (outcome) => data.outcomes.indexOf(outcome);
+  const rank = (outcome) => data.outcomes[state.kind].indexOf(outcome);
   const SORTS = {
     ...(data.compared ? { "changed first": (a, b) => b.c - a.c } : {}),
     "order of the data": () => 0,
@@ -96,7 +96,7 @@
       el("button", { type: "button", "aria-pressed": String(pressed), onclick }, before, label,
         el("b", {}, String(count)));
     const candidates = passing("outcome");
-    $("outcomes").replaceChildren(...data.outcomes.map((name) => chip(
+    $("outcomes").replaceChildren(...data.outcomes[state.kind].map((name) => chip(
       name === "null" ? "no answer, as in gold" : name,
       candidates.filter((r) => r.o[state.kind] === name).length,
       state.outcomes.has(name),
@@ -397,7 +397,12 @@
     sort.replaceChildren(...Object.keys(SORTS).map((name) => el("option", { value: name }, name)));
     state.sort = Object.keys(SORTS)[0];
     sort.addEventListener("change", () => { state.sort = sort.value; update(); });
-    kind.addEventListener("change", () => { state.kind = Number(kind.value); update(); });
+    kind.addEventListener("change", () => {
+      state.kind = Number(kind.value);
+      const names = new Set(data.outcomes[state.kind]);
+      state.outcomes = new Set([...state.outcomes].filter((name) => names.has(name)));
+      update();
+    });
     kind.parentElement.hidden = !data.scored;
     $("search").addEventListener("input", () => {
       state.words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
