@@ -40,8 +40,8 @@ def parser() -> terminal.Parser:
         type=lambda text: text if text in SETS else arguments.profile(text),
         default=["default"],
         metavar="P",
-        help="profiles beside baseline; thesis: the eight of mixed, xla and grappler; all: more; "
-        "default: six of the thesis and the one that suits this machine best",
+        help="profiles beside baseline and what --profile auto takes; thesis: the eight of mixed, "
+        "xla and grappler; all: more; default: that of this machine, and without mixed",
     )
     for name, what in (("batch-sizes", "windows in a batch"), ("max-seq-lengths", "window length")):
         text = f"measure the one profile with each {what}, in place of several profiles"
@@ -51,6 +51,8 @@ def parser() -> terminal.Parser:
     parser.add_argument("--rounds", type=arguments.positive, default=3, metavar="N", help=text)
     text = "folder of the comparison; default: one in runs, named by data, model and options"
     parser.add_argument("--output", type=Path, metavar="DIR", help=text)
+    text = "let --profile auto forget the comparisons in runs (or --output), and end"
+    parser.flag("forget", text)
     parser.flag("open", "open the page compare.html in a browser")
     arguments.add_tracking(parser)
     arguments.add_common(parser)
@@ -64,6 +66,8 @@ def run(args: argparse.Namespace) -> int:
         raise terminal.UsageError(parser().unknown(passed_on.unknown))
     if passed_on.log_model or passed_on.register is not None:
         raise terminal.UsageError("--log-model and --register are options of nq answer alone")
+    if args.forget:
+        return _forget(args)
     if args.batch_sizes or args.max_seq_lengths:
         return _run_shapes(args)
     from nq.report.comparison import PAGE, advice
@@ -81,6 +85,19 @@ def run(args: argparse.Namespace) -> int:
         webbrowser.open(page.as_uri())
     if failed := [row.profile for row in rows if row.error]:
         raise Error(f"{counted(len(failed), 'profile')} failed: {', '.join(failed)}")
+    return 0
+
+
+def _forget(args: argparse.Namespace) -> int:
+    from nq.runs.profile_choice import forget
+
+    root = args.output or Path("runs")
+    forgotten = forget(root)
+    lines = [f"forgot {name}, the profile to take of {path}" for path, name in forgotten.items()]
+    if args.json:
+        terminal.print_json({"forgotten": forgotten})
+    else:
+        print(visible("\n".join(lines) or f"no comparison in {root} names a profile to take", True))
     return 0
 
 

@@ -24,8 +24,9 @@ VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
 COLUMNS = (tracking.MICRO_F1, tracking.PREDICT_S, tracking.WINDOWS_PER_S, tracking.CHANGED)
 VIEW_STATE = {
     "selectedColumns": [
-        f"params.`{tracking.PROFILE}`",
         *(f"metrics.`{name}`" for name in COLUMNS),
+        f"tags.`{tracking.SPEED_COMPARABLE}`",
+        *(f"params.`{name}`" for name in (tracking.PROFILE, "limit", "model")),
     ],
     "orderByKey": f"metrics.`{tracking.WINDOWS_PER_S}`",
     "orderByAsc": False,
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _page(uri: str, name: str) -> str:
-    """Returns the page of an experiment's runs, which gets its saved view if it has none."""
+    """Returns the page of an experiment's runs, which gets its saved view."""
     path = database_path(uri)
     try:
         if path and not path.exists():
@@ -90,8 +91,9 @@ def _page(uri: str, name: str) -> str:
         if experiment is None:
             names = ", ".join(sorted(e.name for e in client.search_experiments())) or "none"
             raise LookupError(f"there is no experiment {name!r}, only {names}")
-        if VIEW_TAG not in experiment.tags:
-            client.set_experiment_tag(experiment.experiment_id, VIEW_TAG, json.dumps(VIEW_STATE))
+        state = json.dumps(VIEW_STATE)
+        if experiment.tags.get(VIEW_TAG) != state:
+            client.set_experiment_tag(experiment.experiment_id, VIEW_TAG, state)
     except Exception as error:
         raise Error(
             f"cannot read the runs in {without_password(uri)}: {reason(error)}; give the "

@@ -4,7 +4,9 @@ import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import lt
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from nq.report.tables import prediction_s
@@ -12,6 +14,8 @@ from nq.text import counted, grid, html_table, truncate, visible
 
 BASELINE, MAX_LOSS = "baseline", 0.005
 """The profile to take may have a micro-F1 that is lower than that of baseline by so much."""
+MIN_ROUNDS, NEAR = 2, 0.95
+"""Quiet rounds that a verdict needs; the share of the highest speed that is as fast."""
 PAGE, WIDTH, MIB = "compare.html", 80, 1 << 20
 FIRST_START = ("load_s", "compile_s", "warmup_s")
 SECONDS = {"pre- dict s": "predict_s", "pre- pare s": "prepare_s"}
@@ -33,7 +37,7 @@ class ComparisonRow:
     Args:
         windows_per_s: the speed of ``nq answer``: the median of the rounds, of which ``low`` is the
             slowest and ``high`` the fastest.
-        times_baseline: this speed divided by that of baseline.
+        times_baseline: this speed divided by that of baseline, the median of the rounds.
         predict_s: seconds that all windows take at this speed.
         first_start_s: seconds until then in a new process: loading, compiling, and what the first
             batches take longer than later ones.
@@ -42,6 +46,7 @@ class ComparisonRow:
         changed: how many answers differ from those of the profile or run ``against``.
         error: why the profile could not be measured; empty if it was.
         busy: in how many rounds other programs took much of the processor.
+        ratios: the speed divided by that of baseline in each quiet round, which has no busy run.
         prepare_s: seconds of waiting for windows, of a run.
     """
 
@@ -60,6 +65,7 @@ class ComparisonRow:
     name: str = ""
     prepare_s: float | None = None
     busy: int = 0
+    ratios: tuple[float, ...] = ()
 
     @property
     def label(self) -> str:
@@ -85,11 +91,6 @@ def row(result: Mapping[str, Any], **fields: Any) -> ComparisonRow:
         "prepare_s": time.get("preprocess_wait_s"),
     }
     return ComparisonRow(result["profile"], **values | fields)
-
-
-def ordered(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
-    """Returns the rows, the fastest first; those without a speed, or with NaN, come last."""
-    return sorted(rows, key=lambda row: max(0.0, row.windows_per_s or 0.0), reverse=True)
 
 
 def figure(value: float | None, digits: int | None = None) -> str:
@@ -151,25 +152,31 @@ def comparison_table(rows: Sequence[ComparisonRow]) -> str:
 def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
     """Returns the profile to take, empty if none, and a sentence that names it and tells why.
 
-    It is the fastest of those that change no answer, or whose micro-F1 is lower than that of
-    baseline by at most ``MAX_LOSS``. Of several whose rounds overlap with those of the fastest, it
-    is the one with the fewest changed answers, then with the fewest optimizations.
+    Of the profiles that change no answer, or lose at most ``MAX_LOSS`` of micro-F1, one is left out
+    if another was faster in every quiet round, or if its median is below ``NEAR`` of the highest.
+    Of the others, it is the one with the fewest changed answers, then the fewest optimizations.
     """
-    measured = [row for row in ordered(rows) if row.windows_per_s]
-    baseline = next((row for row in measured if row.profile == BASELINE), None)
+    baseline = next((row for row in rows if row.profile == BASELINE and row.windows_per_s), None)
     if baseline is None:
         return "", "No profile can be named, since baseline was not measured."
+    if len(baseline.ratios) < MIN_ROUNDS:
+        quiet = f"{MIN_ROUNDS} quiet rounds are needed, and there are {len(baseline.ratios)}"
+        return "", f"No profile is named: {quiet}. The same command measures busy rounds again."
+    measured = [row for row in rows if row.ratios]
+    measured.sort(key=lambda row: (-median(row.ratios), row.profile))
     gold = 1.0 if baseline.micro_f1 is None else baseline.micro_f1
-    gains = {row: (row.micro_f1 or 0.0) - gold for row in measured}
+    gains = {row.profile: (row.micro_f1 or 0.0) - gold for row in measured}
 
     def cost(row: ComparisonRow) -> str:
-        f1 = f", micro-F1 {gains[row]:+.4f}" if row.changed and row.micro_f1 is not None else ""
+        has_f1 = row.changed and row.micro_f1 is not None
+        f1 = f", micro-F1 {gains[row.profile]:+.4f}" if has_f1 else ""
         changes = counted(row.changed, "changed answer") if row.changed else "no changed answer"
-        return f"{figure(row.times_baseline, 2)} times as fast as baseline, {changes}{f1}"
+        return f"{figure(median(row.ratios), 2)} times as fast as baseline, {changes}{f1}"
 
-    fit = [row for row in measured if not row.changed or gains[row] >= -MAX_LOSS]
-    near = [row for row in fit if (row.high or 0.0) >= (fit[0].low or 0.0)]
-    best = min(near, key=lambda row: (row.changed or 0, row.profile.count("+"), row.profile))
+    fit = [row for row in measured if not row.changed or gains[row.profile] >= -MAX_LOSS]
+    near = [row for row in fit if median(row.ratios) >= NEAR * median(fit[0].ratios)]
+    near = [row for row in near if not any(all(map(lt, row.ratios, one.ratios)) for one in fit)]
+    best = min(near, key=lambda row: (row.changed or 0, row != baseline, row.profile.count("+")))
     others = ", ".join(row.profile for row in near if row is not best)
     reason = "no profile that keeps the answers is faster" if best is baseline else cost(best)
     equal = f"; as fast within the rounds: {others}" if others else ""

@@ -1,20 +1,23 @@
 """Measures profiles against each other, every run of ``nq answer`` in a process of its own.
 
-Round 0 gives the first start and the answers of each profile, and does not count for the speed. In
-each further round all profiles run in turn, so that a change of the machine's speed affects all. A
-run beside which other programs took much of the processor is repeated once in its round.
-What is measured is kept at once; an equal comparison runs what is missing.
+Round 0 is one run of baseline, which prepares the windows and does not count. In each further round
+all profiles run in turn, so that a change of the machine's speed affects all. A run beside which
+other programs took much of the processor is repeated once in its round; if they did again, the
+round does not count for the verdict. What is measured is kept at once; an equal comparison runs
+what is missing, and busy rounds again.
 """
 
 import contextlib
 import hashlib
 import json
+import logging
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import product
+from operator import truediv
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,16 +33,18 @@ from nq.model.folder import weights_digest
 from nq.model.spec import find_model
 from nq.progress import reporting
 from nq.records import ExampleId
-from nq.report.comparison import PAGE, Comparison, ComparisonRow, advice, cells, ordered, row
+from nq.report.comparison import PAGE, Comparison, ComparisonRow, advice, cells, row
 from nq.report.page import comparison_page
 from nq.report.questions import Question, entries
 from nq.runs.finished import FinishedRun
 from nq.runs.measure import BUSY, OnPhase, machine
-from nq.runs.profile_choice import CANDIDATES, COMPARED, comparison_key, default_choice, may_prune
-from nq.runs.record import DIGITS, logged_model, measured_run
+from nq.runs.profile_choice import CANDIDATES, COMPARED, choices, default_choice
+from nq.runs.record import DIGITS, logged_model, measured_run, params, quality
 from nq.runs.result import PREDICTIONS
 from nq.runs.scoring import RunProgress
 from nq.text import counted
+
+log = logging.getLogger(__name__)
 
 MAX_CHANGES = 100
 ANSWER = (
@@ -49,7 +54,7 @@ ANSWER = (
 """``nq answer`` in a process that ends with the one that started it (PR_SET_PDEATHSIG)."""
 DEVICE = "GPU" if Path("/dev/nvidiactl").exists() else "CPU"
 ALL = tuple(map(str, profiles(THESIS)))
-DEFAULT = ("xla", "grappler", "mixed", "mixed+xla", "mixed+xla+grappler", default_choice(DEVICE))
+DEFAULT = default_choice(DEVICE, mixed=False), default_choice(DEVICE)
 SETS = {"default": DEFAULT, "thesis": ALL, "all": (*ALL, *CANDIDATES[DEVICE])}
 
 Answers = Mapping[str, Mapping[ExampleId, Label]]  # by profile
@@ -72,8 +77,7 @@ def compare(
 
     Args:
         profiles: such as ``["mixed", "mixed+xla"]``; ``"default"``, ``"thesis"`` and ``"all"``
-            stand for several, and ``baseline`` is always measured. On whole pages ``"default"`` has
-            one with ``prune`` too.
+            stand for several. ``baseline`` and what ``"auto"`` would take are always measured.
         rounds: how many count for the speed.
         limit: answer the first so many questions.
         output: folder of the comparison, by default one in ``runs`` named by data, model, options
@@ -95,55 +99,74 @@ def compare(
     if limit is not None:
         check_argument(is_count(limit), "limit", limit, "a whole number from 1 on, or None")
         options = ["--limit", str(limit), *options]
-    _names(wanted)
     started = time.time()
+    _names(wanted)
     with (
         reporting(progress, on_phase, "compare", "runs") as (report, phase),
         open_measured("compare", data, model, options, output) as (files, folder, memo),
     ):
-        arguments = ["--data", *files, *options, "--root", str(folder)]
-        arguments += [] if model is None else ["--model", str(model)]
+        own = ["--root", str(folder), *([] if model is None else ["--model", str(model)])]
+        file, recorded = folder / COMPARED, _reopened(folder / COMPARED, memo)
 
         def measured(number: int, name: str) -> dict[str, Any]:
-            phase(f"{name}, round {number} of {rounds}")
-            part = f"{number:03d}-{name}.json"
-            compute = partial(_measured, folder, number, name, files, arguments)
+            label, part = f"{name}, round {number} of {rounds}", f"{number:03d}-{name}.json"
+            phase(label)
+            repeat = partial(phase, f"{label}: repeating, the machine was busy")
+            compute = partial(_measured, number, name, ["--data", *files, *options, *own], repeat)
             run = memo.computed(part, compute)
             if not (folder / run["name"] / PREDICTIONS).is_file():  # nq clean --runs removed it
                 memo.remove(part)
                 run = memo.computed(part, compute)
             return run
 
-        names = _names(wanted, measured(0, BASELINE)["may_prune"])
-        runs, errors = list[dict[str, Any]](), dict[str, str]()
-        for number, name in product(range(rounds + 1), names):
+        first = measured(0, BASELINE)
+        job = FinishedRun(folder / first["name"], files, check=False).job
+        key, *chosen, _ = choices(job, folder.parent, first["device"])
+        names = _names([*wanted, *chosen])
+        steps = list(product(range(1, rounds + 1), names))
+        if left := sum(not (memo.folder / f"{n:03d}-{name}.json").exists() for n, name in steps):
+            minutes = left * first["wall_s"] / 60
+            log.info("%s, which take about %.1f minutes", counted(left, "run"), minutes)
+        report(1, len(steps) + 1)
+        runs, errors = [first], dict[str, str]()
+        for number, name in steps:
             try:
                 runs += [] if name in errors else [measured(number, name)]
             except Error as error:
                 if name == BASELINE:
                     raise
                 errors[name] = str(error)
-            report(1, len(names) * (rounds + 1))
+            report(1, len(steps) + 1)
         runs = [run for run in runs if run["profile"] not in errors]
         folders = {run["profile"]: folder / run["name"] for run in runs}
         answers = {name: read_predictions(one / PREDICTIONS) for name, one in folders.items()}
-        rows = ordered([_row(name, runs, answers) for name in answers])
+        rows = [_row(name, runs, answers) for name in answers]
+        rows.sort(key=lambda row: row.windows_per_s or 0.0, reverse=True)
         rows += [ComparisonRow(name, error=text) for name, text in errors.items()]
-        take, reason = advice(rows)
-        title = f"{counted(len(rows), 'profile')} on {Path(input_files.shown(files[0])).name}"
-        scope = f"{counted(len(answers[BASELINE]), 'question')}; {machine()}."
-        changes = _changes(folders[BASELINE], files, answers)
-        with storage.atomic_write(folder / PAGE) as page:
-            page.write(comparison_page(rows, title, (reason, scope), changes))
-        file, recorded = folder / COMPARED, list[str]()
-        with contextlib.suppress(FileNotFoundError, DamagedError):
-            recorded = storage.read_json(file)["recorded"]
-        final = {"machine": machine(), "runs": runs, "take": take, "recorded": recorded}
-        storage.write_json(file, final)
-        new = {f"{run['profile']}, round {run['round']}" for run in runs} - {*recorded}
+        take = _write_page(rows, folder, files, answers, folders[BASELINE])
+        final = {"machine": machine(), "key": key, "profiles": names, "runs": runs, "take": take}
+        storage.write_json(file, {**final, "recorded": recorded})
+        new = {f"{run['profile']}, {run['wall_s']} s" for run in runs} - {*recorded}
         if track and new and _record(track, rows, runs, folder, files, started):
             storage.write_json(file, {**final, "recorded": [*recorded, *sorted(new)]})
     return Comparison(rows, folder)
+
+
+def _write_page(
+    rows: Sequence[ComparisonRow],
+    folder: Path,
+    files: Sequence[str],
+    answers: Answers,
+    baseline: Path,
+) -> str:
+    """Writes the page of a comparison and returns the profile to take, empty if none."""
+    take, reason = advice(rows)
+    title = f"{counted(len(rows), 'profile')} on {Path(input_files.shown(files[0])).name}"
+    scope = f"{counted(len(answers[BASELINE]), 'question')}; {machine()}."
+    changes = _changes(baseline, files, answers)
+    with storage.atomic_write(folder / PAGE) as page:
+        page.write(comparison_page(rows, title, (reason, scope), changes))
+    return take
 
 
 @contextlib.contextmanager
@@ -175,7 +198,8 @@ def open_measured(
             **also,
         }
         request = json.loads(json.dumps(described))
-        folder = comparison_folder(name, request) if output is None else Path(output)
+        digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:10]
+        folder = Path("runs", f"{name}-{digest}") if output is None else Path(output)
         stack.enter_context(storage.hold(folder, storage.COMPARISON, files))
         memo, stored = Memo(folder / storage.MEASURED), request
         with contextlib.suppress(FileNotFoundError, DamagedError):
@@ -186,17 +210,20 @@ def open_measured(
         yield files, folder, Memo.open(memo.folder, request)
 
 
-def comparison_folder(name: str, request: Mapping[str, Any]) -> Path:
-    """Returns the folder in ``runs`` for what is compared, named by its digest."""
-    text = json.dumps(request, sort_keys=True)
-    return Path("runs", f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}")
+def _reopened(file: Path, memo: Memo) -> list[str]:
+    """Removes the busy rounds of a comparison that has ended; returns the runs recorded of it."""
+    earlier = dict[str, Any]()
+    with contextlib.suppress(FileNotFoundError, DamagedError):
+        earlier = storage.read_json(file)
+    for number in {run["round"] for run in earlier.get("runs", ()) if run.get("busy")} - {0}:
+        for path in memo.folder.glob(f"{number:03d}-*"):
+            memo.remove(path.name)
+    return list(earlier.get("recorded", ()))
 
 
-def _names(wanted: Iterable[Profile | str], may_prune: bool = False) -> list[str]:
-    """Returns the profiles to measure: baseline, those wanted and, on whole pages, one pruned."""
+def _names(wanted: Iterable[Profile | str]) -> list[str]:
+    """Returns the profiles to measure: baseline and those wanted."""
     several = [BASELINE, *(name for one in wanted for name in SETS.get(str(one), (one,)))]
-    if "default" in wanted and may_prune:
-        several.append(default_choice(DEVICE, prune=True))
     return list(dict.fromkeys(str(Profile.of(name)) for name in several))
 
 
@@ -211,24 +238,27 @@ def _record(
     """Records one run and one model for each profile; all runs have the same tag.
 
     What each round has measured is a step of a metric of its own, so that all others have one
-    value, by which MLflow compares the models. The run of the profile to take has the table and the
-    page, and tells why. Returns whether all are recorded; the first failure, which is logged, ends
-    the recording.
+    value, by which MLflow compares the models. The run of the profile to take, or of the fastest if
+    there is none, has the table and the page. Returns whether all are recorded; the first failure,
+    which is logged, ends the recording.
     """
     (take, reason), now = advice(rows), time.time()
-    tag = f"{folder} {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(started))}"
-    tags = {"comparison": tag, "parity.against": BASELINE, tracking.MACHINE: machine()}
+    best = take or rows[0].profile
+    tag = f"{folder.absolute()} {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(started))}"
+    about = {"comparison": tag, "parity.against": BASELINE, tracking.MACHINE: machine()}
     for one in (one for one in rows if not one.error):
-        first, *rounds = [run for run in runs if run["profile"] == one.profile]
-        seconds = first["wall_s"] + sum(run["wall_s"] for run in rounds)
-        period = now - seconds, now
+        rounds = [run for run in runs if run["profile"] == one.profile and run["round"]]
+        period = now - sum(run["wall_s"] for run in rounds), now
+        tags = {**about, tracking.SPEED_COMPARABLE: "yes" if one.ratios else f"no: {BUSY}"}
         with measured_run(track, one.profile, "nq.compare", tags, period) as recorded:
-            recorded.params({tracking.PROFILE: one.profile, "rounds": len(rounds)})
+            last = FinishedRun(folder / rounds[0]["name"], files, check=False)
+            job, precision = last.job, last.metrics["precision"]
+            recorded.params({**params(job, precision), "rounds": len(rounds)})
             digests = [*map(input_files.sha256, files)]
             recorded.dataset([*map(input_files.shown, files)], digests)
-            recorded.model(**rounds[0]["model"])
+            recorded.model(**logged_model(job, precision))
             figures = {  # MLflow's pages begin with the first
-                tracking.MICRO_F1: one.micro_f1,
+                **quality(last.metrics["metrics"]),
                 tracking.PREDICT_S: one.predict_s,
                 tracking.WINDOWS_PER_S: one.windows_per_s,
                 tracking.CHANGED: one.changed,
@@ -238,10 +268,9 @@ def _record(
             recorded.metrics({k: round(x, DIGITS) for k, x in figures.items() if x is not None})
             for run, name in product(rounds, ("predict_s", "windows_per_s")):
                 recorded.metrics({f"rounds.{name}": round(run[name], DIGITS)}, run["round"])
-            is_taken = one.profile == take
-            other = f"This is one of {counted(len(rows), 'profile')} compared; take `{take}`."
-            recorded.tags({tracking.DESCRIPTION: reason if is_taken else other})
-            if is_taken:
+            other = f"This is one of {counted(len(rows), 'profile')} compared. {reason}"
+            recorded.tags({tracking.DESCRIPTION: reason if one.profile == best else other})
+            if one.profile == best:
                 heads, body = cells(rows)
                 columns = dict(zip(heads, zip(*body, strict=True), strict=True))
                 recorded.table(columns, "comparison.json")
@@ -273,43 +302,44 @@ def answer_in_process(profile: str, options: Sequence[str]) -> dict[str, Any]:
 
 
 def _measured(
-    folder: Path, number: int, profile: str, files: Sequence[str], options: Sequence[str]
+    number: int, profile: str, options: Sequence[str], repeating: Callable[[], object]
 ) -> dict[str, Any]:
-    """Returns what is kept of a run of a round, whose folder is in that of the comparison."""
+    """Returns what is kept of a run of a round; ``repeating`` is called before a repetition."""
     result = answer_in_process(profile, options)
     if number and BUSY in result["speed_comparable"]:
+        repeating()
         result = answer_in_process(profile, options)
     name, busy = Path(result["output"]).name, int(BUSY in result["speed_comparable"])
-    job = FinishedRun(folder / name, files, check=False).job
     own, around_s = row(result, name=name, busy=busy), result["wall_s"] - result["time"]["total_s"]
-    prune = may_prune(job)
     return asdict(own) | {
         "round": number,
         "first_start_s": (own.first_start_s or 0) + around_s,
         "device": result["device"],
         "wall_s": result["wall_s"],
-        "may_prune": prune,
-        "key": comparison_key(job.model, prune),
-        "model": logged_model(job, result["precision"]),
     }
 
 
 def _row(name: str, runs: Sequence[Mapping[str, Any]], answers: Answers) -> ComparisonRow:
-    """Returns the row of a profile; all rounds but the first count for the speed."""
+    """Returns the row of a profile, with the figures of the quiet rounds, or of all if none was."""
+    rounds = {run["round"] for run in runs} - {0}
+    quiet = rounds - {run["round"] for run in runs if run["busy"]}
 
     def column(field: str, profile: str = name) -> list[float]:
-        return [run[field] for run in runs if run["profile"] == profile and run["round"]]
+        own = (run for run in runs if run["profile"] == profile)
+        return [run[field] for run in own if run["round"] in (quiet or rounds)]
 
     speeds, baseline = column("windows_per_s"), answers[BASELINE]
-    first = next(run for run in runs if run["profile"] == name and not run["round"])
+    ratios = tuple(map(truediv, speeds, column("windows_per_s", BASELINE)))
+    own = [run for run in runs if run["profile"] == name and run["round"]]
     medians = {field: median(column(field)) for field in ("predict_s", "memory_mb")}
     return ComparisonRow(
         name,
         *(median(speeds), min(speeds), max(speeds)),
-        median(speeds) / median(column("windows_per_s", BASELINE)),
-        **medians | {field: first[field] for field in ("first_start_s", "micro_f1")},
+        median(ratios),
+        **medians | {field: own[0][field] for field in ("first_start_s", "micro_f1")},
         changed=sum(not same_answers(label, baseline[key]) for key, label in answers[name].items()),
-        busy=int(sum(column("busy"))),
+        busy=sum(run["busy"] for run in own),
+        ratios=ratios if quiet else (),
     )
 
 

@@ -6,8 +6,10 @@ Without such a comparison ``default_choice`` names a profile by the processor.
 
 import contextlib
 import hashlib
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -46,13 +48,27 @@ CANDIDATES = {
 
 def choose_profile(job: Job) -> tuple[str, str]:
     """Returns the profile for a job whose own one is ignored, and which it is and why in words."""
-    prune = may_prune(job)
-    if winner := last_winner(job.root, comparison_key(job.model, prune)):
-        folder, profile = winner
-        return profile, f"profile auto: {profile}, the profile to take of nq compare in {folder}"
-    profile = default_choice(_device(job.compute.threads), prune)
-    why = f"the default for this machine, since {job.root} has no nq compare of such a run"
+    *_, profile, why = choices(job, job.root, _device(job.compute.threads))
     return profile, f"profile auto: {profile}, {why}"
+
+
+def choices(job: Job, root: Path, device: str) -> tuple[str, str, str, str]:
+    """Returns the key of a job, the default for it, and the profile to take and why.
+
+    It is the winner of the last comparison in ``root``; one without today's default is ignored.
+    """
+    prune = may_prune(job)
+    key, default = comparison_key(job.model, prune), default_choice(device, prune)
+    winners = [
+        (file.stat().st_mtime, file.parent, str(profile))
+        for file, profile, values in _verdicts(root)
+        if values["key"] == key and default in values["profiles"] and not profile.missing()
+    ]
+    if winners:
+        *_, folder, profile = max(winners)
+        return key, default, profile, f"the profile to take of nq compare in {folder}"
+    why = f"the default for this machine; no nq compare in {root} names one for such a run"
+    return key, default, default, why
 
 
 def _device(threads: int | None) -> str:
@@ -65,17 +81,24 @@ def _device(threads: int | None) -> str:
     return device()
 
 
-def last_winner(root: Path, key: str) -> tuple[Path, str] | None:
-    """Returns folder and profile of the last complete comparison in ``root`` under a key."""
-    winners = list[tuple[float, Path, str]]()
+def forget(root: Path) -> dict[str, str]:
+    """Removes the profiles to take of the comparisons in ``root``; returns them by folder."""
+    forgotten = dict[str, str]()
+    for file, profile, values in _verdicts(root):
+        with storage.hold_marked(file.parent):
+            storage.write_json(file, {**values, "take": ""})
+        forgotten[str(file.parent)] = str(profile)
+    return forgotten
+
+
+def _verdicts(root: Path) -> Iterator[tuple[Path, Profile, dict[str, Any]]]:
+    """Yields the files of comparisons in ``root`` that name a profile, with it and all values."""
     for file in root.glob(f"*/{COMPARED}"):
-        # a file may be damaged or of others
+        # a file may be damaged, of others or of an earlier version
         with contextlib.suppress(OSError, DamagedError, LookupError, ValueError):
             values = storage.read_json(file)
-            profile = Profile.parse(values["take"])
-            if values["runs"][0]["key"] == key and not profile.missing():
-                winners.append((file.stat().st_mtime, file.parent, str(profile)))
-    return max(winners)[1:] if winners else None
+            _, profile = values["key"], Profile.parse(values["take"])
+            yield file, profile, values
 
 
 def comparison_key(model: ModelSpec, may_prune: bool) -> str:
@@ -86,12 +109,12 @@ def comparison_key(model: ModelSpec, may_prune: bool) -> str:
     return hashlib.sha256(orjson.dumps(values)).hexdigest()[:16]
 
 
-def default_choice(device: str, prune: bool = False) -> str:
+def default_choice(device: str, prune: bool = False, mixed: bool = True) -> str:
     """Returns the first candidate that is installed and fast here; ``prune`` is added on request.
 
-    On a CPU without fast bfloat16 that is one without ``mixed``.
+    It is one without ``mixed`` on request, and on a CPU without fast bfloat16.
     """
-    has_mixed = device != "CPU" or processor.has_fast_bfloat16()
+    has_mixed = mixed and (device != "CPU" or processor.has_fast_bfloat16())
     named = map(Profile.parse, CANDIDATES[device])
     usable = (one for one in named if not one.missing() and (has_mixed or not one.changes.mixed))
     return str(Profile(next(usable).names | ({"prune"} if prune else set())))

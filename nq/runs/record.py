@@ -38,14 +38,9 @@ def measured_run(
     tags: Mapping[str, str],
     period: tuple[float, float],
 ) -> Iterator[tracking.Run]:
-    """Records a block as the run of one of several things that were measured together.
+    """Records a block as the run of one of several things that a command measured together.
 
-    Args:
-        track: where the run is recorded.
-        name: of the run.
-        source: the command that measured.
-        tags: of all these runs.
-        period: when the command began and ended, in seconds since 1970.
+    ``source`` is the command, ``period`` when it began and ended, in seconds since 1970.
     """
     with tracking.Run(track, name, source) as run:
         run.open(started=period[0])
@@ -58,35 +53,16 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     """Records the params, metrics, tags and files of a run.
 
     MLflow's pages show every metric, so that only those to compare are metrics, no figure under two
-    names, and ``metrics.json`` has the others, with all scores of the official evaluation. Between
-    profiles only the params profile and precision differ.
+    names, and ``metrics.json`` has the others, with all scores of the official evaluation.
     """
     model, second, name = job.model, job.model.second, model_name(job.model.folder)
     decision = model.decision.to_dict()
-    weights, first = decision.pop("weights"), decision.pop("first", None)
-    optional_params = {
-        tracking.INSTANCES: job.instances,
-        tracking.THREADS: job.compute.threads,
-        tracking.RUNNER: job.beam and job.beam.runner,
-        "second_model": second and model_name(second.folder),
-    }
-    tracked.params(
-        {
-            tracking.PROFILE: result.profile,
-            "precision": result.precision,
-            "batch_size": job.compute.batch_size,
-            "limit": job.limit,
-            "model": name,
-            **{name: value for name, value in optional_params.items() if value is not None},
-            **{f"decision.{k}": v for k, v in decision.items()},
-            **{f"windows.{k}": v for k, v in model.windows.to_dict().items()},
-        }
-    )
+    tracked.params(params(job, result.precision))
     changes, beam = job.optimizations.changes, result.beam or {}
     data = f"{counted(result.examples, 'question')} of `{Path(shown(job.files[0])).name}`"
     description = f"`{name}` answers {data} under the profile `{result.profile}`."
     optional_tags = {
-        "decision.first": first,
+        "decision.first": decision.get("first"),
         "second_model_folder": second and str(second.folder),
         "resumed": f"in {result.parts} parts" if result.resumed else None,
         "beam.job_name": beam.get("job_name"),
@@ -97,7 +73,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
         {
             tracking.DESCRIPTION: description,
             "device": result.device,
-            "decision.weights": weights,
+            "decision.weights": decision["weights"],
             "data": ", ".join(map(shown, job.files)),
             "model_folder": str(model.folder),
             "output": str(result.folder),
@@ -118,21 +94,43 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     _record_report(tracked, job, result)
 
 
-def logged_model(job: Job, precision: str) -> dict[str, Any]:
-    """Returns name, params and tags of MLflow's model for a job, as JSON values."""
-    model, profile = job.model, str(job.profile)
-    name, second = model_name(model.folder), model.second
-    params = {
-        tracking.PROFILE: profile,
-        "engine": job.optimizations.changes.engine,
+def params(job: Job, precision: str) -> dict[str, Any]:
+    """Returns the params of a run; between profiles only profile and precision differ."""
+    model, second = job.model, job.model.second
+    optional = {
+        tracking.INSTANCES: job.instances,
+        tracking.THREADS: job.compute.threads,
+        tracking.RUNNER: job.beam and job.beam.runner,
+        "second_model": second and model_name(second.folder),
+    }
+    decision = {k: v for k, v in model.decision.to_dict().items() if k not in ("weights", "first")}
+    return {
+        tracking.PROFILE: str(job.profile),
         "precision": precision,
         "batch_size": job.compute.batch_size,
+        "limit": job.limit,
+        "model": model_name(model.folder),
+        **{name: value for name, value in optional.items() if value is not None},
+        **{f"decision.{k}": v for k, v in decision.items()},
         **{f"windows.{k}": v for k, v in model.windows.to_dict().items()},
-        **({"second_model": model_name(second.folder)} if second else {}),
     }
+
+
+def quality(scores: Mapping[str, float]) -> dict[str, float]:
+    """Returns the metrics of the answers among the scores of the evaluation; none without gold."""
+    names = {tracking.MICRO_F1: "micro_f1"} | (TEXT_QUALITY if "squad_f1" in scores else QUALITY)
+    return {name: scores[key] for name, key in names.items() if key in scores}
+
+
+def logged_model(job: Job, precision: str) -> dict[str, Any]:
+    """Returns name, params and tags of MLflow's model for a job, as JSON values."""
+    model, profile, name = job.model, str(job.profile), model_name(job.model.folder)
+    names = tracking.PROFILE, "precision", "batch_size", "second_model"
+    own = {k: v for k, v in params(job, precision).items() if k in names or k[:8] == "windows."}
+    own["engine"] = job.optimizations.changes.engine
     tags = {"model": name, "weights": weights_digest(model.folder)}
     title = f"{name.partition('@')[0]} · {profile}"  # the tag has the revision
-    return {"name": title, "params": params, "tags": tags}
+    return {"name": title, "params": own, "tags": tags}
 
 
 def log_model(tracked: tracking.Run, job: Job) -> str | None:
@@ -178,9 +176,7 @@ def _metrics(result: Result) -> dict[str, float]:
 
     They are rounded, since MLflow's tables show all digits; those in ``metrics.json`` are not.
     """
-    scores, resumed = result.metrics, result.resumed_windows
-    names = {tracking.MICRO_F1: "micro_f1"} | (TEXT_QUALITY if "squad_f1" in scores else QUALITY)
-    values = {name: scores[key] for name, key in names.items() if key in scores}
+    values, resumed = quality(result.metrics), result.resumed_windows
     for name, seconds in result.time.items():
         if name != "preprocess_s" and (seconds or name not in OPTIONAL):
             values[name if name == tracking.PREDICT_S else f"time.{name}"] = seconds

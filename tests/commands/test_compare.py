@@ -7,7 +7,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -19,13 +23,12 @@ from nq.commands.main import console
 from nq.config import TrackingConfig
 from nq.errors import Error
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
-from nq.runs import compare, shapes
+from nq.runs import compare, profile_choice, shapes
 from nq.runs.measure import BUSY, machine
-from nq.runs.profile_choice import COMPARED, choose_profile
+from nq.runs.profile_choice import COMPARED, choose_profile, default_choice
 from nq.storage import COMPARISON, own_paths
 from tests import nq_records
 from tests.conftest import Commands
-from tests.terminal_output import without_progress
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -45,17 +48,27 @@ def kept(folder: Path) -> list[tuple[int, str]]:
     return sorted((int(number), profile) for number, profile in parts)
 
 
-def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
-    data: Path, tiny_model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """OpenVINO cannot be imported in it."""
+@dataclass(frozen=True)
+class Continued:
+    """A comparison of one round that was killed and continued, in which OpenVINO is missing."""
+
+    folder: Path
+    store: str
+    before: dict[Path, int]  # times of what was kept when it was killed
+    result: dict[str, Any]
+    err: str
+
+
+@pytest.fixture(scope="module")
+def continued(data: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Continued:
+    """Kills a comparison in its first round, checks that its run ends too, and continues it."""
+    tmp_path = tmp_path_factory.mktemp("continued")
     (tmp_path / "sitecustomize.py").write_text(BLOCK, encoding="utf-8")
-    folder, path = tmp_path / "out", os.pathsep.join([str(tmp_path), str(ROOT)])
-    profiles = ["grappler", "mixed+buckets+openvino"]
-    command = [sys.executable, "-m", "nq", "compare", "--data", data, "--model", tiny_model]
-    command += ["--profiles", *profiles, "--rounds", "1", "--output", folder]
+    folder, path = tmp_path / "runs" / "out", os.pathsep.join([str(tmp_path), str(ROOT)])
     store = f"sqlite:///{tmp_path}/mlflow.db"
-    command += ["--tracking-uri", store]
+    command = [sys.executable, "-m", "nq", "compare", "--data", data, "--model", tiny_model]
+    command += ["--profiles", "grappler", "mixed+buckets+openvino", "--rounds", "1"]
+    command += ["--output", folder, "--tracking-uri", store, "--limit", QUESTIONS]
 
     def start(*options: str) -> subprocess.Popen[str]:
         arguments = [*map(str, command), *options]
@@ -73,77 +86,113 @@ def test_a_comparison_is_killed_continued_and_not_mixed_with_another(
     while any(Path("/proc", child).exists() for child in children):
         assert time.monotonic() < deadline, "a run goes on after its comparison was killed"
         time.sleep(0.05)
-    before = kept(folder)
-    assert before[:2] == [(0, "baseline"), (0, "grappler")]
-    times = {path: path.stat().st_mtime_ns for path in (folder / storage.MEASURED).iterdir()}
-
+    before = {path: path.stat().st_mtime_ns for path in (folder / storage.MEASURED).iterdir()}
     out, err = start("--json").communicate(timeout=TIMEOUT_S)
-    result = json.loads(out)
-    assert without_progress(err) == "nq: error: 1 profile failed: mixed+buckets+openvino\n"
-    after = kept(folder)
-    assert all(path.stat().st_mtime_ns == time_ns for path, time_ns in times.items())
-    assert after == [(n, p) for n in (0, 1) for p in ("baseline", "grappler")]
-    *rows, failed = result["rows"]
-    assert {row["profile"] for row in rows} == {"baseline", "grappler"} >= {result["take"]}
+    return Continued(folder, store, before, json.loads(out), err)
+
+
+def test_a_comparison_that_was_killed_is_continued(continued: Continued) -> None:
+    assert "nq: error: 1 profile failed: mixed+buckets+openvino" in continued.err.splitlines()
+    *rows, failed = continued.result["rows"]
+    names = {row["profile"] for row in rows}
+    assert names > {"baseline", "grappler"}  # and the default without OpenVINO
+    assert all(path.stat().st_mtime_ns == time_ns for path, time_ns in continued.before.items())
+    assert {"000-baseline.json", "001-baseline.json"} <= {path.name for path in continued.before}
+    assert kept(continued.folder) == [(0, "baseline"), *((1, name) for name in sorted(names))]
     assert "run pip install 'nq-pipeline[openvino]'" in failed["error"]
     for row in rows:
         assert row["low"] == row["windows_per_s"] == row["high"] > 0
         assert row["first_start_s"] > 0 and row["memory_mb"] > 100 and row["changed"] == 0
         assert row["micro_f1"] is not None
-    job = nq.Job([data], tiny_model, "auto", root=tmp_path)
-    assert choose_profile(job)[0] == result["take"]
-    page = Path(result["page"]).read_text("utf-8")
-    assert page.count('<th scope="row">') == 3 and "not installed" in page
-    client = connect(store)
+    page = Path(continued.result["page"]).read_text("utf-8")
+    assert page.count('<th scope="row">') == len(rows) + 1 and "not installed" in page
+    parts = {f"{number:03d}-{profile}.json" for number, profile in kept(continued.folder)}
+    assert {path.name for path in own_paths(continued.folder, COMPARISON)} == {
+        *("compare.json", "compare.html", storage.MEASURED, "request.json", *parts)
+    }
+    whole = storage.read_json(continued.folder / COMPARED)
+    assert whole["machine"] == machine()
+    assert {run["device"] for run in whole["runs"]} == {"CPU"}
+
+
+def test_one_round_gives_no_verdict(continued: Continued, data: Path, tiny_model: Path) -> None:
+    assert continued.result["take"] == ""
+    job = nq.Job([data], tiny_model, "auto", root=continued.folder.parent, limit=QUESTIONS)
+    assert choose_profile(job)[0] == default_choice("CPU")
+
+
+def test_the_runs_of_a_comparison_are_recorded_as_those_of_an_answering(
+    continued: Continued, tiny_model: Path
+) -> None:
+    *rows, _ = continued.result["rows"]
+    client = connect(continued.store)
     experiment = client.get_experiment_by_name(DEFAULT_EXPERIMENT)
     recorded = client.search_runs([experiment.experiment_id])
-    assert len({run.data.tags["comparison"] for run in recorded}) == 1
-    assert {run.info.run_name for run in recorded} == {"baseline", "grappler"}
+    (comparison,) = {run.data.tags["comparison"] for run in recorded}
+    assert comparison.startswith(str(continued.folder))
+    assert {run.info.run_name for run in recorded} == {row["profile"] for row in rows}
     order = [{"field_name": f"metrics.{tracking.WINDOWS_PER_S}", "ascending": False}]
     models = client.search_logged_models([experiment.experiment_id], order_by=order)
     assert [model.params["profile"] for model in models] == [row["profile"] for row in rows]
     for run in recorded:
         (point,) = client.get_metric_history(run.info.run_id, "rounds.predict_s")
-        assert point.step == 1 and run.data.metrics[tracking.MICRO_F1] is not None
+        assert point.step == 1
+        assert {tracking.MICRO_F1, "long_f1", "short_f1"} <= set(run.data.metrics)
+        params = run.data.params
+        assert (params["model"], params["limit"]) == (tiny_model.name, str(QUESTIONS))
+        assert params["precision"] == ("bfloat16" if "mixed" in params["profile"] else "float32")
+        assert {"batch_size", "windows.max_seq_length", "decision.rule", "rounds"} <= set(params)
         (model,) = [one for one in models if one.source_run_id == run.info.run_id]
         assert model.name == f"{tiny_model.name} · {run.info.run_name}"
+        assert model.params.items() - params.items() == {("engine", "tensorflow")}
         figures = {metric.key: metric.value for metric in model.metrics}
         assert figures[tracking.PREDICT_S] == point.value and figures[tracking.CHANGED] == 0
         assert not [name for name in figures if name.startswith("rounds/")]
         (dataset,) = run.inputs.dataset_inputs
         assert {metric.dataset_digest for metric in model.metrics} == {dataset.dataset.digest}
         files = {file.path for file in client.list_artifacts(run.info.run_id)}
-        is_taken = run.info.run_name == result["take"]
-        assert files == ({"comparison.json", "compare.html", "compare.json"} if is_taken else set())
-        assert (run.data.tags[tracking.DESCRIPTION] == result["reason"]) == is_taken
-        assert result["take"] in run.data.tags[tracking.DESCRIPTION]
-    parts = {f"{number:03d}-{profile}.json" for number, profile in after}
-    assert {path.name for path in own_paths(folder, COMPARISON)} == {
-        *("compare.json", "compare.html", storage.MEASURED, "request.json", *parts)
-    }
+        is_first = run.info.run_name == rows[0]["profile"]
+        assert files == ({"comparison.json", "compare.html", "compare.json"} if is_first else set())
+        description, reason = run.data.tags[tracking.DESCRIPTION], continued.result["reason"]
+        assert (description == reason) == is_first and reason in description
 
-    whole = storage.read_json(folder / "compare.json")
-    assert whole["machine"] == machine()
-    assert {run["device"] for run in whole["runs"]} == {"CPU"}
 
-    common = ["compare", "--model", str(tiny_model), "--output", str(folder), "--data"]
+def test_a_comparison_is_not_mixed_with_another(
+    continued: Continued,
+    data: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    common = ["compare", "--model", str(tiny_model), "--output", str(continued.folder), "--data"]
     other = nq_records.write_lines(tmp_path / "other.jsonl", [nq_records.simplified(9)])
-    for options, differing in (([str(data), "--limit", "2"], "options"), ([str(other)], "data")):
+    limit = ["--limit", str(QUESTIONS)]
+    for options, differing in (([str(data)], "options"), ([str(other), *limit], "data")):
         assert console([*common, *options]) == 1
         (line,) = capfd.readouterr().err.splitlines()
         assert f"out has measurements of other {differing}: give another --output" in line
-    moved = Path(shutil.copytree(tiny_model, tmp_path / "moved"))
-    rows = nq.compare([data], ["grappler"], model=moved, rounds=1, output=folder)
-    assert [row.profile for row in rows] == [row["profile"] for row in result["rows"][:2]]
-    assert kept(folder) == after
 
-    file = folder / COMPARED
-    unrecorded = storage.read_json(file) | {"recorded": []}
-    storage.write_json(file, unrecorded)
-    options = ["--profiles", "grappler", "--rounds", "1", "--tracking-uri", f"sqlite:///{data}"]
-    assert console([*common, str(data), *options]) == 0
+
+def test_a_failure_of_the_store_is_told_once_and_a_model_may_move(
+    continued: Continued,
+    data: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(profile_choice.CANDIDATES, "CPU", ("grappler",))
+    before, file = kept(continued.folder), continued.folder / COMPARED
+    storage.write_json(file, storage.read_json(file) | {"recorded": []})
+    moved = Path(shutil.copytree(tiny_model, tmp_path / "moved"))
+    command = ["compare", "--model", str(moved), "--output", str(continued.folder)]
+    command += ["--data", str(data), "--profiles", "grappler", "--rounds", "1"]
+    command += ["--limit", str(QUESTIONS), "--tracking-uri", f"sqlite:///{data}"]
+    monkeypatch.setattr(compare, "_reopened", lambda file, memo: [])  # this machine may be busy
+    assert console(command) == 0
+    assert kept(continued.folder) == before
     assert capfd.readouterr().err.count("not recorded") == 1  # not once for each profile
-    assert storage.read_json(file) == unrecorded  # so that a repetition records it
+    assert storage.read_json(file)["recorded"] == []  # so that a repetition records it
 
 
 def answer_here(commands: Commands, profile: str, *options: object) -> dict[str, Any]:
@@ -152,33 +201,104 @@ def answer_here(commands: Commands, profile: str, *options: object) -> dict[str,
     return {**result, "wall_s": result["time"]["total_s"]}
 
 
-def test_a_run_beside_other_programs_is_repeated_once_and_marked(
+Answer = Callable[[str, Any], dict[str, Any]]
+
+
+@pytest.fixture
+def one_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Works in a folder of its own, and makes one profile the default of this machine."""
+    monkeypatch.setitem(profile_choice.CANDIDATES, "CPU", ("grappler",))
+    monkeypatch.chdir(tmp_path)
+    return "grappler"
+
+
+def answer_marked(commands: Commands, marks: Iterator[bool]) -> Answer:
+    """Returns a function whose runs are real; the test marks those beside other programs."""
+
+    def answer(profile: str, options: Any) -> dict[str, Any]:
+        result = answer_here(commands, profile, *options)
+        return result | {"speed_comparable": f"no: {BUSY}" if next(marks) else "yes"}
+
+    return answer
+
+
+def test_a_busy_run_is_repeated_once_and_its_round_does_not_count(
+    data: Path,
+    tiny_model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    commands: Commands,
+    one_default: str,
+) -> None:
+    busy = iter([False, True, True, False, True, False, *[False] * 4])
+    monkeypatch.setattr(compare, "answer_in_process", answer_marked(commands, busy))
+    phases, totals = list[str](), set[int]()
+    rows = compare.compare(
+        *([data], ["baseline"]),
+        model=tiny_model,
+        rounds=3,
+        progress=lambda new, total: totals.add(total),
+        on_phase=phases.append,
+    )
+    assert totals == {1 + 3 * 2}  # what auto takes is measured, too
+    assert [name.split(",")[0] for name in phases if "repeating" in name] == ["baseline"] * 2
+    assert {row.profile: row.busy for row in rows} == {"baseline": 1, one_default: 0}
+    runs = storage.read_json(rows.folder / COMPARED)["runs"]
+    for row in rows:
+        own = [run["windows_per_s"] for run in runs if run["profile"] == row.profile]
+        assert row.windows_per_s == median(own[-2:]) and len(row.ratios) == 2
+    assert list(busy) == [False]
+
+
+def test_removed_answers_are_given_again(
+    data: Path,
+    tiny_model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    commands: Commands,
+    one_default: str,
+) -> None:
+    marks = iter([False] * 4)
+    monkeypatch.setattr(compare, "answer_in_process", answer_marked(commands, marks))
+    speeds = []
+    for given, profiles in ((str(data), "baseline"), ([data], ["baseline"])):
+        rows = compare.compare(given, profiles, model=tiny_model, rounds=1, limit=2)
+        (metrics,) = rows.folder.glob("baseline-*/metrics.json")
+        assert json.loads(metrics.read_bytes())["examples"] == 2
+        speeds.append({row.profile: row.windows_per_s for row in rows})
+        shutil.rmtree(next(rows.folder.glob("baseline-*")))
+    assert speeds[0] == speeds[1] and not list(marks)
+
+
+@pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes")  # in MLflow
+def test_busy_rounds_give_no_verdict_and_are_measured_again(
     data: Path,
     tiny_model: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     commands: Commands,
+    one_default: str,
 ) -> None:
-    """The runs are real; the marks are those of the test. Removed answers are given again."""
-    busy = iter([True, True, True, True, False, False])
-
-    def answer(profile: str, options: Any) -> dict[str, Any]:
-        result = answer_here(commands, profile, *options)
-        return result | {"speed_comparable": f"no: {BUSY}" * next(busy)}
-
-    monkeypatch.setattr(compare, "answer_in_process", answer)
-    monkeypatch.chdir(tmp_path)
-    rows = compare.compare(data, "baseline", model=tiny_model, rounds=2, limit=2)
-    assert [row.busy for row in rows] == [1]
-    shutil.rmtree(next(rows.folder.glob("baseline-*")))
-    options = ["--limit", "2"]
-    again = compare.compare([data], ["baseline"], model=tiny_model, rounds=2, options=options)
-    (metrics,) = again.folder.glob("baseline-*/metrics.json")
-    assert json.loads(metrics.read_bytes())["examples"] == 2
-    assert [row.windows_per_s for row in again] == [row.windows_per_s for row in rows]
-    assert not list(busy)
-    page = (rows.folder / "compare.html").read_text("utf-8")
-    assert "other programs took much of the processor in 1 round<" in page
+    marks = chain([False], repeat(True, 8), repeat(False))
+    monkeypatch.setattr(compare, "answer_in_process", answer_marked(commands, marks))
+    store, comparable = f"sqlite:///{tmp_path}/mlflow.db", list[str]()
+    command = ["compare", "--data", data, "--model", tiny_model, "--rounds", "2"]
+    command += ["--profiles", "baseline", "--tracking-uri", store]
+    job, client = nq.Job([data], tiny_model, "auto"), connect(store)
+    for is_busy in (True, False):
+        result = commands.json(*command)
+        folder = str(Path(result["page"]).parent.relative_to(tmp_path))
+        profile, why = choose_profile(job)
+        assert profile == (one_default if is_busy else result["take"])
+        assert (folder in why, bool(result["take"])) == (not is_busy, not is_busy)
+        experiment = client.get_experiment_by_name(DEFAULT_EXPERIMENT)
+        runs = client.search_runs([experiment.experiment_id])
+        comparable += sorted(run.data.tags[tracking.SPEED_COMPARABLE] for run in runs)
+    assert comparable == [f"no: {BUSY}"] * 4 + ["yes"] * 2  # the first two are there twice
+    assert commands.json("compare", "--forget") == {"forgotten": {folder: result["take"]}}
+    profile, why = choose_profile(job)
+    assert profile == one_default and folder not in why
+    assert commands.json("compare", "--forget") == {"forgotten": {}}
+    assert commands.json(*command)["take"] == result["take"]
+    assert folder in commands.out("compare", "--forget")
 
 
 @pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes")  # in MLflow
@@ -188,23 +308,23 @@ def test_a_profile_that_fails_in_a_later_round_has_one_row_and_new_ones_are_reco
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     commands: Commands,
+    one_default: str,
 ) -> None:
-    """The runs are real, but the second one of grappler."""
-    fails = iter([False, True])
+    """The runs are real, but the second one of xla."""
+    fails, quiet = iter([False, True]), answer_marked(commands, repeat(False))
 
     def answer(profile: str, options: Any) -> dict[str, Any]:
-        if profile == "grappler" and next(fails):
+        if profile == "xla" and next(fails):
             raise Error("out of memory")
-        return answer_here(commands, profile, *options)
+        return quiet(profile, options)
 
     monkeypatch.setattr(compare, "answer_in_process", answer)
-    monkeypatch.chdir(tmp_path)
     track, recorded = TrackingConfig(f"sqlite:///{tmp_path}/mlflow.db"), []
-    for profile in ("grappler", "buckets"):
-        rows = compare.compare([data], [profile], model=tiny_model, rounds=1, track=track)
+    for profile in ("xla", "buckets"):
+        rows = compare.compare([data], [profile], model=tiny_model, rounds=2, track=track)
         recorded += [row.profile for row in rows if not row.error]
-        if profile == "grappler":
-            assert [(row.profile, row.error) for row in rows[1:]] == [(profile, "out of memory")]
+        if profile == "xla":
+            assert [(row.profile, row.error) for row in rows[2:]] == [(profile, "out of memory")]
     client = connect(str(track.uri))
     experiment = client.get_experiment_by_name(DEFAULT_EXPERIMENT)
     runs = client.search_runs([experiment.experiment_id])
@@ -218,6 +338,7 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     commands: Commands,
+    one_default: str,
 ) -> None:
     """The runs are real; those of the other profile have thresholds that let no answer pass."""
     records = map(json.loads, data.read_text("utf-8").splitlines())
@@ -230,7 +351,7 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
 
     monkeypatch.setattr(compare, "answer_in_process", answer)
     base, other = compare.compare(
-        *([file], ["grappler"]), model=tiny_model, rounds=1, output=tmp_path / "out"
+        *([file], [one_default]), model=tiny_model, rounds=1, output=tmp_path / "out"
     )
     if base.profile != "baseline":
         base, other = other, base

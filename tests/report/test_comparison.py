@@ -4,8 +4,11 @@ import re
 from dataclasses import replace
 from html import escape
 from pathlib import Path
+from statistics import median
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nq.report import comparison
 from nq.report.comparison import ComparisonRow
@@ -13,10 +16,11 @@ from nq.report.page import comparison_page
 from tests.chromium import browser, needs_chromium
 
 BASE = ComparisonRow("baseline", 20.0, 19.5, 20.5, 1.0, 34.0, 10.0, 1025.0, 0.5, 0)
+BASE = replace(BASE, ratios=(1.0, 1.0, 1.0))
 FAST = replace(BASE, profile="mixed+buckets+openvino", windows_per_s=60.0, low=59.0, high=61.0)
-FAST = replace(FAST, times_baseline=3.0, micro_f1=0.496, changed=2)
+FAST = replace(FAST, times_baseline=3.0, micro_f1=0.496, changed=2, ratios=(3.1, 3.0, 2.9))
 ROUGH = replace(FAST, profile="openvino+int8", windows_per_s=90.0, low=89.0, high=91.0)
-ROUGH = replace(ROUGH, micro_f1=0.4, changed=9)
+ROUGH = replace(ROUGH, micro_f1=0.4, changed=9, ratios=(4.5, 4.5, 4.5))
 FAILED = ComparisonRow("onnx", error="ONNX is not installed: " + "do this " * 12)
 RUN = replace(BASE, low=None, high=None, times_baseline=None, prepare_s=3.0)
 RUN = replace(RUN, name="a file with a long name.jsonl", against="grappler in runs/a")
@@ -31,8 +35,16 @@ EVIL = replace(BASE, profile="</script><b>&", low=None)
         ([BASE, replace(FAST, micro_f1=None)], "Take mixed"),
         ([replace(BASE, micro_f1=None), replace(FAST, micro_f1=None)], "Take baseline"),
         (
-            [FAST, replace(FAST, profile="mixed", low=58.0, high=59.5, changed=1), BASE],
+            [FAST, replace(FAST, profile="mixed", ratios=(3.0, 2.9, 3.0), changed=1), BASE],
             "Take mixed: 3.00 times as fast as baseline, 1 changed answer, micro-F1 -0.0040",
+        ),
+        (  # slower in every round, if by little
+            [FAST, replace(FAST, profile="mixed", ratios=(3.0, 2.9, 2.8), changed=1), BASE],
+            "Take mixed+buckets+openvino",
+        ),
+        (  # slower in most rounds, and by much
+            [FAST, replace(FAST, profile="mixed", ratios=(2.0, 2.0, 2.95), changed=1), BASE],
+            "Take mixed+buckets+openvino",
         ),
         ([FAST, FAILED], "No profile can be named"),
     ],
@@ -45,6 +57,50 @@ def test_the_profile_to_take_is_the_fastest_that_keeps_the_answers(
     name, text = comparison.advice(rows)
     assert text.startswith(sentence)
     assert name in text
+
+
+def row(
+    profile: str, *speeds: float, baseline: tuple[float, ...], changed: int = 0
+) -> ComparisonRow:
+    """Returns the row of a profile that had these speeds in quiet rounds."""
+    ratios = tuple(one / other for one, other in zip(speeds, baseline, strict=True))
+    speed = median(speeds), min(speeds), max(speeds)
+    return ComparisonRow(profile, *speed, median(ratios), changed=changed, ratios=ratios)
+
+
+def test_rounds_are_compared_with_each_other_and_not_their_ranges() -> None:
+    """The range of the fastest one contains all others."""
+    slow = (2.92, 2.97, 3.80)
+    rows = [
+        row("mixed+xla", 2.5, 4.5, 4.4, baseline=slow),
+        row("grappler", 4.11, 4.20, 4.27, baseline=slow),
+        row("baseline", *slow, baseline=slow),
+    ]
+    assert comparison.advice(rows)[0] == "grappler"
+
+
+SPEED = st.floats(1, 100)
+NAMES = ("baseline", "mixed", "xla", "mixed+xla", "buckets+openvino")
+
+
+@given(st.data(), st.integers(2, 4), st.permutations(range(len(NAMES))))
+def test_no_profile_is_named_that_another_one_beats_in_every_round(
+    data: st.DataObject, rounds: int, order: list[int]
+) -> None:
+    speeds = {name: data.draw(st.tuples(*[SPEED] * rounds)) for name in NAMES}
+    changed = {name: data.draw(st.integers(0, 2)) * (name != "baseline") for name in NAMES}
+    slow, with_gold = speeds["baseline"], data.draw(st.booleans())
+    rows = [row(name, *speeds[name], baseline=slow, changed=changed[name]) for name in NAMES]
+    rows = [replace(one, micro_f1=0.5) for one in rows] if with_gold else rows
+    take, reason = comparison.advice(rows)
+    assert (take, reason) == comparison.advice([rows[number] for number in order])
+    assert with_gold or not changed[take]
+    for one in rows:
+        if with_gold or not one.changed:
+            ratios = zip(one.ratios, next(r for r in rows if r.profile == take).ratios, strict=True)
+            assert not all(other > own for other, own in ratios)
+    for n_quiet in (0, 1):
+        assert comparison.advice([replace(r, ratios=r.ratios[:n_quiet]) for r in rows])[0] == ""
 
 
 def test_a_page_needs_no_other_file_and_escapes_its_texts() -> None:

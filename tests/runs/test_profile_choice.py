@@ -17,6 +17,7 @@ from nq.runs.profile_choice import (
     choose_profile,
     comparison_key,
     default_choice,
+    forget,
     without_gain,
 )
 
@@ -28,10 +29,11 @@ def job(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jo
     return Job([bundled_sample()], tiny_model, AUTO, root=tmp_path, limit=3)
 
 
-def write_comparison(folder: Path, key: str, seconds: int, **values: str) -> None:
+def write_comparison(folder: Path, key: str, seconds: int, **values: str | list[str]) -> None:
     """Writes what a comparison that ended so many seconds after 1970 keeps."""
     folder.mkdir()
-    storage.write_json(folder / COMPARED, {"runs": [{"key": key}], **values})
+    profiles = ["baseline", "grappler+buckets"]
+    storage.write_json(folder / COMPARED, {"key": key, "profiles": profiles, **values})
     os.utime(folder / COMPARED, (seconds, seconds))
 
 
@@ -46,11 +48,23 @@ def test_the_winner_of_the_last_fitting_comparison_is_taken(
     write_comparison(tmp_path / "not_installed", key, 3, take="buckets+openvino")
     write_comparison(tmp_path / "without_a_winner", key, 3, take="")
     write_comparison(tmp_path / "unfinished", key, 3)
+    write_comparison(tmp_path / "without_the_default", key, 3, take="mixed", profiles=["baseline"])
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / COMPARED).write_text("[")
     (tmp_path / "folder" / COMPARED).mkdir(parents=True)
     why = f"profile auto: xla, the profile to take of nq compare in {tmp_path}/last"
     assert choose_profile(job) == ("xla", why)
+    assert forget(tmp_path / "last") == {}
+    assert forget(tmp_path)[str(tmp_path / "last")] == "xla"
+    assert forget(tmp_path) == {}
+    assert choose_profile(job)[0] == "grappler+buckets"
+
+
+def test_the_default_may_be_one_without_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processor, "has_fast_bfloat16", lambda: True)
+    for device in ("CPU", "GPU"):
+        both = default_choice(device, mixed=False), default_choice(device)
+        assert ["mixed" in profile for profile in both] == [False, True]
 
 
 def test_what_a_comparison_is_for(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
