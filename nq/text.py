@@ -15,6 +15,13 @@ UNSPACED = (  # Thai, Lao, Tibetan, Myanmar, Khmer, ideographs, kana, Bopomofo, 
     r"\u3400-\ua48f\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
 """Letters of scripts without blanks between words, for a set in a regular expression."""
+ABBREVIATIONS = frozenset(
+    """
+    Adm Bros Capt Co Col Corp Dr Fig Figs Fr Ft Gen Gov Hon Jr Lt Maj Messrs Mr Mrs Ms Mt No Nos Ph
+    Prof Pt Rep Rev Sen Sgt Sr St Ste Vol c ca cf e.g ed eds fig figs i.e p pp v vol vs
+    """.split()  # noqa: SIM905
+)
+"""Words whose full stop before a name or a number does not end a sentence."""
 _TERM = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
 JOINERS = "\u00ad\u200c\u200d\u2060"  # soft hyphens, and characters that join others
 

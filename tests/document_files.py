@@ -2,15 +2,20 @@
 
 import io
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 from typing import Any
 
 WORDML = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 
 
-def pdf(*pages: Sequence[str], password: str | None = None) -> bytes:
-    """Returns a PDF document whose pages have these lines; an empty password opens by itself."""
+def pdf(
+    *pages: Sequence[str], password: str | None = None, headings: Collection[str] = ()
+) -> bytes:
+    """Returns a PDF document whose pages have these lines; an empty password opens by itself.
+
+    The lines that are headings are in 16 points, others in 12.
+    """
     from pypdf import PdfWriter
     from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
@@ -23,8 +28,10 @@ def pdf(*pages: Sequence[str], password: str | None = None) -> bytes:
         fonts = DictionaryObject({NameObject("/F1"): reference})
         page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
         stream = DecodedStreamObject()
-        shown = "".join(f"({line}) Tj T* " for line in lines)
-        stream.set_data(f"BT /F1 12 Tf 14 TL 72 700 Td {shown}ET".encode())
+        shown = "".join(
+            f"/F1 {16 if line in headings else 12} Tf ({line}) Tj T* " for line in lines
+        )
+        stream.set_data(f"BT 14 TL 72 700 Td {shown}ET".encode())
         page[NameObject("/Contents")] = writer._add_object(stream)
     if password is not None:
         writer.encrypt(password, "owner", algorithm="AES-256")

@@ -12,6 +12,7 @@ from typing import Any
 
 from nq.evaluation.evaluate import Evaluation, JudgedPrediction, Verdict, accepted_answers, judge
 from nq.formats import outputs
+from nq.formats.documents import one_line
 from nq.formats.outputs import encode_prediction, write_predictions
 from nq.postprocess.decision import RankedPrediction
 from nq.records import Annotation, Example, Prediction, YesNo
@@ -111,5 +112,5 @@ def answer_text(example: Example, answer: Prediction | Annotation) -> str:
     if answer.yes_no is not YesNo.NONE:
         return str(answer.yes_no)
     if answer.shorts:
-        return "; ".join(example.text(span) for span in answer.shorts)
-    return example.text(answer.long) if answer.long else ""
+        return "; ".join(one_line(example, span) for span in answer.shorts)
+    return one_line(example, answer.long) if answer.long else ""

@@ -17,7 +17,7 @@ from nq.formats.html import PageBuilder, parse_html
 from nq.formats.lines import binary_kind
 from nq.formats.pdf import pdf_text
 from nq.formats.words import spellings
-from nq.records import Example, Span
+from nq.records import Example, Span, readable_text
 from nq.text import counted, format_bytes
 
 TEXT_SUFFIXES, HTML_SUFFIXES = (".txt", ".text"), (".html", ".htm", ".xhtml")
@@ -152,6 +152,11 @@ def record_spelling(example: Example, span: Span) -> Sequence[str]:
         if not (is_html or next_is_html) and example.adjacent(span.start + i, span.start + i + 1):
             spelled[i] = spelled[i].rstrip(" ")
     return spelled
+
+
+def one_line(example: Example, span: Span) -> str:
+    """Returns the readable text of a span in one line."""
+    return readable_text(record_spelling(example, span)).replace("\n", " ")
 
 
 def decode_text(data: bytes, name: str) -> str:

@@ -3,19 +3,21 @@
 import io
 import logging
 import re
+from collections.abc import Sequence
 from itertools import pairwise
+from statistics import mode
+from typing import Any
 
 from nq.extras import require
 from nq.formats.fields import LIMITS
-from nq.text import counted
+from nq.text import ABBREVIATIONS, counted
 
+HEADING = 1.1
+"""A line of a larger font, relative to that of most characters of its page, is a heading."""
 SHORT_LINE = 0.8
 """The last line of a paragraph is at most so long, relative to the longest line of its page."""
 _ITEM = re.compile(r"[•▪◦‣●○■\u2013*]\s|\(?(?:\d{1,3}|[a-z]|[ivx]{2,4})[.)]\s|\(?[A-Z]\)\s")
-_ABBREVIATION = re.compile(  # before a name or a number
-    r"(?:^|[\s(])(?:[A-Z]|Dr|M[rst]|Mrs|Prof|Rev|St|Gen|Col|Capt|Lt|Gov|Sen|No|[Vv]ol|pp?|[Ff]igs?"
-    r"|ca?|cf|vs|e\.g|i\.e)\.$"
-)
+_ABBREVIATION = re.compile(rf"(?:^|[\s(])(?:[A-Z]|{'|'.join(map(re.escape, ABBREVIATIONS))})\.$")
 _HYPHEN = re.compile(r"(?<=[^\W\d_])(?:[-\u2010]\n(?=[^\W\d_A-Z])|\u00ad\n(?=[^\W\d_]))")
 
 
@@ -34,7 +36,7 @@ def pdf_text(data: bytes, name: str) -> str:
         locked = reader.is_encrypted and not reader.decrypt("")
         pages, n_characters = list[str](), 0
         for page in () if locked else reader.pages:
-            pages.append(page.extract_text())
+            pages.append(_with_headings_apart(page))
             n_characters += len(pages[-1])
             LIMITS.check(characters=n_characters)  # many pages may share a few bytes
     except Exception as error:  # pypdf raises many kinds for damaged documents
@@ -47,6 +49,27 @@ def pdf_text(data: bytes, name: str) -> str:
     elif not locked:
         return "".join(f"{paragraphs(page)}\f" for page in pages)
     raise ValueError(f"{name} is a PDF document {problem}")
+
+
+def _with_headings_apart(page: Any) -> str:
+    """Returns the text of a page, with a blank line around lines that are larger than most."""
+    sizes, result, start, was_large = list[float](), "", 0, False
+    text: str = page.extract_text(
+        visitor_text=lambda text, cm, tm, _, size: sizes.extend(
+            [abs(cm[3] * tm[3] * size)] * len(text)
+        )
+    )
+    usual = _font_size(text, sizes)
+    for line in text.splitlines(keepends=True) if len(sizes) == len(text) else [text]:
+        is_large = _font_size(line, sizes[start : start + len(line)]) > HEADING * usual
+        result += "\n" * (is_large != was_large) + line
+        start, was_large = start + len(line), is_large
+    return result
+
+
+def _font_size(text: str, sizes: Sequence[float]) -> float:
+    """Returns the size of most characters of a text, 0 without any."""
+    return mode([size for c, size in zip(text, sizes, strict=False) if not c.isspace()] or [0.0])
 
 
 def paragraphs(page: str) -> str:

@@ -63,5 +63,6 @@ def windows_to_compute(example: Example, token_map: IntArray, n_blocks: int) -> 
     best = np.argsort(-blocks.features[:, 0], kind="stable")[:n_blocks]
     of_position = np.where(token_map < 0, -1, blocks.of_token[token_map])
     computed = np.isin(of_position, blocks.candidates[best]).any(axis=1)
-    computed[0] |= not computed.any()
+    if not computed.any():
+        computed[0] = True
     return np.asarray(computed)

@@ -15,14 +15,14 @@ page.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Self
 
 import numpy as np
 
 from nq.config import RankingWeights
 from nq.records import Example, FloatArray, IntArray, Span
-from nq.text import terms
+from nq.text import ABBREVIATIONS, terms
 
 BOILERPLATE = (("^",), ("Jump", "up"), ("This", "page", "was", "last", "edited"))
 """First words of Wikipedia's notes, references and page footers, which are never answers."""
@@ -37,11 +37,13 @@ class Blocks:
         of_token: ``[T]`` candidate index of the block of each document token, -1 for none.
         candidates: ``[B]`` candidate indices of the blocks; blocks without words are left out.
         features: ``[B, 2]`` in the order of ``RankingWeights.block_vector``.
+        parts: ``[T]`` number of the sentence, cell or item of each document token, ascending.
     """
 
     of_token: IntArray
     candidates: IntArray
     features: FloatArray
+    parts: IntArray
 
     @classmethod
     def of(cls, example: Example) -> Self:
@@ -51,12 +53,13 @@ class Blocks:
         with_text = np.where(np.isin(of_token, candidates), of_token, -1)
         scores = bm25(example.question, [lower_words(example, span) for span in spans])
         page_length = np.full(len(spans), np.log(max(1, len(spans))))
-        return cls(with_text, candidates, np.column_stack([scores, page_length]))
+        features = np.column_stack([scores, page_length])
+        return cls(with_text, candidates, features, np.cumsum(part_starts(example)))
 
     def only(self, candidates: IntArray) -> Self:
         kept = np.isin(self.candidates, candidates)
         of_token = np.where(np.isin(self.of_token, candidates), self.of_token, -1)
-        return type(self)(of_token, self.candidates[kept], self.features[kept])
+        return type(self)(of_token, self.candidates[kept], self.features[kept], self.parts)
 
     def prior(self, weights: RankingWeights) -> FloatArray:
         """Returns the part of each block's utility that is known before the model runs."""
@@ -113,3 +116,32 @@ def block_of_token(example: Example) -> IntArray:
             boilerplate = example.is_wiki and any(first[: len(b)] == b for b in BOILERPLATE)
             block[start:end] = -1 if boilerplate else index
     return block
+
+
+def part_starts(example: Example) -> IntArray:
+    """Returns ``[T]`` 1 for each tag and for the first word of each line and sentence, else 0.
+
+    A sentence ends with a full stop that precedes a capital letter and follows no abbreviation. A
+    single letter is an initial, unless the page has it more often without a full stop (Kiss and
+    Strunk 2006, Unsupervised Multilingual Sentence Boundary Detection).
+    """
+    tokens, starts = example.tokens, np.array(example.is_html, np.int64)
+    if example.original is not None:  # a heading is a line above its block
+        starts[1:] |= [word.endswith("\n") for word in example.original.spelling[:-1]]
+    letters = Counter(
+        (token[0], "." in (token[1:], following))
+        for token, following in pairwise(tokens)
+        if token[1:] in ("", ".") and token.isupper() and token[0] not in "AI"
+    )
+    for i in range(2, len(tokens) - 2):
+        if tokens[i][-1:] in (".", "?", "!") and len(tokens[i]) < 3:  # U.S. is longer
+            *_, before, word = (*tokens[i - 2 : i], *tokens[i][:-1])
+            ends = word not in ABBREVIATIONS and "." not in word
+            if len(word) == 1 and word.isalpha():
+                is_name = letters[word, True] >= letters[word, False] or not before.islower()
+                ends = not is_name or (before == "in" and tokens[i + 2][:1].islower())
+            elif tokens[i] != ".":
+                ends = word.islower()  # "Yahoo! Inc" is a name
+            first = i + 1 + (tokens[i + 1] in ("''", ")"))
+            starts[first] |= ends and tokens[first][:1].isupper()
+    return starts

@@ -44,16 +44,20 @@ class Options:
         spans: ``[O, 2]`` document tokens of its best pair, start and inclusive end.
         evidence: ``[O]`` log-sum-exp over all hypotheses of each.
         features: ``[O, 3]`` in the order of ``RankingWeights.option_vector``.
+        crosses: ``[O]`` whether it goes over the end of a sentence, cell or item.
     """
 
     types: IntArray
     spans: IntArray
     evidence: FloatArray
     features: FloatArray
+    crosses: IntArray
 
     def probabilities(self, weights: RankingWeights) -> FloatArray:
+        """Returns ``[O]``: a softmax, but 0 for what crosses, whose share no other option gets."""
         evidence = weights.short_evidence * self.evidence
-        return np.asarray(softmax(evidence + self.features @ weights.option_vector()))
+        likely = softmax(evidence + self.features @ weights.option_vector())
+        return np.where(self.crosses, 0.0, likely)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +70,7 @@ class Evidence:
         pairs: all P pairs within one block, whose rows in ``blocks`` ``pair_block`` has.
         evidence: ``[K, P]`` of each pair as each of the first K of ``TYPES``; -inf where a pair
             cannot have the type.
+        parts: ``[T]`` as in ``Blocks``.
     """
 
     blocks: IntArray
@@ -73,6 +78,7 @@ class Evidence:
     pairs: Pairs
     pair_block: IntArray
     evidence: FloatArray
+    parts: IntArray
 
     def rows(self, blocks: Blocks) -> IntArray:
         """Returns the index of each block among all blocks of the page."""
@@ -102,12 +108,14 @@ class Evidence:
         summed = _logsumexp_by_group(evidence[0, short], span.reshape(-1), len(distinct))
         best_pair = evidence.argmax(axis=1)[1:]
         types = np.array([*[AnswerType.SHORT] * len(distinct), *TYPES[1 : len(evidence)]])
+        crosses = np.diff(self.parts[distinct], axis=1).any(axis=1)
         length = np.append(np.log1p(distinct[:, 1] - distinct[:, 0]), np.zeros(len(best_pair)))
         return Options(
             types,
             np.concatenate([distinct, spans[best_pair]]),
             np.append(summed, np.logaddexp.reduce(evidence[1:], axis=1)),
             np.column_stack([length, types == AnswerType.LONG, np.isin(types, TYPES[2:])]),
+            np.append(crosses, np.zeros(len(best_pair), np.bool_)),
         )
 
 
@@ -129,7 +137,7 @@ def gather_evidence(
     gain[gain < IMPOSSIBLE] = -np.inf
     evidence = kept.score + gain[kept.window].T
     evidence[0, kept.end_pos - kept.start_pos >= max_pieces] = -np.inf
-    return Evidence(candidates, features, kept, pair_block.reshape(-1), evidence)
+    return Evidence(candidates, features, kept, pair_block.reshape(-1), evidence, blocks.parts)
 
 
 def only_ranks(scores: WindowScores) -> bool:

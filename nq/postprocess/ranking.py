@@ -7,6 +7,9 @@ and the length of the page (``nq.postprocess.blocks``) enter two softmaxes, whos
     P(block) over the blocks of the page and "no answer",
     P(option | block) over its short spans, yes, no and "no short answer".
 
+A span over the end of a sentence, cell or item is no answer. To share its probability among the
+others would make wrong ones look certain.
+
 The most probable block is the long answer, its most probable option but the last one the short
 answer. Both probabilities are compared with thresholds of their own. Where the model does not tell
 yes from no (``DecisionConfig.says_yes_no``), a question that asks for them gets its block alone.
@@ -108,10 +111,10 @@ class Ranking:
         likely = np.where(np.isin(options.types, excluded), -1.0, likely)
         best = int(np.argmax(likely))
         kind, (start, end) = AnswerType(int(options.types[best])), options.spans[best].tolist()
-        says = self.config.says_yes_no
+        is_span, says = kind is AnswerType.SHORT and likely[best] > 0, self.config.says_yes_no
         return Alternative(
             self.example.candidates[int(self.evidence.blocks[row])].span,
-            (self._paired(Span(start, end + 1)),) if kind is AnswerType.SHORT else (),
+            (self._paired(Span(start, end + 1)),) if is_span else (),
             kind.yes_no if says else YesNo.NONE,
             probability,
             probability * float(likely[best]),
@@ -156,7 +159,7 @@ class Ranking:
         for row, probability in enumerate(self.probabilities.tolist()):
             options, likely = self.options(row)
             likely *= probability
-            (short,) = np.nonzero(options.types == AnswerType.SHORT)
+            (short,) = np.nonzero((options.types == AnswerType.SHORT) & ~options.crosses)
             for i in short[np.argsort(-likely[short], kind="stable")[:limit]].tolist():
                 start, end = options.spans[i].tolist()
                 spans.append((Span(start, end + 1), float(likely[i])))

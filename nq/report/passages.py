@@ -5,8 +5,8 @@ from itertools import pairwise
 from typing import Any
 
 from nq.answers import located
-from nq.formats.documents import record_spelling
-from nq.records import Example, Span, readable_text
+from nq.formats.documents import one_line, record_spelling
+from nq.records import Example, Span
 
 MAX_CHARS, AROUND_CHARS = 6000, 1500
 """Characters of a block that are shown, and before its first mark if it is too long."""
@@ -20,7 +20,7 @@ Marks = Mapping[str, Sequence[Span]]  # by mark, a letter
 def span_text(example: Example, span: Span, max_chars: int) -> str:
     """Returns the readable text of a span in one line, cut to a number of characters."""
     end = min(span.end, span.start + max_chars // 2 + 8)
-    text = readable_text(record_spelling(example, Span(span.start, end))).replace("\n", " ")
+    text = one_line(example, Span(span.start, end))
     return text[: max_chars - 1] + "…" if len(text) > max_chars or end < span.end else text
 
 

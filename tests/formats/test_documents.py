@@ -126,6 +126,25 @@ def test_a_pdf_document_has_paragraphs_and_page_numbers() -> None:
     assert text.citation(text.example.candidates[1].span) == {"block": 2, "page_number": None}
 
 
+def test_lines_of_pdf_in_a_larger_font_are_apart_from_their_paragraph() -> None:
+    headings = ["Lamps of the", "lighthouse", "Workers"]
+    first = [
+        "The lamps of it were made in Bern, and nobody",
+        "has lit them since 1986, as they say.",
+    ]
+    lines = [*headings[:2], *first, headings[2], "Ada Brenn was the keeper.", "", "So they say"]
+    data = document_files.pdf(lines, headings=headings)
+    paragraphs = [" ".join(first), "Ada Brenn was the keeper.", "So they say"]
+    assert blocks(decode_page(data, "a.pdf")) == [
+        "Lamps of the lighthouse",
+        paragraphs[0],
+        "Workers",
+        *paragraphs[1:],
+    ]
+    plain = decode_page(document_files.pdf(lines, headings=lines), "a.pdf")  # in one size
+    assert len(blocks(plain)) < 5
+
+
 def test_a_word_document_has_its_paragraphs_and_tables() -> None:
     data = document_files.docx(
         "The lake & more.", "It is <old>.", table=[["lake", "depth"], ["x", "1"]]

@@ -17,14 +17,13 @@ from nq.inference.cascade import (
     WINDOWS_PER_BLOCK,
     CascadeScorer,
     SelectedWindows,
-    blocks_in_windows,
     max_context_windows,
     rank_blocks,
     select,
 )
 from nq.inference.rescore import RescoringScorer
 from nq.inference.scorer import Progress, Rows, Scorer, concatenate, example_scores, no_progress
-from nq.postprocess.blocks import Blocks
+from nq.postprocess.blocks import Blocks, blocks_in_windows
 from nq.preprocess.features import windows
 from nq.records import (
     SCORE_COLUMNS,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import RankingWeights
-from nq.formats.documents import page_from_text
-from nq.postprocess.blocks import B, Blocks, K, block_of_token, bm25, lower_words
+from nq.formats.documents import page_from_html, page_from_text
+from nq.postprocess.blocks import B, Blocks, K, block_of_token, bm25, lower_words, part_starts
 from nq.records import Example
 from nq.text import terms
 from tests.postprocess import slow_evidence, synthetic_pages
@@ -86,6 +86,38 @@ def test_notes_references_and_footers_are_no_blocks() -> None:
     assert [int(of_token[start]) for start in starts] == [0, -1, -1, 3, -1]
     assert Blocks.of(example).candidates.tolist() == [0, 3]
     assert Blocks.of(page.example).candidates.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ["It fell in 1986 .", "Ada Brenn was there ( so he said . )", "He left ."],
+        ["`` It is written . ''", "He left ."],
+        ["Was it written in Bern or there ?", "Ada knew it ."],
+        ["Dr . Ada L . Brenn and J. R. Smith of the U.S. Army made 1,207 lamps for St . Gallen ."],
+        ["He works for Yahoo ! Inc and Who Am I ? Films of D . C . now ."],
+        ["It was in F . Scott Fitzgerald 's book by E. Nesbit ."],
+        ["C is in C , or C , if not in C .", "It was so .", "We write C.", "PyPy is not ."],
+        ["It is written in C.", "PyPy is not ."],
+    ],
+)
+def test_sentences_end_before_capital_letters_but_not_at_abbreviations(parts: list[str]) -> None:
+    words = [word for part in parts for word in part.split()]
+    starts = part_starts(Example(1, "who", words, [False] * len(words), ()))
+    lengths = np.cumsum([len(part.split()) for part in parts])[:-1]
+    assert np.flatnonzero(starts).tolist() == lengths.tolist()
+
+
+def test_cells_items_and_headings_are_parts() -> None:
+    html = "<h2>Lamps</h2><table><tr><th>sold</th><td>18,880</td><td>1,207</td></tr></table>"
+    example = page_from_html(
+        html + "<h2>Its keeper</h2><p>Ada Brenn</p><ul><li>a</li><li>b"
+    ).example
+    parts, words = np.cumsum(part_starts(example)), dict[int, list[str]]()
+    for token, is_html, part in zip(example.tokens, example.is_html, parts.tolist(), strict=True):
+        words.setdefault(part, []).extend([] if is_html else [token])
+    texts = [" ".join(part) for part in words.values() if part]
+    assert texts == ["Lamps", "sold", "18,880", "1,207", "Its keeper", "Ada Brenn", "a", "b"]
 
 
 @given(

@@ -123,6 +123,39 @@ def test_quotes_and_brackets_at_the_ends_of_a_span_are_in_pairs(
     assert alternative.shorts == (Span(*expected),)
 
 
+@pytest.mark.parametrize(
+    ("tokens", "spans"),
+    [
+        ("<Tr> <Td> 18,880 </Td> <Td> 1,207 </Td> </Tr>", [(2, 3), (5, 6)]),
+        ("It is written in C. PyPy is fast", [(4, 5), (5, 6)]),
+    ],
+)
+def test_no_short_answer_goes_over_the_end_of_a_cell_or_sentence(
+    tokens: str, spans: list[tuple[int, int]]
+) -> None:
+    words, (first, second) = tokens.split(), spans
+    is_html, block = [word[0] == "<" for word in words], Candidate(Span(0, len(words)), True)
+    example = Example(1, "who", words, is_html, [block])
+    doc = np.array([[-1, *range(len(words))]])
+    start, end = (np.zeros((1, len(words) + 1)) for _ in range(2))
+    start[0, [first[0] + 1, second[0] + 1]] = 8, 7
+    end[0, [first[1], second[1]]] = 5, 8
+    logits = synthetic_pages.Logits(start, end, np.zeros((1, 5)), doc)
+    scores = synthetic_pages.window_scores(logits, 2, text_only=True)
+    ranking = rank(example, scores, DecisionConfig())
+    options = ranking.evidence.options(0)
+    assert options.spans[options.evidence.argmax()].tolist() == [first[0], second[1] - 1]
+    assert ranking.alternative(0).shorts == (Span(*second),)
+    assert {span for span, _ in ranking.short_spans(9)} == {Span(*first), Span(*second)}
+    squad = decide(example, scores, DecisionConfig(rule="squad", short_threshold=0.0)).prediction
+    assert squad.shorts == (Span(first[0], second[1]),)
+    over = synthetic_pages.Logits(
+        start - 9 * (doc == second[0]), end - 9 * (doc < 5), logits.types, doc
+    )
+    only = rank(example, synthetic_pages.window_scores(over, 1, text_only=True), DecisionConfig())
+    assert (only.alternative(0).long, only.alternative(0).shorts) == (block.span, ())
+
+
 # --- the decision margin
 
 LOGITS = ("start_logit", "end_logit", "cls_logit", "type_logits")

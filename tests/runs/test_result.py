@@ -77,7 +77,7 @@ def test_a_wrong_answer_has_the_right_ones_of_its_question(
     rows = result.rows
     assert {row.answer for row in rows} == {""}
     assert [(row.verdict, row.expected) for row in rows] == [
-        ("missed", ("July 20 , 1969", "on July 20 , 1969")),
+        ("missed", ("July 20, 1969", "on July 20, 1969")),
         ("missed", ("Michael Collins",)),
         ("missed", ("NO",)),
         ("right", ()),
@@ -132,7 +132,7 @@ def gold(long: Span, *shorts: Span, yes_no: YesNo = YesNo.NONE) -> Annotation:
     [
         ([gold(PARAGRAPH, Span(3, 4))], ("25",)),
         ([gold(PARAGRAPH, Span(3, 4)), *[gold(PARAGRAPH, Span(3, 5))] * 2], ("25 km", "25")),
-        ([gold(PARAGRAPH, Span(3, 4)), *[gold(PARAGRAPH)] * 2], ("It is 25 km long .",)),
+        ([gold(PARAGRAPH, Span(3, 4)), *[gold(PARAGRAPH)] * 2], ("It is 25 km long.",)),
         ([gold(ITEM, yes_no=YesNo.YES)] * 2 + [gold(ITEM, yes_no=YesNo.NO)], ("YES", "NO")),
         ([gold(ITEM, Span(1, 3), Span(9, 10))] * 2 + [NONE] * 3, ("It is; A",)),
         ([gold(ITEM, Span(9, 10)), NONE, NONE, NONE, NONE], ()),
@@ -150,6 +150,14 @@ def test_expected_answers_are_those_of_most_annotators_first(
     right = AnswerRow("how long", "km", Verdict.RIGHT, ())
     assert table_row(example, wrong, Verdict.RIGHT) == right
     assert table_row(example, wrong, None) == AnswerRow("how long", "km", None, ())
+
+
+def test_answers_have_the_spelling_of_text() -> None:
+    words = ["July", "16", ",", "1969", "<Td>", "Tim", "Berners", "-", "Lee", "</Td>"]
+    example = Example(1, "who", words, [word[0] == "<" for word in words], ())
+    shorts = Span(0, 4), Span(5, 9)
+    row = table_row(example, Prediction(1, shorts=shorts), None)
+    assert row.answer == "July 16, 1969; Tim Berners-Lee"
 
 
 def test_blocks_beyond_the_last_context_are_counted(tiny_model: Path, tmp_path: Path) -> None:
