@@ -233,7 +233,6 @@ class RankingWeights(Settings):
     evidence: float = option(1.0, "weight of the log odds that the model gives a block")
     bm25: float = option(0.0, "weight of the BM25 score of question and block")
     page_length: float = option(0.0, "weight of log(n) for a block of a page with n blocks")
-    max_evidence: float = option(1000.0, "largest weighted block score that is to be expected")
     null: float = option(0.0, "utility of no answer")
     short_evidence: float = option(1.0, "weight of the log odds that the model gives an option")
     short_length: float = option(0.0, "weight of log(tokens) of a span")
@@ -275,6 +274,9 @@ class DecisionConfig(Settings):
     long_threshold: float = option(0.0, "minimum score of a long answer")
     short_threshold: float = option(0.0, "minimum score of a short or yes/no answer")
     says_yes_no: bool = option(True)
+    prune_blocks: int = option(
+        16, "blocks of a page whose windows prune computes, those with the best BM25", minimum=1
+    )
     weights: RankingWeights = field(default_factory=RankingWeights)
 
     @property

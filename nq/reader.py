@@ -451,7 +451,7 @@ def checked_scorer(model: ModelSpec, profile: Profile, batch_size: int) -> Score
 
     Where the profile has ``int8``, it is calibrated on windows of the bundled sample.
     """
-    check_rule(model.decision.rule, profile.needs_margin)
+    check_rule(model.decision.rule, profile.needs_ranking)
     if model.second is not None:
         check_rule(model.decision.rule, SECOND_MODEL)
     profile.require()

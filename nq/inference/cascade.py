@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nq.config import CascadeDecision, DecisionConfig
-from nq.inference.prune import tokens_in_windows
 from nq.inference.scorer import (
     Progress,
     Rows,
@@ -30,7 +30,7 @@ from nq.inference.scorer import (
     split_examples,
     window_scores,
 )
-from nq.postprocess.blocks import Blocks
+from nq.postprocess.blocks import Blocks, blocks_in_windows
 from nq.postprocess.evidence import gather_evidence
 from nq.records import (
     INPUTS,
@@ -139,7 +139,7 @@ def select(
 
     The scores are the first model's, ``token_map`` ``[W, L]`` and the blocks the second one's.
     """
-    contains = tokens_in_windows(token_map)[:, :-1]
+    contains = tokens_in_windows(token_map)
     of_token = blocks.of_token[: contains.shape[1]]
     best = rank_blocks(example, scores, decision.first, blocks, decision.read_blocks)
     windows = np.arange(len(token_map))
@@ -155,10 +155,15 @@ def select(
     return windows, np.array(ranges, np.int64).reshape(-1, 2)
 
 
-def blocks_in_windows(example: Example, token_map: IntArray) -> Blocks:
-    """Returns the blocks of a page that have a word in one of its windows."""
-    blocks = Blocks.of(example)
-    return blocks.only(np.unique(blocks.of_token[token_map[token_map >= 0]]))
+def tokens_in_windows(token_map: IntArray) -> NDArray[np.bool_]:
+    """Returns which of T document tokens each window of an example contains, ``[W, T]``.
+
+    >>> tokens_in_windows(np.array([[-1, 0, 2], [-1, 2, -1]])).astype(int).tolist()
+    [[1, 0, 1], [0, 0, 1]]
+    """
+    contains = np.zeros((len(token_map), token_map.max(initial=-1) + 2), np.bool_)
+    contains[np.arange(len(token_map))[:, None], token_map] = True
+    return contains[:, :-1]  # the last column is that of -1
 
 
 def max_context_windows(token_map: IntArray) -> IntArray:

@@ -87,11 +87,11 @@ def calibration_rows(examples: Iterator[Example], model: ModelSpec, batch_size: 
 def load_scorer(spec: ScorerSpec) -> Scorer:
     """Loads models as a scorer under their profile, wrapped for pruning and rescoring."""
     profile, model = spec.profile, spec.model
-    check_rule(model.decision.rule, profile.needs_margin)
+    check_rule(model.decision.rule, profile.needs_ranking)
     margin = close_margin(profile, _device(profile)) if profile.changes.rescore else None
     scorer: Scorer = load_predictor(spec)
     if profile.changes.prune:
-        scorer = PruningScorer(scorer, model.own_decision)
+        scorer = PruningScorer(scorer, model.own_decision.prune_blocks)
     if (second := model.second) is not None and (decision := model.cascade) is not None:
         tokenizer = load_tokenizer(second.folder, second.windows.compat)
         second_features = partial(features, tokenizer=tokenizer, config=second.windows)

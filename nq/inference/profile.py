@@ -66,7 +66,7 @@ class Optimization:
     Args:
         against: optimizations that it cannot be combined with, each with the reason.
         needs: one of these must be in the profile too, for the reason in ``why``.
-        needs_margin: whether it uses the decision margin, which only some rules compute.
+        needs_ranking: whether it suits only decision rules that rank the blocks of a page.
         no_gain: where it usually makes nothing faster, each with the reason: beside another
             optimization, on a ``CPU``, or on ``SLOW_BFLOAT16``.
     """
@@ -76,7 +76,7 @@ class Optimization:
     against: Mapping[str, str] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     why: str = ""
-    needs_margin: bool = False
+    needs_ranking: bool = False
     no_gain: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -114,9 +114,10 @@ OPTIMIZATIONS = {
         {"buckets": True},
     ),
     "prune": Optimization(
-        "computes of each page only the windows that seem to matter; answers may change",
+        "computes only the windows of the blocks that share most words with the question; answers "
+        "may change",
         {"prune": True},
-        needs_margin=True,
+        needs_ranking=True,
     ),
     "openvino": Optimization(
         "runs the model in OpenVINO; with mixed in bfloat16",
@@ -140,11 +141,11 @@ OPTIMIZATIONS = {
         why="TensorFlow has no fast 8-bit products",
     ),
     "rescore": Optimization(
-        "computes all windows of an example again in float32 where its decision was close",
+        "computes the windows of an example again in float32 where its decision was close",
         {"rescore": True},
         needs=("mixed", "int8"),
         why="otherwise everything is computed in float32 already",
-        needs_margin=True,
+        needs_ranking=True,
     ),
 }
 
@@ -199,9 +200,9 @@ class Profile:
         return changes
 
     @property
-    def needs_margin(self) -> tuple[str, ...]:
+    def needs_ranking(self) -> tuple[str, ...]:
         """The optimizations of this profile that use the decision margin."""
-        return tuple(n for n, o in OPTIMIZATIONS.items() if n in self.names and o.needs_margin)
+        return tuple(n for n, o in OPTIMIZATIONS.items() if n in self.names and o.needs_ranking)
 
     def no_gain(self, places: Iterable[str]) -> dict[str, str]:
         """Returns the optimizations that usually gain nothing in these places, with the reasons.

@@ -1,4 +1,4 @@
-"""``rescore``: close decisions are computed again with all windows in float32.
+"""``rescore``: close decisions are computed again in float32.
 
 Rounding changes an answer only where another one is nearly as probable: an example whose decision
 margin (``nq.postprocess.ranking``) is below the limit of the engine and its compute type, times the
@@ -84,8 +84,8 @@ class RescoringScorer(ScorerWrapper):
 
 
 def exact_profile(profile: Profile) -> Profile:
-    """Returns the profile without the optimizations that change scores or leave windows out."""
-    return Profile(profile.names - {"mixed", "int8", "prune", "rescore"})
+    """Returns the profile without the optimizations that round scores."""
+    return Profile(profile.names - {"mixed", "int8", "rescore"})
 
 
 def compute_type(profile: Profile, device: str) -> tuple[str, str]:

@@ -63,6 +63,12 @@ class Blocks:
         return self.features @ weights.block_vector()
 
 
+def blocks_in_windows(example: Example, token_map: IntArray) -> Blocks:
+    """Returns the blocks of a page that have a word in a window; ``token_map`` is ``[W, L]``."""
+    blocks = Blocks.of(example)
+    return blocks.only(np.unique(blocks.of_token[token_map[token_map >= 0]]))
+
+
 def lower_words(example: Example, span: Span) -> list[str]:
     """Returns the words of a span as ``nq.text.terms`` does, without the tags."""
     tokens, html = example.tokens, example.is_html

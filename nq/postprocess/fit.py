@@ -17,7 +17,7 @@ from nq.postprocess.evidence import Evidence, Options
 from nq.records import AnswerType, Example, FloatArray, IntArray, Span, YesNo
 
 DEFAULT_WEIGHTS = RankingWeights()
-PENALTY, DIGITS, IMPOSSIBLE, MAX_EVIDENCE_PERCENTILE = 1.0, 4, -1e6, 99.9
+PENALTY, DIGITS, IMPOSSIBLE = 1.0, 4, -1e6
 MIN_EVIDENCE_WEIGHT = 1e-3
 """More evidence is never a reason against a choice."""
 OPTION_WEIGHTS = ("short_evidence", "short_length", "no_short", "yes_no")
@@ -115,12 +115,7 @@ def fit_weights(
 ) -> RankingWeights:
     """Fits both softmaxes; one without choice sets keeps the weights ``start``."""
     names = ("evidence", *start.BLOCK_FEATURES, "null")
-    weights = _fitted(_fitted(start, names, blocks), OPTION_WEIGHTS, options)
-    if not blocks:
-        return weights
-    scores = weights.evidence * np.concatenate([choices.features[:-1, 0] for choices in blocks])
-    largest = float(np.percentile(scores, MAX_EVIDENCE_PERCENTILE))
-    return replace(weights, max_evidence=round(largest, DIGITS))
+    return _fitted(_fitted(start, names, blocks), OPTION_WEIGHTS, options)
 
 
 def _fitted(

@@ -38,7 +38,7 @@ class Plan:
             "positions": [rule.k, rule.text_only],
             **({} if job.compute.threads is None else {"threads": job.compute.threads}),
             **({} if job.beam is None else {"runner": job.beam.runner}),
-            **({"decision": decision} if job.optimizations.needs_margin else {}),
+            **({"decision": decision} if job.optimizations.needs_ranking else {}),
         }
         second, cascade = job.model.second, job.model.cascade
         if second is not None and cascade is not None:
@@ -83,7 +83,7 @@ def check_job(job: Job) -> None:
     """
     rule = job.model.decision.rule
     if isinstance(job.profile, Profile):
-        check_rule(rule, job.profile.needs_margin)
+        check_rule(rule, job.profile.needs_ranking)
         if job.beam is None:
             job.profile.require()
     if job.beam is None:

@@ -65,8 +65,8 @@ class Teacher:
         if profile is None:
             exact = map(Profile.parse, EXACT_PROFILES[device()])
             profile = next(one for one in exact if not one.missing())
-        if profile.needs_margin:
-            names = " and ".join(profile.needs_margin)
+        if profile.needs_ranking:
+            names = " and ".join(profile.needs_ranking)
             raise ValueError(f"profile {profile} is not for a teacher: leave out {names}")
         profile.require()
         tokenizer = load_tokenizer(folder, windows.compat)

@@ -140,7 +140,6 @@ def decisions(draw: st.DrawFn) -> DecisionConfig:
         bm25=draw(st.sampled_from([0.0, 3.0])),
         page_length=draw(st.sampled_from([0.0, -1.0])),
         null=draw(st.sampled_from([-5.0, 1.0])),
-        max_evidence=draw(st.sampled_from([5.0, 30.0, 1000.0])),
     )
     long, short = draw(st.floats(0, 1)), draw(st.floats(0, 1))
     return DecisionConfig(long_threshold=long, short_threshold=short, weights=weights)

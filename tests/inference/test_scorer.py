@@ -40,7 +40,8 @@ def rescoring(
 
 
 def pruning(inner: Scorer, some: Pages) -> PruningScorer:
-    return PruningScorer(inner, some.decision)
+    """Returns a scorer around ``inner`` that reads few blocks."""
+    return PruningScorer(inner, n_blocks=3)
 
 
 WRAPPERS: dict[str, Wrap] = {
