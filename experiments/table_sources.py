@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 RESULTS = Path("experiments/results")
 KEYS = ("command", "date", "machine", "versions", "result")
 PARTS = ("long", "short")
+OURS = "mixed+openvino"
+PEERS = {"transformers/bfloat16": "transformers on torch", "openvino/bfloat16": "OpenVINO alone"}
+"""Engine and other libraries in the README, by their names in a result of the peers."""
 
 ResultFile = Mapping[str, Any]
 
@@ -112,25 +115,51 @@ def serve(root: Path) -> str:
     return markdown(("option", "effect", "default"), *rows)
 
 
-def results(root: Path) -> str:
-    """Returns the README's table: the quality of the bundled model, of several results."""
-    tuned, pages = (read_result(name, root)["result"] for name in ("tune_dev", "match_pages"))
-    groups = {"excerpts": "odd_short_pages", "excerpts among 30 to 134 blocks": "odd_long_pages"}
-    rows = [
+def overview(root: Path) -> str:
+    """Returns the first table of the README: the quality of the bundled model, and the speed.
+
+    It is of several results, whose own tables in docs/ have their commands, dates and versions.
+    """
+    names = ("tune_dev", "match_pages", "compare_60", "compare_pages", "peers_small")
+    files = [read_result(name, root) for name in names]
+    tuned, pages, *compared, peers = (file["result"] for file in files)
+    groups = (
+        ("odd_short_pages", "with 8 to 24 paragraphs each: F1 of passages / short answers"),
+        ("odd_long_pages", "with 30 to 134 blocks each, many chosen to mislead: the same"),
+    )
+    speeds = {row["name"]: row["windows_per_s"] for row in peers["peers"]}
+    machines = dict.fromkeys(file["machine"].partition(",")[0] for file in files[2:])
+    return markdown(
+        ("the bundled model", f"measured on {', '.join(machines)}"),
+        *(
+            (
+                f"{tuned[f'{group}_examples']} questions {text}",
+                " / ".join(f"{tuned[f'{group}_{part}_f1']:.2f}" for part in PARTS),
+            )
+            for group, text in groups
+        ),
         (
-            f"{tuned[f'{group}_examples']} questions about {title}: F1 of {what}",
-            f"{tuned[f'{group}_{part}_f1']:.3f}",
-        )
-        for title, group in groups.items()
-        for part, what in (
-            ("long", "paragraphs"),
-            ("short", "short answers"),
-            ("micro", "both together (micro-F1)"),
-        )
-    ]
-    given = f"{pages['answered_in_short']}, of which {pages['matched']} right"
-    whole = f"{pages['questions']} questions about whole pages: got a short answer", given
-    return markdown(("questions", ""), whole, *rows)
+            f"{pages['questions']} questions about whole Wikipedia pages",
+            f"{pages['answered_in_short']} get a short answer, {pages['matched']} of them right",
+        ),
+        *map(_speed, ("short", "whole"), compared),
+        *(
+            (
+                f"{title}, the same weights in bfloat16",
+                f"`{OURS}` is {speeds[f'nq/{OURS}'] / speeds[name]:.2f} times as fast",
+            )
+            for name, title in PEERS.items()
+        ),
+    )
+
+
+def _speed(pages: str, result: ResultFile) -> tuple[str, str]:
+    """Returns how fast the profile to take of ``nq compare`` is."""
+    (row,) = (row for row in result["rows"] if row["profile"] == result["take"])
+    return (
+        f"windows of {pages} pages, `{row['profile']}`",
+        f"{row['windows_per_s']:.3g} in a second, {row['times_baseline']:.1f} times `baseline`",
+    )
 
 
 def compare(result: ResultFile) -> str:
@@ -221,7 +250,7 @@ SOURCES: dict[str, Callable[[Path], str]] = {
     "families": families,
     "limits": limits,
     "api": api,
-    "results": results,
+    "overview": overview,
     "serve": serve,
     "scale_check": scale_check,
 }

@@ -31,7 +31,7 @@ def run(*arguments: object, folder: Path, site: Path = ROOT) -> subprocess.Compl
 @pytest.fixture(scope="module")
 def installed(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder into which pip has installed the example of the documentation."""
-    match = EXAMPLE.search((ROOT / "docs" / "checkpoints.md").read_text(encoding="utf-8"))
+    match = EXAMPLE.search((ROOT / "docs" / "development.md").read_text(encoding="utf-8"))
     assert match
     folder = tmp_path_factory.mktemp("distribution")
     (folder / "pyproject.toml").write_text(match[1], encoding="utf-8")

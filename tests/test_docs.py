@@ -9,6 +9,7 @@ import json
 import pkgutil
 import re
 import shlex
+import shutil
 from configparser import ConfigParser
 from functools import cache
 from pathlib import Path
@@ -16,9 +17,11 @@ from pathlib import Path
 import pytest
 
 import nq
+from experiments.peers.models import PEERS
 from nq.commands import main as console
 from nq.formats import inputs, outputs, questions
 from nq.inference.profile import OPTIMIZATIONS
+from nq.runs.profile_choice import default_choice
 from tests.child_processes import python
 
 ROOT = Path(__file__).parents[1]
@@ -35,11 +38,12 @@ PAGES = {
     )
 }
 README = PAGES["README.md"]
-MAX_README_LINES = 220
+MAX_README_LINES = 200
 OPTIONS_OF_OTHERS = {
     "--backend-store-uri",
     "--constraint",
     "--data-binary",
+    "--depth",
     "--env-manager",
     "--environment_cache_millis",
     "--environment_config",
@@ -64,6 +68,14 @@ FORWARDED_TO = {"nq compare": "nq answer", "experiments.compression": "nq train"
 NOT_PYTHON = ("nq.json", "nq.models")
 SESSION = re.compile(r"\$ cat docs/lighthouse.txt\n(.*?)\n\$ nq (ask .*?)\n(.*?)\n\$", re.DOTALL)
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+RUN = re.compile(
+    r"<!-- test: this session is run by tests/test_docs.py -->\n```\n(.*?)^```",
+    re.MULTILINE | re.DOTALL,
+)
+DEFAULT = "mixed+buckets+openvino"
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+FIGURE, DRIFT = re.compile(r"\d\.\d{3}"), 0.05
+"""An F1, and how much it may differ, since processors round bfloat16 differently."""
 COMMAND = re.compile(r"(?:python -m |^\$? ?(?=nq [a-z]))([\w.]+(?:(?<=nq) [a-z]+)?)(.*)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]+")
 
@@ -163,7 +175,7 @@ SETUP.read(ROOT / "setup.cfg", encoding="utf-8")
 
 @each_page
 def test_files_targets_extras_and_python_names_exist(page: str) -> None:
-    paths = set(re.findall(r"`((?:nq|eval|experiments|tests|docs)/[\w/.-]+)`", page))
+    paths = set(re.findall(r"`((?:nq|eval|experiments|tests|docs)/[\w/.-]+)`", page)) - set(PEERS)
     made = "experiments/results/"
     assert not [path for path in paths if not (path.startswith(made) or (ROOT / path).exists())]
     targets = [m[1] for line in code(page) if (m := re.match(r"make ([a-z][\w-]*)", line))]
@@ -220,6 +232,53 @@ def test_python_examples_of_readme_and_recipes_run(tmp_path: Path) -> None:
     (tmp_path / "notes" / "cats.txt").write_text("Cats sleep.", encoding="utf-8")
     printed = run_example(PAGES["docs/recipes.md"], tmp_path)
     assert printed.startswith("notes/lighthouse.txt 1986 Its last keeper")
+
+
+def pattern(shown: str) -> str:
+    """Returns a regular expression for what a session shows of an output.
+
+    A line "…" stands for any lines, "…" in a line for any text, a number for any number, which is
+    a group.
+    """
+    lines = []
+    for line in shown.splitlines():
+        parts = re.split(rf"(…|{NUMBER.pattern})", line)
+        texts = [
+            "[^\n]*" if part == "…" else f"({NUMBER.pattern})" if n % 2 else re.escape(part)
+            for n, part in enumerate(parts)
+        ]
+        lines.append(r"(?:.*\n)*?" if line == "…" else "".join((*texts, r"\n")))
+    return "".join(lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [name for name, text in PAGES.items() if RUN.search(text)])
+def test_sessions_of_the_documentation_run(page: str, tmp_path: Path) -> None:
+    if default_choice("CPU") != DEFAULT:
+        pytest.skip(f"the sessions are of a processor where the default profile is {DEFAULT}")
+    shutil.copy(nq.bundled_sample(), tmp_path / "dev.jsonl")
+    for folder in ("docs", "handbook"):
+        (tmp_path / folder).mkdir()
+        shutil.copy(ROOT / "docs" / "lighthouse.txt", tmp_path / folder)
+    for session in RUN.findall(PAGES[page]):
+        for part in session.removeprefix("$ ").split("\n$ "):
+            command, _, shown = f"{part.rstrip()}\n".partition("\n")
+            program, *arguments = shlex.split(command)
+            file = tmp_path / arguments[0]
+            if program == "cat" and not file.exists():
+                file.write_text(shown, encoding="utf-8")
+                continue
+            if program == "cat":
+                printed = file.read_text(encoding="utf-8")
+            else:
+                done = python("-m", program, *arguments, folder=tmp_path)
+                assert done.returncode == 0, f"{command}: {done.stderr}"
+                printed = done.stdout
+            match = re.fullmatch(pattern(shown), printed)
+            assert match, f"{command} prints\n{printed}"
+            for number, value in zip(NUMBER.findall(shown), match.groups(), strict=True):
+                if FIGURE.fullmatch(number):
+                    assert float(value) == pytest.approx(float(number), abs=DRIFT), command
 
 
 @pytest.mark.slow

@@ -62,7 +62,5 @@ def windows_to_compute(example: Example, token_map: IntArray, n_blocks: int) -> 
     blocks = blocks_in_windows(example, token_map)
     best = np.argsort(-blocks.features[:, 0], kind="stable")[:n_blocks]
     of_position = np.where(token_map < 0, -1, blocks.of_token[token_map])
-    computed = np.isin(of_position, blocks.candidates[best]).any(axis=1)
-    if not computed.any():
-        computed[0] = True
-    return np.asarray(computed)
+    computed = np.asarray(np.isin(of_position, blocks.candidates[best]).any(axis=1))
+    return computed if computed.any() else np.arange(len(computed)) == 0

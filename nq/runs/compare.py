@@ -155,7 +155,7 @@ def compare(
 def _write_page(
     rows: Sequence[ComparisonRow],
     folder: Path,
-    files: Sequence[str],
+    files: list[str],
     answers: Answers,
     baseline: Path,
 ) -> str:

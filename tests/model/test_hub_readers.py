@@ -88,7 +88,11 @@ def test_readers_have_the_logits_of_transformers(name: str, tmp_path: Path) -> N
 
 
 def test_the_table_names_what_is_read() -> None:
-    rows = re.findall(r"\| `(\S+/\S+)` \| `(\S+)` \| (yes|no) \|", DOCUMENT.read_text("utf-8"))
+    text = DOCUMENT.read_text("utf-8")
+    rows = re.findall(r"^\| `(\S+)` \| (`\S+/.*) \|$", text, re.MULTILINE)
+    read = [(name, kind) for kind, names in rows for name in re.findall(r"`(\S+)`", names)]
+    others = re.findall(r"^Not read: `(\S+)` \(`(\S+)`\)", text, re.MULTILINE)
     families = {name: shape.get("model_type", "bert") for name, shape in READERS.items()}
-    expected = {(n, kind, "yes" if kind in FAMILIES else "no") for n, kind in families.items()}
-    assert set(rows) == expected and len(rows) == len(READERS)
+    assert sorted(read + others) == sorted(families.items())
+    assert {kind for _, kind in read} <= set(FAMILIES)
+    assert not {kind for _, kind in others} & set(FAMILIES)
