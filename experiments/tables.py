@@ -57,22 +57,22 @@ def options(parser: argparse.ArgumentParser) -> None:
     action.add_argument(
         "--record",
         metavar="NAME",
-        help=f"run COMMAND and write {RESULTS}/NAME.json; NAME begins with {', '.join(KINDS)}",
+        help=f"run the command after -- and write {RESULTS}/NAME.json; NAME begins with "
+        + ", ".join(KINDS),
     )
     action.add_argument("--show", metavar="NAME", help="print the rows of the result of a study")
-    parser.add_argument("command", nargs="*", metavar="COMMAND", help="command for --record")
 
 
-def tables(args: argparse.Namespace) -> int:
-    """Runs the command and returns its exit code."""
-    if bool(args.command) != bool(args.record):
+def tables(args: argparse.Namespace, measuring: Sequence[str]) -> int:
+    """Runs the command and returns its exit code; ``measuring`` is the one to record."""
+    if bool(measuring) != bool(args.record):
         raise terminal.UsageError("give --record NAME and the COMMAND to run together, after --")
     if args.show:
         result = read_result(args.show, ROOT)["result"]
         print(study(kind_of(args.show)).table(result["rows"]), end="")
         return 0
     if args.record:
-        changed = [str(record(args.record, args.command, ROOT))]
+        changed = [str(record(args.record, measuring, ROOT))]
     else:
         changed = update(ROOT, write=not args.check)
     label, old = "out of date" if args.check else "written", stale(ROOT) if args.check else []
@@ -153,7 +153,12 @@ def record(name: str, command: Sequence[str], root: Path) -> Path:
     return path
 
 
-main = command.main(tables, options)
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; what follows ``--`` is another one with options of its own."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    end = given.index("--") if "--" in given else len(given)
+    return command.main(lambda args: tables(args, given[end + 1 :]), options)(given[:end])
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

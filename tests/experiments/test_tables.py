@@ -9,7 +9,7 @@ from experiments import table_sources, tables
 from nq.bundle import bundled_model
 from nq.model.folder import copy_model
 
-MATCH = {"questions": 4, "answered_in_short": 2, "matched": 1}
+MATCH: dict[str, object] = {"questions": 4, "answered_in_short": 2, "matched": 1}
 PEERS = {"peers": [], "peak_gflop_per_s": {}, "model": "base", "windows": 1, "max_seq_length": 8}
 PEERS |= {"gflop_per_window": 1.0, "batch_size": 1, "skipped": {}, "failed": {}}
 
@@ -41,7 +41,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def record(name: str, result: dict[str, object], root: Path) -> Path:
-    return tables.record(name, ["python", "-c", f"print({json.dumps(result)!r})"], root)
+    program = f"print({json.dumps(result)!r})"
+    assert tables.main(["--record", name, "--", "python", "-c", program, "--json"]) == 0
+    return root / "experiments" / "results" / f"{name}.json"
 
 
 def change(folder: Path, **settings: object) -> None:
