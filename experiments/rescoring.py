@@ -3,8 +3,8 @@
     python -m experiments.rescoring --data dev.jsonl.gz pages.jsonl.gz --output runs/rescoring
 
 Every profile in ``PROFILES`` and its exact one answer each data file, in processes of their own
-that keep the scores of all windows; a finished run is not repeated. All figures follow from these
-scores:
+that keep the scores of all windows; a finished run of the same model and settings is not repeated.
+All figures follow from these scores:
 
 - An answer that rounding changed had some decision margin, here divided by the weight of the
   evidence, so that it is a sum of logits. The limit of that engine and compute type
@@ -15,16 +15,15 @@ scores:
 """
 
 import argparse
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from experiments import command
+from experiments.compression.models import in_new_process, run_once
 from experiments.halves import in_half
 from experiments.text_tables import markdown
-from nq.commands import arguments, terminal
+from nq.commands import arguments
 from nq.errors import Error
 from nq.evaluation.labels import Label, same_answers
 from nq.formats.input_files import find_files
@@ -33,7 +32,7 @@ from nq.inference.rescore import CLOSE, compute_type, exact_profile
 from nq.postprocess.ranking import decision_margin, rank
 from nq.records import Example, ExampleId, ExampleKey
 from nq.runs.finished import FinishedRun
-from nq.runs.result import JOB
+from nq.runs.job import Job
 
 PROFILES = (
     "mixed+grappler+buckets",
@@ -43,10 +42,11 @@ PROFILES = (
 )
 
 
-def options(parser: terminal.Parser) -> None:
+def options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
-    parser.pass_on = True
     arguments.add_data(parser)
+    arguments.add_model(parser)
+    arguments.add_limit(parser)
     parser.add_argument(
         "--profiles", nargs="+", default=PROFILES, metavar="P", help="without rescore"
     )
@@ -93,13 +93,8 @@ def _rows(profile: Profile, args: argparse.Namespace) -> Iterator[dict[str, Any]
 
 def _answer(profile: str, file: str, args: argparse.Namespace) -> FinishedRun:
     """Answers a file under a profile in a process of its own, unless that has been done."""
-    folder = args.output / Path(file).name.partition(".")[0] / profile
-    command = [sys.executable, "-m", "nq.answer", "--data", file, "--profile", profile]
-    command += ["--output", str(folder), "--keep-scores", "--no-track", "--json", *args.unknown]
-    is_done = (folder / JOB).is_file()
-    if not is_done and subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode:
-        raise Error(f"profile {profile} failed on {file}: its message is above")
-    return FinishedRun(folder)
+    one = Job([file], args.model, profile, root=args.output, limit=args.limit, keep_scores=True)
+    return FinishedRun(in_new_process(run_once, one))
 
 
 def _margin(run: FinishedRun, key: ExampleKey, example: Example) -> float:

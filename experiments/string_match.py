@@ -1,50 +1,55 @@
-"""Counts the short answers of a finished run that equal the gold text.
+"""Counts the short answers that equal the gold text.
 
-    python -m experiments.string_match runs/grappler-0e8ba8e85b
+    python -m experiments.string_match --data pages.jsonl.gz --profile mixed+buckets+openvino
 
 The records must have their answers as texts (``answers``: a list of strings); they are
 compared as in the evaluation of SQuAD.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
+import tempfile
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from experiments import command
+from nq.commands import arguments
 from nq.errors import Error
 from nq.evaluation.labels import Label
 from nq.evaluation.text_match import normalize
 from nq.formats import lines
 from nq.records import Example, ExampleKey, Span
-
-if TYPE_CHECKING:
-    from nq.runs.finished import FinishedRun
+from nq.runs.finished import FinishedRun
+from nq.runs.job import Job
+from nq.runs.run import run
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
-    parser.add_argument("run", type=Path, metavar="RUN_DIR", help="folder that nq answer wrote")
+    parser.epilog = arguments.PROFILES_HELP
+    arguments.add_data(parser)
+    arguments.add_model(parser)
+    arguments.add_profile(parser)
+    arguments.add_limit(parser)
 
 
 def match(args: argparse.Namespace) -> int:
     """Runs the command."""
-    from nq.runs.finished import FinishedRun
-
-    run = FinishedRun(args.run)
-    gold = _gold(run)
-    answers = [
-        (answer_text(example, run.predictions[example.example_id]), gold[key])
-        for key, example in run.examples()
-        if key in gold
-    ]
+    job = Job(args.data, args.model, args.profile, limit=args.limit)
+    with tempfile.TemporaryDirectory() as folder:
+        finished = FinishedRun(run(replace(job, root=Path(folder))).folder)
+        gold = _gold(finished.job)
+        answers = [
+            (answer_text(example, finished.predictions[example.example_id]), gold[key])
+            for key, example in finished.examples()
+            if key in gold
+        ]
     if not answers:
-        raise Error(f"no record of the data of {args.run} has 'answers' to compare with")
+        raise Error("no record of the data has 'answers' to compare with")
     matched = sum(normalize(answer) in map(normalize, texts) for answer, texts in answers)
     result = {
         "questions": len(answers),
@@ -56,11 +61,11 @@ def match(args: argparse.Namespace) -> int:
     return 0
 
 
-def _gold(run: FinishedRun) -> dict[ExampleKey, list[str]]:
+def _gold(job: Job) -> dict[ExampleKey, list[str]]:
     """Returns the answers of the records that have them as texts, by file number and line."""
     gold: dict[ExampleKey, list[str]] = {}
-    for index, path in enumerate(run.job.files):
-        for number, line in islice(lines.rows(path), run.job.limit):
+    for index, path in enumerate(job.files):
+        for number, line in islice(lines.rows(path), job.limit):
             if isinstance(line, bytes) and b'"answers"' in line:
                 with contextlib.suppress(ValueError, AttributeError):  # a dead letter
                     answers = orjson.loads(line).get("answers")

@@ -2,12 +2,13 @@
 
 ``SOURCES`` has the tables of the code by name. ``KINDS`` has a table for each kind of result; a
 result file is ``experiments/results/NAME.json``, its kind the part of NAME before the first
-underscore.
+underscore. Results of the kinds in ``BUNDLED`` are stale where another model ships now.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import importlib
 import json
 from collections.abc import Callable, Mapping
@@ -16,7 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.text_tables import markdown
+from nq.bundle import bundled_model
 from nq.errors import Error
+from nq.json_files import read_json_object
+from nq.model.folder import SETTINGS, weights_digest
 from nq.report import tuned
 
 if TYPE_CHECKING:
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 
 RESULTS = Path("experiments/results")
 KEYS = ("command", "date", "machine", "versions", "result")
+MODEL = "model"
+"""One more key of a result of the kinds in ``BUNDLED``: the digests of ``shipped``."""
 PARTS = ("long", "short")
 OURS = "mixed+openvino"
 PEERS = {"transformers/bfloat16": "transformers on torch", "openvino/bfloat16": "OpenVINO alone"}
@@ -54,12 +60,44 @@ def read_result(name: str, root: Path) -> ResultFile:
         values = json.loads(path.read_text(encoding="utf-8"))
         data = {key: values[key] for key in KEYS}
         KINDS[kind](data["result"])
+        data[MODEL] = dict(values.get(MODEL, {}))
     except (ValueError, KeyError, TypeError) as error:
         raise Error(
             f"{RESULTS}/{name}.json is not a result of the kind {kind!r} with the keys "
             f"{', '.join(KEYS)} ({type(error).__name__}: {error}); record it again"
         ) from error
     return data
+
+
+def shipped(name: str) -> dict[str, str]:
+    """Returns the digests of what a result depends on: the bundled weights, and their settings.
+
+    ``decision`` is that of ``nq.json`` without what ``BUNDLED`` leaves out. The result of a kind
+    that is not there depends on nothing.
+    """
+    kind, folder = kind_of(name), bundled_model()
+    if kind not in BUNDLED:
+        return {}
+    settings = read_json_object(folder / SETTINGS)
+    for part in ("weights", *BUNDLED[kind]):
+        settings.pop(part, None)
+    decision = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+    return {"weights": weights_digest(folder), "decision": decision}
+
+
+def stale(root: Path) -> list[str]:
+    """Returns a sentence on each committed result that was measured with another bundled model."""
+    sentences = []
+    for path in sorted((root / RESULTS).glob("*.json")):
+        data = read_result(path.stem, root)
+        now = shipped(path.stem).items()
+        if changed := [part for part, digest in now if data[MODEL].get(part) != digest]:
+            sentences.append(
+                f"{RESULTS}/{path.name} is of {data['date']}, before a change of the bundled "
+                f"model's {' and '.join(changed)}: run python -m experiments.tables --record "
+                f"{path.stem} -- {data['command']}"
+            )
+    return sentences
 
 
 def profiles(root: Path) -> str:
@@ -254,11 +292,21 @@ SOURCES: dict[str, Callable[[Path], str]] = {
     "serve": serve,
     "scale_check": scale_check,
 }
+BUNDLED = {
+    **dict.fromkeys(("cluster", "compare", "decisions", "match", "reading"), ("cascades",)),
+    **dict.fromkeys(("rescoring", "scale", "serving", "tune"), ("cascades",)),
+    "cascade": ("decision",),
+    "compression": ("cascades", "decision"),  # it fits a decision of its own
+}
+"""Maps kinds of results that the bundled model gives to the settings that do not matter for them.
+
+All other kinds have random weights.
+"""
 KINDS: dict[str, Callable[[ResultFile], str]] = {
     **{kind: partial(verdicts, kind=kind) for kind in STUDIES},
     **{kind: partial(own_table, module=module) for kind, module in TABLES.items()},
+    **dict.fromkeys(("cascade", "tune"), tune),
     "compare": compare,
     "match": match,
     "reading": reading,
-    "tune": tune,
 }

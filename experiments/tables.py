@@ -1,7 +1,7 @@
 """Writes the tables of README.md, docs/ and experiments/README.md from their sources.
 
     python -m experiments.tables            # rewrites every table that is out of date
-    python -m experiments.tables --check    # exits with 1 if a file is out of date
+    python -m experiments.tables --check    # exits with 1 if a file or a result is out of date
     python -m experiments.tables --record compare_60 -- nq compare … --json
     python -m experiments.tables --show scaling_cpu         # prints all rows of a study
 
@@ -10,9 +10,12 @@ result file (``experiments.table_sources``). ``--record`` runs a command that pr
 on stdout and writes such a file:
 
     {"command": "nq compare …", "date": "2026-11-22",
-     "machine": "2 cores of …", "versions": {"keras": "3.15.0", …}, "result": {…}}
+     "machine": "2 cores of …", "versions": {"keras": "3.15.0", …}, "result": {…},
+     "model": {"weights": "855c…", "decision": "19ab…"}}
 
-A command that prints these five keys itself may be redirected into the file instead.
+``model`` has the SHA-256 of the weights of the bundled model and of its settings, where the result
+depends on them. A result whose digests are not those of the model that ships is stale: ``--check``
+names it, and the command that measures it again.
 """
 
 import argparse
@@ -26,7 +29,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments import command, machine
-from experiments.table_sources import KEYS, KINDS, RESULTS, SOURCES, kind_of, read_result, study
+from experiments.table_sources import (
+    KEYS,
+    KINDS,
+    MODEL,
+    RESULTS,
+    SOURCES,
+    kind_of,
+    read_result,
+    shipped,
+    stale,
+    study,
+)
 from nq.commands import terminal
 from nq.errors import Error
 
@@ -38,35 +52,36 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
     action = parser.add_mutually_exclusive_group()
     action.add_argument(
-        "--check", action="store_true", help="write nothing; exit with 1 if a file is out of date"
+        "--check", action="store_true", help="write nothing; exit with 1 if any is out of date"
     )
     action.add_argument(
         "--record",
         metavar="NAME",
-        help=f"run COMMAND and write {RESULTS}/NAME.json; NAME begins with {', '.join(KINDS)}",
+        help=f"run the command after -- and write {RESULTS}/NAME.json; NAME begins with "
+        + ", ".join(KINDS),
     )
     action.add_argument("--show", metavar="NAME", help="print the rows of the result of a study")
-    parser.add_argument("command", nargs="*", metavar="COMMAND", help="command for --record")
 
 
-def tables(args: argparse.Namespace) -> int:
-    """Runs the command and returns its exit code."""
-    if bool(args.command) != bool(args.record):
+def tables(args: argparse.Namespace, measuring: Sequence[str]) -> int:
+    """Runs the command and returns its exit code; ``measuring`` is the one to record."""
+    if bool(measuring) != bool(args.record):
         raise terminal.UsageError("give --record NAME and the COMMAND to run together, after --")
     if args.show:
         result = read_result(args.show, ROOT)["result"]
         print(study(kind_of(args.show)).table(result["rows"]), end="")
         return 0
     if args.record:
-        changed = [str(record(args.record, args.command, ROOT))]
+        changed = [str(record(args.record, measuring, ROOT))]
     else:
         changed = update(ROOT, write=not args.check)
-    label = "out of date" if args.check else "written"
+    label, old = "out of date" if args.check else "written", stale(ROOT) if args.check else []
     if args.json:
-        terminal.print_json({label: changed})
+        terminal.print_json({label: changed, **({"stale": old} if args.check else {})})
     else:
-        print(f"{label}: {', '.join(changed)}" if changed else "all tables are up to date")
-    return terminal.FAILED if args.check and changed else 0
+        lines = [f"{label}: {', '.join(changed)}"] if changed else []
+        print(*(lines + old or ["all tables are up to date"]), sep="\n")
+    return terminal.FAILED if args.check and (changed or old) else 0
 
 
 def update(root: Path, write: bool) -> list[str]:
@@ -112,7 +127,7 @@ def record(name: str, command: Sequence[str], root: Path) -> Path:
     Returns the path of the result file. An ``Error`` says that the command fails, or prints
     something else or a result of another kind.
     """
-    kind = kind_of(name)
+    kind, model = kind_of(name), shipped(name)
     date = datetime.date.today().isoformat()
     executable = sys.executable if command[0].startswith("python") else command[0]
     process = subprocess.run([executable, *command[1:]], stdout=subprocess.PIPE, check=False)
@@ -132,12 +147,18 @@ def record(name: str, command: Sequence[str], root: Path) -> Path:
     measured_on = machine.describe()
     origin = (machine.in_words(measured_on), measured_on["versions"])
     values = (shlex.join(command), date, *origin, result)
-    text = json.dumps(dict(zip(KEYS, values, strict=True)), indent=1, ensure_ascii=False)
+    recorded = dict(zip(KEYS, values, strict=True)) | ({MODEL: model} if model else {})
+    text = json.dumps(recorded, indent=1, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
     return path
 
 
-main = command.main(tables, options)
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; what follows ``--`` is another one with options of its own."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    end = given.index("--") if "--" in given else len(given)
+    return command.main(lambda args: tables(args, given[end + 1 :]), options)(given[:end])
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

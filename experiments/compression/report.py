@@ -23,8 +23,6 @@ BASELINE, BFLOAT16, INT8 = "baseline", "mixed", "openvino+int8"
 PROFILES = {BFLOAT16: "bfloat16", INT8: "int8"}
 MAX_LOSS, SOURCE_SPEED = 0.02, 1.3
 SOURCE = "1.30x, at most 2% lost"
-SAME = 1.05
-"""Speeds that differ by less are the same."""
 OUTCOMES = {PASSED: CONFIRMED, FAILED: REFUTED}
 RANKS = (PASSED, UNDECIDED, FAILED)
 HEAD = (
@@ -40,7 +38,6 @@ def name(row: Row) -> str:
     'heads=9 (raw) + bfloat16 + 2 instances'
     """
     parts = [f"{row['prune']} ({row['state']})"] if row["prune"] else []
-    parts += [f"{row['zeros']:.0%} zeros"] if row.get("zeros") else []
     profile = str(row["profile"])
     parts += [PROFILES.get(profile, profile)] if profile != BASELINE else []
     parts += [f"{row['instances']} instances"] if row["instances"] > 1 else []
@@ -110,7 +107,6 @@ def claims(rows: Sequence[Row]) -> list[tuple[str, str]]:
     pruned = [row for row in rows if row["prune"]]
     alone = [row for row in pruned if row["profile"] == BASELINE]
     sixteen = [row for row in pruned if BFLOAT16 in row["reference_seconds"]]
-    zeros = [row for row in rows if row.get("zeros")]
     return [
         ("int8 and 2 instances: 1.30 times as fast", overall(map(fast, claimed))),
         ("int8 and 2 instances: at most 2 % lost", overall(map(accurate, claimed))),
@@ -120,7 +116,6 @@ def claims(rows: Sequence[Row]) -> list[tuple[str, str]]:
             "the best pruned model in bfloat16: both, against the whole model in bfloat16",
             any_of(both(row, BFLOAT16) for row in sixteen),
         ),
-        ("half of the weights zero: not faster", overall(map(same_speed, zeros))),
     ]
 
 
@@ -138,12 +133,6 @@ def accurate(row: Row) -> str:
 def both(row: Row, reference: str = BASELINE) -> str:
     """Returns whether a row is as fast as the source says, at the source's loss."""
     return overall([fast(row, reference), accurate(row)])
-
-
-def same_speed(row: Row) -> str:
-    """Returns whether a row is as fast as the baseline."""
-    ratio = speed_up(row)
-    return NOT_TESTABLE if ratio is None else verdict(ratio, above=1 / SAME, below=SAME)
 
 
 def any_of(verdicts: Iterable[str]) -> str:
@@ -199,6 +188,6 @@ STUDY = Study(
     claims=claims,
     plot=plot,
     title=name,
-    params=("prune", "state", "zeros", "profile", "instances", "precision", "length"),
+    params=("prune", "state", "profile", "instances", "precision", "length"),
     metrics=metrics,
 )
