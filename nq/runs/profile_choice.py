@@ -67,7 +67,7 @@ def choices(job: Job, root: Path, device: str) -> tuple[str, str, str, str]:
     if winners:
         *_, folder, profile = max(winners)
         return key, default, profile, f"the profile to take of nq compare in {folder}"
-    why = f"the default for this machine; no nq compare in {root} names one for such a run"
+    why = "the default for this machine; nq compare finds the fastest for your data"
     return key, default, default, why
 
 
