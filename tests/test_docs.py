@@ -253,7 +253,10 @@ def pattern(shown: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [name for name, text in PAGES.items() if RUN.search(text)])
-def test_sessions_of_the_documentation_run(page: str, tmp_path: Path) -> None:
+def test_sessions_of_the_documentation_run(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")  # which the table of answers fits
     if default_choice("CPU") != DEFAULT:
         pytest.skip(f"the sessions are of a processor where the default profile is {DEFAULT}")
     shutil.copy(nq.bundled_sample(), tmp_path / "dev.jsonl")
