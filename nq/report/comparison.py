@@ -12,8 +12,8 @@ from typing import Any
 from nq.report.tables import prediction_s
 from nq.text import counted, grid, html_table, truncate, visible
 
-BASELINE, MAX_LOSS = "baseline", 0.005
-"""The profile to take may lose this share of the micro-F1 of baseline."""
+BASELINE, MAX_LOSS, MAX_CHANCE = "baseline", 0.005, 0.05
+"""The profile to take may lose this share of the micro-F1 of baseline; and by chance the second."""
 MIN_ROUNDS, NEAR = 2, 0.95
 """Quiet rounds that a verdict needs; the share of the highest speed that is as fast."""
 PAGE, WIDTH, MIB = "compare.html", 80, 1 << 20
@@ -156,9 +156,10 @@ def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
     """Returns the profile to take, empty if none, and a sentence that names it and tells why.
 
     A profile keeps the answers if it changes none, or if its relative loss of micro-F1 is at most
-    ``MAX_LOSS``, or no more than chance (its interval contains 0). Of these, one is left out if
-    another was faster in every quiet round, or if its median is below ``NEAR`` of the highest. Of
-    the others, it is the one with the fewest changed answers, then the fewest optimizations.
+    ``MAX_LOSS``, or at most ``MAX_CHANCE`` and no more than chance (its interval contains 0). Of
+    these, one is left out if another was faster in every quiet round, or if its median is below
+    ``NEAR`` of the highest. Of the others, it is the one with the fewest changed answers, then the
+    fewest optimizations.
     """
     baseline = next((row for row in rows if row.profile == BASELINE and row.windows_per_s), None)
     if baseline is None:
@@ -190,7 +191,10 @@ def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
 
 
 def _loses_little(row: ComparisonRow) -> bool:
-    return row.loss is not None and (row.loss[0] <= MAX_LOSS or row.loss[1] <= 0)
+    if row.loss is None:
+        return False
+    loss, low = row.loss
+    return loss <= (MAX_LOSS if low > 0 else MAX_CHANCE)
 
 
 class Comparison(list[ComparisonRow]):
