@@ -76,7 +76,7 @@ def serve(
                 answering.is_alive = pool.is_alive
                 host, port = listener.getsockname()[:2]
                 on_ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
-                await answering.batcher.run(pool)
+                await answering.batcher.run(pool.instances)
 
         model = asyncio.create_task(answer())
         model.add_done_callback(lambda _: server.stop())  # only a model that fails ends by itself
