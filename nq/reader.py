@@ -308,7 +308,7 @@ class _SharedScorer(ScorerWrapper):
         self.lock, self._open = threading.RLock(), True
 
     def scores(
-        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+        self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
     ) -> Columns:
         """See ``Scorer.scores``; the columns of one thread after the other."""
         with self.lock:
