@@ -67,9 +67,8 @@ class TokenizerClass:
         pieces: its special pieces, by the names of its arguments.
         arguments: its other arguments with their defaults.
         like_roberta: whether two separators are between question and page, in one segment.
-        head: the pieces before those of a SentencePiece file.
+        head, tail: the pieces before and behind those of a SentencePiece file.
         skipped: the pieces of such a file that ``head`` replaces.
-        tail: the pieces behind them.
     """
 
     vocabulary: str
@@ -78,8 +77,8 @@ class TokenizerClass:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     like_roberta: bool = False
     head: Sequence[Pair] = ()
-    skipped: int = 0
     tail: Sequence[Pair] = ()
+    skipped: int = 0
 
 
 def _wordpiece(vocab: dict[str, int], values: Values, _: bytes) -> Backend:
@@ -139,7 +138,12 @@ def _unigram(
     return backend
 
 
-PREFIX = {"add_prefix_space": True}
+PREFIX, MASK = {"add_prefix_space": True}, [("<mask>", 0.0)]
+HEAD = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+CAMEMBERT_HEAD = [
+    *((piece + "NOTUSED" * ("s" in piece), score) for piece, score in HEAD),
+    ("<unk>NOTUSED", -100.0),
+]
 BERT = TokenizerClass(
     "vocab.txt",
     _wordpiece,
@@ -149,23 +153,13 @@ BERT = TokenizerClass(
 CLASSES = {
     "BertTokenizer": BERT,
     "MPNetTokenizer": TokenizerClass(
-        "vocab.txt",
-        _wordpiece,
-        {**ROBERTA_PIECES, "unk_token": "[UNK]"},
-        BERT.arguments,
-        like_roberta=True,
+        "vocab.txt", _wordpiece, {**ROBERTA_PIECES, "unk_token": "[UNK]"}, BERT.arguments, True
     ),
     "RobertaTokenizer": TokenizerClass(
-        VOCAB,
-        _byte_level,
-        ROBERTA_PIECES,
-        {"add_prefix_space": False, "trim_offsets": True},
-        like_roberta=True,
+        VOCAB, _byte_level, ROBERTA_PIECES, {"add_prefix_space": False, "trim_offsets": True}, True
     ),
     "AlbertTokenizer": TokenizerClass(
-        "spiece.model",
-        partial(_unigram, quotes=True),
-        SPIECE_PIECES,
+        *("spiece.model", partial(_unigram, quotes=True), SPIECE_PIECES),
         {"do_lower_case": True, "keep_accents": False, **PREFIX},
     ),
     "RemBertTokenizer": TokenizerClass(
@@ -175,27 +169,11 @@ CLASSES = {
         {"do_lower_case": False, "keep_accents": True, **PREFIX},
     ),
     "XLMRobertaTokenizer": TokenizerClass(
-        "sentencepiece.bpe.model",
-        _unigram,
-        ROBERTA_PIECES,
-        PREFIX,
-        like_roberta=True,
-        head=[("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)],
-        skipped=3,
-        tail=[("<mask>", 0.0)],
+        *("sentencepiece.bpe.model", _unigram, ROBERTA_PIECES, PREFIX, True, HEAD, MASK, 3)
     ),
     "CamembertTokenizer": TokenizerClass(
-        "sentencepiece.bpe.model",
-        _unigram,
-        ROBERTA_PIECES,
-        PREFIX,
-        like_roberta=True,
-        head=[
-            *(("<s>NOTUSED", 0.0), ("<pad>", 0.0), ("</s>NOTUSED", 0.0), ("<unk>", 0.0)),
-            ("<unk>NOTUSED", -100.0),
-        ],
-        skipped=1,
-        tail=[("<mask>", 0.0)],
+        *("sentencepiece.bpe.model", _unigram, ROBERTA_PIECES, PREFIX),
+        *(True, CAMEMBERT_HEAD, MASK, 1),
     ),
     "DebertaV2Tokenizer": TokenizerClass(
         "spm.model",
@@ -248,7 +226,7 @@ def make_tokenizer(path: Path, name: str, config: Values, description: Values) -
     names = {key: piece for key, piece in pieces.items() if key in SPELLINGS}
     tokenizer = Tokenizer(files, backend, added, names, {**options, **pieces})
     like_roberta = kind.like_roberta if kind else tokenizer.cls_id == tokenizer.piece_id("<s>")
-    layout = _layout(description.get("post_processor")) if kind is None else None
+    layout = None if kind else _layout(description.get("post_processor"))
     tokenizer.separators, tokenizer.segments = layout or ((2, False) if like_roberta else (1, True))
     return tokenizer
 
@@ -287,10 +265,11 @@ def _vocabulary(
             raise FileNotFoundError(f"{path} has no {MERGES} beside it: copy it there")
         return BPE.read_file(str(path), str(path.with_name(MERGES))), b"", ()
     if path.suffix == ".model":
-        read = read_sentencepiece(path)
-        _check_steps(path, {"type": "Precompiled", MAP: base64.b64encode(read.character_map)})
-        vocab = [*kind.head, *read.pieces[kind.skipped :], *kind.tail]
-        return _checked(path, vocab), read.character_map, read.added
+        pieces, characters, added = read_sentencepiece(path)
+        step = {"type": "Precompiled", MAP: base64.b64encode(characters).decode()}
+        _check_steps(path, *([step] if characters else ()))
+        vocab = [*kind.head, *pieces[kind.skipped :], *kind.tail]
+        return _checked(path, vocab), characters, added
     model, normalizer = description["model"], description.get("normalizer") or {}
     expected = MODELS[Path(kind.vocabulary).suffix]
     if model.get("type", expected) != expected:

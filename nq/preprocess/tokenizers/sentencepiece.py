@@ -5,7 +5,6 @@ Wire format: https://protobuf.dev/programming-guides/encoding/
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from struct import unpack
 from typing import Any
@@ -20,23 +19,13 @@ CHARACTER_MAP = 2  # of the normalizer
 _SIZES = {1: 8, 5: 4}  # of fields of a fixed size
 
 
-@dataclass(frozen=True)
-class SentencePieceModel:
-    """What a file holds.
+def read_sentencepiece(path: Path) -> tuple[list[tuple[str, float]], bytes, list[AddedToken]]:
+    """Reads a ``.model`` file; ``ValueError`` if it is not of the type unigram.
 
-    Args:
-        pieces: each piece with its score.
-        character_map: what replaces characters before the text is cut; may be empty.
-        added: pieces that are found in any text, and special ones.
+    Returns:
+        Each piece with its score; the map of characters that replaces some before the text is cut;
+        the pieces that are found in any text, and special ones.
     """
-
-    pieces: list[tuple[str, float]]
-    character_map: bytes
-    added: list[AddedToken]
-
-
-def read_sentencepiece(path: Path) -> SentencePieceModel:
-    """Reads a ``.model`` file; ``ValueError`` if it is not of the type unigram."""
     pieces, added, parts = list[tuple[str, float]](), list[AddedToken](), dict[int, Any]()
     for number, value in _fields(path.read_bytes()):
         if number != PIECES:
@@ -52,7 +41,7 @@ def read_sentencepiece(path: Path) -> SentencePieceModel:
             f"{path} is a SentencePiece model of another type than unigram, for which versions of "
             "transformers differ: save the tokenizer with transformers as tokenizer.json"
         )
-    return SentencePieceModel(pieces, parts.get(NORMALIZER, {}).get(CHARACTER_MAP, b""), added)
+    return pieces, parts.get(NORMALIZER, {}).get(CHARACTER_MAP, b""), added
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:

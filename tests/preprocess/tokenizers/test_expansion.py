@@ -115,3 +115,17 @@ def test_many_tokens_may_be_added(tmp_path: Path, file: str) -> None:
         (tmp_path / file).write_text(json.dumps({"added_tokens_decoder": decoder}))
     tokenizer = load_tokenizer(tmp_path)
     assert tokenizer.encode(["ax29999x"]) == [(4, first + count - 1)]
+
+
+def test_a_map_of_sentencepiece_is_bounded(spiece_models: dict[str, Path], tmp_path: Path) -> None:
+    def field(number: int, value: bytes) -> bytes:
+        return bytes([number << 3 | 2, len(value) & 0x7F | 0x80, len(value) >> 7]) + value
+
+    model = spiece_models["plain-unigram"].read_bytes()
+    for length in (MAX_EXPANSION, MAX_EXPANSION + 1):
+        normalizer = field(3, field(2, character_map("b" * length)))
+        (tmp_path / "spiece.model").write_bytes(model + normalizer)
+        if length == MAX_EXPANSION:
+            assert load_tokenizer(tmp_path).encode(["a"])
+    with pytest.raises(ValueError, match=f"a text {length} times longer"):
+        load_tokenizer(tmp_path)
