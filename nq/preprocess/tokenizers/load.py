@@ -39,7 +39,7 @@ NAMES = (
 )
 OWN_OPTIONS = {"do_lower_case", "strip_accents", "tokenize_chinese_chars"}
 """What nq writes into ``tokenizer_config.json``; Hugging Face writes other names too, or fewer."""
-CONFIG, VOCABULARY, OWN_VOCABULARY = "tokenizer_config.json", "vocab.txt", "vocab-nq.txt"
+CONFIG, VOCABULARY = "tokenizer_config.json", "vocab.txt"
 PLAIN = {"do_lower_case": False, "keep_accents": True}
 """How words are prepared for a SentencePiece file alone."""
 Values = dict[str, Any]
@@ -50,7 +50,7 @@ def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
     path = Path(folder)
     if path.is_dir():
         kind = CLASSES.get(_class_of(path, _values(path / CONFIG)))
-        names = (WHOLE_FILE, kind.vocabulary, OWN_VOCABULARY) if kind else NAMES
+        names = (WHOLE_FILE, *([kind.vocabulary] if kind else ()), *NAMES)
         path = next((path / name for name in names if (path / name).is_file()), path)
     if not path.is_file():
         raise FileNotFoundError(
@@ -110,7 +110,9 @@ def _load(path: Path, compat: str) -> Tokenizer:
     is_text = path.suffix not in (".json", ".model")
     description = _values(path if is_whole else path.with_name(WHOLE_FILE))
     config |= _older_values(path.parent, config, description)
-    is_own = is_text and (not name or keys == OWN_OPTIONS or path.name != VOCABULARY)
+    kind = CLASSES.get(name)
+    is_other = path.name != (kind.vocabulary if kind else VOCABULARY)
+    is_own = is_text and (not name or keys == OWN_OPTIONS or is_other)
     if original and not (is_text or (is_whole and _is_wordpiece(description["model"]))):
         raise ValueError(f"{path}: compat {compat!r} is for WordPiece only, use 'ours'")
     if original or is_own:
@@ -136,8 +138,9 @@ def _load(path: Path, compat: str) -> Tokenizer:
             f"{path.parent} has a tokenizer of the class {name!r:.80}, which nq does not have: "
             f"expected one of {', '.join((WHOLE, *CLASSES))}; choose another model"
         )
-    if name == WHOLE and not is_whole:
-        raise ValueError(f"{path.parent} has no {WHOLE_FILE}, which its tokenizer_class needs")
+    needed = CLASSES[name].vocabulary if name in CLASSES else WHOLE_FILE
+    if not is_whole and path.suffix != Path(needed).suffix:
+        raise ValueError(f"{path.parent} has no {needed}, which its tokenizer_class {name} needs")
     return make_tokenizer(path, name, config, description)
 
 

@@ -281,13 +281,14 @@ def test_another_class_is_refused(tmp_path: Path, name: str) -> None:
     [
         ({"vocab.txt": words(*BERT)}, PLAIN),  # which has a tokenizer.json only
         ({"tokenizer.json": whole(byte_level)}, {"tokenizer_class": "BertTokenizer"}),
+        ({"spiece.model": ...}, {"tokenizer_class": "BertTokenizer"}),
     ],
 )
 def test_files_that_do_not_fit_the_class_are_refused(
     tmp_path: Path, files: Files, config: Files
 ) -> None:
     write(tmp_path, "bert", files, config)
-    with pytest.raises(ValueError, match=r"tokenizer\.json"):
+    with pytest.raises(ValueError, match=r"tokenizer\.json|no vocab\.txt"):
         load_tokenizer(tmp_path)
 
 
