@@ -161,7 +161,8 @@ class ContextWindows:
                 if not products[i, j]:
                     break
                 begin, behind = int(places[i, 0]), int(places[j, 1])
-                text = self.context[begin:behind]
+                text = self.context[begin:behind].lstrip(" ")  # which some pieces begin with
+                begin = behind - len(text)
                 answer = answers.setdefault(text.lower(), _answer(0.0, begin, behind, text))
                 answer["score"] += float(products[i, j])
         found = [*answers.values(), *([empty] if handle_impossible_answer else [])]
