@@ -61,8 +61,7 @@ def read_records(
 
     ``share`` and ``limit`` are those of ``containers.rows``; sources have the path ``name`` if any.
     """
-    page = None if pages is None else pages.column
-    for number, row in containers.rows(path, share, limit, page):
+    for number, row in containers.rows(path, share, limit, pages.column if pages else None):
         source = Source(file_index, shown(name or path), number)
         item: Example | DeadLetter
         try:

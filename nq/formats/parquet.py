@@ -32,12 +32,7 @@ COLUMNS = (
     *("annotations.short_answers.start_token", "annotations.short_answers.end_token"),
     "annotations.long_answer.candidate_index",
 )
-ANSWERS = {
-    f"{name}.{part}"
-    for name in (*text_gold.FIELDS, text_gold.DETECTED)
-    for part in ("text", *text_gold.PLACES, "char_spans", "char_spans.start", "char_spans.end")
-}
-BYTES_AND_VIEWS = ("binary", "large_binary", "binary_view", "string_view")
+ANSWER_PARTS = ("", "text", *text_gold.PLACES, "char_spans")
 _LIST_LEVELS = re.compile(r"\.(?:list|bag)\.(?:element|item|array_element|array)\b")
 
 
@@ -59,29 +54,23 @@ def rows(
     """Yields rows of a file, as ``nq.formats.containers.rows`` does; others are not decoded."""
     worker, workers = share
     with _open(path) as plain:
-        columns, dictionaries = _columns(path, plain, page), _dictionaries(plain)
+        columns, leaves = _columns(path, plain, page), range(len(plain.schema))
+        schema = plain.read_row_groups([], columns=columns).schema
+        groups = [plain.metadata.row_group(i) for i in range(plain.num_row_groups)]
+        encodings = [str([group.column(i).encodings for group in groups]) for i in leaves]
+    dictionaries = [i for i in leaves if "DELTA" not in encodings[i]]
     with _open(path, read_dictionary=dictionaries) as file:
         last, first = len(range(file.metadata.num_rows)[:limit]), 0
         for group in range(file.num_row_groups):
             end = first + file.metadata.row_group(group).num_rows
             numbers = range(first + (worker - first) % workers, min(end, last), workers)
             if numbers:
-                yield from _group_rows(file, group, columns, first, numbers)
+                yield from _group_rows(file, group, schema, columns, first, numbers)
             first = end
 
 
-def _dictionaries(file: Any) -> list[int]:
-    """Returns the columns of which Arrow can read the texts as a dictionary, each of them once."""
-    groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
-    return [
-        column
-        for column in range(len(file.schema))
-        if not any("DELTA" in name for one in groups for name in one.column(column).encodings)
-    ]
-
-
 def _group_rows(
-    file: Any, group: int, columns: list[str], row: int, wanted: range
+    file: Any, group: int, schema: Any, columns: list[str], row: int, wanted: range
 ) -> Iterator[tuple[int, Record | RecordError]]:
     """Yields the rows ``wanted`` of a row group whose first row is ``row``, from 0."""
     import pyarrow
@@ -100,7 +89,7 @@ def _group_rows(
         ):
             for i in range(batch.num_rows):
                 if row in wanted:
-                    yield row + 1, _record(batch.slice(i, 1))
+                    yield row + 1, _record(batch.slice(i, 1), schema)
                 row += 1
             if row >= wanted.stop:
                 return
@@ -113,47 +102,31 @@ def _group_rows(
     yield from ((left + 1, reason) for left in wanted if left >= row)
 
 
-def _record(row: Any) -> Record | RecordError:
+def _record(row: Any, schema: Any) -> Record | RecordError:
     import pyarrow
 
     try:
         parts = [part for column in row.columns for part in _parts(column)]
         LIMITS.check(values=sum(map(len, parts)))
         LIMITS.check(bytes=sum(map(_n_bytes, parts)))
-        if not any("list_view" in str(kind) for kind in row.schema.types):  # cast to other values
-            row = row.take(pyarrow.array([0]))  # a cast expands the other rows of the batch, too
-            row = row.cast(pyarrow.schema([(one.name, _json_type(one.type)) for one in row.schema]))
-        record = row.to_pylist()[0]
+        own = row.take(pyarrow.array([0]))  # a cast expands the other rows of the batch, too
+        with contextlib.suppress(pyarrow.ArrowNotImplementedError):  # of views; it is only faster
+            own = own.cast(schema)
+        return {name: _json_value(value) for name, value in own.to_pylist()[0].items()}
     except RecordError as error:
         return error
     except UnicodeDecodeError:
         return RecordError("the row contains text that is not UTF-8")
     except (ValueError, ArithmeticError, LookupError, pyarrow.ArrowException) as error:
         return RecordError(f"the row cannot be read: {' '.join(str(error).split())}")
-    return {name: _json_value(value) for name, value in record.items()}
-
-
-def _json_type(kind: Any) -> Any:
-    """Returns the type of the same values with texts for bytes, dictionaries and views."""
-    import pyarrow
-    from pyarrow import types
-
-    if types.is_struct(kind):
-        return pyarrow.struct([field.with_type(_json_type(field.type)) for field in kind])
-    if hasattr(kind, "value_field") and not types.is_map(kind):
-        return pyarrow.list_(_json_type(kind.value_type))
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    return pyarrow.string() if str(kind) in BYTES_AND_VIEWS else kind
 
 
 def _json_value(value: Any) -> Any:
-    """Returns a value of a column as it is in JSON: a UUID is a text, a whole decimal an integer.
-
-    >>> [_json_value(value) for value in (UUID(int=7), Decimal("7.00"), Decimal(1 << 64))]
-    ['00000000-0000-0000-0000-000000000007', 7, '18446744073709551616']
-    """
-    is_whole = isinstance(value, Decimal) and value == int(value)
-    return same_id(int(value)) if is_whole else str(value) if isinstance(value, UUID) else value
+    """Returns a value of a column as in JSON: bytes and UUIDs are texts, 7.00 is an integer."""
+    if isinstance(value, Decimal) and value == int(value):
+        return same_id(int(value))
+    text = value.decode() if isinstance(value, bytes) else value
+    return str(text) if isinstance(text, UUID) else text
 
 
 def _parts(array: Any) -> Iterator[Any]:
@@ -198,16 +171,18 @@ def _columns(path: str, file: Any, page: str | None = None) -> list[str]:
     """Returns the paths of the columns to read; raises ``ValueError`` where one is absent."""
     paths = [file.schema.column(i).path for i in range(len(file.schema))]
     names = {path: _LIST_LEVELS.sub("", path) for path in paths}
-    missing, wanted = [name for name in REQUIRED if name not in names.values()], {*COLUMNS}
-    if missing and questions.QUESTION in names.values():
-        wanted = {*questions.COLUMNS, *ANSWERS, page or questions.PAGE}
-        whole = {one for one in wanted if f"{one}.text" not in wanted.intersection(names.values())}
-        wanted |= {name for name in names.values() if name.partition(".")[0] in whole}
-    elif missing:
+    missing = [name for name in REQUIRED if name not in names.values()]
+    if missing and questions.QUESTION not in names.values():
         found = f"{path}: found the columns {listed(file.schema_arrow.names)}"
         expected = "give Hugging Face's natural_questions, or questions in a column question"
         raise ValueError(f"{found}, and no column {' or '.join(missing)}; {expected}")
-    columns = sorted(path for path, name in names.items() if name in wanted)
+
+    def is_needed(name: str) -> bool:
+        first, below, *_ = f"{name}..".split(".")
+        is_part = below in ANSWER_PARTS or f"{first}.text" not in names.values()
+        return first in {*questions.COLUMNS, page} and is_part if missing else name in COLUMNS
+
+    columns = sorted(path for path, name in names.items() if is_needed(name))
     if repeated := [column for column in columns if paths.count(column) > 1]:
         raise ValueError(f"{path}: found two columns {repeated[0]!r}, expected one")
     return columns

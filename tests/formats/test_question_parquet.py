@@ -176,7 +176,7 @@ IDS = {
 NO_IDS = {
     **UNREADABLE,
     "7.5": pa.array([Decimal("7.5")], pa.decimal128(9, 1)),
-    "fixed": pa.array([b"abcd"], pa.binary(4)),
+    "fixed": pa.array([bytes(range(128, 144))], pa.binary(16)),
     "struct": pa.array([{"a": 1}]),
 }
 
