@@ -14,17 +14,16 @@ from typing import IO, TextIO
 
 from nq.formats import questions
 from nq.formats.fields import LIMITS, Record, RecordError, listed
-from nq.formats.lines import NOT_UTF8, open_bytes
+from nq.formats.lines import NOT_UTF8, check_whole, open_bytes
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-SEPARATORS = ",;\t|"
-HEADER_LINES = 100
+SEPARATORS, HEADER_LINES = ",;\t|", 100
 
 
 def is_csv(path: str, head: bytes) -> bool:
     """Returns whether a file is CSV, by its first row or its name."""
     start = head.lstrip()
-    if start[:1] in (b"{", b"[", b"<", b"") or b"\0" in start.splitlines()[0]:
+    if start[:1] in (b"{", b"[", b"<", b"") or 4 * start.count(b"\0") > len(start):  # of UTF-16
         return False
     names, *_ = _header(io.StringIO(head.decode("utf-8", "replace"), newline=""))
     return (questions.QUESTION in names and len(names) > 1) or path.lower().endswith(SUFFIXES)
@@ -32,6 +31,7 @@ def is_csv(path: str, head: bytes) -> bool:
 
 def columns(path: str) -> list[str]:
     """Returns the names of the columns."""
+    check_whole(path)
     with open_bytes(path) as file, _text(file) as text:
         return _header(iter(partial(text.readline, LIMITS.bytes + 1), ""))[0]
 

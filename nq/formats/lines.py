@@ -181,9 +181,8 @@ def binary_kind(head: bytes) -> Kind | None:
 def check_whole(path: str | Path) -> None:
     """Raises ``ValueError`` if there is only a pointer of Git LFS in place of a file."""
     with open(path, "rb") as file:
-        head = file.read(POINTER_BYTES)
-    if re.match(LFS_POINTER, head):
-        raise ValueError(f"{path} is {': '.join(_BINARY[LFS_POINTER])}")
+        if re.match(LFS_POINTER, file.read(POINTER_BYTES)):
+            raise ValueError(f"{path} is {': '.join(_BINARY[LFS_POINTER])}")
 
 
 def text_kind(head: bytes) -> Kind | None:
