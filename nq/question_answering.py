@@ -120,11 +120,10 @@ class ContextWindows:
         head = [tokenizer.cls_id, *query.ids, *[tokenizer.sep_id] * tokenizer.separators]
         room = length - len(head) - 1
         n, is_long = len(query.ids), 2 * room <= length
-        beside = f"where max_seq_len is {length} and doc_stride {overlap}"
-        expected = f"less than {n + room - overlap} pieces, found {n}, {beside}"
-        check_argument(overlap < room or not is_long, "question", question, expected)
-        expected = f"less than {room}, the pieces that a question of {n} leaves room for"
-        check_argument(overlap < room, "doc_stride", overlap, expected)
+        both = f"doc_stride ({overlap}) and the question ({n} pieces)"
+        expected = f"{both} to be less than {n + room} together, by max_seq_len {length}"
+        name, value = ("question", question) if is_long else ("doc_stride", overlap)
+        check_argument(overlap < room, name, value, expected)
         ranges = windows(len(pieces.ids), room, room - overlap) or [(0, 0)]
         ids = np.full((len(ranges), length), tokenizer.pad_id, np.int32)
         token_map, pos = np.full_like(ids, -1), np.arange(length)

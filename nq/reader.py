@@ -417,12 +417,10 @@ def pipeline(
     """
     check_argument(task == TASK, "task", task, repr(TASK))
     is_own = tokenizer is None or str(tokenizer) == str(model)
-    check_argument(
-        is_own, "tokenizer", tokenizer, f"that of the model, {str(model)!r:.80}, or none"
-    )
+    check_argument(is_own, "tokenizer", tokenizer, "that of the model, or none")
     if revision is not None:
-        model, name = f"{model}@{revision}", model
-        is_known = isinstance(name, str) and "@" not in name and hub.is_model(model)
+        model = f"{model}@{revision}"
+        is_known = model.count("@") == 1 and hub.is_model(model)
         check_argument(is_known, "revision", revision, "one of a model org/name of the hub")
     on_gpu = None if device is None else use_device(device) >= 0
     return load(model, profile=reader_profile(on_gpu))
