@@ -7,6 +7,7 @@ nq knows are read in any case. A file is read row by row; a row may have line en
 import contextlib
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice, tee
@@ -65,7 +66,8 @@ def rows(path: str) -> Iterator[tuple[int, Record | RecordError]]:
             names, separator, several = _header(lines(text))
             header = csv.reader(several, delimiter=separator)
             next(filter(any, header), None)
-            names = [name if names.count(name) == 1 else "" for name in names]
+            counts = Counter(names)
+            names = [name if counts[name] == 1 else "" for name in names]
             reader = csv.reader(several, delimiter=separator, strict=True)
             while True:
                 first, size = header.line_num + reader.line_num + 1, 0

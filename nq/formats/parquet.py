@@ -7,6 +7,7 @@ columns: ``document.tokens.token`` is the same column in a struct of lists and i
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -171,18 +172,20 @@ def _columns(path: str, file: Any, page: str | None = None) -> list[str]:
     """Returns the paths of the columns to read; raises ``ValueError`` where one is absent."""
     paths = [file.schema.column(i).path for i in range(len(file.schema))]
     names = {path: _LIST_LEVELS.sub("", path) for path in paths}
-    missing = [name for name in REQUIRED if name not in names.values()]
-    if missing and questions.QUESTION not in names.values():
+    known = {*names.values()}
+    missing = [name for name in REQUIRED if name not in known]
+    if missing and questions.QUESTION not in known:
         found = f"{path}: found the columns {listed(file.schema_arrow.names)}"
         expected = "give Hugging Face's natural_questions, or questions in a column question"
         raise ValueError(f"{found}, and no column {' or '.join(missing)}; {expected}")
 
     def is_needed(name: str) -> bool:
         first, below, *_ = f"{name}..".split(".")
-        is_part = below in ANSWER_PARTS or f"{first}.text" not in names.values()
+        is_part = below in ANSWER_PARTS or f"{first}.text" not in known
         return first in {*questions.COLUMNS, page} and is_part if missing else name in COLUMNS
 
     columns = sorted(path for path, name in names.items() if is_needed(name))
-    if repeated := [column for column in columns if paths.count(column) > 1]:
+    counts = Counter(paths)
+    if repeated := [column for column in columns if counts[column] > 1]:
         raise ValueError(f"{path}: found two columns {repeated[0]!r}, expected one")
     return columns
