@@ -16,6 +16,7 @@ from typing import Any
 from nq.config import CascadeDecision, DecisionConfig, WindowConfig
 from nq.errors import check_argument
 from nq.formats.input_files import sha256
+from nq.formats.lines import check_whole
 from nq.json_files import dump_json, read_json_object
 from nq.model import names, registry, safetensors_file, tf_checkpoint
 from nq.model.config import ModelConfig
@@ -213,6 +214,8 @@ def weights_digest(folder: str | Path) -> str:
 def read_tensors(folder: str | Path, check_digest: bool = True) -> CheckpointTensors:
     """Returns the tensors of a folder's weights, by canonical name."""
     files = weight_files(folder)
+    for file in files:
+        check_whole(file)
     if check_digest:
         weights_digest(folder)
     if files[0].suffix == ".index":

@@ -10,6 +10,7 @@ from typing import Any
 
 from nq.config import WindowConfig
 from nq.errors import check_argument
+from nq.formats.lines import check_whole
 from nq.json_files import read_json_object
 from nq.preprocess.tokenizers.base import ADDED, MAX_ID, SPECIAL, Tokenizer
 from nq.preprocess.tokenizers.classes import (
@@ -57,6 +58,8 @@ def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
             f"no tokenizer in {path}: expected vocab.txt (WordPiece) or spiece.model "
             "(SentencePiece), or tokenizer.json, or vocab.json and merges.txt (byte-level BPE)"
         )
+    for file in filter(Path.is_file, (path, path.with_name("merges.txt"))):
+        check_whole(file)
     try:
         with _without_stderr():  # to which Rust writes panics
             tokenizer = _load(path, compat)
