@@ -98,7 +98,7 @@ def _page(uri: str, name: str) -> str:
             client.set_experiment_tag(experiment.experiment_id, VIEW_TAG, state)
     except Exception as error:
         raise Error(
-            f"cannot read the runs in {without_password(uri)}: {reason(error)}; give the "
+            f"cannot read the runs in {without_password(uri)}: {reason(error, uri)}; give the "
             "store of your runs as --tracking-uri, their experiment as --experiment"
         ) from error
     return f"{tracking.PAGE.format(experiment.experiment_id, '')}&viewStateShareKey={VIEW}"

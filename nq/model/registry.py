@@ -8,6 +8,7 @@ its code.
 
 import logging
 import os
+import shlex
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import partial
@@ -112,7 +113,7 @@ def _without_links(folder: Path) -> Path:
         if path.is_file() and not any(map(target.is_relative_to, allowed)):
             raise Error(
                 f"{path} is a link out of the model folder, to {target}: if you trust it, give a "
-                f"copy without links (cp -rL {folder} COPY)"
+                f"copy without links (cp -rL {shlex.quote(str(folder))} COPY)"
             )
     return folder
 
