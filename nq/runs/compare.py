@@ -49,11 +49,6 @@ from nq.text import counted
 log = logging.getLogger(__name__)
 
 MAX_CHANGES = 100
-ANSWER = (
-    "import ctypes, runpy, signal; ctypes.CDLL(None).prctl(1, signal.SIGKILL); "
-    "runpy.run_module('nq.answer', run_name='__main__')"
-)
-"""``nq answer`` in a process that ends with the one that started it (PR_SET_PDEATHSIG)."""
 DEVICE = "GPU" if Path("/dev/nvidiactl").exists() else "CPU"
 ALL = tuple(map(str, profiles(THESIS)))
 DEFAULT = default_choice(DEVICE, mixed=False), default_choice(DEVICE)
@@ -289,11 +284,9 @@ def answer_in_process(profile: str, options: Sequence[str]) -> dict[str, Any]:
     Returns its JSON result, with the seconds of the whole process as ``wall_s``. An ``Error`` has
     the error line of a run that failed.
     """
-    arguments = ["-c", ANSWER, *options, "--no-track", "--json", "--profile", profile]
-    started = time.perf_counter()
-    process = subprocess.run(
-        **child.python(*arguments), capture_output=True, text=True, check=False
-    )
+    arguments = [*options, "--no-track", "--json", "--profile", profile]
+    command, started = child.bound("nq.answer", *arguments), time.perf_counter()
+    process = subprocess.run(**command, capture_output=True, text=True, check=False)
     if process.returncode:
         lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
         (*_, error) = [line for line in lines if line.startswith("nq: error: ")] or lines
