@@ -4,10 +4,11 @@ from .config import DecisionConfig, WindowConfig
 from .errors import Error
 from .evaluation.evaluate import evaluate
 from .formats.documents import page_from_html, page_from_text
-from .formats.inputs import read_examples, read_page
+from .formats.inputs import read_page
 from .inference.profile import Profile
 from .model.convert import convert
 from .model.spec import find_model
+from .questions import read_examples
 from .reader import Reader, load, pipeline
 from .records import Example
 from .runs.compare import compare

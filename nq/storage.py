@@ -186,8 +186,7 @@ def cache_folder() -> Path:
 
 # --- kinds of folders ---------------------------------------------------------------------------
 
-_SHARD = r"(?:windows|examples)(?:-\d+)?-\d{5}-of-\d{5}\.tfrecord"
-_PREPARED = rf"COMPLETED|manifest\.json|skipped\.jsonl|{_SHARD}"
+_PREPARED = r"manifest\.json|skipped\.jsonl|(?:windows|examples)-\d{5}\.tfrecord"
 _ALL = rf"(?!{re.escape(MARK)}|{re.escape(LOCK)}).+"
 
 

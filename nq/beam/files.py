@@ -13,14 +13,14 @@ import shutil
 import tempfile
 import threading
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from nq.beam.runner import CompressionTypes, FileSystem, FileSystems, parse_options
 from nq.errors import DamagedError, Error
-from nq.formats import input_files, inputs
-from nq.formats.input_files import CHANGED, SHARD_SUFFIXES, is_uri, sha256
+from nq.formats import inputs
+from nq.formats.input_files import SHARD_SUFFIXES, Files, Patterns, find_files, is_uri, path_list, sha256
 from nq.formats.questions import PageFolder
 from nq.model.folder import copy_model
 from nq.records import DeadLetter, Example, Source
@@ -44,26 +44,6 @@ def set_options(options: Sequence[str], paths: Sequence[str]) -> None:
         if scheme not in {one.scheme() for one in FileSystem.get_all_subclasses()}:
             known = "://, ".join(SCHEMES)
             raise Error(f"{path}: Beam has no file system for it: give a path, or {known}://")
-
-
-def find_files(patterns: Sequence[str]) -> list[str]:
-    """Returns the files that match patterns, in order.
-
-    The patterns are those of ``input_files.find_files``, or URIs: of files, with ``*`` and ``?``,
-    or of folders, with a slash at the end.
-    """
-    files: dict[str, None] = {}
-    for pattern in patterns:
-        if not is_uri(pattern):
-            files |= dict.fromkeys(input_files.find_files([pattern]))
-            continue
-        names = sorted(match_files(f"{pattern}*" if pattern.endswith("/") else pattern))
-        if pattern.endswith("/"):
-            names = [name for name in names if name.endswith(SHARD_SUFFIXES)]
-        if not names:
-            raise FileNotFoundError(f"no file matches {pattern}: give a file, a glob, or FOLDER/")
-        files |= dict.fromkeys(names)
-    return list(files)
 
 
 def match_files(pattern: str) -> list[str]:
@@ -104,16 +84,59 @@ def new_folder(parent: str, name: str, *others: str) -> Iterator[str]:
         remove(folder)
 
 
-@contextlib.contextmanager
-def local_copy(path: str) -> Iterator[str]:
-    """Yields the path of a file on a disk: ``path``, or of a copy with its name if it is a URI."""
-    if not is_uri(path):
-        yield path
-        return
-    with tempfile.TemporaryDirectory(prefix=COPY_PREFIX) as folder:
-        copy = Path(folder) / Path(path).name
-        copy_file(path, str(copy))
-        yield str(copy)
+class BeamFiles(Files):
+    """Files with a path, or with a URI that a file system of Beam reads.
+
+    Patterns with a URI are of files, with ``*`` and ``?``, or of folders, with a slash at the end.
+    """
+
+    def __init__(self) -> None:
+        self._digests: dict[Any, str] = {}
+
+    def found(self, patterns: Patterns) -> contextlib.AbstractContextManager[list[str]]:
+        files: dict[str, None] = {}
+        for pattern in path_list("files", patterns):
+            if not is_uri(pattern):
+                files |= dict.fromkeys(find_files([pattern]))
+                continue
+            names = sorted(match_files(f"{pattern}*" if pattern.endswith("/") else pattern))
+            if pattern.endswith("/"):
+                names = [name for name in names if name.endswith(SHARD_SUFFIXES)]
+            if not names:
+                problem = f"no file matches {pattern}"
+                raise FileNotFoundError(f"{problem}: give a file, a glob, or FOLDER/")
+            files |= dict.fromkeys(names)
+        return contextlib.nullcontext(list(files))
+
+    @contextlib.contextmanager
+    def local_copy(self, path: str) -> Iterator[str]:
+        if not is_uri(path):
+            yield path
+            return
+        with tempfile.TemporaryDirectory(prefix=COPY_PREFIX) as folder:
+            copy, status = Path(folder) / Path(path).name, _status(path)
+            copy_file(path, str(copy))
+            if status not in self._digests:
+                self._digests[status] = sha256(copy)
+            yield str(copy)
+
+    def sha256(self, path: str) -> str:
+        """Returns the SHA-256 of a file; one with a URI is read again if size or time differ."""
+        if not is_uri(path):
+            return sha256(path)
+        if (status := _status(path)) not in self._digests:
+            with self.local_copy(path):
+                pass
+        return self._digests[status]
+
+
+BEAM = BeamFiles()
+
+
+def _status(path: str) -> tuple[str, int, float]:
+    (match,) = FileSystems.match([path])
+    (file,) = match.metadata_list
+    return path, file.size_in_bytes, file.last_updated_in_seconds
 
 
 def read_records(
@@ -124,37 +147,8 @@ def read_records(
     pages: PageFolder | None = None,
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
     """Yields what ``inputs.read_records`` does, of a file with a path or a URI."""
-    with local_copy(path) as copy:
+    with BEAM.local_copy(path) as copy:
         yield from inputs.read_records(copy, file_index, share, limit, pages=pages, name=path)
-
-
-def check_and_digest(
-    files: Sequence[str], limit: int | None = None, pages: PageFolder | None = None
-) -> dict[str, str]:
-    """Checks input files as a run without Beam does; returns the SHA-256 of each by its path."""
-    digests = {}
-    for path in files:
-        with local_copy(path) as copy:
-            try:
-                inputs.check_files([copy])
-            except ValueError as error:
-                raise ValueError(str(error).replace(copy, path)) from error
-            digests[path] = sha256(copy)
-    inputs.check_records(files, limit, pages, read_records)
-    return digests
-
-
-def status(path: str) -> Any:
-    """Returns what changes with a file: its size and its time."""
-    (match,) = FileSystems.match([path])
-    return [(one.size_in_bytes, one.last_updated_in_seconds) for one in match.metadata_list]
-
-
-def check_unchanged(statuses: Mapping[str, Any]) -> None:
-    """Checks that files have not changed since ``status`` returned these values."""
-    for path, before in statuses.items():
-        if status(path) != before:
-            raise Error(CHANGED.format(path))
 
 
 def absolute(path: str) -> str:

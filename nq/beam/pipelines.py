@@ -20,18 +20,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nq import __version__
+from nq import __version__, processor
 from nq.beam.files import copy_file, match_files
 from nq.beam.merge import check_shards, encode, merged
-from nq.beam.runner import FileSystems, Finished, beam, execute
+from nq.beam.runner import FileSystems, Finished, beam, execute, requested_workers
 from nq.beam.score import Decide, ScoreWindows
 from nq.beam.transforms import MakeWindows, ReadQuestions
 from nq.errors import Error
 from nq.formats.input_files import is_uri
 from nq.inference.load import ScorerSpec
-from nq.preprocess.request import Request
-from nq.preprocess.store import write_examples
+from nq.preprocess.prepared import Request, StoredExample
 from nq.progress import new_bar
+from nq.questions import Ids
+from nq.records import DeadLetter
 
 RESULTS, DEAD, PROGRESS = "results", "dead_letters", "progress"
 WRITE_S = 1.0
@@ -158,16 +159,16 @@ class _Encode(beam.DoFn):  # type: ignore[misc]
         yield encode(element)
 
 
-def write_windows(
-    request: Request, part: Path, workers: int, options: Sequence[str]
-) -> dict[str, int]:
-    """Writes the windows of a request into the folder ``part``, as ``write_examples`` does.
+def made_windows(
+    request: Request, part: Path, workers: int | None, options: Sequence[str]
+) -> Iterator[StoredExample | DeadLetter]:
+    """Yields what is stored of a request, in order, after all of it is in the folder ``part``.
 
-    The options of Beam win over the number of ``workers``.
+    The options of Beam win over the number of ``workers``, by default one for each core.
     """
-    questions = ReadQuestions(
-        request.files, request.limit, workers, first_file=request.first_file, pages=request.pages
-    )
+    questions = request.questions
+    workers = workers or requested_workers(options) or len(processor.cores())
+    read = ReadQuestions(questions.files, questions.limit, workers, questions.pages)
     windows = MakeWindows(request.tokenizer, request.windows, request.training, "groups")
 
     def steps(records: Any) -> tuple[Any, Any]:
@@ -176,9 +177,14 @@ def write_windows(
 
     with new_bar(desc="preprocess", unit=" examples") as bar:
         _, elements = run_in_order(
-            *(questions, steps, options, part, str(part), lambda new, _: bar.update(new))
+            *(read, steps, options, part, str(part), lambda new, _: bar.update(new))
         )
-    return write_examples(elements, part, request.first_file, training=bool(request.training))
+    ids = Ids()
+    for one in elements:
+        if isinstance(one, DeadLetter):
+            yield one
+        else:
+            yield ids.repeated(one.source, one.example_id, one.question) or one
 
 
 def answering(spec: ScorerSpec, staged: Mapping[Path, str], decide: Decide) -> Steps:

@@ -8,7 +8,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
-from nq.beam.files import local_copy, local_folder, read_records
+from nq.beam.files import BEAM, local_folder, read_records
 from nq.beam.merge import Share, shares
 from nq.config import WindowConfig
 from nq.errors import check_argument
@@ -17,11 +17,10 @@ from nq.formats.questions import PageFolder
 from nq.formats.tfrecord import encode_records
 from nq.model.folder import load_settings
 from nq.preprocess.contexts import unread_blocks
-from nq.preprocess.local import make_windows, stored_example
-from nq.preprocess.request import Training
-from nq.preprocess.store import COUNTERS
+from nq.preprocess.prepared import COUNTERS, Training, make_windows, stored_example
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.questions import page_folder
 from nq.records import Columns, DeadLetter, Example, Features, Source, Windowed
 
 OUTPUTS = ("windows", "groups", "examples")
@@ -38,7 +37,6 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
             of ``nq.formats.inputs``.
         limit: of all files together.
         workers: how many share few files; one reads files from start to end.
-        first_file: number of the first file in ``Source.file_index``.
         pages: the folder of the pages that questions name, which every worker can read.
     """
 
@@ -47,20 +45,19 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
         files: Sequence[str],
         limit: int | None = None,
         workers: int = 1,
-        first_file: int = 0,
         pages: PageFolder | str | Path | None = None,
     ) -> None:
         super().__init__()
         self.files, self.limit = list(map(str, files)), limit
-        self.workers, self.first_file = workers, first_file
-        self.pages = inputs.page_folder(pages)
+        self.workers = workers
+        self.pages = page_folder(pages)
 
     def expand(self, pipeline: Any) -> Any:
         return (
             pipeline
             | "Shares" >> beam.Create(shares(len(self.files), self.workers))
             | "Reshuffle" >> beam.Reshuffle()
-            | "Read" >> beam.FlatMap(_read, self.files, self.first_file, self._limits(), self.pages)
+            | "Read" >> beam.FlatMap(_read, self.files, self._limits(), self.pages)
         )
 
     def _limits(self) -> list[int | None]:
@@ -69,7 +66,7 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
             return [None] * len(self.files)
         rest, limits = self.limit, list[int | None]()
         for path in self.files:
-            with local_copy(path) as copy:
+            with BEAM.local_copy(path) as copy:
                 count = inputs.count_records(copy, rest) if rest else 0
             limits.append(count)
             rest -= count
@@ -79,12 +76,11 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
 def _read(
     share: Share,
     files: Sequence[str],
-    first_file: int,
     limits: Sequence[int | None],
     pages: PageFolder | None,
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
     file, i, n = share
-    return read_records(files[file], first_file + file, (i, n), limits[file], pages)
+    return read_records(files[file], file, (i, n), limits[file], pages)
 
 
 class MakeWindows(beam.PTransform):  # type: ignore[misc]
@@ -103,7 +99,7 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
         output: what is in ``windows``: ``"windows"`` for serialized ``tf.train.Example`` messages
             (``nq.formats.tfrecord``); ``"examples"`` for each example with its windows
             (``nq.records.Windowed``), as ``ScoreWindows`` takes them; ``"groups"`` for the messages
-            of each example (``nq.preprocess.store.StoredExample``).
+            of each example (``nq.preprocess.prepared.StoredExample``).
     """
 
     def __init__(

@@ -75,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
     beam, compute = _beam(args), arguments.settings(Compute, args)
     from nq.evaluation.gate import FAILED, UNDECIDED
     from nq.model.spec import mention_decision
+    from nq.runs.folder import DEAD_LETTERS
     from nq.runs.job import Job
-    from nq.runs.result import DEAD_LETTERS
     from nq.runs.run import run
 
     if args.max_loss is not None and args.against is None:

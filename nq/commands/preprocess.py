@@ -37,7 +37,7 @@ def parser() -> terminal.Parser:
     text = "vocab.txt or SentencePiece .model, or its folder"
     tokenizer.add_argument("--tokenizer", metavar="PATH", help=text)
     arguments.add_limit(parser)
-    arguments.add_workers(parser, " (default: one for small input, all cores for large)")
+    arguments.add_workers(parser, " (default: 1)")
     parser.flag("strict", "exit with 1 if a record could not be used")
     arguments.add_set(parser, WindowConfig)
     training = parser.add_argument_group("training")
@@ -57,15 +57,13 @@ def run(args: argparse.Namespace) -> int:
     sampling = (config.negatives, config.seed) if args.training else None
     if args.unknown:
         arguments.beam_options(args.unknown)
-    from nq.beam import prepare
-    from nq.formats import input_files, inputs
+    from nq.preprocess.prepared import Request, prepare
+    from nq.questions import Questions, mention_unnamed_pages
 
-    pages = arguments.pages(args)
-    with input_files.input_files(args.data) as files:
-        paths, folder = tuple(files), str(tokenizer)
-        request = prepare.Request(paths, folder, windows, args.limit, sampling, pages=pages)
-        inputs.check_inputs(files, args.limit, pages)
-        prepared = prepare.prepare(request, args.output, args.workers, args.unknown)
+    with Questions.open(args.data, arguments.pages(args), args.limit) as questions:
+        mention_unnamed_pages(questions)
+        request = Request(questions, str(tokenizer), windows, sampling)
+        prepared = prepare(request, args.output, args.workers, args.unknown)
     if args.json:
         values = {name: getattr(prepared, name) for name in COUNTS}
         values |= {"shards": list(map(str, prepared.shards)), "reused": prepared.reused}

@@ -24,6 +24,7 @@ def parser() -> terminal.Parser:
     text = "the page; default: report.html in RUN"
     parser.add_argument("--output", type=Path, metavar="FILE", help=text)
     parser.add_argument("--data", nargs="+", metavar="FILE", help="the run's data, if it was moved")
+    parser.add_argument("--pages", metavar="FOLDER", help="the run's pages, if they were moved")
     text = "the run's model, by folder or name, if it was moved"
     parser.add_argument("--model", metavar="MODEL", help=text)
     arguments.add_common(parser)
@@ -35,14 +36,14 @@ def run(args: argparse.Namespace) -> int:
     from nq.formats import input_files
     from nq.model.registry import model_folder
     from nq.report.comparison import comparison_table
-    from nq.runs.finished import last_run
+    from nq.runs.folder import last_run
     from nq.runs.run_page import write_report
 
     folder = args.run or last_run()
     files = input_files.find_files(args.data) if args.data else None
     model = model_folder(args.model) if args.model else None
     with ProgressBar("report", "questions") as bar:
-        written = write_report(folder, args.output, args.against, files, model, bar)
+        written = write_report(folder, args.output, args.against, files, model, args.pages, bar)
     if args.json:
         terminal.print_json(written.to_dict())
         return 0

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from nq.evaluation import labels, nq_eval, text_match
-from nq.formats import input_files, inputs
+from nq.formats import input_files
 from nq.formats.outputs import byte_span
 from nq.formats.questions import PageFolder
+from nq.questions import page_folder, read_examples
 from nq.records import Annotation, Example, ExampleId, Span, YesNo
 
 Verdict = enum.StrEnum("Verdict", ["RIGHT", "PASSAGE", "WRONG", "MISSED", "EXTRA"])
@@ -145,7 +146,7 @@ def evaluate(
     """
     gold = input_files.path_list("gold", gold)
     paths = input_files.find_files(gold)
-    gold_labels, predicted, of_texts = read_scorable(paths, predictions, inputs.page_folder(pages))
+    gold_labels, predicted, of_texts = read_scorable(paths, predictions, page_folder(pages))
     if not gold_labels:
         return of_texts
     return nq_eval.score(gold_labels, predicted, one_annotator=True) | of_texts
@@ -159,7 +160,7 @@ def read_scorable(
     gold_labels: nq_eval.Gold = {}
     texts, seen = list[text_match.TextScore](), set[ExampleId]()
     with input_files.unchanged(gold):
-        for example in inputs.read_examples(gold, skip_bad=True, pages=pages):
+        for example in read_examples(gold, skip_bad=True, pages=pages):
             key = example.example_id
             if key in seen:
                 continue

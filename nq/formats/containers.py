@@ -64,6 +64,11 @@ def container_of(path: str) -> Container:
     return CSV if not binary_kind(head) and csv_rows.is_csv(path, head) else LINES
 
 
+def check(path: str) -> None:
+    """Raises ``ValueError`` if a file has no records, is damaged or lacks columns."""
+    container_of(path).check(path)
+
+
 def rows(
     path: str, share: tuple[int, int] = (0, 1), limit: int | None = None, page: str | None = None
 ) -> Iterator[tuple[int, Row]]:

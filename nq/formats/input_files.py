@@ -1,4 +1,4 @@
-"""Input files: found by name, glob, folder or address, and checked for changes while they are read.
+"""Input files: found by name, glob, folder or address.
 
 Standard input and pipes are copied to files, which can be read twice and by other processes.
 """
@@ -39,9 +39,23 @@ EXPECTED = "expected records, one JSON object a line"
 CHANGED = "{} has changed since it was read first: run the command again when it is complete"
 
 
-def input_files(patterns: Patterns) -> contextlib.AbstractContextManager[list[str]]:
-    """Finds input files, with copies of streams as ``spooled`` makes them."""
-    return spooled(matching_files(patterns))
+class Files:
+    """Finds and reads the files of a disk; that of ``nq.beam.files`` those with a URI too."""
+
+    def found(self, patterns: Patterns) -> contextlib.AbstractContextManager[list[str]]:
+        """Finds input files, in order; of streams copies, which exist inside the block."""
+        return spooled(matching_files(patterns))
+
+    def local_copy(self, path: str) -> contextlib.AbstractContextManager[str]:
+        """Returns the path of a file on a disk, that of a copy if the file has a URI."""
+        return contextlib.nullcontext(path)
+
+    def sha256(self, path: str) -> str:
+        """Returns the SHA-256 of the bytes that a file has now."""
+        return sha256(path)
+
+
+LOCAL = Files()
 
 
 def find_files(patterns: Patterns) -> list[str]:

@@ -1,37 +1,23 @@
-"""Input files as a whole: their examples in order, and checks before a command begins.
+"""The records of input files, each decoded by the dialect that matches its fields.
 
-Each record of a file is decoded by the dialect that matches its fields. It becomes an ``Example``
-or a ``DeadLetter`` with the reason, so that every record is accounted for and none stops the
-stream.
+It becomes an ``Example`` or a ``DeadLetter`` with the reason, so that every record is accounted for
+and none stops the stream.
 """
 
 import contextlib
-import itertools
-import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import orjson
 
 from nq.answers import Page
-from nq.errors import Error
 from nq.formats import containers, csv_rows, lines, natural_questions, questions, tydi
 from nq.formats.documents import SUFFIXES, page_from_record, read_document
 from nq.formats.fields import LIMITS, Record, RecordError
-from nq.formats.input_files import (
-    SHARD_SUFFIXES,
-    Patterns,
-    is_stream,
-    matching_files,
-    path_text,
-    shown,
-    spooled,
-)
+from nq.formats.input_files import SHARD_SUFFIXES, path_text, shown
 from nq.formats.questions import PageFolder
 from nq.records import DeadLetter, Example, Source
-
-log = logging.getLogger(__name__)
 
 DIALECTS = {
     natural_questions.TOKENS: ("NQ v1.0", natural_questions.decode_v1),
@@ -63,19 +49,23 @@ def read_records(
     """
     for number, row in containers.rows(path, share, limit, pages.column if pages else None):
         source = Source(file_index, shown(name or path), number)
-        item: Example | DeadLetter
-        try:
-            item = decode_record(lines.parsed(row), pages)
-            if item.example_id == questions.NO_ID:
-                item = replace(item, example_id=f"{Path(source.path).name}:{number}")
-        except RecordError as error:
-            text = row if isinstance(row, bytes) else b""
-            if not isinstance(row, bytes | RecordError):
-                with contextlib.suppress(TypeError):  # it is nested deeper than orjson writes
-                    text = orjson.dumps(row, default=str)
-            excerpt = text[: EXCERPT_CHARS * 4].decode("utf-8", "backslashreplace")
-            item = DeadLetter(source, str(error), excerpt[:EXCERPT_CHARS])
-        yield source, item
+        yield source, decode_row(source, row, pages)
+
+
+def decode_row(source: Source, row: lines.Row, pages: PageFolder | None) -> Example | DeadLetter:
+    """Returns the example in a row of a file, or the dead letter of a bad one."""
+    try:
+        example = decode_record(lines.parsed(row), pages)
+        if example.example_id == questions.NO_ID:
+            return replace(example, example_id=f"{Path(source.path).name}:{source.line}")
+        return example
+    except RecordError as error:
+        text = row if isinstance(row, bytes) else b""
+        if not isinstance(row, bytes | RecordError):
+            with contextlib.suppress(TypeError):  # it is nested deeper than orjson writes
+                text = orjson.dumps(row, default=str)
+        excerpt = text[: EXCERPT_CHARS * 4].decode("utf-8", "backslashreplace")
+        return DeadLetter(source, str(error), excerpt[:EXCERPT_CHARS])
 
 
 def decode_record(record: Record, pages: PageFolder | None = None) -> Example:
@@ -94,82 +84,6 @@ def decode_record(record: Record, pages: PageFolder | None = None) -> Example:
     return example
 
 
-def read_examples(
-    patterns: Patterns,
-    *,
-    skip_bad: bool = False,
-    pages: PageFolder | str | Path | None = None,
-) -> Iterator[Example]:
-    """Reads the examples of input files, in order.
-
-    Args:
-        patterns: Files, globs or folders of shards, in any dialect: NQ v1.0, simplified NQ, TyDi
-            QA (jsonl, plain or gzip), Hugging Face's natural_questions (jsonl or parquet), SQuAD,
-            MRQA, or questions with a context or with the name of a page (jsonl or CSV). ``-`` is
-            standard input.
-        skip_bad: Whether to log a warning for a bad record and continue with the next.
-        pages: The folder of the pages that questions name in their field ``page``.
-
-    Returns:
-        An iterator that reads the files as it is consumed and raises ``RecordError``, with file,
-        line and reason, at a bad record unless ``skip_bad`` is set.
-
-    Raises:
-        FileNotFoundError: A pattern matches nothing.
-        ValueError: A pattern is not a path, or a file can hold no records.
-
-    >>> from nq.bundle import bundled_sample
-    >>> next(read_examples(bundled_sample())).question
-    'when did apollo 11 land on the moon'
-    """
-    files = matching_files(patterns)
-    check_files([path for path in files if not is_stream(path)])
-    return _good_examples(files, skip_bad, page_folder(pages))
-
-
-def page_folder(pages: PageFolder | str | Path | None) -> PageFolder | None:
-    """Returns the pages of a folder; ``None`` and pages that are listed as they are."""
-    return pages if isinstance(pages, PageFolder | None) else questions.list_pages(pages)
-
-
-def _good_examples(
-    files: Sequence[str], skip_bad: bool, pages: PageFolder | None
-) -> Iterator[Example]:
-    n_skipped = 0
-    with spooled(files) as paths:
-        check_files([path for path in paths if path not in files])
-        records = (read_records(path, pages=pages) for path in paths)
-        for source, item in itertools.chain.from_iterable(records):
-            if isinstance(item, Example):
-                yield item
-                continue
-            problem = f"{source.path}, line {source.line}: {item.reason}"
-            if not skip_bad:
-                raise RecordError(f"{problem}; correct the record, or skip it with skip_bad=True")
-            log.warning("skipped a record: %s", problem)
-            n_skipped += 1
-    if n_skipped:
-        log.warning("skipped %d bad records in all", n_skipped)
-
-
-def check_inputs(
-    files: Sequence[str],
-    limit: int | None = None,
-    pages: PageFolder | None = None,
-    others: Sequence[str] = (),
-) -> None:
-    """Checks input files; a warning names pages that no question in them or ``others`` names."""
-    check_files(files)
-    check_records(files, limit, pages)
-    mention_unnamed_pages((*files, *others), pages)
-
-
-def check_files(files: Sequence[str]) -> None:
-    """Raises ``ValueError`` if a file has no records, is damaged or lacks columns."""
-    for path in files:
-        containers.container_of(path).check(path)
-
-
 def is_official(path: str) -> bool:
     """Returns whether the first record of a file is of NQ v1.0 or simplified NQ.
 
@@ -178,41 +92,6 @@ def is_official(path: str) -> bool:
     others = {*DIALECTS, questions.QUESTION} - {natural_questions.TOKENS, natural_questions.TEXT}
     is_lines = containers.container_of(path) is containers.LINES
     return is_lines and lines.first_record(path).keys().isdisjoint(others)
-
-
-def check_records(
-    files: Sequence[str],
-    limit: int | None = None,
-    pages: PageFolder | None = None,
-    read: Callable[..., Iterator[tuple[Source, Example | DeadLetter]]] = read_records,
-) -> None:
-    """Raises ``Error`` if none of the first ``limit`` records, which ``read`` yields, is good."""
-    records = itertools.chain.from_iterable(read(path, pages=pages) for path in files)
-    first, count = "", 0
-    for source, item in itertools.islice(records, limit):
-        if isinstance(item, Example):
-            return
-        first = first or f"{source.path}, line {source.line}: {item.reason}"
-        count += 1
-    if not count:
-        names = ", ".join(map(shown, files))
-        raise Error(f"there are no records in {names}: give a file with at least one")
-    what = "the only record is bad" if count == 1 else f"all {count} records are bad; the first"
-    raise Error(f"{what}: {first}")
-
-
-def mention_unnamed_pages(files: Sequence[str], pages: PageFolder | None) -> None:
-    """Logs a warning if no question names some of the pages; reads the questions only."""
-    if pages is None:
-        return
-    named = set()
-    for path in files:
-        for _, row in containers.rows(path, page=pages.column):
-            with contextlib.suppress(RecordError):
-                named.add(pages.path(lines.parsed(row)))
-    if unnamed := [path for path in pages.files if path not in named]:
-        counts = len(unnamed), len(pages.files)
-        log.warning("no question names %d of the %d pages, such as %s", *counts, unnamed[0])
 
 
 def is_file_name(text: str) -> bool:
@@ -251,7 +130,7 @@ def read_page(path: str | Path, record: str | int | None = None) -> Page:
 
 
 def _record(path: str, wanted: str | None) -> Example:
-    containers.container_of(path).check(path)
+    containers.check(path)
     number = 0
     for number, (source, item) in enumerate(read_records(path), 1):
         matches = wanted in (None, str(number))

@@ -13,23 +13,21 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from nq import extras, storage
-from nq.errors import DamagedError, Error
+from nq.errors import Error
 from nq.evaluation.answers import Answered
-from nq.formats import inputs
-from nq.formats.input_files import is_uri, shown
+from nq.formats.input_files import Files, is_uri, shown
 from nq.inference.scorer import Counters
-from nq.preprocess.store import encode_dead_letter
-from nq.records import DeadLetter, ExampleId
+from nq.preprocess.prepared import Request, encode_dead_letter
+from nq.questions import Ids
+from nq.records import DeadLetter
 from nq.runs.config import Beam
+from nq.runs.folder import RunFolder
 from nq.runs.job import Job
 from nq.runs.measure import MERGE, PIPELINE, SUBMIT, Clock, Totals
-from nq.runs.parity import check_other
-from nq.runs.plan import Plan, check_job
-from nq.runs.result import JOB
-from nq.runs.scoring import RunProgress, duplicate
+from nq.runs.scoring import RunProgress
 
 if TYPE_CHECKING:
     from nq.beam.runner import Finished
@@ -39,137 +37,131 @@ MODEL_S, LOAD_S = "inference_batch_latency_micro_secs", "load_model_latency_mill
 """Distributions of Beam's ``RunInference``."""
 
 
-class BeamRun:
-    """A job that a runner of Beam answers, whose input files are found and checked.
+def file_system(job: Job) -> Files:
+    """Returns the files that the workers read, after the options of Beam are checked."""
+    assert job.beam is not None
+    extras.require("beam")
+    from nq.beam.files import BEAM, set_options
+    from nq.beam.flink import check_flink
 
-    Its ``pipeline`` is ``Result.beam``, known when all answers are.
-    """
+    options, temp = _options(job.beam), [job.beam.temp] if job.beam.temp else []
+    set_options(options, [*job.files, *temp])
+    check_flink(options)
+    return BEAM
+
+
+def _options(beam: Beam) -> tuple[str, ...]:
+    return f"--runner={beam.runner}", *beam.options
+
+
+class Pipeline:
+    """A job that the workers of a runner answer; ``pipeline`` is known when all answers are."""
 
     store, windows_bytes = None, 0
 
-    def __init__(self, job: Job, beam: Beam) -> None:
-        extras.require("beam")
-        from nq.beam import files
-        from nq.beam.flink import check_flink
-
-        self._beam, self._options = beam, (f"--runner={beam.runner}", *beam.options)
-        files.set_options(self._options, [*job.files, *([beam.temp] if beam.temp else [])])
-        check_flink(self._options)
-        check_job(job)
-        found = files.find_files(job.files)
-        job = replace(job, files=tuple(found))
-        job.check_output()
-        self._statuses = {path: files.status(path) for path in found if is_uri(path)}
-        digests = files.check_and_digest(found, job.limit, job.pages)
-        check_other(job, digests)
-        if not self._statuses:
-            inputs.mention_unnamed_pages(found, job.pages)
-        self.plan = Plan(job, (job.request(digests),))
+    def __init__(
+        self,
+        job: Job,
+        request: Request,
+        name: str,
+        part: Path,
+        shared: str,
+        clock: Clock,
+        progress: RunProgress,
+    ) -> None:
+        assert job.beam is not None
+        self._job, self._request, self._name, self._beam = job, request, name, job.beam
+        self._part, self._shared, self._clock, self._progress = part, shared, clock, progress
         self._totals, self.pipeline = Totals(), dict[str, Any]()
-
-    @contextlib.contextmanager
-    def open(self, clock: Clock, progress: RunProgress) -> Iterator[Self]:
-        """Opens the folders of a run, which no other run may write to until the block ends.
-
-        The progress is told examples, unlike that of a run without Beam.
-        """
-        clock.enter(SUBMIT)
-        folder = self.plan.folder
-        parts = folder.glob(f"{storage.UNFINISHED}*")  # of killed commands, else hold raises
-        killed = [one for one in parts if storage.kind_of(one, or_copy=False) == storage.PART.name]
-        with (
-            storage.hold(folder, storage.RUN, self.plan.job.sources),
-            storage.unfinished(folder) as part,
-        ):
-            _check_free(self.plan)
-            with _shared(self._beam, part, killed) as shared:
-                self._clock, self._progress = clock, progress
-                self._part, self._shared = part, str(shared)
-                yield self
 
     def totals(self) -> Totals:
         return self._totals
 
-    def answers(self, table_rows: int, dead_letters: IO[bytes]) -> Iterator[Answered]:
-        """Runs the pipeline; yields the answers in order, and writes the lines of the dead letters.
+    def answers(self, table_rows: int) -> Iterator[Answered | bytes]:
+        """Runs the pipeline; yields the answers and the lines of the dead letters, in order.
 
         Answers from the first ``table_rows`` lines of a file have a row of the table of answers.
         """
-        from nq.beam.files import absolute, check_unchanged, stage_model
+        from nq.beam.files import absolute, stage_model
         from nq.beam.pipelines import answering, run_in_order
         from nq.beam.runner import requested_workers
         from nq.beam.score import Decide
         from nq.beam.transforms import ReadQuestions
 
-        plan, job, options = self.plan, self.plan.job, list(self._options)
+        job, questions, options = self._job, self._request.questions, list(_options(self._beam))
         if not any(re.match("--job_name(=|$)", option) for option in options):
             # a name by which the job is found in a cluster
-            name = re.sub("[^a-z0-9]+", "-", f"nq-answer-{plan.folder.name}".lower()).rstrip("-")
+            name = re.sub("[^a-z0-9]+", "-", f"nq-answer-{self._name}".lower()).rstrip("-")
             options.append(f"--job_name={name}-{uuid.uuid4().hex[:8]}")
-        workers = job.compute.workers or requested_workers(self._options) or 1
-        spec = job.scorer.calibrated(job.examples)
+        workers = job.compute.workers or requested_workers(options) or 1
+        spec = job.scorer.calibrated(questions.examples)
         models = {one.folder: one.folder.absolute() for one in spec.model.models}
         copied = () if self._beam.temp is None else models.values()
         staged = {one: stage_model(one, self._shared) for one in copied}
         self._clock.enter(PIPELINE)
-        if pages := job.pages:
+        if pages := questions.pages:
             names = tuple(map(absolute, pages.files))
             pages = replace(pages, folder=absolute(pages.folder), files=names)
-        questions = ReadQuestions([*map(absolute, job.files)], job.limit, workers, pages=pages)
+        read = ReadQuestions([*map(absolute, questions.files)], job.limit, workers, pages=pages)
         decide = Decide(spec.model.decision, job.formats, table_rows)
         steps = answering(spec.in_folders(models), staged, decide)
         finished, elements = run_in_order(
-            questions, steps, options, self._part, self._shared, self._progress
+            read, steps, options, self._part, self._shared, self._progress
         )
-        check_unchanged(self._statuses)
-        plan.requests[0].check_unchanged()
+        questions.check_same()
         self._clock.enter(MERGE)
-        yield from _merge(job.files, elements, self._totals, dead_letters)
+        yield from _merge(questions.files, elements, self._totals)
         self.pipeline = _description(finished, options, workers, self._totals.counters)
 
 
-def _merge(
-    files: Sequence[str],
-    items: Iterable[Decided | DeadLetter],
-    totals: Totals,
-    dead_letters: IO[bytes],
-) -> Iterator[Answered]:
-    """Yields the answers of the workers, in the order of the input, and writes the dead letters.
+@contextlib.contextmanager
+def open_pipeline(
+    job: Job, request: Request, folder: RunFolder, clock: Clock, progress: RunProgress
+) -> Iterator[Pipeline]:
+    """Opens the folders of a pipeline; its progress is told examples, unlike that of ``Scoring``.
 
-    The last ones are the records with the id of an earlier one, which are not answered. What the
-    workers did is added to ``totals``.
+    The workers read, score and decide; this process merges what they wrote.
     """
+    clock.enter(SUBMIT)
+    folder.check_free()
+    assert job.beam is not None
+    parts = folder.path.glob(f"{storage.UNFINISHED}*")  # of killed commands
+    killed = [one for one in parts if storage.kind_of(one, or_copy=False) == storage.PART.name]
+    with storage.unfinished(folder.path) as part, _shared(job.beam, part, killed) as shared:
+        yield Pipeline(job, request, folder.path.name, part, str(shared), clock, progress)
 
-    def write(letter: DeadLetter) -> None:
-        dead_letters.write(f"{encode_dead_letter(letter)}\n".encode())
-        totals.dead_letters += 1
 
-    seen, duplicates = set[ExampleId](), list[DeadLetter]()
+def _merge(
+    files: Sequence[str], items: Iterable[Decided | DeadLetter], totals: Totals
+) -> Iterator[Answered | bytes]:
+    """Yields the answers of the workers and the lines of the dead letters, in order.
+
+    What the workers did is added to ``totals``.
+    """
+    ids = Ids()
     for element in items:
         path = shown(files[element.source.file_index])
         item = replace(element, source=replace(element.source, path=path))
-        if isinstance(item, DeadLetter):
-            write(item)
-            continue
-        key, work = item.answered.judgment.example_id, item.work
-        is_answered = key not in seen
-        totals.windows += work.windows
-        totals.unread_blocks += work.unread_blocks
-        totals.truncated_pages += work.unread_blocks > 0
-        totals.second_model_windows += work.second_model_windows * is_answered
-        totals.rescored += work.rescored * is_answered
-        totals.prepare_s += work.prepare_s
-        totals.devices.add(work.device)
-        totals.precisions.add(work.precision)
-        for name, value in vars(work.part).items() if work.part else ():
-            setattr(totals.counters, name, getattr(totals.counters, name) + value)
-        if is_answered:
-            seen.add(key)
-            yield item.answered
-        else:
-            duplicates.append(duplicate(item.source, key, item.question))
-    for letter in duplicates:
-        write(letter)
+        letter = item if isinstance(item, DeadLetter) else None
+        if not isinstance(item, DeadLetter):
+            key, work = item.answered.judgment.example_id, item.work
+            letter = ids.repeated(item.source, key, item.question)
+            totals.prepare_s += work.prepare_s
+            totals.devices.add(work.device)
+            totals.precisions.add(work.precision)
+            for name, value in vars(work.part).items() if work.part else ():
+                setattr(totals.counters, name, getattr(totals.counters, name) + value)
+            if letter is None:
+                totals.windows += work.windows
+                totals.unread_blocks += work.unread_blocks
+                totals.truncated_pages += work.unread_blocks > 0
+                totals.second_model_windows += work.second_model_windows
+                totals.rescored += work.rescored
+                yield item.answered
+                continue
+        assert letter is not None
+        totals.dead_letters += 1
+        yield f"{encode_dead_letter(letter)}\n".encode()
 
 
 def _description(
@@ -200,21 +192,6 @@ def _description(
             "warmup_s": counters.warmup_s,
         },
     }
-
-
-def _check_free(plan: Plan) -> None:
-    """Checks that a folder has no run that this one would overwrite."""
-    folder = plan.folder
-    if (folder / storage.WORK).is_dir():
-        raise Error(f"{folder} has an unfinished run without --runner: give another --output")
-    try:
-        found = storage.read_json(folder / JOB)
-    except FileNotFoundError:
-        return
-    except DamagedError as error:
-        raise Error(f"{error}: give another --output") from error
-    if any(found.get(name) != value for name, value in plan.description.items()):
-        raise Error(f"{folder} has the finished run of another job: give another --output")
 
 
 def _shared(

@@ -17,7 +17,7 @@ from pathlib import Path
 from nq import storage
 from nq.errors import DamagedError, Error
 from nq.memo import Memo
-from nq.runs.result import JOB
+from nq.runs.folder import JOB
 from nq.storage import LOCK, MARK, RUN, TRAINING, WINDOWS, WORK, Kind
 
 log = logging.getLogger(__name__)

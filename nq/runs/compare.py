@@ -25,6 +25,7 @@ from typing import Any
 from nq import child, storage, tracking
 from nq.config import TrackingConfig
 from nq.errors import DamagedError, Error, check_argument, is_count
+from nq.evaluation.answers import PREDICTIONS
 from nq.evaluation.evaluate import example_labels
 from nq.evaluation.gate import Counts, question_counts, relative_loss
 from nq.evaluation.labels import Label, read_predictions, same_answers
@@ -38,11 +39,10 @@ from nq.records import ExampleId
 from nq.report.comparison import PAGE, Comparison, ComparisonRow, advice, cells, row
 from nq.report.page import comparison_page
 from nq.report.questions import Question, entries
-from nq.runs.finished import FinishedRun
+from nq.runs.folder import FinishedRun
 from nq.runs.measure import BUSY, OnPhase, machine
 from nq.runs.profile_choice import CANDIDATES, COMPARED, choices, default_choice
 from nq.runs.record import DIGITS, logged_model, measured_run, params, quality
-from nq.runs.result import PREDICTIONS
 from nq.runs.scoring import RunProgress
 from nq.text import counted
 
@@ -117,8 +117,8 @@ def compare(
             return run
 
         first = measured(0, BASELINE)
-        job = FinishedRun(folder / first["name"], files, check=False).job
-        key, *chosen, _ = choices(job, folder.parent, first["device"])
+        run = FinishedRun(folder / first["name"], files, check=False)
+        key, *chosen, _ = choices(run.job, run.questions, folder.parent, first["device"])
         names = _names([*wanted, *chosen])
         steps = list(product(range(1, rounds + 1), names))
         if left := sum(not (memo.folder / f"{n:03d}-{name}.json").exists() for n, name in steps):
@@ -184,7 +184,7 @@ def open_measured(
     spec = find_model(model)
     with contextlib.ExitStack() as stack:
         paths = input_files.path_list("data", data)
-        files = stack.enter_context(input_files.input_files(paths))
+        files = stack.enter_context(input_files.LOCAL.found(paths))
         described = {
             "data": list(map(input_files.sha256, files)),
             "models": [

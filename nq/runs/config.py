@@ -43,10 +43,7 @@ class Converted(Generic[Given, Stored]):
 
 @dataclass(frozen=True)
 class Compute(Settings):
-    """How a run computes: batches, processes and threads.
-
-    Preprocessing begins a new chunk after ``chunk_bytes`` of files.
-    """
+    """How a run computes: batches, processes and threads."""
 
     batch_size: int = option(16, "windows in a batch", minimum=1)
     workers: int | None = option(None, "processes for preprocessing, or workers of Beam", minimum=1)
@@ -58,7 +55,6 @@ class Compute(Settings):
     threads: int | None = option(
         None, "threads of each instance, or of this process; default: one for each core", minimum=1
     )
-    chunk_bytes: int = option(64 << 20, minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

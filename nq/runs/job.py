@@ -1,21 +1,27 @@
 """The description of a run."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
+import orjson
+
 from nq import processor, storage
 from nq.config import Settings, option
 from nq.errors import check_argument
-from nq.formats import input_files, inputs, outputs
+from nq.formats import input_files, outputs
 from nq.formats.input_files import shown
-from nq.formats.questions import PageFolder, list_pages
+from nq.formats.questions import PageFolder
 from nq.inference.load import ScorerSpec
 from nq.inference.profile import DEFAULT_PROFILE, Profile
+from nq.model.folder import weights_digest
 from nq.model.spec import ModelSpec, find_model
-from nq.preprocess.request import Request, chunks
-from nq.records import Example
+from nq.postprocess.decision import RULES, SECOND_MODEL, check_rule
+from nq.preprocess.prepared import Request
+from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
+from nq.questions import Questions, page_folder
 from nq.runs.config import AUTO, Beam, Compute, Converted
 
 
@@ -79,7 +85,7 @@ class Job(Settings):
     root: Converted[str | Path, Path] = Converted(_folder, "runs")
     limit: int | None = option(None, minimum=1)
     pages: Converted[PageFolder | str | Path | None, PageFolder | None] = Converted(
-        inputs.page_folder, None
+        page_folder, None
     )
     formats: Converted[str | Iterable[str], tuple[str, ...]] = Converted(outputs.parse, ())
     keep_scores: bool = False
@@ -125,16 +131,6 @@ class Job(Settings):
         compute = self.compute
         return ScorerSpec(self.model, self.optimizations, compute.batch_size, compute.threads)
 
-    def examples(self) -> Iterator[Example]:
-        """Yields the examples of the files, which are paths, or URIs if a runner is given."""
-        read: Any = inputs.read_records
-        if self.beam is not None:
-            from nq.beam.files import read_records as read
-        for path in self.files:
-            for _, item in read(path, pages=self.pages):
-                if isinstance(item, Example):
-                    yield item
-
     def check_output(self) -> None:
         """Checks that the run may write its output; reads no file and changes nothing."""
         if self.output is None:
@@ -142,15 +138,57 @@ class Job(Settings):
         else:
             storage.check_folder(self.output, storage.RUN, self.sources)
 
-    def request(self, file_sha256: Mapping[str, str] | None = None) -> Request:
-        """Returns the preprocessing request for all files, whose SHA-256 may be known."""
-        model, pages = str(self.model.folder), self.pages
-        settings = self.model.windows, self.limit
-        return Request(self.files, model, *settings, pages=pages, file_sha256=file_sha256 or {})
+    def check(self) -> None:
+        """Checks what can be checked before the data are read and TensorFlow is imported.
 
-    def requests(self) -> tuple[Request, ...]:
-        """Returns the preprocessing requests, one for each chunk of the files."""
-        return chunks(self.request(), self.compute.chunk_bytes)
+        With a runner of Beam the workers compute.
+        """
+        rule = self.model.decision.rule
+        if isinstance(self.profile, Profile):
+            check_rule(rule, self.profile.needs_ranking)
+            if self.beam is None:
+                self.profile.require()
+        if self.model.second is not None:
+            check_rule(rule, SECOND_MODEL)
+        self.model.check()
+
+    def request(self, questions: Questions) -> Request:
+        """Returns what the windows are made of."""
+        return Request(questions, str(self.model.folder), self.model.windows)
+
+    def scores(self, request: Request) -> dict[str, Any]:
+        """Returns everything that scores depend on; runs with equal values share scores."""
+        model = self.model
+        rule, decision = RULES[model.decision.rule], model.decision.to_dict()
+        values: dict[str, Any] = {
+            "windows": request.key,
+            "weights": weights_digest(model.folder),
+            "profile": str(self.profile),
+            "batch_size": self.compute.batch_size,
+            "positions": [rule.k, rule.text_only],
+            **({} if self.compute.threads is None else {"threads": self.compute.threads}),
+            **({} if self.beam is None else {"runner": self.beam.runner}),
+            **({"decision": decision} if self.optimizations.needs_ranking else {}),
+        }
+        if model.second is not None and model.cascade is not None:
+            second, cascade = model.second, model.cascade
+            tokenizer = load_tokenizer(second.folder, second.windows.compat)
+            values["second_model"] = {
+                "weights": weights_digest(second.folder),
+                "tokenizer": tokenizer_digest(tokenizer),
+                "windows": second.windows.to_dict(),
+                "read_blocks": cascade.read_blocks,
+                "first": cascade.first.to_dict(),
+            }
+        return values
+
+    def folder(self, request: Request) -> Path:
+        """Returns the folder of the run: ``output``, or one under ``root`` named by content."""
+        if self.output is not None:
+            return self.output
+        values = [self.scores(request), self.model.decision.to_dict()]
+        text = orjson.dumps(values, option=orjson.OPT_SORT_KEYS)
+        return self.root / f"{self.profile}-{hashlib.sha256(text).hexdigest()[:10]}"
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what the predictions depend on, as JSON values with absolute paths."""
@@ -172,14 +210,12 @@ class Job(Settings):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Returns the job that ``to_dict`` described."""
-        folder = values.get("pages")
+        """Returns the job that ``to_dict`` described, without its pages, which may have moved."""
         names = [f.name for f in fields(Compute)]
         return cls(
             files=values["files"],
             model=ModelSpec.from_dict(values),
             profile=values["profile"],
             limit=values["limit"],
-            pages=None if folder is None else list_pages(folder, values["page_column"]),
             compute=Compute(**{name: values[name] for name in names if name in values}),
         )

@@ -7,41 +7,41 @@ whose windows are not the same, such as those of models with other tokenizers, h
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 
-from nq import storage
 from nq.errors import Error
 from nq.evaluation import labels
 from nq.evaluation.gate import Parity, question_counts, relative_loss
 from nq.evaluation.nq_eval import Gold
-from nq.formats import input_files
 from nq.formats.input_files import shown
+from nq.questions import Questions
 from nq.records import SECOND_WINDOW, ExampleKey, FloatArray, IntArray
-from nq.runs.finished import FinishedRun
+from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
-from nq.runs.result import JOB, KEPT_SCORES, METRICS, PREDICTIONS, write_metrics
 from nq.runs.score_store import ScoreStore
 
 F1 = ("micro_f1", "long-answer-f1", "short-answer-f1")
 
 
-def check_other(job: Job, digests: Mapping[str, str] | None = None) -> None:
+def check_other(job: Job, questions: Questions) -> None:
     """Checks, before anything is computed, that a job can be compared with the run in a folder."""
     if job.against is None:
         return
     other = FinishedRun(job.against, check=False)
-    folder = other.folder
+    folder = other.path
     if job.output is not None and job.output.resolve() == folder.resolve():
         raise Error(f"{folder} is the run to compare with: give another --output")
-    mine = [(digests or {}).get(path) or input_files.sha256(path) for path in job.files]
-    if mine != list(other.digests):
-        files = ", ".join(map(shown, job.files))
-        raise Error(f"{folder} answered other data than {files}: give both the same data")
+    mine, theirs = (
+        ([file["sha256"] for file in key["inputs"]], key.get("pages"))
+        for key in (questions.key, other.read)
+    )
+    if mine != theirs:
+        names = ", ".join(map(shown, job.files))
+        raise Error(f"{folder} answered other data than {names}: give both the same data")
     limits = [run.limit or math.inf for run in (job, other.job)]
     if limits[0] != limits[1] and min(limits) <= len(other.predictions):
         answered = f"{folder} answered {len(other.predictions)} questions under another --limit"
@@ -50,39 +50,31 @@ def check_other(job: Job, digests: Mapping[str, str] | None = None) -> None:
         raise Error(f"{folder} has no micro-F1, since its data have no annotations")
 
 
-def write_parity(folder: Path, parity: Parity, sources: Iterable[str | Path]) -> None:
-    """Adds a comparison to the ``metrics.json`` of a finished run, which read ``sources``.
-
-    The digest of that file leaves ``job.json`` before and returns after it, so that the run is
-    whole at every moment.
-    """
-    with storage.hold(folder, storage.RUN, sources):
-        description = storage.read_json(folder / JOB)
-        digests = description["files"]
-        others = {name: digest for name, digest in digests.items() if name != METRICS}
-        storage.write_json(folder / JOB, {**description, "files": others})
-        values = orjson.loads((folder / METRICS).read_bytes())
-        write_metrics(folder, {**values, "parity": parity.to_dict()})
-        digests = {**digests, METRICS: input_files.sha256(folder / METRICS)}
-        storage.write_json(folder / JOB, {**description, "files": digests})
+def compare_runs(folder: Path, job: Job, gold: Gold) -> Parity:
+    """Compares the run of a job with the run ``job.against``; adds the outcome to its folder."""
+    assert job.against is not None
+    run = FinishedRun(folder, check=False)
+    other = FinishedRun(job.against, check=False)
+    parity = compare(run, other, gold, job.max_loss)
+    run.add_parity(parity, job.sources)
+    return parity
 
 
-def compare_runs(
-    run: Path, other: Path, gold: Gold | None = None, max_loss: float | None = None
+def compare(
+    run: FinishedRun, other: FinishedRun, gold: Gold | None = None, max_loss: float | None = None
 ) -> Parity:
-    """Compares the folders of two finished runs; ``gold`` and ``max_loss`` are those of a gate."""
-    mine, theirs = (labels.read_predictions(folder / PREDICTIONS) for folder in (run, other))
+    """Compares two finished runs; ``gold`` and ``max_loss`` are those of a gate."""
+    mine, theirs = run.predictions, other.predictions
     if mine.keys() != theirs.keys():
-        raise ValueError(f"{run} and {other} did not answer the same questions")
+        raise ValueError(f"{run.path} and {other.path} did not answer the same questions")
     drift = np.concatenate([np.empty(0), *_drifts(run, other)])
-    metrics, other_metrics = (orjson.loads((f / METRICS).read_bytes()) for f in (run, other))
-    ours, others = metrics["metrics"], other_metrics["metrics"]
+    ours, others = run.metrics["metrics"], other.metrics["metrics"]
     gate = None
     if max_loss is not None:
         counts = (question_counts(gold or {}, predictions) for predictions in (mine, theirs))
         gate = relative_loss(*counts, max_loss=max_loss)
     return Parity(
-        f"{other_metrics['profile']} in {shown(str(other))}",
+        f"{other.metrics['profile']} in {shown(str(other.path))}",
         len(mine),
         sum(not labels.same_answers(mine[key], theirs[key]) for key in mine),
         float(drift.max()) if len(drift) else None,
@@ -92,22 +84,20 @@ def compare_runs(
     )
 
 
-def _drifts(run: Path, other: Path) -> Iterator[FloatArray]:
+def _drifts(run: FinishedRun, other: FinishedRun) -> Iterator[FloatArray]:
     """Yields the absolute differences of the nine logits of each window, if comparable."""
-    scores = run / KEPT_SCORES, other / KEPT_SCORES
-    if not all(folder.is_dir() for folder in scores) or _windows(run) != _windows(other):
+    ours, others = run.scores, other.scores
+    if ours is None or others is None or _windows(run) != _windows(other):
         return
-    ours, others = map(ScoreStore, scores)
     for key in ours:
         (windows, logits), (other_windows, other_logits) = _logits(ours, key), _logits(others, key)
         _, rows, other_rows = np.intersect1d(windows, other_windows, return_indices=True)
         yield np.abs(logits[rows] - other_logits[other_rows]).ravel()
 
 
-def _windows(run: Path) -> list[Any]:
+def _windows(run: FinishedRun) -> list[Any]:
     """Returns what tells which windows and positions a run scored, with its second model too."""
-    description = storage.read_json(run / JOB)
-    job, request = description["job"], description["request"]
+    job, request = run.description["job"], run.read
     second = [job.get(name) for name in ("second_model", "second_windows")]
     return [request["tokenizer"], request["windows"], job["decision"]["rule"], *second]
 

@@ -7,6 +7,7 @@ Without such a comparison ``default_choice`` names a profile by the processor.
 import contextlib
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from nq.model.folder import weights_digest
 from nq.model.runtime import import_tensorflow
 from nq.model.spec import ModelSpec
 from nq.postprocess.decision import RULES
+from nq.questions import Questions
+from nq.runs.config import AUTO
 from nq.runs.job import Job
 from nq.runs.measure import machine
 
@@ -46,18 +49,21 @@ CANDIDATES = {
 """By device, those that are mostly the fastest first."""
 
 
-def choose_profile(job: Job) -> tuple[str, str]:
-    """Returns the profile for a job whose own one is ignored, and which it is and why in words."""
-    *_, profile, why = choices(job, job.root, _device(job.compute.threads))
-    return profile, f"profile auto: {profile}, {why}"
+def with_profile(job: Job, questions: Questions) -> tuple[Job, str]:
+    """Returns a job with its profile, which is chosen if it is ``auto``, and why in words."""
+    if job.profile != AUTO:
+        return job, ""
+    device = _device(job.compute.threads)
+    *_, profile, why = choices(job, questions, job.root, device)
+    return replace(job, profile=profile), f"profile auto: {profile}, {why}"
 
 
-def choices(job: Job, root: Path, device: str) -> tuple[str, str, str, str]:
+def choices(job: Job, questions: Questions, root: Path, device: str) -> tuple[str, str, str, str]:
     """Returns the key of a job, the default for it, and the profile to take and why.
 
     It is the winner of the last comparison in ``root``; one without today's default is ignored.
     """
-    prune = may_prune(job)
+    prune = may_prune(job, questions)
     key, default = comparison_key(job.model, prune), default_choice(device, prune)
     winners = [
         (file.stat().st_mtime, file.parent, str(profile))
@@ -134,7 +140,7 @@ def without_gain(profile: str, device: str) -> str:
     return f"{'; '.join(texts)}; the default of --profile auto is {choice}"
 
 
-def may_prune(job: Job) -> bool:
+def may_prune(job: Job, questions: Questions) -> bool:
     """Returns whether ``prune`` suits a job: its pages are long, its decision has a margin."""
-    tokens = [len(example.tokens) for example in islice(job.examples(), FIRST_EXAMPLES)]
+    tokens = [len(example.tokens) for example in islice(questions.examples(), FIRST_EXAMPLES)]
     return RULES[job.model.decision.rule].ranks and sum(tokens) >= PAGE_TOKENS * max(1, len(tokens))

@@ -9,15 +9,15 @@ from typing import Any
 from nq import storage, tracking
 from nq.config import TrackingConfig
 from nq.evaluation.gate import Parity
-from nq.formats import outputs
 from nq.formats.input_files import shown
 from nq.inference.profile import ENGINE_EXTRAS
 from nq.mlflow_format import save_model
 from nq.model.folder import ModelSettings, copy_model, load_settings, weights_digest
 from nq.model.registry import model_name
 from nq.model.spec import ModelSpec
+from nq.runs.folder import JOB, METRICS, REPORT, RunFolder
 from nq.runs.job import Job
-from nq.runs.result import DEAD_LETTERS, JOB, METRICS, PREDICTIONS, REPORT, Result
+from nq.runs.result import Result
 from nq.text import counted
 
 log = logging.getLogger(__name__)
@@ -88,9 +88,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     tracked.dataset([*map(shown, job.files)], [one["sha256"] for one in inputs])
     tracked.model(**logged_model(job, result.precision))
     tracked.metrics(_metrics(result))
-    files = (PREDICTIONS, METRICS, JOB, DEAD_LETTERS)
-    others = (outputs.FORMATS[name].file for name in job.formats)
-    tracked.artifacts([result.folder / name for name in (*files, *others)])
+    tracked.artifacts(RunFolder(result.folder, {}).files(job.formats))
     _record_report(tracked, job, result)
 
 

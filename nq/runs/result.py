@@ -5,29 +5,18 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from nq.evaluation.answers import PREDICTIONS, AnswerRow
+from nq.evaluation.answers import AnswerRow
 from nq.evaluation.gate import Parity
 from nq.formats.input_files import shown
 from nq.report import rows
 from nq.report.comparison import MIB
 from nq.report.skipped import dead_letter_lines, unread_line
 from nq.report.tables import phases
+from nq.runs.folder import DEAD_LETTERS
 from nq.runs.profile_choice import without_gain
-from nq.storage import atomic_write
 from nq.text import counted, format_bytes, visible
 
-__all__ = ["JOB", "KEPT_SCORES", "METRICS", "PREDICTIONS", "Result"]
-
-METRICS, JOB, DEAD_LETTERS, KEPT_SCORES = "metrics.json", "job.json", "skipped.jsonl", "scores"
-REPORT, MAX_SHOWN = "report.html", 10  # rows in a notebook
-
-
-def write_metrics(folder: Path, values: Mapping[str, Any]) -> None:
-    """Writes the ``metrics.json`` of a run."""
-    with atomic_write(folder / METRICS) as file:
-        file.write(orjson.dumps(values, option=orjson.OPT_INDENT_2) + b"\n")
+MAX_SHOWN = 10  # rows in a notebook
 
 
 @dataclass(frozen=True, repr=False)

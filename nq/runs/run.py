@@ -5,32 +5,25 @@ import time
 from collections.abc import Iterable
 from dataclasses import fields, replace
 from datetime import UTC, datetime
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from nq import storage, tracking
+from nq import tracking
 from nq.config import TrackingConfig
 from nq.evaluation.answers import AnswerFiles
 from nq.evaluation.nq_eval import Gold
-from nq.formats import input_files, outputs
-from nq.memo import Memo
+from nq.formats import input_files
+from nq.formats.input_files import LOCAL
 from nq.progress import reporting
+from nq.questions import Questions, mention_unnamed_pages
 from nq.runs import parity, record
-from nq.runs.beam_run import BeamRun
+from nq.runs.beam_run import Pipeline, file_system, open_pipeline
+from nq.runs.folder import RunFolder
 from nq.runs.job import Job
 from nq.runs.measure import SCORE, Clock, OnPhase
-from nq.runs.plan import Plan
-from nq.runs.result import (
-    DEAD_LETTERS,
-    JOB,
-    KEPT_SCORES,
-    METRICS,
-    PREDICTIONS,
-    Result,
-    write_metrics,
-)
-from nq.runs.scoring import LocalRun, RunProgress, Scoring
+from nq.runs.profile_choice import with_profile
+from nq.runs.result import Result
+from nq.runs.scoring import RunProgress, Scoring, open_scoring
 
 
 def run(
@@ -73,54 +66,74 @@ def run(
     with contextlib.ExitStack() as stack:
         report, phase = stack.enter_context(reporting(progress, on_phase, *labels))
         clock = stack.enter_context(Clock(phase))
-        checked = LocalRun(job, stack) if job.beam is None else BeamRun(job, job.beam)
-        job, plan = checked.plan.job, checked.plan
+        job.check()
+        files = LOCAL if job.beam is None else file_system(job)
+        questions = stack.enter_context(Questions.open(job.files, job.pages, job.limit, files))
+        mention_unnamed_pages(questions)
+        job = replace(job, files=questions.files, pages=questions.pages)
+        job.check_output()
+        parity.check_other(job, questions)
+        job, choice = with_profile(job, questions)
         name = f"{job.profile} · {Path(input_files.shown(job.files[0])).name}"
         # it is opened later, or when there is something to record
         with tracking.Run(track, name) as tracked:
-            with checked.open(clock, report) as answering:
-                # only now, so that importing MLflow does not delay the loading of the model
-                tracked.open(plan.mlflow_file, clock.started)
-                result, gold = _write(plan, answering, table_rows, clock, tracked)
+            result, gold = _answer(job, questions, tracked, clock, report, table_rows)
+            result = replace(result, choice=choice)
             record.record(tracked, job, result)
             if track is not None and track.logs_model:
                 result = replace(result, model_uri=record.log_model(tracked, job))
             if job.against is not None:
-                difference = parity.compare_runs(plan.folder, job.against, gold, job.max_loss)
-                parity.write_parity(plan.folder, difference, job.sources)
-                record.record_parity(tracked, difference, plan.folder)
+                difference = parity.compare_runs(result.folder, job, gold)
+                record.record_parity(tracked, difference, result.folder)
                 result = replace(result, parity=difference)
-            run_bytes = storage.size(plan.folder, storage.RUN)
+            run_bytes = RunFolder(result.folder, {}).size
             return replace(result, run_bytes=run_bytes, how_to_open=tracked.how_to_open)
 
 
-def _write(
-    plan: Plan, answering: Scoring | BeamRun, table_rows: int, clock: Clock, tracked: tracking.Run
+def _answer(
+    job: Job,
+    questions: Questions,
+    tracked: tracking.Run,
+    clock: Clock,
+    progress: RunProgress,
+    table_rows: int,
 ) -> tuple[Result, Gold]:
-    """Writes answers, dead letters and metrics of a run to its folder; returns its gold too.
+    """Answers questions and writes the folder of the run; returns its result and its gold."""
+    request = job.request(questions)
+    description = {"job": job.to_dict(), "request": request.description}
+    open_answers = open_scoring if job.beam is None else open_pipeline
+    with (
+        RunFolder.writing(job.folder(request), description, job.sources) as folder,
+        open_answers(job, request, folder, clock, progress) as answering,
+    ):
+        # only now, so that importing MLflow does not delay the loading of the model
+        tracked.open(folder.mlflow_file, clock.started)
+        files = folder.write(answering.answers(table_rows), job.formats)
+        clock.enter(SCORE)
+        result = _result(job, folder, files, answering, clock, tracked)
+        scores = None if answering.store is None else answering.store.memo
+        folder.finish(result.to_dict(), job.formats, scores, job.keep_scores)
+        return result, files.evaluation.gold
 
-    The mark of an earlier finished run, ``job.json``, is removed when the first answer is known,
-    and written as the last file. The scores are kept if the job requires it.
-    """
-    job, folder = plan.job, plan.folder
-    files = AnswerFiles(job.formats)
-    with storage.atomic_write(folder / DEAD_LETTERS) as dead_letters:
-        answers = answering.answers(table_rows, dead_letters)
-        first = list(islice(answers, 1))
-        (folder / JOB).unlink(missing_ok=True)
-        files.write(folder, chain(first, answers))
-    totals, beam, store = answering.totals(), answering.pipeline, answering.store
-    evaluation = files.evaluation
-    clock.enter(SCORE)
+
+def _result(
+    job: Job,
+    folder: RunFolder,
+    files: AnswerFiles,
+    answering: Scoring | Pipeline,
+    clock: Clock,
+    tracked: tracking.Run,
+) -> Result:
+    """Returns the result of a run whose answers are written; ends the measurement of its times."""
+    totals, beam, evaluation = answering.totals(), answering.pipeline, files.evaluation
     metrics = evaluation.metrics()
-    Memo(folder / KEPT_SCORES).clear()
     measured, tracked.ended = clock.finish(totals), time.time()
     moments = (datetime.fromtimestamp(t, UTC) for t in (measured.started, tracked.ended))
     started_at, ended_at = (moment.isoformat(timespec="milliseconds") for moment in moments)
     known = {f.name for f in fields(Result)}
     counts = {n: x for n, x in (vars(totals) | vars(measured)).items() if n in known}
-    result = Result(
-        folder=folder,
+    return Result(
+        folder=folder.path,
         profile=str(job.profile),
         device=", ".join(sorted(totals.devices)),
         precision=", ".join(sorted(totals.precisions)),
@@ -142,16 +155,5 @@ def _write(
         not_comparable=measured.reasons if beam is None else (f"answered by {beam['runner']}",),
         beam=beam,
         windows_bytes=answering.windows_bytes,
-        choice=plan.choice,
         **counts,
     )
-    write_metrics(folder, result.to_dict())
-    names = [PREDICTIONS, METRICS, DEAD_LETTERS, *(outputs.FORMATS[n].file for n in job.formats)]
-    digests = {name: input_files.sha256(folder / name) for name in names}
-    mark = {**plan.description, "files": digests, **({} if beam is None else {"beam": beam})}
-    storage.write_json(folder / JOB, mark)
-    if store is not None:  # not before, so that no interruption loses scores
-        if job.keep_scores:
-            store.memo.move(folder / KEPT_SCORES)
-        store.memo.clear()
-    return result, evaluation.gold

@@ -21,9 +21,8 @@ from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments
 from nq.report.page import MAX_QUESTIONS, Report, RunView, write_page
 from nq.report.questions import Question
 from nq.report.traits import traits
-from nq.runs.finished import FinishedRun
+from nq.runs.folder import REPORT, FinishedRun
 from nq.runs.measure import no_report
-from nq.runs.result import REPORT
 from nq.runs.scoring import RunProgress
 
 
@@ -33,15 +32,16 @@ def write_report(
     against: Path | None = None,
     files: list[str] | None = None,
     model: Path | None = None,
+    pages: str | Path | None = None,
     progress: RunProgress = no_report,
 ) -> Report:
     """Writes the page of a finished run, by default in its folder; raises as ``FinishedRun``.
 
-    Data and model must be there, at their old places or as ``files`` and ``model``. ``against`` is
-    the folder of another run of the same questions, and ``progress`` receives the numbers of
-    questions that have just been completed, and of all.
+    The data, their ``pages`` and the model must be there, at their old places or as given.
+    ``against`` is the folder of another run of the same questions, and ``progress`` receives the
+    numbers of questions that have just been completed, and of all.
     """
-    run = FinishedRun(folder, files or (), model)
+    run = FinishedRun(folder, files or (), model, pages=pages)
     if len(run.predictions) > MAX_QUESTIONS:
         answered = f"{folder} answered {len(run.predictions)} questions"
         raise Error(f"{answered}, a page shows {MAX_QUESTIONS}: answer the first ones with --limit")
@@ -49,9 +49,9 @@ def write_report(
     output, sources = output or folder / REPORT, list[str | Path]()
     for one in (run, *([other] if other else [])):
         if one.predictions.keys() != run.predictions.keys():
-            folders = f"{run.folder} and {one.folder}"
+            folders = f"{run.path} and {one.path}"
             raise Error(f"{folders} answered different questions: give runs of the same data")
-        own = (path for path in storage.own_paths(one.folder, storage.RUN) if path.name != REPORT)
+        own = (path for path in storage.own_paths(one.path, storage.RUN) if path.name != REPORT)
         sources += [*one.job.files, *own]
     storage.check_output_file(output, sources, storage.PAGE_MARK)
     _ = run.tokenizer  # raises before the first question
@@ -63,7 +63,7 @@ def write_report(
         changed = sum(not same_answers(*pair) for pair in answers)
         profile = str(other.job.profile)
         own_row = row(run.metrics, name=str(folder), changed=changed, against=profile)
-        rows = own_row, row(other.metrics, name=str(other.folder))
+        rows = own_row, row(other.metrics, name=str(other.path))
     view = RunView(
         description=_description(run, other),
         metrics=run.metrics,
@@ -123,10 +123,10 @@ def _description(run: FinishedRun, other: FinishedRun | None) -> dict[str, str]:
     decision = (f"{name} {value}" for name, value in settings if not isinstance(value, dict))
     return {
         "profile": f"{job.profile} ({metrics['precision']} on {metrics['device']})",
-        **({"against": f"{other.job.profile} in {shown(str(other.folder))}"} if other else {}),
+        **({"against": f"{other.job.profile} in {shown(str(other.path))}"} if other else {}),
         "data": ", ".join(shown(Path(path).name) for path in job.files),
         "model": model_name(job.model.folder),
         **({"second model": model_name(job.model.second.folder)} if job.model.second else {}),
         "decision": ", ".join(decision),
-        "run": shown(str(run.folder)),
+        "run": shown(str(run.path)),
     }

@@ -19,7 +19,7 @@ from nq.errors import Error
 from nq.evaluation import labels, nq_eval
 from nq.evaluation.calibration import area_under_roc, expected_calibration_error
 from nq.evaluation.evaluate import example_labels
-from nq.formats import input_files
+from nq.formats.input_files import path_list
 from nq.formats.outputs import encode_prediction
 from nq.formats.questions import PageFolder
 from nq.inference.profile import DEFAULT_PROFILE, Profile
@@ -34,11 +34,12 @@ from nq.postprocess.fit import (
 )
 from nq.postprocess.ranking import rank
 from nq.progress import reporting
+from nq.questions import Questions, mention_unnamed_pages
 from nq.records import Example, Scores
 from nq.runs.config import Compute
+from nq.runs.folder import RunFolder
 from nq.runs.job import Job
 from nq.runs.measure import Clock
-from nq.runs.plan import Plan, check_job
 from nq.runs.scoring import RunProgress, open_scoring
 from nq.text import counted
 
@@ -97,7 +98,7 @@ def tune(
     if not isinstance(model, ModelSpec):
         model = find_model(model) if output else own_model(find_model(model), model)
     folder = model.models[-1].folder
-    several = input_files.path_list("files", files)
+    several = path_list("files", files)
     start = DecisionConfig(max_answer_length=model.decision.max_answer_length)
     if cascade := model.cascade:
         start = CascadeDecision(
@@ -106,17 +107,22 @@ def tune(
             first=cascade.first,
         )
     with contextlib.ExitStack() as stack:
-        paths = stack.enter_context(input_files.input_files(several))
         model = replace(model, decision=start).reading_whole_pages()
-        job = Job(paths, model, profile, pages=pages, compute=compute, limit=limit)
+        job = Job(several, model, profile, pages=pages, compute=compute, limit=limit)
+        job.check()
         job.check_output()
+        questions = stack.enter_context(Questions.open(several, job.pages, limit))
+        mention_unnamed_pages(questions)
+        job = replace(job, files=questions.files)
         if output is None:
             storage.check_output_file(folder / SETTINGS, job.files)
             stack.enter_context(storage.hold_marked(folder))
-        check_job(job)
         report, phase = stack.enter_context(reporting(progress, None, "predict", "windows"))
-        scoring = stack.enter_context(open_scoring(Plan(job), Clock(phase), report))
-        tuned = tune_decision(scoring, start, ", ".join(paths))
+        request = job.request(questions)
+        path = job.folder(request)
+        run = stack.enter_context(RunFolder.writing(path, {}, job.sources))
+        scoring = stack.enter_context(open_scoring(job, request, run, Clock(phase), report))
+        tuned = tune_decision(scoring, start, ", ".join(job.files))
         settings = load_settings(folder)
         if isinstance(tuned.decision, CascadeDecision):
             cascades = {**settings.cascades, weights_digest(model.folder): tuned.decision}
@@ -132,18 +138,18 @@ def tune(
             folder = output
         if not keep_scores:
             scoring.store.memo.clear()
-    for chunk in scoring.chunks.ready:
-        if chunk.dead_letters:
-            records, path = counted(chunk.dead_letters, "bad record"), chunk.dead_letter_file
-            log.warning("%s in %s, the first: %s", records, path, chunk.first_dead_letter())
+    made = scoring.windows
+    if made.dead_letters:
+        records, file = counted(made.dead_letters, "bad record"), made.dead_letter_file
+        log.warning("%s in %s, the first: %s", records, file, made.first_dead_letter())
     return {
         "long_threshold": tuned.decision.long_threshold,
         "short_threshold": tuned.decision.short_threshold,
         **tuned.figures(),
         "yes_no_auc": tuned.yes_no_auc,
         "model": str(folder),
-        "truncated_pages": scoring.chunks.total("truncated_pages"),
-        "unread_blocks": scoring.chunks.total("unread_blocks"),
+        "truncated_pages": made.truncated_pages,
+        "unread_blocks": made.unread_blocks,
     }
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from nq import tracking
-from nq.beam.prepare import prepare, prepare_again
 from nq.config import TrackingConfig
 from nq.errors import DamagedError
 from nq.formats.input_files import shown
@@ -26,7 +25,7 @@ from nq.model.folder import (
     read_tensors,
 )
 from nq.model.registry import model_name
-from nq.preprocess.store import Prepared
+from nq.preprocess.prepared import Windows, prepare
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.progress import new_bar, set_total
 from nq.records import UNLABELLED
@@ -81,9 +80,8 @@ def train_on_files(
         started = time.perf_counter()
         with new_bar(unit=" steps") as bar:
             progress = TrainingProgress(bar, run)
-            if job.dev:
-                network = Network(shape, model)
-                measure = held_out(job.dev, tokenizer, windows, network, job.pages)
+            if job.held_out is not None:
+                measure = held_out(job.held_out, tokenizer, windows, Network(shape, model))
             losses = fit(
                 *(model, data, config, state, progress, distillation),
                 *(measure, job.evaluate_every, progress.evaluated),
@@ -117,10 +115,9 @@ def _params(job: TrainingJob, teacher: Teacher | None) -> dict[str, Any]:
     return params
 
 
-def _windows(job: TrainingJob, folder: Path) -> tuple[Prepared, TrainingWindows]:
+def _windows(job: TrainingJob, folder: Path) -> tuple[Windows, TrainingWindows]:
     """Returns the prepared windows of a training in a folder, and in memory."""
-    request = job.request
-    prepared = prepare(request, folder, job.workers)
+    prepared = prepare(job.request, folder, job.workers)
     try:
         if not prepared.windows:
             also = ", or with a teacher a higher --negatives" if job.teacher else ""
@@ -132,7 +129,7 @@ def _windows(job: TrainingJob, folder: Path) -> tuple[Prepared, TrainingWindows]
     try:
         columns = read_columns(prepared.shards, job.windows.max_seq_length)
     except DamagedError as damage:
-        prepared = prepare_again(request, prepared.folder, damage, job.workers)
+        prepared.make_again(damage)
         columns = read_columns(prepared.shards, job.windows.max_seq_length)
     windows = TrainingWindows.from_columns(columns)
     unlabelled = (windows.answer_types == UNLABELLED).sum()

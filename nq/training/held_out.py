@@ -1,13 +1,11 @@
 """Measures a model on held-out questions during its training, at the thresholds of the best F1."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from nq.config import DecisionConfig, WindowConfig
 from nq.evaluation.evaluate import Evaluation, judge
-from nq.formats import inputs
 from nq.formats.outputs import encode_prediction
-from nq.formats.questions import PageFolder
 from nq.inference.batches import Shape
 from nq.inference.chain import answers, windowed
 from nq.inference.engine import Computation, Network
@@ -16,6 +14,7 @@ from nq.inference.profile import Profile
 from nq.inference.reduction import TopK
 from nq.postprocess.decision import RULES
 from nq.preprocess.tokenizers.base import Tokenizer
+from nq.questions import Questions
 from nq.records import DeadLetter, Example
 from nq.training.job import MEASURED, Figures
 
@@ -28,26 +27,19 @@ PROFILE, DECISION = Profile.parse("grappler+buckets"), DecisionConfig()
 
 
 def held_out(
-    files: Sequence[str],
-    tokenizer: Tokenizer,
-    windows: WindowConfig,
-    network: Network,
-    pages: PageFolder | None = None,
+    questions: Questions, tokenizer: Tokenizer, windows: WindowConfig, network: Network
 ) -> Callable[[], Figures]:
     """Returns a function that measures the present weights of a model on annotated questions."""
 
-    def items() -> Iterator[Example | DeadLetter]:
-        for file in files:
-            yield from (item for _, item in inputs.read_records(file, pages=pages))
-
     def examples() -> Iterator[Example]:
-        return (item for item in items() if isinstance(item, Example) and item.annotations)
+        return (example for example in questions.examples() if example.annotations)
 
-    bad = sum(isinstance(item, DeadLetter) for item in items())
+    bad = sum(isinstance(item, DeadLetter) for _, item in questions)
     if bad:
         log.warning("bad records of the held-out files, which are skipped: %d", bad)
     if not any(examples()):
-        raise ValueError(f"no annotations in {', '.join(files)}: give annotated questions to --dev")
+        files = ", ".join(questions.files)
+        raise ValueError(f"no annotations in {files}: give annotated questions to --dev")
     rule = RULES[DECISION.rule]
     computation = Computation(network, PROFILE, TopK(rule.k, rule.text_only))
     predictor = Predictor(computation, Shape(BATCH_SIZE, windows.max_seq_length), None)

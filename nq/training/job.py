@@ -18,8 +18,8 @@ from nq.training.config import DistillationConfig, TrainConfig
 
 if TYPE_CHECKING:
     from nq.formats.questions import PageFolder
-    from nq.preprocess.request import Request
-    from nq.preprocess.store import Prepared
+    from nq.preprocess.prepared import Request, Windows
+    from nq.questions import Questions
 
 LOSS = "loss"
 PARTS = ("hard_loss", "soft_loss")
@@ -43,7 +43,8 @@ class TrainingJob:
     An interrupted training is resumed from the folder ``output``. At most ``limit`` records are
     read. ``card`` is a file with the text of the model card, by default a list of the settings. The
     probabilities of the model ``teacher`` are trained on too. The model is measured on the files
-    ``dev`` every ``evaluate_every`` steps; the weights of the best evaluation are kept.
+    ``dev`` every ``evaluate_every`` steps; the weights of the best evaluation are kept. The
+    ``questions`` and the ``held_out`` ones are those of the files, once they are found.
     """
 
     files: tuple[str, ...]
@@ -61,6 +62,8 @@ class TrainingJob:
     dev: tuple[str, ...] = ()
     evaluate_every: int = EVALUATE_EVERY
     pages: PageFolder | None = None
+    questions: Questions | None = None
+    held_out: Questions | None = None
 
     @classmethod
     def of(cls, files: str | Path | Iterable[str | Path], **settings: Any) -> Self:
@@ -92,12 +95,11 @@ class TrainingJob:
     @cached_property
     def request(self) -> Request:
         """The windows to train on."""
-        from nq.preprocess.request import Request
+        from nq.preprocess.prepared import Request
 
+        assert self.questions is not None
         training = (self.config.negatives, self.config.seed, *((True,) if self.teacher else ()))
-        return Request(
-            *(self.files, str(self.init), self.windows, self.limit, training), pages=self.pages
-        )
+        return Request(self.questions, str(self.init), self.windows, training)
 
     @cached_property
     def description(self) -> dict[str, Any]:
@@ -110,8 +112,8 @@ class TrainingJob:
             "store": self.store,
             **self.config.to_dict(),
         }
-        if self.dev:
-            dev = replace(self.request, files=self.dev, limit=None, training=None)
+        if self.held_out is not None:
+            dev = replace(self.request, questions=self.held_out, training=None)
             values |= {"dev": dev.description, "evaluate_every": self.evaluate_every}
         if self.teacher:
             how = {**self.distillation.to_dict(), "profile": str(self.teacher_profile)}
@@ -139,7 +141,7 @@ class TrainingResult:
     """
 
     output: Path
-    prepared: Prepared
+    prepared: Windows
     steps: int
     loss: float
     train_s: float

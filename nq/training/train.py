@@ -13,10 +13,10 @@ from typing import Any
 from nq import storage
 from nq.config import TrackingConfig
 from nq.errors import DamagedError, Error
-from nq.formats import input_files, inputs
 from nq.memo import REQUEST, Memo
 from nq.model.folder import CONFIG, check_model
 from nq.model.runtime import import_tensorflow
+from nq.questions import Questions, mention_unnamed_pages
 from nq.training.job import TrainingJob, TrainingResult
 
 
@@ -48,17 +48,17 @@ def train(
     elif settings:
         job = replace(job, **settings)
     card, begun = job.card_text(), time.time()
-    others: list[str | Path] = [job.init, *filter(None, (job.card, job.teacher))]
-    others += job.pages.files if job.pages else ()
-    with (
-        input_files.input_files(job.files) as files,
-        input_files.input_files(job.dev) if job.dev else contextlib.nullcontext(()) as dev,
-        contextlib.ExitStack() as stack,
-    ):
-        job = replace(job, files=tuple(files), dev=tuple(dev))
+    sources: list[str | Path] = [job.init, *filter(None, (job.card, job.teacher))]
+    with contextlib.ExitStack() as stack:
+        questions = stack.enter_context(Questions.open(job.files, job.pages, job.limit))
+        job, both = replace(job, files=questions.files, questions=questions), [questions]
+        if job.dev:
+            both.append(stack.enter_context(Questions.open(job.dev, job.pages)))
+            job = replace(job, dev=both[1].files, held_out=both[1])
+        sources += [path for one in both for path in one.paths]
         _check_output(job)
-        stack.enter_context(storage.hold(job.output, storage.TRAINING, (*files, *dev, *others)))
-        inputs.check_inputs(files, job.limit, job.pages, dev)
+        stack.enter_context(storage.hold(job.output, storage.TRAINING, sources))
+        mention_unnamed_pages(*both)
         check_model(job.init, job.windows)
         if job.teacher:
             check_model(job.teacher)

@@ -1,0 +1,560 @@
+"""The windows of questions: made once, kept in a folder, and read while they are made.
+
+windows-00000.tfrecord …   the shards
+examples-00000.tfrecord …  the examples of each shard; none for training
+skipped.jsonl              bad records: file, line, reason, excerpt
+manifest.json              the request, counts, sizes and digests of the files
+.nq-folder.json            marks the folder as ours, see ``nq.storage``
+.nq-folder.lock            locked while a job runs
+.unfinished-…/             where a running job writes; remains if it is killed
+
+A shard is published when it is whole, and then the manifest names it, so that what follows reads it
+at once, and a job that was interrupted continues behind it. Damage is found by the sizes and
+digests of the manifest and by the checksums of the records. Without Beam one process makes the
+windows in a plain loop; workers and options of Beam give the same files.
+"""
+
+import contextlib
+import glob
+import hashlib
+import itertools
+import json
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import orjson
+
+from nq import __version__, child, extras, storage
+from nq.config import WindowConfig
+from nq.errors import DamagedError, Error
+from nq.formats import inputs
+from nq.formats.example_records import decode_example, encode_example
+from nq.formats.fields import RecordError
+from nq.formats.input_files import sha256, shown
+from nq.formats.tfrecord import (
+    KEYS,
+    decode_records,
+    encode_records,
+    frame,
+    inference_shapes,
+    raw_records,
+)
+from nq.preprocess.contexts import unread_blocks
+from nq.preprocess.features import features, training_features
+from nq.preprocess.tokenizers.base import Tokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
+from nq.progress import new_bar
+from nq.questions import START, Questions
+from nq.records import DeadLetter, Example, ExampleId, ExampleKey, Features, Source, Windowed
+from nq.text import visible
+
+log = logging.getLogger(__name__)
+
+MANIFEST, DEAD_LETTERS = "manifest.json", "skipped.jsonl"
+WINDOWS, EXAMPLES = "windows", "examples"
+SHARD_BYTES = 16 << 20
+"""Bytes after which a shard ends, with the example that reaches them."""
+COUNTERS = ("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages")
+"""The counts of ``Windows``, and the names of Beam's counters."""
+CLEANUP_S, END_TIMEOUT_S = 2.0, 3.0
+
+Training = tuple[float, int] | tuple[float, int, bool]
+"""The arguments ``negatives``, ``seed`` and ``unlabelled`` of ``training_features``, the last one
+only if it is true."""
+Published = Callable[[Mapping[str, Any]], object]
+"""Receives the manifest when it names a new shard, and when it is complete."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a folder of windows is made of; equal descriptions give equal files.
+
+    Args:
+        tokenizer: folder or file of the tokenizer.
+        training: settings of training features, ``None`` for inference.
+    """
+
+    questions: Questions
+    tokenizer: str
+    windows: WindowConfig
+    training: Training | None = None
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """The request as the manifest keeps it, with digests in place of paths."""
+        return {
+            "version": __version__,
+            **self.questions.key,
+            "tokenizer": tokenizer_digest(load_tokenizer(self.tokenizer, self.windows.compat)),
+            "windows": self.windows.to_dict(),
+            "training": list(self.training) if self.training else None,
+        }
+
+    @cached_property
+    def key(self) -> str:
+        """A short name for the request's content."""
+        text = json.dumps(self.description, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return (*self.questions.files, self.tokenizer)
+
+    def check_output(self, folder: Path) -> None:
+        """Checks that the windows may be in a folder; changes nothing."""
+        storage.check_folder(folder, storage.WINDOWS, self.sources)
+
+
+class Windows:
+    """The windows of a request in a folder, some of which may still be made.
+
+    Iteration yields the examples in order with their windows, as soon as they are made. Damage is
+    logged and the windows are made again, once.
+
+    Attributes:
+        examples, windows, dead_letters: how many there are so far.
+        unread_blocks: blocks with text beyond ``max_contexts``, in ``truncated_pages``.
+        seconds: wall time of the jobs that made them.
+        reused: whether an earlier job made them.
+    """
+
+    examples = windows = dead_letters = unread_blocks = truncated_pages = 0
+    seconds = 0.0
+
+    def __init__(
+        self,
+        request: Request,
+        folder: Path,
+        manifest: Mapping[str, Any] | None,
+        workers: int | None = None,
+        process: "_Process | None" = None,
+        waiting: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
+    ) -> None:
+        self.folder, self.reused, self.n_shards = folder, process is None, 0
+        self._request, self._workers, self._process = request, workers, process
+        self._waiting, self._is_complete = waiting, False
+        self._update(manifest or {"counts": {}, "shards": [], "complete": False})
+
+    def _update(self, manifest: Mapping[str, Any]) -> None:
+        vars(self).update(manifest["counts"])
+        self.n_shards, self._is_complete = len(manifest["shards"]), manifest["complete"]
+
+    @property
+    def shards(self) -> list[Path]:
+        """The TFRecord files of windows so far."""
+        return [self.folder / shard_name(WINDOWS, number) for number in range(self.n_shards)]
+
+    @property
+    def dead_letter_file(self) -> Path:
+        return self.folder / DEAD_LETTERS
+
+    def first_dead_letter(self) -> str:
+        with self.dead_letter_file.open("rb") as file:
+            letter = orjson.loads(file.readline())
+        return f"{letter['file']}, line {letter['line']}: {letter['reason']}"
+
+    def __iter__(self) -> Iterator[Windowed]:
+        done = 0
+        try:
+            for one in self._read():
+                yield one
+                done += 1
+            return
+        except DamagedError as damage:
+            with self._waiting():
+                self.make_again(damage)
+        yield from islice(self._read(), done, None)
+
+    def _read(self) -> Iterator[Windowed]:
+        for number in itertools.count():
+            self._wait(number)
+            if number >= self.n_shards:
+                return
+            yield from read_shard(self._request, self.folder / shard_name(WINDOWS, number))
+
+    def _wait(self, number: int) -> None:
+        """Waits until a shard is published, or all are."""
+        with self._waiting():
+            while not self._is_complete:
+                is_wanted = number >= self.n_shards
+                manifest = self._process.receive(is_wanted) if self._process else None
+                if manifest:
+                    self._update(manifest)
+                elif is_wanted:  # the process has ended, perhaps with the error that is raised here
+                    self._make()
+                else:
+                    return
+
+    def make_again(self, damage: DamagedError) -> None:
+        """Makes all windows once more, since some are damaged."""
+        log.warning("%s; the windows are prepared again", damage)
+        if self._process:
+            self._process.end()
+        (self.folder / MANIFEST).unlink(missing_ok=True)
+        self._make()
+
+    def _make(self) -> None:
+        self._process, self.reused = None, False
+        made = prepare(self._request, self.folder, self._workers)
+        vars(self).update({name: getattr(made, name) for name in (*COUNTERS, "seconds")})
+        self.n_shards, self._is_complete = made.n_shards, True
+
+
+def shard_name(kind: str, number: int) -> str:
+    """Returns the name of a file of windows or of examples."""
+    return f"{kind}-{number:05d}.tfrecord"
+
+
+def read_shard(request: Request, shard: Path) -> Iterator[Windowed]:
+    """Yields the examples of a shard with their windows; damage is a ``DamagedError``."""
+    paths = tuple(map(shown, request.questions.files))
+    shapes = inference_shapes(request.windows.max_seq_length)
+    records = raw_records(shard)
+    for record in raw_records(shard.with_name(shard.name.replace(WINDOWS, EXAMPLES, 1))):
+        (file, line), example, n_windows = decode_example(record)
+        rows = decode_records(list(islice(records, n_windows)), shapes)
+        expected = [[file, line, n, n_windows] for n in range(n_windows)]
+        if np.hstack([rows[name] for name in KEYS]).tolist() != expected:
+            raise DamagedError(f"windows of file {file}, line {line} are not in {shard}")
+        yield Windowed(example, rows, Source(file, paths[file], line))
+    if next(records, None) is not None:
+        raise DamagedError(f"{shard} has windows of no example")
+
+
+def encode_dead_letter(letter: DeadLetter) -> str:
+    """Returns one line of JSON: file, line, reason, and the beginning of the record."""
+    place = {"file": shown(letter.source.path), "line": letter.source.line}
+    values = {**place, "reason": letter.reason, "record": letter.record}
+    return visible(orjson.dumps(values).decode())
+
+
+# --- making windows -----------------------------------------------------------------------------
+
+
+class StoredExample(NamedTuple):
+    """What is stored of one example: framed TFRecords of it (none for training) and its windows."""
+
+    source: Source
+    example: bytes
+    records: bytes
+    n_windows: int
+    unread_blocks: int
+    example_id: ExampleId
+    question: str
+
+
+def make_windows(
+    source: Source,
+    item: Example | DeadLetter,
+    tokenizer: Tokenizer,
+    windows: WindowConfig,
+    training: Training | None = None,
+) -> Features | DeadLetter:
+    """Makes the windows of one record; an example with too many becomes a dead letter.
+
+    An ``Error`` names file and line of an example that cannot be converted.
+    """
+    if isinstance(item, DeadLetter):
+        return item
+    try:
+        if training:
+            return training_features(item, tokenizer, windows, *training)
+        return features(item, tokenizer, windows)
+    except RecordError as error:
+        return DeadLetter(source, str(error), item.question[: inputs.EXCERPT_CHARS])
+    except Exception as error:
+        where = f"{source.path}, line {source.line} (example {item.example_id})"
+        raise Error(f"{where}: {type(error).__name__}: {error}") from error
+
+
+def stored_example(
+    source: Source, example: Example, rows: Features, windows: WindowConfig
+) -> StoredExample:
+    """Returns what is stored of an example and its windows."""
+    records = b"".join(map(frame, encode_records(rows, source, windows.switches.id_name)))
+    stored, key = b"", (source.file_index, source.line)
+    if rows.answer_types is None:
+        stored = frame(encode_example(key, example, len(rows)))
+    about = unread_blocks(example, windows), example.example_id, example.question
+    return StoredExample(source, stored, records, len(rows), *about)
+
+
+def prepare(
+    request: Request,
+    output: str | Path,
+    workers: int | None = None,
+    beam_options: Sequence[str] = (),
+    published: Published = lambda manifest: None,
+) -> Windows:
+    """Makes the windows of a request, or reuses ``output`` if it holds them already.
+
+    An interrupted job continues behind its last shard; one of Beam or for training begins again.
+
+    Args:
+        workers: processes of Beam; by default a plain loop in this process, which needs no Beam.
+        beam_options: options of Apache Beam, such as ``--runner=DirectRunner``.
+
+    Raises:
+        OSError: a file cannot be read or written.
+        ValueError: Beam refuses an option.
+        Error: the folder has other files, the job failed, an input changed, or there is no Beam.
+    """
+    folder, questions = Path(output), request.questions
+    if complete := find(request, folder):
+        return Windows(request, folder, complete)
+    with_beam = bool(beam_options) or (workers or 1) > 1
+    if with_beam:
+        extras.require("beam")
+        if glob.escape(str(folder)) != visible(str(folder)):
+            problem = f"Beam takes *, ? and [ in {folder} for patterns, and refuses odd bytes"
+            raise Error(f"{problem}: give another folder")
+    questions.check_same()
+    with storage.hold(folder, storage.WINDOWS, request.sources):
+        manifest = None if with_beam or request.training else find(request, folder, is_partial=True)
+        with storage.unfinished(folder) as part:
+            writer = _Writer(request, folder, part, manifest, published)
+            if with_beam:
+                from nq.beam.pipelines import made_windows
+
+                writer.write(made_windows(request, part, workers, beam_options))
+            else:
+                writer.write(_made_windows(request, *writer.done()))
+            questions.check_same()
+            writer.complete()
+        made = Windows(request, folder, writer.manifest)
+        made.reused = False
+        return made
+
+
+def _made_windows(
+    request: Request, place: ExampleKey, ids: Iterable[ExampleId]
+) -> Iterator[StoredExample | DeadLetter]:
+    tokenizer = load_tokenizer(request.tokenizer, request.windows.compat)
+    with new_bar(desc="preprocess", unit=" examples") as bar:
+        for source, item in request.questions.behind(place, ids):
+            rows = make_windows(source, item, tokenizer, request.windows, request.training)
+            if isinstance(rows, DeadLetter):
+                yield rows
+            elif isinstance(item, Example):
+                yield stored_example(source, item, rows, request.windows)
+                bar.update()
+
+
+class _Writer:
+    """Writes shards, in the order of the input, and publishes each when it is whole.
+
+    There is at least one; the windows of an example are never in two.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        folder: Path,
+        part: Path,
+        manifest: Mapping[str, Any] | None,
+        published: Published,
+    ) -> None:
+        self._request, self._folder, self._part = request, folder, part
+        self._published, self._started = published, time.perf_counter()
+        if manifest is None:
+            (folder / MANIFEST).unlink(missing_ok=True)
+            storage.remove(storage.own_paths(folder, storage.WINDOWS))
+        self.manifest: dict[str, Any] = dict(
+            manifest
+            or {
+                "request": request.description,
+                "counts": {**dict.fromkeys(COUNTERS, 0), "seconds": 0.0},
+                "shards": [],
+                "place": list(START),
+                "skipped_bytes": 0,
+                "complete": False,
+            }
+        )
+        self._seconds_before = self.manifest["counts"]["seconds"]
+        kinds = (WINDOWS,) if request.training else (WINDOWS, EXAMPLES)
+        self._kinds, self._files = kinds, list[IO[bytes]]()
+        self._skipped = (folder / DEAD_LETTERS).open("ab")
+        self._skipped.truncate(self.manifest["skipped_bytes"])
+        if manifest is not None:
+            published(manifest)
+
+    def done(self) -> tuple[ExampleKey, list[ExampleId]]:
+        """Returns the place behind which the job continues, and the ids before it."""
+        shards = (shard_name(EXAMPLES, n) for n in range(len(self.manifest["shards"])))
+        records = itertools.chain.from_iterable(raw_records(self._folder / one) for one in shards)
+        file, line = self.manifest["place"]
+        return (file, line), [decode_example(record)[1].example_id for record in records]
+
+    def write(self, elements: Iterable[StoredExample | DeadLetter]) -> None:
+        counts = self.manifest["counts"]
+        with self._skipped:
+            for one in elements:
+                self.manifest["place"] = [one.source.file_index, one.source.line]
+                if isinstance(one, DeadLetter):
+                    self._skipped.write(f"{encode_dead_letter(one)}\n".encode())
+                    counts["dead_letters"] += 1
+                    continue
+                self._open()
+                for file, data in zip(self._files, (one.records, one.example), strict=False):
+                    file.write(data)
+                counts["examples"] += 1
+                counts["windows"] += one.n_windows
+                counts["unread_blocks"] += one.unread_blocks
+                counts["truncated_pages"] += one.unread_blocks > 0
+                if self._files[0].tell() >= SHARD_BYTES:
+                    self._publish()
+            if self._files or not self.manifest["shards"]:
+                self._open()
+                self._publish()
+
+    def _open(self) -> None:
+        number = len(self.manifest["shards"])
+        if not self._files:
+            paths = [self._part / shard_name(kind, number) for kind in self._kinds]
+            self._files = [path.open("wb") for path in paths]
+
+    def _publish(self) -> None:
+        sizes = {}
+        for file in self._files:
+            file.close()
+            name = Path(file.name).name
+            sizes[name] = os.path.getsize(file.name)
+            storage.publish(Path(file.name), self._folder / name)
+        self._files = []
+        self._skipped.flush()
+        os.fsync(self._skipped.fileno())
+        self.manifest["shards"].append(sizes)
+        self._write_manifest()
+
+    def complete(self) -> None:
+        self.manifest |= {
+            "complete": True,
+            "skipped_sha256": sha256(self._folder / DEAD_LETTERS),
+        }
+        self._write_manifest()
+
+    def _write_manifest(self) -> None:
+        seconds = self._seconds_before + time.perf_counter() - self._started
+        self.manifest["counts"]["seconds"] = seconds
+        self.manifest["skipped_bytes"] = os.path.getsize(self._folder / DEAD_LETTERS)
+        storage.write_json(self._folder / MANIFEST, self.manifest)
+        self._published(self.manifest)
+
+
+def find(request: Request, folder: Path, is_partial: bool = False) -> dict[str, Any] | None:
+    """Returns the manifest of a folder that has all windows of a request, or the first shards.
+
+    Damage is logged. ``read_shard`` checks the content of shards.
+    """
+    path = folder / MANIFEST
+    try:
+        manifest = storage.read_json(path)
+        if manifest["request"] != request.description:
+            return None
+        if not (manifest["complete"] or is_partial):
+            return None
+        sizes = {DEAD_LETTERS: manifest["skipped_bytes"]} if manifest["complete"] else {}
+        for shard in manifest["shards"]:
+            sizes |= shard
+        for name, size in sizes.items():
+            if (folder / name).stat().st_size != size:
+                raise DamagedError(f"{folder / name} is damaged: {MANIFEST} describes another file")
+        if sizes.get(DEAD_LETTERS) and sha256(folder / DEAD_LETTERS) != manifest["skipped_sha256"]:
+            raise DamagedError(f"{folder / DEAD_LETTERS} is damaged: its SHA-256 does not match")
+        return manifest
+    except FileNotFoundError as error:
+        if Path(error.filename) == path:
+            return None
+        log.warning("%s is missing; the windows are prepared again", error.filename)
+    except DamagedError as error:
+        log.warning("%s; the windows are prepared again", error)
+    except (LookupError, TypeError, AttributeError) as error:
+        log.warning("%s is damaged: %r; the windows are prepared again", path, error)
+    return None
+
+
+# --- in a process beside this one ---------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def windows(
+    request: Request,
+    folder: Path,
+    workers: int | None = None,
+    waiting: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
+) -> Iterator[Windows]:
+    """Makes the windows of a request in a process of its own, unless a folder has them.
+
+    That process ends with this block, or with this process, however that ends. It has
+    ``CLEANUP_S`` to clean up then. It reports no errors: if it fails, this process continues its
+    work, and raises as ``prepare`` does. ``waiting`` is entered while there is no shard to read.
+    """
+    request.check_output(folder)
+    if complete := find(request, folder):
+        yield Windows(request, folder, complete, workers, waiting=waiting)
+        return
+    process = _Process(request, folder, workers)
+    try:
+        yield Windows(request, folder, None, workers, process, waiting)
+    finally:
+        process.end()
+
+
+class _Process:
+    """The process that makes the windows, which sends its manifests."""
+
+    def __init__(self, request: Request, folder: Path, workers: int | None) -> None:
+        code = f"from {__name__} import prepare_for; prepare_for({{}})"
+        self._process, self._connection = child.start(code)
+        with contextlib.suppress(OSError):  # it died
+            self._connection.send((request, folder, workers))
+
+    def receive(self, is_wanted: bool) -> dict[str, Any] | None:
+        """Returns the next manifest; ``None`` if there is none yet, unless it ``is_wanted``."""
+        with contextlib.suppress(EOFError, OSError):
+            if is_wanted or self._connection.poll():
+                manifest: dict[str, Any] = self._connection.recv()
+                return manifest
+        return None
+
+    def end(self) -> None:
+        self._connection.close()
+        try:
+            self._process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(1.0)
+
+
+def prepare_for(number: int) -> None:
+    """Prepares what comes through the open socket ``number``, until it is closed."""
+    connection: Connection[Any, Any] = Connection(number)
+
+    def interrupt_at_end() -> None:
+        connection.poll(None)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(CLEANUP_S)
+        os._exit(1)
+
+    logging.getLogger().addHandler(logging.NullHandler())  # the process that waits warns
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
+    try:
+        request, folder, workers = connection.recv()
+        threading.Thread(target=interrupt_at_end, daemon=True).start()
+        prepare(request, folder, workers, published=connection.send)
+    finally:  # without an error, which the process that waits raises too, or a wait for threads
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os._exit(0)

@@ -1,0 +1,258 @@
+"""The folder of a run: while it is written, and when the run has ended.
+
+predictions.json, nbest.jsonl …  the answers, in the formats of the run
+skipped.jsonl                    bad records: file, line, reason, excerpt
+metrics.json                     counts, times and metrics, see ``nq.runs.result``
+job.json                         the job, digests of what it read and wrote; written last
+report.html                      the page of ``nq report``
+scores/                          the scores of all windows, if they are kept
+unfinished/                      scores and times of a run that has not ended
+"""
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+
+from nq import storage
+from nq.errors import DamagedError, Error
+from nq.evaluation import labels
+from nq.evaluation.answers import PREDICTIONS, Answered, AnswerFiles
+from nq.evaluation.gate import Parity
+from nq.formats import outputs
+from nq.formats.input_files import sha256
+from nq.formats.questions import list_pages
+from nq.memo import Memo
+from nq.preprocess.tokenizers.base import Tokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
+from nq.questions import Questions
+from nq.records import Example, Source
+from nq.runs.job import Job
+from nq.runs.score_store import ScoreStore
+
+METRICS, JOB, DEAD_LETTERS, KEPT_SCORES = "metrics.json", "job.json", "skipped.jsonl", "scores"
+REPORT = "report.html"
+
+
+class RunFolder:
+    """A folder of a run, whose ``description`` is the job with the digests of what it reads."""
+
+    def __init__(self, path: Path, description: Mapping[str, Any]) -> None:
+        self.path, self.description = path, description
+
+    @classmethod
+    @contextlib.contextmanager
+    def writing(
+        cls, path: Path, description: Mapping[str, Any], sources: Iterable[str | Path]
+    ) -> Iterator[Self]:
+        """Opens a folder, which no other run may write to until the block ends; see ``hold``."""
+        with storage.hold(path, storage.RUN, sources):
+            yield cls(path, description)
+
+    @property
+    def work(self) -> Path:
+        """The folder of what a run computes until it has ended."""
+        return self.path / storage.WORK
+
+    @property
+    def mlflow_file(self) -> Path:
+        """The file that identifies the MLflow run, which only an equal unfinished job continues."""
+        text = json.dumps(self.description, sort_keys=True)  # names may be no UTF-8
+        return self.path / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.mlflow_run"
+
+    def check_free(self) -> None:
+        """Checks that the folder has no run of another job, and no unfinished one."""
+        if self.work.is_dir():
+            problem = f"{self.path} has an unfinished run without --runner"
+            raise Error(f"{problem}: give another --output")
+        try:
+            found = storage.read_json(self.path / JOB)
+        except FileNotFoundError:
+            return
+        except DamagedError as error:
+            raise Error(f"{error}: give another --output") from error
+        if any(found.get(name) != value for name, value in self.description.items()):
+            problem = f"{self.path} has the finished run of another job"
+            raise Error(f"{problem}: give another --output")
+
+    def write(self, answers: Iterable[Answered | bytes], formats: Iterable[str]) -> AnswerFiles:
+        """Writes the answers in all formats, and the dead letters, which are lines among them.
+
+        The mark of an earlier finished run, ``job.json``, is removed when the first answer is
+        known.
+        """
+        files = AnswerFiles(tuple(formats))
+        with storage.atomic_write(self.path / DEAD_LETTERS) as dead_letters:
+
+            def good() -> Iterator[Answered]:
+                for one in answers:
+                    if isinstance(one, Answered):
+                        yield one
+                    else:
+                        dead_letters.write(one)
+
+            rest = good()
+            first = list(islice(rest, 1))
+            (self.path / JOB).unlink(missing_ok=True)
+            files.write(self.path, chain(first, rest))
+        return files
+
+    def finish(
+        self, values: Mapping[str, Any], formats: Iterable[str], scores: Memo | None, keep: bool
+    ) -> None:
+        """Writes the metrics, and ``job.json`` as the last file; keeps the scores on request."""
+        Memo(self.path / KEPT_SCORES).clear()
+        _write_metrics(self.path, values)
+        names = [PREDICTIONS, METRICS, DEAD_LETTERS, *(outputs.FORMATS[n].file for n in formats)]
+        mark = {**self.description, "files": {name: sha256(self.path / name) for name in names}}
+        if values.get("beam"):
+            mark["beam"] = values["beam"]
+        storage.write_json(self.path / JOB, mark)
+        if scores is not None:  # not before, so that no interruption loses scores
+            if keep:
+                scores.move(self.path / KEPT_SCORES)
+            scores.clear()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files of the run."""
+        return storage.size(self.path, storage.RUN)
+
+    def files(self, formats: Iterable[str]) -> list[Path]:
+        """Returns the files that tell the result of a run."""
+        others = (outputs.FORMATS[name].file for name in formats)
+        return [self.path / n for n in (PREDICTIONS, METRICS, JOB, DEAD_LETTERS, *others)]
+
+
+def _write_metrics(folder: Path, values: Mapping[str, Any]) -> None:
+    with storage.atomic_write(folder / METRICS) as file:
+        file.write(orjson.dumps(values, option=orjson.OPT_INDENT_2) + b"\n")
+
+
+def last_run(root: Path = Path("runs")) -> Path:
+    """Returns the folder of the run in ``root`` that has ended last; ``Error`` if there is none."""
+    marks = sorted(root.glob(f"*/{JOB}"), key=lambda mark: mark.stat().st_mtime)
+    if not marks:
+        raise Error(f"there is no finished run in {root}: give the folder of one")
+    return marks[-1].parent
+
+
+class FinishedRun(RunFolder):
+    """A run that has ended, whose data and model may have been moved.
+
+    Args:
+        files, pages, model: the new places of the data, the pages and the model.
+        check: whether the data must be there unchanged; the model may always be gone.
+
+    Attributes:
+        questions: what it has answered.
+        written: SHA-256 of the files that the run wrote, by name.
+        predictions: in the order of the questions.
+
+    Raises:
+        Error: there is no finished run in the folder, or its data have changed.
+        ValueError: its predictions are damaged.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        files: Iterable[str] = (),
+        model: Path | None = None,
+        check: bool = True,
+        pages: str | Path | None = None,
+    ) -> None:
+        if not path.is_dir():
+            raise Error(f"{path} is not a folder: give one that nq answer wrote")
+        if not (path / JOB).is_file() and (path / storage.WORK).is_dir():
+            raise Error(f"the run in {path} is not finished: resume it by its nq answer command")
+        for name in (JOB, METRICS, PREDICTIONS):
+            if not (path / name).is_file():
+                raise Error(f"{path} has no {name}, so it is not a run of nq answer: give one")
+        super().__init__(path, storage.read_json(path / JOB))
+        self.written: dict[str, str] = self.description["files"]
+        for name, digest in self.written.items():
+            if (path / name).is_file() and sha256(path / name) != digest:
+                raise Error(f"{path / name} is damaged (SHA-256): answer the questions again")
+        self.read: dict[str, Any] = self.description["request"]
+        self.job = Job.from_dict(self.description["job"])
+        spec = replace(self.job.model, folder=model or self.job.model.folder)
+        self.job = replace(self.job, files=tuple(files or self.job.files), model=spec)
+        self._pages = pages
+        self.predictions = labels.read_predictions(path / PREDICTIONS)
+        self.metrics: dict[str, Any] = orjson.loads((path / METRICS).read_bytes())
+        if check:
+            self.check_data()
+
+    @cached_property
+    def questions(self) -> Questions:
+        """The questions of the run; an ``Error`` says which file or folder has moved."""
+        for path in self.job.files:
+            if not Path(path).is_file():
+                raise Error(f"{path} does not exist: give the new place of the data with --data")
+        pages, described = None, self.description["job"]
+        if folder := self._pages or described.get("pages"):
+            if not Path(folder).is_dir():
+                raise Error(f"{folder} does not exist: give the folder of the pages with --pages")
+            pages = list_pages(folder, described.get("page_column"))
+        return Questions(self.job.files, pages, self.job.limit)
+
+    def check_data(self) -> None:
+        """Raises an ``Error`` if a file or a page is gone or is not the one that the run read."""
+        self.questions.check_same(self.read)
+
+    @cached_property
+    def scores(self) -> ScoreStore | None:
+        """The scores of the windows; ``None`` if they were not kept."""
+        folder = self.path / KEPT_SCORES
+        return ScoreStore(folder) if folder.is_dir() else None
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the model; an ``Error`` if it is gone, or not that of the run."""
+        model = self.job.model.folder
+        if not model.is_dir():
+            raise Error(f"{model} does not exist: give the new folder of the model with --model")
+        tokenizer = load_tokenizer(model, self.job.model.windows.compat)
+        if tokenizer_digest(tokenizer) != self.read["tokenizer"]:
+            raise Error(f"the tokenizer in {model} is not the run's: give its model with --model")
+        return tokenizer
+
+    def sources(self) -> Iterator[tuple[Source, Example]]:
+        """Yields the examples that the run has answered, in order, each with its origin."""
+        with (self.path / DEAD_LETTERS).open("rb") as lines:
+            bad = {(letter["file"], letter["line"]) for letter in map(orjson.loads, lines)}
+        for source, item in self.questions:
+            if not isinstance(item, Example) or (source.path, source.line) in bad:
+                continue
+            if item.example_id not in self.predictions:
+                missing = f"{source.path}, line {source.line}"
+                raise Error(f"{self.path} has no answer to {missing}: answer it again")
+            yield source, item
+
+    def n_best_lines(self) -> Iterator[dict[str, Any]]:
+        """Yields the lines of ``nbest.jsonl``; none if the run did not write such a file."""
+        path = self.path / outputs.NBEST_FILE
+        if path.name in self.written and path.is_file():
+            with path.open("rb") as file:
+                yield from map(orjson.loads, file)
+
+    def add_parity(self, parity: Parity, sources: Iterable[str | Path]) -> None:
+        """Adds a comparison to the ``metrics.json`` of a run, which read ``sources``.
+
+        The digest of that file leaves ``job.json`` before and returns after it, so that the run is
+        whole at every moment.
+        """
+        with storage.hold(self.path, storage.RUN, sources):
+            others = {name: one for name, one in self.written.items() if name != METRICS}
+            storage.write_json(self.path / JOB, {**self.description, "files": others})
+            _write_metrics(self.path, {**self.metrics, "parity": parity.to_dict()})
+            digests = {**self.written, METRICS: sha256(self.path / METRICS)}
+            storage.write_json(self.path / JOB, {**self.description, "files": digests})
