@@ -23,7 +23,6 @@ from typing import Any
 import orjson
 
 from experiments import command
-from nq.beam.prepare import Prepared, prepare
 from nq.commands import arguments
 from nq.formats import lines
 from nq.formats.input_files import find_files
@@ -33,8 +32,8 @@ from nq.model.folder import load_config, load_settings
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import decide
-from nq.preprocess.local import write_windows
-from nq.preprocess.request import Request
+from nq.preprocess.prepared import Request, Windows, prepare
+from nq.questions import Questions
 from nq.records import Windowed
 from nq.runs.compare import answer_in_process
 from nq.runs.config import Compute
@@ -63,10 +62,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def preprocessing(request: Request, folder: Path) -> dict[str, Any]:
     """Writes windows in this process and returns how many it makes per CPU second."""
-    folder.mkdir()
     started = time.process_time()
-    counts = write_windows(request, folder)
-    rate = counts["windows"] / (time.process_time() - started)
+    made = prepare(request, folder)
+    rate = made.windows / (time.process_time() - started)
     return {
         "preprocessing, windows per CPU second": rate,
         "preprocessing against the 2020 port": rate / PREDECESSOR_WINDOWS_PER_CPU_S,
@@ -85,21 +83,21 @@ def prediction(args: argparse.Namespace, request: Request, folder: Path) -> dict
     batch_size = arguments.settings(Compute, args).batch_size
     prepared = prepare(request, folder / "prepared")
     spec = ScorerSpec(model, args.profile, batch_size)
-    spec = spec.calibrated(lambda: (one.example for one in prepared.read(request)))
+    spec = spec.calibrated(lambda: (one.example for one in prepared))
     predictor = load_predictor(spec)
-    in_memory = list(_first_examples(prepared, request, args.windows))
+    in_memory = list(_first_examples(prepared, args.windows))
     n_windows = sum(map(len, in_memory))
     rounds = []
     for number in range(1 + ROUNDS):
         store = ScoreStore(folder / "scores", {"round": number})
-        on_disk = _first_examples(prepared, request, args.windows)
+        on_disk = _first_examples(prepared, args.windows)
         disk_s = _seconds(score_examples(StoringScorer(predictor, store), on_disk))
         memory_s = _seconds(score_examples(predictor, in_memory))
         rounds.append((disk_s, memory_s))
     # The first round compiles.
     disk_s, memory_s = map(statistics.median, zip(*rounds[1:], strict=True))
     started = time.perf_counter()
-    for one in prepared.read(request):
+    for one in prepared:
         key = one.source.file_index, one.source.line
         if key not in store:
             break
@@ -120,9 +118,9 @@ def _seconds(scored: Iterator[object]) -> float:
     return time.perf_counter() - started
 
 
-def _first_examples(prepared: Prepared, request: Request, count: int) -> Iterator[Windowed]:
+def _first_examples(prepared: Windows, count: int) -> Iterator[Windowed]:
     """Yields the first examples with their windows, about ``count`` windows in all."""
-    for one in prepared.read(request):
+    for one in prepared:
         if count <= 0:
             return
         count -= len(one)
@@ -163,7 +161,7 @@ def benchmark(args: argparse.Namespace) -> int:
     model, files = model_folder(args.model), find_files(args.data)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        request = Request(tuple(files), str(model), load_settings(model).windows)
+        request = Request(Questions(tuple(files)), str(model), load_settings(model).windows)
         result = preprocessing(request, folder / "windows")
         result |= prediction(args, request, folder)
         if not args.no_memory:

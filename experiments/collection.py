@@ -22,7 +22,6 @@ from experiments.halves import add_half, in_half
 from nq.collection import ranking
 from nq.commands import arguments
 from nq.errors import Error
-from nq.formats.inputs import read_examples
 from nq.inference.batches import Shape, by_length
 from nq.model.checkpoint import with_room_for
 from nq.model.folder import load_config, load_settings
@@ -32,6 +31,7 @@ from nq.postprocess.blocks import Blocks, bm25, lower_words
 from nq.preprocess.features import prefix
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.progress import ProgressBar
+from nq.questions import read_examples
 from nq.records import Example, FloatArray
 
 log = logging.getLogger(__name__)

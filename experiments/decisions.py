@@ -23,7 +23,7 @@ from nq.errors import Error
 from nq.evaluation.evaluate import Evaluation, judge
 from nq.formats.outputs import encode_prediction
 from nq.postprocess.decision import RULES, decide
-from nq.runs.finished import FinishedRun
+from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
 from nq.runs.run import run
 
@@ -70,9 +70,10 @@ def _rows(job: Job, half: str) -> Iterator[dict[str, Any]]:
 def _evaluate(finished: FinishedRun, decision: DecisionConfig, half: str) -> dict[str, float]:
     """Returns the metrics of a rule on the scores of a run; an ``Error`` without gold."""
     evaluation = Evaluation()
-    for key, example in finished.examples():
+    for source, example in finished.sources():
         if finished.scores is not None and in_half(example.example_id, half):
-            prediction = decide(example, finished.scores.scores(key), decision).prediction
+            scores = finished.scores.scores((source.file_index, source.line))
+            prediction = decide(example, scores, decision).prediction
             evaluation.add(judge(example, encode_prediction(prediction)))
     metrics = evaluation.metrics()
     if not metrics:

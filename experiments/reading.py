@@ -35,7 +35,7 @@ from nq.postprocess.decision import decide
 from nq.postprocess.fit import gold_longs
 from nq.postprocess.spans import pairs
 from nq.records import Example, Span, WindowScores
-from nq.runs.finished import FinishedRun
+from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
 from nq.runs.run import run
 
@@ -138,10 +138,10 @@ def _readings(folder: Path, half: str) -> tuple[list[Reading], dict[str, float]]
     finished = FinishedRun(folder)
     decision, readings, evaluation = finished.job.model.decision, list[Reading](), Evaluation()
     labels, figures = {}, dict[str, float]()
-    for key, example in finished.examples():
+    for source, example in finished.sources():
         if finished.scores is None or not in_half(example.example_id, half):
             continue
-        scores = finished.scores[key]
+        scores = finished.scores[source.file_index, source.line]
         if reading := read(example, scores, decision.max_answer_length):
             readings.append(reading)
         prediction = decide(example, scores, decision).prediction

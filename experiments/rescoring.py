@@ -31,7 +31,7 @@ from nq.inference.profile import BASELINE, Profile
 from nq.inference.rescore import CLOSE, compute_type, exact_profile
 from nq.postprocess.ranking import decision_margin, rank
 from nq.records import Example, ExampleId, ExampleKey
-from nq.runs.finished import FinishedRun
+from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
 
 PROFILES = (
@@ -69,8 +69,8 @@ def _rows(profile: Profile, args: argparse.Namespace) -> Iterator[dict[str, Any]
             _answer(str(one), file, args) for one in (profile, exact_profile(profile), BASELINE)
         )
         margins = {
-            example.example_id: _margin(rounded, key, example)
-            for key, example in rounded.examples()
+            example.example_id: _margin(rounded, (source.file_index, source.line), example)
+            for source, example in rounded.sources()
         }
         changed = _changed(rounded.predictions, baseline)
         final = {
@@ -100,7 +100,7 @@ def _answer(profile: str, file: str, args: argparse.Namespace) -> FinishedRun:
 def _margin(run: FinishedRun, key: ExampleKey, example: Example) -> float:
     """Returns the decision margin of an example as a sum of logits."""
     if run.scores is None:
-        raise Error(f"{run.folder} has no scores: remove it, and run the command again")
+        raise Error(f"{run.path} has no scores: remove it, and run the command again")
     decision = run.job.model.decision
     ranking = rank(example, run.scores.scores(key), decision)
     return decision_margin(ranking) / decision.evidence_weight

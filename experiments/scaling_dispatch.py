@@ -41,10 +41,10 @@ def real_lengths(files: Sequence[str]) -> tuple[int, ...]:
     import dataclasses
 
     from nq.bundle import bundled_model
-    from nq.formats.inputs import read_examples
     from nq.model.folder import load_settings
     from nq.preprocess.features import features
     from nq.preprocess.tokenizers.load import load_tokenizer
+    from nq.questions import read_examples
 
     tokenizer = load_tokenizer(bundled_model())
     own = load_settings(bundled_model()).windows

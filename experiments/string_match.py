@@ -23,7 +23,7 @@ from nq.evaluation.labels import Label
 from nq.evaluation.text_match import normalize
 from nq.formats import lines
 from nq.records import Example, ExampleKey, Span
-from nq.runs.finished import FinishedRun
+from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
 from nq.runs.run import run
 
@@ -44,9 +44,12 @@ def match(args: argparse.Namespace) -> int:
         finished = FinishedRun(run(replace(job, root=Path(folder))).folder)
         gold = _gold(finished.job)
         answers = [
-            (answer_text(example, finished.predictions[example.example_id]), gold[key])
-            for key, example in finished.examples()
-            if key in gold
+            (
+                answer_text(example, finished.predictions[example.example_id]),
+                gold[source.file_index, source.line],
+            )
+            for source, example in finished.sources()
+            if (source.file_index, source.line) in gold
         ]
     if not answers:
         raise Error("no record of the data has 'answers' to compare with")

@@ -21,11 +21,10 @@ from experiments.attacks.frame import Row, chosen
 from nq.bundle import bundled_model
 from nq.commands import terminal
 from nq.config import DECISION_RULES, DecisionConfig, WindowConfig
-from nq.formats import documents, inputs, outputs
+from nq.formats import containers, documents, inputs, outputs
 from nq.formats.outputs import encode_prediction
 from nq.postprocess.decision import RULES, decide
-from nq.preprocess.local import make_windows, stored_example
-from nq.preprocess.store import encode_dead_letter
+from nq.preprocess.prepared import encode_dead_letter, make_windows, stored_example
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter, Example, Source, WindowScores
@@ -111,7 +110,7 @@ class Checker:
         """
         self.path.write_bytes(data)
         try:
-            inputs.check_files([str(self.path)])
+            containers.check(str(self.path))
             n_records = n_records or inputs.count_records(str(self.path))
         except (ValueError, OSError) as error:
             if n_records is not None:

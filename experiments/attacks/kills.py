@@ -31,8 +31,10 @@ from experiments.attacks.frame import Row, chosen
 from experiments.clusters import processes
 from nq.bundle import bundled_sample
 from nq.errors import Error
+from nq.evaluation.answers import PREDICTIONS
 from nq.interruption import MESSAGE
-from nq.runs.result import DEAD_LETTERS, JOB, KEPT_SCORES, PREDICTIONS
+from nq.preprocess.prepared import MANIFEST
+from nq.runs.folder import DEAD_LETTERS, JOB, KEPT_SCORES
 from nq.storage import WORK
 
 PROFILES = (
@@ -47,7 +49,7 @@ PHASES = {
     JOB: "finished",
     PREDICTIONS: "end",
     WORK: "predict",
-    "COMPLETED": "load",
+    MANIFEST: "load",
     ".unfinished": "preprocess",
 }
 """What a run does while the first of these is there, as the beginning of a name."""

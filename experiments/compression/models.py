@@ -32,12 +32,12 @@ from nq.model.folder import copy_model, load_settings, save_settings
 from nq.model.spec import find_model
 from nq.postprocess.decision import decide
 from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.questions import Questions
 from nq.records import Example, ExampleId, Scores
 from nq.runs import tuning
 from nq.runs.config import Compute
-from nq.runs.finished import FinishedRun
+from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
-from nq.runs.plan import Plan
 from nq.runs.run import run
 
 RAW, TUNED, RECOVERED = "raw", "tuned", "recovered"
@@ -159,9 +159,9 @@ class Answers:
     def __iter__(self) -> Iterator[tuple[Example, Scores]]:
         scores = self.run.scores
         if scores is None:
-            raise Error(f"{self.run.folder} has no scores: remove it and run the command again")
-        for key, example in self.run.examples():
-            yield example, scores.scores(key)
+            raise Error(f"{self.run.path} has no scores: remove it and run the command again")
+        for source, example in self.run.sources():
+            yield example, scores.scores((source.file_index, source.line))
 
     def tune(self, folder: Path) -> None:
         """Fits the decision to the even half, and writes it into a model folder."""
@@ -211,7 +211,8 @@ def run_once(job: Job) -> Path:
 
     The job has no ``output``, so that its folder is named by all that its results depend on.
     """
-    folder = Plan(job).folder
+    with Questions.open(job.files, job.pages, job.limit) as questions:
+        folder = job.folder(job.request(questions))
     with contextlib.suppress(Error, OSError, ValueError):
         if FinishedRun(folder).scores is not None:
             return folder

@@ -33,7 +33,6 @@ from experiments.compression.structure import (
 )
 from nq.commands import arguments, terminal
 from nq.config import WindowConfig
-from nq.formats import input_files, inputs
 from nq.formats.fields import RecordError
 from nq.formats.input_files import shown
 from nq.formats.inputs import read_records
@@ -45,6 +44,7 @@ from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.preprocess.features import training_features
 from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.questions import Questions, mention_unnamed_pages
 from nq.records import DeadLetter, Features
 from nq.storage import check_writable
 from nq.text import visible
@@ -99,8 +99,9 @@ def prune(
     before = checkpoint.with_room_for(load_joint_config(source), tokenizer)
     after = pruned_shape(before, counts)
     settings = dataclasses.replace(settings, windows=fitting_windows(settings.windows, before))
-    with input_files.input_files(data) as files:
-        inputs.check_inputs(files, pages=pages)
+    with Questions.open(data, pages) as questions:
+        mention_unnamed_pages(questions)
+        files = questions.files
         import_tensorflow()
         from experiments.compression.importance import assign, importance, weights_of
         from nq.model import joint

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from experiments.peers.models import Task
-from nq.beam.prepare import Request, prepare
 from nq.bundle import bundled_model
 from nq.config import WindowConfig
 from nq.errors import Error
@@ -23,7 +22,9 @@ from nq.model.convert import write_hugging_face
 from nq.model.folder import load_config, load_settings
 from nq.model.shapes import check_length
 from nq.model.spec import find_model
+from nq.preprocess.prepared import Request, prepare
 from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.questions import Questions
 from nq.records import Columns
 
 READ_BATCH = 256
@@ -65,11 +66,11 @@ def task(
     Raises:
         Error: the pages do not have so many full windows.
     """
-    request = Request(tuple(files), str(model), windows)
+    request = Request(Questions(tuple(files)), str(model), windows)
     prepared = prepare(request, folder / "windows")
     shape = Shape(batch_size, windows.max_seq_length)
     spec = dataclasses.replace(find_model(model), windows=windows)
-    pages = (one.example for one in prepared.read(request))
+    pages = (one.example for one in prepared)
     some_rows = calibration_rows(pages, spec, batch_size)
     rows, calibration = folder / "rows.npz", folder / "calibration.npz"
     full_rows = full_windows(prepared.shards, shape.length, whole(count, shape))

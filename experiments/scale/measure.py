@@ -37,11 +37,11 @@ def load(task: Task) -> tuple[dict[str, Any], units.Work]:
     importlib.import_module("nq.beam.runner")  # imports Beam without Beam's messages
     started = time.perf_counter()
     import_tensorflow(1)
-    from nq.beam.files import check_and_digest, read_records
+    from nq.beam.files import read_records
     from nq.records import Example
 
     imported_s = time.perf_counter() - started
-    check_s, _ = _timed(lambda: check_and_digest(task.files, task.limit))
+    check_s, _ = _timed(lambda: _check(task))
     skip_s, _ = _timed(lambda: [_count(read_records(f, share=NO_SHARE)) for f in task.files])
     records = sum(_count(read_records(path)) for path in task.files)
     read_s, read = _timed(
@@ -59,6 +59,15 @@ def load(task: Task) -> tuple[dict[str, Any], units.Work]:
     costs[START] = imported_s + measured[START]
     windows = measured[COUNT] / len(pages)
     return {"examples": len(pages), "windows_per_example": windows, "costs": costs}, str
+
+
+def _check(task: Task) -> dict[str, Any]:
+    """Checks the questions and returns their digests, as a run does first."""
+    from nq.beam.files import BEAM
+    from nq.questions import Questions
+
+    with Questions.open(task.files, None, task.limit, BEAM) as questions:
+        return questions.key
 
 
 class _Stages:
@@ -93,7 +102,7 @@ class _Stages:
     def _windowed(self, pages: Sequence[tuple[Any, Any]]) -> list[Any]:
         from nq.beam.transforms import example_rows
         from nq.preprocess.contexts import unread_blocks
-        from nq.preprocess.local import make_windows
+        from nq.preprocess.prepared import make_windows
         from nq.preprocess.tokenizers.load import load_tokenizer
         from nq.records import DeadLetter, Windowed
 

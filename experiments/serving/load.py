@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from nq.formats import inputs
+from nq.questions import read_examples
 from nq.records import Example
 
 BLOCKS, MAX_WORDS = 2, 80
@@ -21,7 +21,7 @@ Body = dict[str, Any]
 
 def short_pages(files: Sequence[str]) -> list[Body]:
     """Returns a request for each question of some files, with the first blocks of its page."""
-    examples = inputs.read_examples(files, skip_bad=True)
+    examples = read_examples(files, skip_bad=True)
     return [{"question": e.question, "page": _short_page(e), "format": "text"} for e in examples]
 
 
