@@ -50,7 +50,7 @@ class BeamRun:
     def __init__(self, job: Job, beam: Beam) -> None:
         extras.require("beam")
         from nq.beam import files
-        from nq.beam.flink import check_flink
+        from nq.beam.runner import check_flink
 
         self._beam, self._options = beam, (f"--runner={beam.runner}", *beam.options)
         files.set_options(self._options, [*job.files, *([beam.temp] if beam.temp else [])])
@@ -76,7 +76,7 @@ class BeamRun:
         clock.enter(SUBMIT)
         folder = self.plan.folder
         parts = folder.glob(f"{storage.UNFINISHED}*")  # of killed commands, else hold raises
-        killed = [one for one in parts if storage.kind_of(one, or_copy=False) == storage.PART.name]
+        killed = [one for one in parts if storage.kind_of(one) == storage.PART.name]
         with (
             storage.hold(folder, storage.RUN, self.plan.job.sources),
             storage.unfinished(folder) as part,
@@ -125,7 +125,7 @@ class BeamRun:
         plan.requests[0].check_unchanged()
         self._clock.enter(MERGE)
         yield from _merge(job.files, elements, self._totals, dead_letters)
-        self.pipeline = _description(finished, options, workers, self._totals.counters)
+        self.pipeline = _description(finished, workers, self._totals.counters)
 
 
 def _merge(
@@ -172,21 +172,15 @@ def _merge(
         write(letter)
 
 
-def _description(
-    finished: Finished, options: Sequence[str], workers: int, counters: Counters
-) -> dict[str, Any]:
+def _description(finished: Finished, workers: int, counters: Counters) -> dict[str, Any]:
     """Returns runner, job and metrics of a pipeline as JSON values."""
-    from nq.beam.flink import flink_job_id
-
     counts = finished.counters
     model, load = (finished.distributions.get(name, (0, 0)) for name in (MODEL_S, LOAD_S))
-    flink = flink_job_id(options, finished.job_name or "")
     examples, dead_letters = counts.get("examples", 0), counts.get("dead_letters", 0)
     return {
         "runner": finished.runner,
         "job_name": finished.job_name,
         "job_id": finished.job_id,
-        **({} if flink is None else {"flink_job_id": flink}),
         "workers": workers,
         "metrics": {
             "records": examples + dead_letters,
