@@ -6,7 +6,6 @@ with a part for each version of TensorFlow. The newest ``KEPT`` graphs stay.
 """
 
 import hashlib
-import json
 import logging
 import shutil
 import tempfile
@@ -74,8 +73,7 @@ def graph_folder(network: FolderNetwork, packages: Sequence[str]) -> Path:
         *(weights_digest(network.folder), network.config.to_dict(), code.hexdigest()),
         *(__version__, [installed(name) for name in ("keras", *packages)]),
     ]
-    key = hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()[:32]
-    folder = storage.cache_folder() / "graphs" / key
+    folder = storage.cache_folder() / "graphs" / storage.digest_json(depends)[:32]
     earlier = sorted(path.name for path in folder.glob("tensorflow*"))
     name = installed("tensorflow-cpu") or installed("tensorflow") or [*earlier, "none"][0]
     return folder / name

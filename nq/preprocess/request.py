@@ -1,7 +1,6 @@
 """A preprocessing request: which files, which tokenizer, which settings."""
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from nq import __version__
+from nq import __version__, storage
 from nq.config import WindowConfig
 from nq.errors import Error
 from nq.formats import input_files
@@ -52,18 +51,18 @@ class Request:
     def digests(self) -> dict[str, str]:
         """The SHA-256 of each file, by path."""
         known = self.file_sha256
-        return {path: known.get(path) or input_files.sha256(path) for path in self.files}
+        return {path: known.get(path) or storage.sha256(path) for path in self.files}
 
     def check_unchanged(self) -> None:
         """Raises ``Error`` if a file on a disk has no longer the content that is described."""
         for path, digest in {**self.digests, **self.page_digests}.items():
-            if not is_uri(path) and input_files.sha256(path) != digest:
+            if not is_uri(path) and storage.sha256(path) != digest:
                 raise Error(input_files.CHANGED.format(path))
 
     @cached_property
     def page_digests(self) -> dict[str, str]:
         """The SHA-256 of each page, by path."""
-        return {path: input_files.sha256(path) for path in self.pages.files} if self.pages else {}
+        return {path: storage.sha256(path) for path in self.pages.files} if self.pages else {}
 
     @cached_property
     def description(self) -> dict[str, Any]:
@@ -89,8 +88,7 @@ class Request:
     @cached_property
     def key(self) -> str:
         """A short name for the request's content."""
-        text = json.dumps(self.description, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return storage.digest_json(self.description)[:12]
 
     def digest_tokenizer(self) -> str:
         return self.tokenizer_sha256 or tokenizer_digest(

@@ -25,7 +25,6 @@ import orjson
 
 from nq import storage
 from nq.errors import DamagedError
-from nq.formats import input_files
 from nq.formats.example_records import decode_example
 from nq.formats.input_files import shown
 from nq.formats.tfrecord import KEYS, decode_records, inference_shapes, raw_records
@@ -180,7 +179,7 @@ def find_completed(folder: Path, description: Mapping[str, Any]) -> Prepared | N
         if manifest["request"] != description:
             return None
         found = {name: (folder / name).stat().st_size for name in manifest["shards"]}
-        found |= {name: input_files.sha256(folder / name) for name in manifest["digests"]}
+        found |= {name: storage.sha256(folder / name) for name in manifest["digests"]}
         for name, expected in {**manifest["shards"], **manifest["digests"]}.items():
             if found[name] != expected:
                 raise DamagedError(f"{folder / name} is damaged: {MANIFEST} describes another file")
@@ -204,7 +203,7 @@ def complete(
     """Moves the files of a finished job out of its ``part`` folder and marks it as completed."""
     names = sorted(path.name for path in part.glob(SHARD_PATTERN))
     sizes = {name: (part / name).stat().st_size for name in names}
-    digests = {DEAD_LETTERS: input_files.sha256(part / DEAD_LETTERS)}
+    digests = {DEAD_LETTERS: storage.sha256(part / DEAD_LETTERS)}
     for name in (*names, DEAD_LETTERS):
         publish(part / name, folder / name)
     manifest = {"request": description, "counts": counts, "shards": sizes, "digests": digests}

@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 SHARED_WINDOWS = re.compile(r"windows-[0-9a-f]{12}")
 """Names of the folders of windows that runs make for themselves."""
 RESULT, FAILED = "--runs removes it", "cannot be removed"
-COPIED = "a copy, or moved from another disk: remove it yourself"
 
 
 @dataclass
@@ -104,7 +103,7 @@ def _items_of(folder: Path, kind: Kind, is_named: bool) -> Iterator[Item]:
     """Yields what is in one folder; the user may have named this very folder."""
     paths = list(storage.own_paths(folder, kind))
     results: Sequence[Path] = ()
-    what, kept = f"unfinished {kind.name}", "" if storage.kind_of(folder, or_copy=False) else COPIED
+    what = f"unfinished {kind.name}"
     if kind is RUN:
         left = folder / WORK
         results = [
@@ -126,9 +125,9 @@ def _items_of(folder: Path, kind: Kind, is_named: bool) -> Iterator[Item]:
             paths, results = [], paths
     names = {path.name for path in folder.iterdir()}
     if paths or (not results and (LOCK in names or names == {MARK})):
-        yield Item(folder, what, paths, kept=kept)
+        yield Item(folder, what, paths)
     if results:
-        yield Item(folder, "results of a run" if kind is RUN else what, results, True, kept=kept)
+        yield Item(folder, "results of a run" if kind is RUN else what, results, True)
 
 
 def _is_trained(folder: Path, state: Sequence[Path]) -> bool:

@@ -12,7 +12,7 @@ from nq import storage
 from nq.beam.prepare import prepare
 from nq.errors import Error
 from nq.evaluation import labels
-from nq.formats import input_files, outputs
+from nq.formats import outputs
 from nq.preprocess.request import Request
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
@@ -57,7 +57,7 @@ class FinishedRun:
                 raise Error(f"{folder} has no {name}, so it is not a run of nq answer: give one")
         description = storage.read_json(folder / JOB)
         for name, digest in description["files"].items():
-            if (folder / name).is_file() and input_files.sha256(folder / name) != digest:
+            if (folder / name).is_file() and storage.sha256(folder / name) != digest:
                 raise Error(f"{folder / name} is damaged (SHA-256): answer the questions again")
         job, request = Job.from_dict(description["job"]), description["request"]
         spec = replace(job.model, folder=model or job.model.folder)
@@ -96,7 +96,7 @@ class FinishedRun:
         for path, digest in zip(files, self.digests, strict=True):
             if not Path(path).is_file():
                 raise Error(f"{path} does not exist: give the new place of the data with --data")
-            if input_files.sha256(path) != digest:
+            if storage.sha256(path) != digest:
                 raise Error(f"{path} is not the file that the run read: give that one with --data")
 
     def examples(self) -> Iterator[tuple[ExampleKey, Example]]:

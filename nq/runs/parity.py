@@ -19,7 +19,6 @@ from nq.errors import Error
 from nq.evaluation import labels
 from nq.evaluation.gate import Parity, question_counts, relative_loss
 from nq.evaluation.nq_eval import Gold
-from nq.formats import input_files
 from nq.formats.input_files import shown
 from nq.records import SECOND_WINDOW, ExampleKey, FloatArray, IntArray
 from nq.runs.finished import FinishedRun
@@ -38,7 +37,7 @@ def check_other(job: Job, digests: Mapping[str, str] | None = None) -> None:
     folder = other.folder
     if job.output is not None and job.output.resolve() == folder.resolve():
         raise Error(f"{folder} is the run to compare with: give another --output")
-    mine = [(digests or {}).get(path) or input_files.sha256(path) for path in job.files]
+    mine = [(digests or {}).get(path) or storage.sha256(path) for path in job.files]
     if mine != list(other.digests):
         files = ", ".join(map(shown, job.files))
         raise Error(f"{folder} answered other data than {files}: give both the same data")
@@ -63,7 +62,7 @@ def write_parity(folder: Path, parity: Parity, sources: Iterable[str | Path]) ->
         storage.write_json(folder / JOB, {**description, "files": others})
         values = orjson.loads((folder / METRICS).read_bytes())
         write_metrics(folder, {**values, "parity": parity.to_dict()})
-        digests = {**digests, METRICS: input_files.sha256(folder / METRICS)}
+        digests = {**digests, METRICS: storage.sha256(folder / METRICS)}
         storage.write_json(folder / JOB, {**description, "files": digests})
 
 

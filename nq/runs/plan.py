@@ -1,13 +1,10 @@
 """A job with the digests of what it reads, and the checks of a job before anything is computed."""
 
-import hashlib
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import orjson
-
+from nq import storage
 from nq.formats import inputs
 from nq.inference.profile import Profile
 from nq.model.folder import weights_digest
@@ -55,8 +52,7 @@ class Plan:
                 "read_blocks": cascade.read_blocks,
                 "first": cascade.first.to_dict(),
             }
-        text = orjson.dumps([self.scores, decision], option=orjson.OPT_SORT_KEYS)
-        name = f"{job.profile}-{hashlib.sha256(text).hexdigest()[:10]}"
+        name = f"{job.profile}-{storage.digest_json([self.scores, decision])[:10]}"
         self.folder = job.output or job.root / name
 
     @property
@@ -69,8 +65,7 @@ class Plan:
     @property
     def mlflow_file(self) -> Path:
         """The file that identifies the MLflow run, which only an equal unfinished job continues."""
-        text = json.dumps(self.description, sort_keys=True)  # names may be no UTF-8
-        return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.mlflow_run"
+        return self.folder / f"{storage.digest_json(self.description)[:12]}.mlflow_run"
 
 
 def windows_folder(parent: Path, request: Request) -> Path:

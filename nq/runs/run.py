@@ -147,7 +147,7 @@ def _write(
     )
     write_metrics(folder, result.to_dict())
     names = [PREDICTIONS, METRICS, DEAD_LETTERS, *(outputs.FORMATS[n].file for n in job.formats)]
-    digests = {name: input_files.sha256(folder / name) for name in names}
+    digests = {name: storage.sha256(folder / name) for name in names}
     mark = {**plan.description, "files": digests, **({} if beam is None else {"beam": beam})}
     storage.write_json(folder / JOB, mark)
     if store is not None:  # not before, so that no interruption loses scores
