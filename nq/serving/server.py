@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import math
 import os
 import signal
 import socket
@@ -37,7 +38,7 @@ log = logging.getLogger(__name__)
 
 DRAIN_TIMEOUTS = 3
 """Draining ends after so many time limits: one for the answer, one for each part of its sending."""
-STUCK_END_S = 2.0
+STUCK_END_S = 2
 """It ends after so many seconds where nothing is answered any more."""
 MAX_CONNECTIONS, BACKLOG = min(2048, FILES // 2), min(256, FILES // 4)
 """Open connections, and those that the system keeps until the server accepts them, all at once."""
@@ -57,20 +58,13 @@ def serve(
         FileNotFoundError, ValueError: the model is missing or damaged.
     """
     tokenizer = load_tokenizer(spec.model.folder, spec.model.windows.compat)
-    log_once, warnings = cache(log.error), set[object]()
-
-    def is_new(record: logging.LogRecord) -> bool:  # uvicorn has no limit of its own
-        known = record.levelno == logging.WARNING and record.msg in warnings
-        warnings.add(record.msg)
-        return not known
+    log_once = cache(log.error)
 
     def on_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if "socket.accept()" in context["message"]:  # the loop tries it again every second
             log_once("no connection can be accepted: %s", str(context["exception"]))
         else:
             loop.default_exception_handler(context)
-
-    logging.getLogger("uvicorn.error").addFilter(is_new)
 
     async def run(listener: socket.socket) -> None:
         asyncio.get_running_loop().set_exception_handler(on_error)
@@ -89,6 +83,8 @@ def serve(
         model = asyncio.create_task(answer())
         model.add_done_callback(lambda _: server.stop())  # only a model that fails ends by itself
         await server.serve([listener])
+        if server.signal and (server.server_state.tasks or server.server_state.connections):
+            os._exit(128 + server.signal)  # the time to drain is over
         model.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await model
@@ -189,6 +185,7 @@ class _Server(uvicorn.Server):
     """
 
     def __init__(self, app: AccessMiddleware, answering: Answering) -> None:
+        is_verbose, self._timeout_s = log.isEnabledFor(logging.DEBUG), answering.config.timeout
         config = uvicorn.Config(
             app,
             http=_Connection,
@@ -196,14 +193,15 @@ class _Server(uvicorn.Server):
             lifespan="off",
             loop="asyncio",
             log_config=None,
-            access_log=log.isEnabledFor(logging.DEBUG),
+            log_level=None if is_verbose else "error",  # requests that are not HTTP are warnings
+            access_log=is_verbose,
             proxy_headers=False,
             server_header=False,
             backlog=BACKLOG,
+            timeout_graceful_shutdown=math.ceil(DRAIN_TIMEOUTS * self._timeout_s),
         )
         super().__init__(config)
-        self._answering, self._first = answering, 0.0
-        self._timeout_s = answering.config.timeout
+        self._answering, self.signal, self._first = answering, 0, 0.0
 
     async def on_tick(self, counter: int) -> bool:
         _close_silent(self.server_state.connections, time.monotonic() - self._timeout_s)
@@ -228,16 +226,12 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def _on_signal(self, number: int) -> None:
-        if not self._answering.draining:
-            self._first = time.monotonic()
+        if not self.signal:
+            self.signal, self._first = number, time.monotonic()
             self._answering.draining = True
-            self.stop()
-            limit_s = DRAIN_TIMEOUTS * self._timeout_s
             if self._answering.stuck():
-                limit_s = min(limit_s, STUCK_END_S)
-            end = threading.Timer(limit_s, os._exit, (128 + number,))
-            end.daemon = True
-            end.start()
+                self.config.timeout_graceful_shutdown = STUCK_END_S
+            self.stop()
             log.info("finishing the accepted requests; another signal ends at once")
         elif time.monotonic() - self._first > REPEAT_S:  # else the same Ctrl-C, sent on
             os._exit(128 + number)  # the processes of the model end with this one
