@@ -9,7 +9,6 @@ issue 19674 of apache/beam); here the pipeline runs in a thread that is given up
 import argparse
 import contextlib
 import fcntl
-import importlib
 import logging
 import os
 import re
@@ -59,7 +58,7 @@ with _own_logging():
         StandardOptions,
     )
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-    from apache_beam.runners.runner import PipelineRunner, PipelineState, create_runner
+    from apache_beam.runners.runner import PipelineState, create_runner
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 __all__ = ["CompressionTypes", "FileSystem", "FileSystems", "beam"]
@@ -114,15 +113,9 @@ def parse_options(options: Sequence[str]) -> PipelineOptions:
         if unknown and (known.runner in LOCAL_RUNNERS or not unknown[0].startswith("--")):
             raise ValueError(f"unrecognized arguments: {' '.join(unknown)}")
         try:
-            module, _, name = known.runner.rpartition(".")
-            kind = getattr(importlib.import_module(module), name) if module else PipelineRunner
-            if not (isinstance(kind, type) and issubclass(kind, PipelineRunner)):
-                raise Error(f"{known.runner} is no runner of Apache Beam: give one, by its class")
             create_runner(known.runner)
-        except ValueError as error:
-            raise Error(str(error)) from error
-        except (ImportError, AttributeError) as error:
-            raise Error(f"the runner {known.runner} cannot be imported: {error}") from error
+        except (ValueError, ImportError, AttributeError, TypeError) as error:
+            raise Error(f"the runner {known.runner} cannot be created: {error}") from error
 
     try:
         with _own_logging():
