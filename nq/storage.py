@@ -191,8 +191,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _digest_archive(archive: zipfile.ZipFile) -> bytes:
-    members = [(member.filename, member.CRC) for member in archive.infolist()]
-    return hashlib.sha256(json.dumps(members).encode()).digest()
+    return digest_json([(one.filename, one.CRC) for one in archive.infolist()]).encode()
 
 
 def cache_folder() -> Path:

@@ -10,9 +10,10 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cache
+from types import FrameType
 from typing import Any
 
 import h11
@@ -26,7 +27,7 @@ from nq.inference.chain import windowed
 from nq.inference.instances import InstancePool
 from nq.inference.load import ScorerSpec
 from nq.inference.scorer import Part
-from nq.interruption import REPEAT_S, SIGNALS
+from nq.interruption import REPEAT_S
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.serving.access import AccessMiddleware
@@ -82,6 +83,7 @@ def serve(
 
         model = asyncio.create_task(answer())
         model.add_done_callback(lambda _: server.stop())  # only a model that fails ends by itself
+        signal.set_wakeup_fd(-1)  # which ``nq.interruption`` watches
         await server.serve([listener])
         if server.signal and (server.server_state.tasks or server.server_state.connections):
             os._exit(128 + server.signal)  # the time to drain is over
@@ -202,6 +204,7 @@ class _Server(uvicorn.Server):
         )
         super().__init__(config)
         self._answering, self.signal, self._first = answering, 0, 0.0
+        self._loop = asyncio.get_running_loop()
 
     async def on_tick(self, counter: int) -> bool:
         _close_silent(self.server_state.connections, time.monotonic() - self._timeout_s)
@@ -211,19 +214,8 @@ class _Server(uvicorn.Server):
         """Ends the server when the accepted requests are answered."""
         self.should_exit = True
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Handles signals in the event loop, in place of uvicorn and ``nq.interruption``."""
-        loop = asyncio.get_running_loop()
-        handlers = {number: signal.getsignal(number) for number in SIGNALS}
-        for number in SIGNALS:
-            loop.add_signal_handler(number, self._on_signal, number)
-        try:
-            yield
-        finally:
-            for number, handler in handlers.items():
-                loop.remove_signal_handler(number)
-                signal.signal(number, handler)
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._loop.call_soon_threadsafe(self._on_signal, sig)
 
     def _on_signal(self, number: int) -> None:
         if not self.signal:
