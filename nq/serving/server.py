@@ -215,6 +215,7 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Has the event loop handle a signal, in place of uvicorn and ``nq.interruption``."""
         self._loop.call_soon_threadsafe(self._on_signal, sig)
 
     def _on_signal(self, number: int) -> None:
