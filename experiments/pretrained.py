@@ -20,13 +20,13 @@ import numpy as np
 from experiments import command
 from nq.bundle import bundled_model
 from nq.errors import Error
-from nq.formats.input_files import sha256
 from nq.json_files import dump_json
 from nq.model import safetensors_file
 from nq.model.config import ModelConfig
 from nq.model.families import encode_config
 from nq.model.folder import CONFIG
 from nq.records import FloatArray
+from nq.storage import sha256
 
 DIGESTS = {
     "e5-small-v2": "208ade9d04885e6e28097074eb2a9c04293b7977a8854daf8925cb53cf8e082a",

@@ -8,7 +8,6 @@ underscore. Results of the kinds in ``BUNDLED`` are stale where another model sh
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import importlib
 import json
 from collections.abc import Callable, Mapping
@@ -22,6 +21,7 @@ from nq.errors import Error
 from nq.json_files import read_json_object
 from nq.model.folder import SETTINGS, weights_digest
 from nq.report import tuned
+from nq.storage import digest_json
 
 if TYPE_CHECKING:
     from experiments.study import Study
@@ -81,8 +81,7 @@ def shipped(name: str) -> dict[str, str]:
     settings = read_json_object(folder / SETTINGS)
     for part in ("weights", *BUNDLED[kind]):
         settings.pop(part, None)
-    decision = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-    return {"weights": weights_digest(folder), "decision": decision}
+    return {"weights": weights_digest(folder), "decision": digest_json(settings)}
 
 
 def stale(root: Path) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self, get_type_hints
 
 MAX_NUMBER = 1e18
 """The largest number that a file of settings may hold."""
-DECISION_RULES = ("default", "squad", "bert-joint", "kisialiou", "kisialiou-2020-04")
+DECISION_RULES = ("default", "squad", "bert-joint", "kisialiou")
 PAGE, BLOCK = "page", "block"
 ALL_CONTEXTS = 1 << 30
 """A ``max_contexts`` beyond the blocks of every page."""

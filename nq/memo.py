@@ -6,7 +6,6 @@ are complete; a damaged one is computed again. Everything in the folder belongs 
 """
 
 import contextlib
-import hashlib
 import json
 import logging
 import shutil
@@ -93,7 +92,7 @@ class Memo:
         """Returns the folder of a part, whose files are read and checked; raises as ``arrays``."""
         folder = self.folder / name
         for file, digest in storage.read_json(folder / DIGESTS).items():
-            if _sha256(folder / file) != digest:
+            if storage.sha256(folder / file) != digest:
                 raise DamagedError(f"{folder / file} is damaged: its SHA-256 does not match")
         return folder
 
@@ -107,7 +106,8 @@ class Memo:
             new = unfinished / name
             new.mkdir()
             result = write(new)
-            storage.write_json(new / DIGESTS, {path.name: _sha256(path) for path in new.iterdir()})
+            digests = {path.name: storage.sha256(path) for path in new.iterdir()}
+            storage.write_json(new / DIGESTS, digests)
             with contextlib.suppress(OSError):
                 new.rename(self.folder / name)
         return result
@@ -133,8 +133,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -24,12 +24,12 @@ from nq.formats.input_files import (
     Patterns,
     is_stream,
     matching_files,
-    sha256,
     shown,
     spooled,
 )
 from nq.formats.questions import PageFolder, list_pages
 from nq.records import DeadLetter, Example, ExampleId, ExampleKey, Source
+from nq.storage import sha256
 
 log = logging.getLogger(__name__)
 

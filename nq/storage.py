@@ -5,10 +5,9 @@ member ``sha256``. Files of arrays are ``.npz``: ZIP archives with a CRC-32 of e
 the SHA-256 of all names and CRC-32 as their comment.
 
 A command writes to a folder that is new, is empty, or carries the mark of its kind: the file
-``MARK``, which names the kind and the inode of the folder, so that a copied mark is known as one.
-In its own folder a command overwrites and removes only the files that the kind names, so that files
-of the user survive there, but not in its folders of unfinished work and of scores, which are wholly
-the program's. While it writes, it holds ``LOCK``.
+``MARK``, which names the kind. In its own folder a command overwrites and removes only the files
+that the kind names, so that files of the user survive there, but not in its folders of unfinished
+work and of scores, which are wholly the program's. While it writes, it holds ``LOCK``.
 """
 
 from __future__ import annotations
@@ -23,11 +22,13 @@ import re
 import shutil
 import stat
 import struct
+import time
 import uuid
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -48,6 +49,8 @@ MARK, LOCK, UNFINISHED = ".nq-folder.json", ".nq-folder.lock", ".unfinished-"
 PAGE_MARK = b'<meta name="generator" content="nq">'
 """Is in the first 4 KiB of every HTML page that a command writes."""
 SHA256 = "sha256"
+TIMESTAMP_STEP_NS = 2 * 10**9
+"""The coarsest step of a file system's timestamps (FAT)."""
 LOCK_ATTEMPTS = 1000
 MAX_NAMES_SHOWN = 3
 FULL = {os.strerror(number): number for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)}
@@ -119,10 +122,27 @@ def file_status(path: str | Path) -> tuple[int, ...]:
     return status.st_size, *place, status.st_mtime_ns, status.st_ctime_ns
 
 
+def sha256(path: str | Path) -> str:
+    """Returns the SHA-256 of a file's bytes; a file is read again only if it may have changed.
+
+    It may if its status differs, or is so recent that another change may have the same time.
+    """
+    status = file_status(path)
+    *_, modified_ns, changed_ns = status
+    recent = time.time_ns() - max(modified_ns, changed_ns) < TIMESTAMP_STEP_NS
+    return (_digest.__wrapped__ if recent else _digest)(path, status)
+
+
+@cache
+def _digest(path: str | Path, status: tuple[int, ...]) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
     """Writes a JSON object with its checksum; no member may be named ``sha256``."""
     with atomic_write(path) as file:
-        sealed = {**values, SHA256: _digest_json(values)}
+        sealed = {**values, SHA256: digest_json(values)}
         file.write(json.dumps(sealed, indent=2).encode() + b"\n")
 
 
@@ -134,12 +154,13 @@ def read_json(path: Path) -> dict[str, Any]:
         raise DamagedError(f"{path} is damaged: {error}") from error
     if not isinstance(values, dict):
         raise DamagedError(f"{path} is damaged: expected a JSON object")
-    if values.pop(SHA256, None) != _digest_json(values):
+    if values.pop(SHA256, None) != digest_json(values):
         raise DamagedError(f"{path} is damaged: its checksum does not match")
     return values
 
 
-def _digest_json(values: Mapping[str, Any]) -> str:
+def digest_json(values: Any) -> str:
+    """Returns the SHA-256 of JSON values, which does not depend on the order of members."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
@@ -170,8 +191,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _digest_archive(archive: zipfile.ZipFile) -> bytes:
-    members = [(member.filename, member.CRC) for member in archive.infolist()]
-    return hashlib.sha256(json.dumps(members).encode()).digest()
+    return digest_json([(one.filename, one.CRC) for one in archive.infolist()]).encode()
 
 
 def cache_folder() -> Path:
@@ -238,12 +258,11 @@ COMPARISON = Kind("comparison", "a comparison of nq compare", _COMPARED, folders
 KINDS = {kind.name: kind for kind in (RUN, WINDOWS, TRAINING, PART)}
 
 
-def kind_of(folder: Path, or_copy: bool = True) -> str:
-    """Returns the kind in a folder's mark; empty without one, or for a copy's unless allowed."""
+def kind_of(folder: Path) -> str:
+    """Returns the kind in a folder's mark; empty without one."""
     try:
-        mark = json.loads((folder / MARK).read_bytes())
-        return str(mark["kind"]) if or_copy or mark["inode"] == folder.stat().st_ino else ""
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return str(read_json(folder / MARK)["kind"])
+    except (OSError, DamagedError, LookupError):
         return ""
 
 
@@ -382,8 +401,8 @@ def hold(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> Iterato
         try:
             own = (path for path in own_paths(folder, kind) if TEMPORARY.search(path.name))
             remove([*own, *folder.glob(f"{MARK}.*.tmp")])  # a killed process left them
-            if kind_of(folder, or_copy=False) != kind.name:
-                write_json(folder / MARK, {"kind": kind.name, "inode": folder.stat().st_ino})
+            if kind_of(folder) != kind.name:
+                write_json(folder / MARK, {"kind": kind.name})
             yield
         finally:
             release(folder, is_new)
@@ -404,7 +423,7 @@ def unfinished(parent: Path) -> Iterator[Path]:
     """Yields a new, held ``PART`` in a folder; removes it in the end, and those of killed ones."""
     for left in parent.glob(f"{UNFINISHED}*"):
         with contextlib.suppress(OSError, Error), exclusive_lock(left / LOCK):
-            remove(own_paths(left, PART) if kind_of(left, or_copy=False) == PART.name else ())
+            remove(own_paths(left, PART) if kind_of(left) == PART.name else ())
             release(left, remove_empty=True)
     folder = parent.absolute() / f"{UNFINISHED}{uuid.uuid4().hex[:12]}"
     try:

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import json
 import os
-import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -144,8 +143,7 @@ def test_a_free_folder_is_marked_and_then_known(tmp_path: Path) -> None:
         for _ in range(2):
             with hold(folder, RUN):
                 write(folder / "kept")
-            mark = {"kind": "run", "inode": folder.stat().st_ino}
-            assert storage.read_json(folder / MARK) == mark
+            assert storage.read_json(folder / MARK) == {"kind": "run"}
             assert set(tree(folder)) - {".gitignore"} == {MARK, "kept"}
 
 
@@ -226,19 +224,16 @@ def test_an_output_file(tmp_path: Path) -> None:
 def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
     with storage.unfinished(tmp_path) as killed:
         write(killed / "progress" / ("0" * 32))
-        shutil.copytree(killed, tmp_path / "copy")
         killed.rename(tmp_path / f"{UNFINISHED}killed")
     (tmp_path / f"{UNFINISHED}0").mkdir()  # killed before it had a mark
     (tmp_path / f"{UNFINISHED}0" / f"{MARK}.0123456789ab.tmp").touch()
-    shutil.copytree(tmp_path / "copy", tmp_path / f"{UNFINISHED}copy")
     write(tmp_path / f"{UNFINISHED}mine" / "diary.txt")
     with held(tmp_path / f"{UNFINISHED}live", PART), storage.unfinished(tmp_path) as part:
         assert {path.name for path in tmp_path.iterdir()} == {
-            *("copy", part.name, f"{UNFINISHED}copy", f"{UNFINISHED}mine", f"{UNFINISHED}live"),
+            *(part.name, f"{UNFINISHED}mine", f"{UNFINISHED}live"),
         }
     assert not part.exists()
     assert (tmp_path / f"{UNFINISHED}mine" / "diary.txt").is_file()
-    assert (tmp_path / f"{UNFINISHED}copy" / "progress" / ("0" * 32)).is_file()
 
 
 # --- one command at a time ----------------------------------------------------------------------

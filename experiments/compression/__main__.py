@@ -28,11 +28,12 @@ from nq import storage
 from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal, train
 from nq.errors import Error
-from nq.formats.input_files import find_files, sha256
+from nq.formats.input_files import find_files
 from nq.inference.profile import Profile
 from nq.model.folder import load_config, weights_digest
 from nq.model.registry import model_folder
 from nq.progress import ProgressBar
+from nq.storage import sha256
 
 SPEEDS = "speeds"
 QUICK_PRUNE, QUICK_TRAINING = "heads=2,ffn=64,layers=2", ("--epochs", "0.2", "--batch-size", "8")

@@ -20,10 +20,11 @@ from typing import Any
 from nq.beam.runner import CompressionTypes, FileSystem, FileSystems, parse_options
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
-from nq.formats.input_files import SHARD_SUFFIXES, Files, Patterns, find_files, is_uri, path_list, sha256
+from nq.formats.input_files import SHARD_SUFFIXES, Files, Patterns, find_files, is_uri, path_list
 from nq.formats.questions import PageFolder
 from nq.model.folder import copy_model
 from nq.records import DeadLetter, Example, Source
+from nq.storage import sha256
 
 COPY_PREFIX = "nq-copy-"
 SCHEMES = {"s3": ("boto3", "aws"), "gs": ("apitools", "gcp"), "hdfs": ("hdfs", "hadoop")}

@@ -9,14 +9,15 @@ issue 19674 of apache/beam); here the pipeline runs in a thread that is given up
 import argparse
 import contextlib
 import fcntl
-import importlib
 import logging
 import os
 import re
 import shlex
 import signal
+import socket
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from typing import Any
 from nq import child
 from nq.errors import Error
 from nq.extras import requirement
+from nq.text import without_password
 
 
 @contextlib.contextmanager
@@ -56,16 +58,19 @@ with _own_logging():
         StandardOptions,
     )
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-    from apache_beam.runners.runner import PipelineRunner, PipelineState, create_runner
+    from apache_beam.runners.runner import PipelineState, create_runner
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-__all__ = ["CompressionTypes", "FileSystem", "FileSystems", "FlinkRunnerOptions", "beam"]
+__all__ = ["CompressionTypes", "FileSystem", "FileSystems", "beam"]
 
 log = logging.getLogger(__name__)
 
 DEFAULT_RUNNER = "FnApiRunner"
 LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "BundleBasedDirectRunner")
 """Runners whose options are all those that Beam knows here."""
+NO_CLUSTER = ("", "[local]", "[auto]", "[collection]")
+"""Values of ``--flink_master`` by which Beam starts a Flink of its own."""
+FLINK_TIMEOUT_S = 5.0
 WORKER_LOG = "workers.log"  # the output of the worker processes, which end when its lock is free
 WORKER_THREAD = "run_worker"  # the name of Beam's thread that waits for a worker process
 WORKER_THREADS = (WORKER_THREAD, "beam_control_read", "read_grpc_client_inputs")
@@ -108,15 +113,9 @@ def parse_options(options: Sequence[str]) -> PipelineOptions:
         if unknown and (known.runner in LOCAL_RUNNERS or not unknown[0].startswith("--")):
             raise ValueError(f"unrecognized arguments: {' '.join(unknown)}")
         try:
-            module, _, name = known.runner.rpartition(".")
-            kind = getattr(importlib.import_module(module), name) if module else PipelineRunner
-            if not (isinstance(kind, type) and issubclass(kind, PipelineRunner)):
-                raise Error(f"{known.runner} is no runner of Apache Beam: give one, by its class")
             create_runner(known.runner)
-        except ValueError as error:
-            raise Error(str(error)) from error
-        except (ImportError, AttributeError) as error:
-            raise Error(f"the runner {known.runner} cannot be imported: {error}") from error
+        except (ValueError, ImportError, AttributeError, TypeError) as error:
+            raise Error(f"the runner {known.runner} cannot be created: {error}") from error
 
     try:
         with _own_logging():
@@ -134,6 +133,22 @@ def requested_workers(options: Sequence[str]) -> int | None:
         return int(parallelism) if parallelism and parallelism > 0 else None
     requested: int = parsed.view_as(DirectOptions).direct_num_workers
     return requested or os.cpu_count() or 1
+
+
+def check_flink(options: Sequence[str]) -> None:
+    """Checks that a port answers where ``--flink_master`` says that a cluster is, if anywhere."""
+    master = str(parse_options(options).view_as(FlinkRunnerOptions).flink_master or "")
+    if master in NO_CLUSTER:
+        return
+    url = master if "://" in master else f"http://{master}"
+    try:
+        place = urllib.parse.urlsplit(url)
+        port = place.port or (443 if place.scheme == "https" else 80)
+        socket.create_connection((place.hostname or "", port), FLINK_TIMEOUT_S).close()
+    except (OSError, ValueError) as error:
+        what = f"no Flink answers at {without_password(url)}"
+        reason = without_password(str(getattr(error, "strerror", None) or error), url)
+        raise Error(f"{what} ({reason}): start it, or give another --flink_master") from error
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,6 @@ def parser() -> terminal.Parser:
         help="exit with 1 if the micro-F1 is lower than that of the other run by more than this "
         "share of it: 0.02 is 2 %%; the whole 90 %% interval of the loss must be above X",
     )
-    gate = "with --max-loss: exit with 1 too if the interval does not decide"
-    parity.add_argument("--strict-gate", action="store_true", help=gate)
     parser.flag("strict", "exit with 1 if a record is bad")
     rows = "rows of the table (default: 40)"
     parser.add_argument("--show", type=int, default=40, metavar="N", help=rows)
@@ -73,7 +71,7 @@ def parser() -> terminal.Parser:
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     beam, compute = _beam(args), arguments.settings(Compute, args)
-    from nq.evaluation.gate import FAILED, UNDECIDED
+    from nq.evaluation.gate import FAILED
     from nq.model.spec import mention_decision
     from nq.runs.folder import DEAD_LETTERS
     from nq.runs.job import Job
@@ -81,8 +79,6 @@ def run(args: argparse.Namespace) -> int:
 
     if args.max_loss is not None and args.against is None:
         raise terminal.UsageError("--max-loss needs --against, the other run")
-    if args.strict_gate and args.max_loss is None:
-        raise terminal.UsageError("--strict-gate needs --max-loss")
     model = arguments.find_model(args)
     job = Job(
         args.data or [bundled_sample()],
@@ -107,8 +103,6 @@ def run(args: argparse.Namespace) -> int:
     gate = parity and parity.gate
     if gate and gate.verdict == FAILED:
         raise Error(f"too much is lost: {gate}")
-    if gate and gate.verdict == UNDECIDED and args.strict_gate:
-        raise Error(f"more questions are needed to decide, as --strict-gate demands: {gate}")
     if args.strict and result.dead_letters:
         raise Error(f"{result.dead_letters} bad records, see {result.folder / DEAD_LETTERS}")
     return 0

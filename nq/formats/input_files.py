@@ -5,19 +5,16 @@ Standard input and pipes are copied to files, which can be read twice and by oth
 
 import contextlib
 import glob
-import hashlib
 import logging
 import os
 import re
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
 
-from nq import hub
+from nq import hub, storage
 from nq.errors import Error, check_argument
 from nq.storage import file_status
 
@@ -27,8 +24,6 @@ SHARD_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".ndjson", ".ndjso
 Patterns = str | Path | Sequence[str | Path]
 """Files, globs, or folders of shards."""
 _URI = re.compile(rf"(?!{hub.DATA})[A-Za-z][A-Za-z0-9+.-]+://")
-TIMESTAMP_STEP_NS = 2 * 10**9
-"""The coarsest step of a file system's timestamps (FAT)."""
 STDIN = "-"
 STDIN_PATHS = (STDIN, "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 FOLDER_PREFIX = "nq-input-"
@@ -52,7 +47,7 @@ class Files:
 
     def sha256(self, path: str) -> str:
         """Returns the SHA-256 of the bytes that a file has now."""
-        return sha256(path)
+        return storage.sha256(path)
 
 
 LOCAL = Files()
@@ -123,23 +118,6 @@ def _matches(pattern: str) -> list[str]:
     if not matches:
         raise FileNotFoundError(f"{problem}; give a file, a glob in quotes, or a folder")
     return matches
-
-
-def sha256(path: str | Path) -> str:
-    """Returns the SHA-256 of a file's bytes; a file is read again only if it may have changed.
-
-    It may if its status differs, or is so recent that another change may have the same time.
-    """
-    status = file_status(path)
-    *_, modified_ns, changed_ns = status
-    recent = time.time_ns() - max(modified_ns, changed_ns) < TIMESTAMP_STEP_NS
-    return (_digest.__wrapped__ if recent else _digest)(path, status)
-
-
-@cache
-def _digest(path: str | Path, status: tuple[int, ...]) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextlib.contextmanager

@@ -5,8 +5,6 @@ TensorFlow nor Keras. The folder of a graph is a memo, named by a digest of all 
 with a part for each version of TensorFlow. The newest ``KEPT`` graphs stay.
 """
 
-import hashlib
-import json
 import logging
 import shutil
 import tempfile
@@ -67,15 +65,12 @@ def load_graph(
 
 def graph_folder(network: FolderNetwork, packages: Sequence[str]) -> Path:
     """Returns the folder of a graph; without TensorFlow, one that any of its versions made."""
-    code = hashlib.sha256()
-    for path in sorted(path for folder in CODE for path in folder.rglob("*.py")):
-        code.update(path.read_bytes())
+    code = [storage.sha256(path) for folder in CODE for path in sorted(folder.rglob("*.py"))]
     depends = [
-        *(weights_digest(network.folder), network.config.to_dict(), code.hexdigest()),
+        *(weights_digest(network.folder), network.config.to_dict(), code),
         *(__version__, [installed(name) for name in ("keras", *packages)]),
     ]
-    key = hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()[:32]
-    folder = storage.cache_folder() / "graphs" / key
+    folder = storage.cache_folder() / "graphs" / storage.digest_json(depends)[:32]
     earlier = sorted(path.name for path in folder.glob("tensorflow*"))
     name = installed("tensorflow-cpu") or installed("tensorflow") or [*earlier, "none"][0]
     return folder / name

@@ -15,7 +15,6 @@ from typing import Any
 
 from nq.config import CascadeDecision, DecisionConfig, WindowConfig
 from nq.errors import check_argument
-from nq.formats.input_files import sha256
 from nq.formats.lines import check_whole
 from nq.json_files import dump_json, read_json_object
 from nq.model import names, registry, safetensors_file, tf_checkpoint
@@ -26,6 +25,7 @@ from nq.model.shapes import check_length
 from nq.model.tensors import CheckpointTensors
 from nq.preprocess.tokenizers.load import NAMES as TOKENIZERS
 from nq.preprocess.tokenizers.load import max_length
+from nq.storage import sha256
 
 CONFIG, TF_CONFIG, SETTINGS = registry.CONFIG, registry.TF_CONFIG, "nq.json"
 CARD = "README.md"

@@ -14,8 +14,8 @@
 | yes, no   | never                             | never                              |
 
 Both originals keep pairs whose end precedes their start in the document, which exist where the
-candidates are not in page order. ``kisialiou-2020-04`` is the rule of the port before its commit
-f95f9d3 of 2020-05-09: all pairs above 8 are short answers, scored by their mean.
+candidates are not in page order. ``kisialiou`` is the rule of the port since its commit f95f9d3 of
+2020-05-09.
 
 ``squad`` is the rule for readers of SQuAD 2, which know no markers, blocks and types: the best span
 of all windows, if the sum of its logits is above that of the null span, [CLS], in the window where
@@ -106,18 +106,16 @@ def bert_joint(example: Example, scores: WindowScores, config: DecisionConfig) -
 
 def kisialiou(example: Example, scores: WindowScores, config: DecisionConfig) -> RankedPrediction:
     """Returns the 2020 port's decision: the best pair, under two fixed thresholds."""
-    long, shorts = _port_answers(example, scores, config)
-    short, score = next(iter(shorts.items()), (None, NO_SCORE))
-    return _prediction(example, long, () if short is None else (short,), score)
-
-
-def kisialiou_2020_04(
-    example: Example, scores: WindowScores, config: DecisionConfig
-) -> RankedPrediction:
-    """Returns the port's decision before 2020-05-09: any number of short answers."""
-    long, shorts = _port_answers(example, scores, config)
-    mean = sum(shorts.values()) / len(shorts) if shorts else 0.0
-    return _prediction(example, long, tuple(shorts), mean)
+    limits = (config.max_answer_length, KISIALIOU_MIN_PIECES, KISIALIOU_K)
+    candidates = pairs(scores, *limits, np.float32, ties=Ties.LAST, backwards=True)
+    answers = [(candidates.span(i), s) for i, s in enumerate(candidates.score.tolist()) if s > 0]
+    blocks = ((containing_block(example, span), score) for span, score in answers)
+    long = next((block for block in blocks if block[0] is not None), (None, NO_SCORE))
+    if long[1] <= KISIALIOU_LONG:
+        long = (None, NO_SCORE)
+    if not answers or answers[0][1] <= KISIALIOU_SHORT:
+        return _prediction(example, long, (), NO_SCORE)
+    return _prediction(example, long, (answers[0][0],), answers[0][1])
 
 
 def _prediction(
@@ -126,28 +124,11 @@ def _prediction(
     return RankedPrediction(Prediction(example.example_id, *long, shorts, score))
 
 
-def _port_answers(
-    example: Example, scores: WindowScores, config: DecisionConfig
-) -> tuple[tuple[Span | None, float], dict[Span, float]]:
-    """Returns the port's block with its score, and its distinct short answers, the best first."""
-    limits = (config.max_answer_length, KISIALIOU_MIN_PIECES, KISIALIOU_K)
-    candidates = pairs(scores, *limits, np.float32, ties=Ties.LAST, backwards=True)
-    candidates = candidates.where(candidates.score > 0)
-    answers: dict[Span, float] = {}
-    for i, score in enumerate(candidates.score.tolist()):
-        answers.setdefault(candidates.span(i), score)
-    blocks = ((containing_block(example, span), score) for span, score in answers.items())
-    long = next((b for b in blocks if b[0] is not None), (None, NO_SCORE))
-    shorts = {span: score for span, score in answers.items() if score > KISIALIOU_SHORT}
-    return long if long[1] > KISIALIOU_LONG else (None, NO_SCORE), shorts
-
-
 RULES = {
     "default": DecisionRule(default, DEFAULT_K, text_only=True, ranks=True),
     "squad": DecisionRule(squad, DEFAULT_K, text_only=True),
     "bert-joint": DecisionRule(bert_joint, BERT_JOINT_K, text_only=False),
     "kisialiou": DecisionRule(kisialiou, KISIALIOU_K, text_only=True),
-    "kisialiou-2020-04": DecisionRule(kisialiou_2020_04, KISIALIOU_K, text_only=True),
 }
 
 

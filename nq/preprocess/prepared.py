@@ -16,9 +16,7 @@ windows in a plain loop; workers and options of Beam give the same files.
 
 import contextlib
 import glob
-import hashlib
 import itertools
-import json
 import logging
 import os
 import signal
@@ -42,7 +40,7 @@ from nq.errors import DamagedError, Error
 from nq.formats import inputs
 from nq.formats.example_records import decode_example, encode_example
 from nq.formats.fields import RecordError
-from nq.formats.input_files import sha256, shown
+from nq.formats.input_files import shown
 from nq.formats.tfrecord import (
     KEYS,
     decode_records,
@@ -105,8 +103,7 @@ class Request:
     @cached_property
     def key(self) -> str:
         """A short name for the request's content."""
-        text = json.dumps(self.description, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return storage.digest_json(self.description)[:12]
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -441,7 +438,7 @@ class _Writer:
     def complete(self) -> None:
         self.manifest |= {
             "complete": True,
-            "skipped_sha256": sha256(self._folder / DEAD_LETTERS),
+            "skipped_sha256": storage.sha256(self._folder / DEAD_LETTERS),
         }
         self._write_manifest()
 
@@ -471,7 +468,10 @@ def find(request: Request, folder: Path, is_partial: bool = False) -> dict[str, 
         for name, size in sizes.items():
             if (folder / name).stat().st_size != size:
                 raise DamagedError(f"{folder / name} is damaged: {MANIFEST} describes another file")
-        if sizes.get(DEAD_LETTERS) and sha256(folder / DEAD_LETTERS) != manifest["skipped_sha256"]:
+        if (
+            sizes.get(DEAD_LETTERS)
+            and storage.sha256(folder / DEAD_LETTERS) != manifest["skipped_sha256"]
+        ):
             raise DamagedError(f"{folder / DEAD_LETTERS} is damaged: its SHA-256 does not match")
         return manifest
     except FileNotFoundError as error:

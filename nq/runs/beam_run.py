@@ -42,7 +42,7 @@ def file_system(job: Job) -> Files:
     assert job.beam is not None
     extras.require("beam")
     from nq.beam.files import BEAM, set_options
-    from nq.beam.flink import check_flink
+    from nq.beam.runner import check_flink
 
     options, temp = _options(job.beam), [job.beam.temp] if job.beam.temp else []
     set_options(options, [*job.files, *temp])
@@ -111,7 +111,7 @@ class Pipeline:
         questions.check_same()
         self._clock.enter(MERGE)
         yield from _merge(questions.files, elements, self._totals)
-        self.pipeline = _description(finished, options, workers, self._totals.counters)
+        self.pipeline = _description(finished, workers, self._totals.counters)
 
 
 @contextlib.contextmanager
@@ -126,7 +126,7 @@ def open_pipeline(
     folder.check_free()
     assert job.beam is not None
     parts = folder.path.glob(f"{storage.UNFINISHED}*")  # of killed commands
-    killed = [one for one in parts if storage.kind_of(one, or_copy=False) == storage.PART.name]
+    killed = [one for one in parts if storage.kind_of(one) == storage.PART.name]
     with storage.unfinished(folder.path) as part, _shared(job.beam, part, killed) as shared:
         yield Pipeline(job, request, folder.path.name, part, str(shared), clock, progress)
 
@@ -164,21 +164,15 @@ def _merge(
         yield f"{encode_dead_letter(letter)}\n".encode()
 
 
-def _description(
-    finished: Finished, options: Sequence[str], workers: int, counters: Counters
-) -> dict[str, Any]:
+def _description(finished: Finished, workers: int, counters: Counters) -> dict[str, Any]:
     """Returns runner, job and metrics of a pipeline as JSON values."""
-    from nq.beam.flink import flink_job_id
-
     counts = finished.counters
     model, load = (finished.distributions.get(name, (0, 0)) for name in (MODEL_S, LOAD_S))
-    flink = flink_job_id(options, finished.job_name or "")
     examples, dead_letters = counts.get("examples", 0), counts.get("dead_letters", 0)
     return {
         "runner": finished.runner,
         "job_name": finished.job_name,
         "job_id": finished.job_id,
-        **({} if flink is None else {"flink_job_id": flink}),
         "workers": workers,
         "metrics": {
             "records": examples + dead_letters,

@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 SHARED_WINDOWS = re.compile(r"windows-[0-9a-f]{12}")
 """Names of the folders of windows that runs make for themselves."""
 RESULT, FAILED = "--runs removes it", "cannot be removed"
-COPIED = "a copy, or moved from another disk: remove it yourself"
 
 
 @dataclass
@@ -38,9 +37,8 @@ class Item:
     folder: Path
     what: str
     paths: Sequence[Path]
-    is_result: bool = False
-    bytes: int = 0
     kept: str = ""
+    bytes: int = 0
 
 
 def clean(
@@ -50,7 +48,7 @@ def clean(
 
     The folders must exist; ``caches`` are the converted models in the user's cache.
     """
-    items = list(_items(roots))
+    items = list(_items(roots, "" if remove_results else RESULT))
     graphs = storage.cache_folder() / "graphs"
     if caches and graphs.is_dir():
         paths = sorted(graphs.glob("[!.]*/**/*"), reverse=True)
@@ -60,8 +58,6 @@ def clean(
             with contextlib.suppress(FileNotFoundError):  # it is gone by now
                 status = path.lstat()
                 item.bytes += 0 if stat.S_ISDIR(status.st_mode) else status.st_size
-        if item.is_result and not remove_results:
-            item.kept = RESULT
         if holder := next(filter(None, map(storage.lock_holder, _locks(item.folder))), ""):
             item.kept = f"in use by {holder}"
     for item in reversed(items):  # what is inside comes first
@@ -79,8 +75,11 @@ def clean(
     return items
 
 
-def _items(roots: Iterable[Path]) -> Iterator[Item]:
-    """Yields what commands left in folders and below them, by path; links are not followed."""
+def _items(roots: Iterable[Path], kept: str) -> Iterator[Item]:
+    """Yields what commands left in folders and below them, by path; links are not followed.
+
+    ``kept`` is that of results.
+    """
     seen, locks = set[Path](), list[Path]()
     for root in roots:
         list(root.iterdir())  # raises for a folder that does not exist or cannot be read
@@ -95,16 +94,16 @@ def _items(roots: Iterable[Path]) -> Iterator[Item]:
             if kind and folder.resolve() not in seen:
                 seen.add(folder.resolve())
                 with contextlib.suppress(FileNotFoundError):  # a run has just removed the folder
-                    yield from list(_items_of(folder, kind, is_named=folder == root))
+                    yield from list(_items_of(folder, kind, folder == root, kept))
             elif folder in locks:
                 yield Item(folder, "lock of a killed command", ())
 
 
-def _items_of(folder: Path, kind: Kind, is_named: bool) -> Iterator[Item]:
+def _items_of(folder: Path, kind: Kind, is_named: bool, kept: str) -> Iterator[Item]:
     """Yields what is in one folder; the user may have named this very folder."""
     paths = list(storage.own_paths(folder, kind))
     results: Sequence[Path] = ()
-    what, kept = f"unfinished {kind.name}", "" if storage.kind_of(folder, or_copy=False) else COPIED
+    what = f"unfinished {kind.name}"
     if kind is RUN:
         left = folder / WORK
         results = [
@@ -121,26 +120,23 @@ def _items_of(folder: Path, kind: Kind, is_named: bool) -> Iterator[Item]:
     elif kind is TRAINING:
         paths = [path for path in paths if path.relative_to(folder).parts[0] == WORK]
         what = "state of a finished training"
-        if not _is_trained(folder, paths):
+        if not _is_trained(folder):
             what = "state of an unfinished training"
             paths, results = [], paths
     names = {path.name for path in folder.iterdir()}
     if paths or (not results and (LOCK in names or names == {MARK})):
-        yield Item(folder, what, paths, kept=kept)
+        yield Item(folder, what, paths)
     if results:
-        yield Item(folder, "results of a run" if kind is RUN else what, results, True, kept=kept)
+        yield Item(folder, "results of a run" if kind is RUN else what, results, kept)
 
 
-def _is_trained(folder: Path, state: Sequence[Path]) -> bool:
+def _is_trained(folder: Path) -> bool:
     """Returns whether a training has made all steps and written the model after its last state."""
-    model = folder / "model.safetensors"
+    model, state = folder / "model.safetensors", folder / storage.STATE
     with contextlib.suppress(OSError, DamagedError, LookupError):
-        progress = Memo(folder / storage.STATE).values(storage.PROGRESS)
-        return progress["step"] == progress["total"] and all(  # the clock may have been changed
-            path.stat().st_mtime <= model.stat().st_mtime
-            for path in state
-            if path.is_file() and not path.name.endswith(".mlflow_run")
-        )
+        progress = Memo(state).values(storage.PROGRESS)
+        written = (state / storage.PROGRESS).stat().st_mtime
+        return progress["step"] == progress["total"] and written <= model.stat().st_mtime
     return False
 
 

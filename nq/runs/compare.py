@@ -8,7 +8,6 @@ what is missing, and busy rounds again.
 """
 
 import contextlib
-import hashlib
 import json
 import logging
 import subprocess
@@ -186,7 +185,7 @@ def open_measured(
         paths = input_files.path_list("data", data)
         files = stack.enter_context(input_files.LOCAL.found(paths))
         described = {
-            "data": list(map(input_files.sha256, files)),
+            "data": list(map(storage.sha256, files)),
             "models": [
                 {key: value for key, value in spec.to_dict().items() if "model" not in key},
                 *(weights_digest(one.folder) for one in spec.models),
@@ -196,8 +195,8 @@ def open_measured(
             **also,
         }
         request = json.loads(json.dumps(described))
-        digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:10]
-        folder = Path("runs", f"{name}-{digest}") if output is None else Path(output)
+        named = Path("runs", f"{name}-{storage.digest_json(request)[:10]}")
+        folder = named if output is None else Path(output)
         stack.enter_context(storage.hold(folder, storage.COMPARISON, files))
         memo, stored = Memo(folder / storage.MEASURED), request
         with contextlib.suppress(FileNotFoundError, DamagedError):
@@ -252,7 +251,7 @@ def _record(
             last = FinishedRun(folder / rounds[0]["name"], files, check=False)
             job, precision = last.job, last.metrics["precision"]
             recorded.params({**params(job, precision), "rounds": len(rounds)})
-            digests = [*map(input_files.sha256, files)]
+            digests = [*map(storage.sha256, files)]
             recorded.dataset([*map(input_files.shown, files)], digests)
             recorded.model(**logged_model(job, precision))
             figures = {  # MLflow's pages begin with the first

@@ -10,8 +10,6 @@ unfinished/                      scores and times of a run that has not ended
 """
 
 import contextlib
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -27,7 +25,6 @@ from nq.evaluation import labels
 from nq.evaluation.answers import PREDICTIONS, Answered, AnswerFiles
 from nq.evaluation.gate import Parity
 from nq.formats import outputs
-from nq.formats.input_files import sha256
 from nq.formats.questions import list_pages
 from nq.memo import Memo
 from nq.preprocess.tokenizers.base import Tokenizer
@@ -64,8 +61,7 @@ class RunFolder:
     @property
     def mlflow_file(self) -> Path:
         """The file that identifies the MLflow run, which only an equal unfinished job continues."""
-        text = json.dumps(self.description, sort_keys=True)  # names may be no UTF-8
-        return self.path / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.mlflow_run"
+        return self.path / f"{storage.digest_json(self.description)[:12]}.mlflow_run"
 
     def check_free(self) -> None:
         """Checks that the folder has no run of another job, and no unfinished one."""
@@ -111,7 +107,10 @@ class RunFolder:
         Memo(self.path / KEPT_SCORES).clear()
         _write_metrics(self.path, values)
         names = [PREDICTIONS, METRICS, DEAD_LETTERS, *(outputs.FORMATS[n].file for n in formats)]
-        mark = {**self.description, "files": {name: sha256(self.path / name) for name in names}}
+        mark = {
+            **self.description,
+            "files": {name: storage.sha256(self.path / name) for name in names},
+        }
         if values.get("beam"):
             mark["beam"] = values["beam"]
         storage.write_json(self.path / JOB, mark)
@@ -179,7 +178,7 @@ class FinishedRun(RunFolder):
         super().__init__(path, storage.read_json(path / JOB))
         self.written: dict[str, str] = self.description["files"]
         for name, digest in self.written.items():
-            if (path / name).is_file() and sha256(path / name) != digest:
+            if (path / name).is_file() and storage.sha256(path / name) != digest:
                 raise Error(f"{path / name} is damaged (SHA-256): answer the questions again")
         self.read: dict[str, Any] = self.description["request"]
         self.job = Job.from_dict(self.description["job"])
@@ -254,5 +253,5 @@ class FinishedRun(RunFolder):
             others = {name: one for name, one in self.written.items() if name != METRICS}
             storage.write_json(self.path / JOB, {**self.description, "files": others})
             _write_metrics(self.path, {**self.metrics, "parity": parity.to_dict()})
-            digests = {**self.written, METRICS: sha256(self.path / METRICS)}
+            digests = {**self.written, METRICS: storage.sha256(self.path / METRICS)}
             storage.write_json(self.path / JOB, {**self.description, "files": digests})

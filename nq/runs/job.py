@@ -1,12 +1,9 @@
 """The description of a run."""
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
-
-import orjson
 
 from nq import processor, storage
 from nq.config import Settings, option
@@ -187,8 +184,7 @@ class Job(Settings):
         if self.output is not None:
             return self.output
         values = [self.scores(request), self.model.decision.to_dict()]
-        text = orjson.dumps(values, option=orjson.OPT_SORT_KEYS)
-        return self.root / f"{self.profile}-{hashlib.sha256(text).hexdigest()[:10]}"
+        return self.root / f"{self.profile}-{storage.digest_json(values)[:10]}"
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what the predictions depend on, as JSON values with absolute paths."""

@@ -5,14 +5,11 @@ Without such a comparison ``default_choice`` names a profile by the processor.
 """
 
 import contextlib
-import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from nq import extras, processor, storage
 from nq.errors import DamagedError
@@ -111,8 +108,7 @@ def comparison_key(model: ModelSpec, may_prune: bool) -> str:
     """Returns a digest of what a comparison is for: model, window length, rule and processor."""
     digests = [weights_digest(one.folder) for one in model.models]
     shape = [model.windows.max_seq_length, may_prune]
-    values = [digests, shape, model.decision.rule, machine()]
-    return hashlib.sha256(orjson.dumps(values)).hexdigest()[:16]
+    return storage.digest_json([digests, shape, model.decision.rule, machine()])[:16]
 
 
 def default_choice(device: str, prune: bool = False, mixed: bool = True) -> str:

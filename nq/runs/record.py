@@ -67,7 +67,6 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
         "resumed": f"in {result.parts} parts" if result.resumed else None,
         "beam.job_name": beam.get("job_name"),
         "beam.job_id": beam.get("job_id"),
-        "flink.job_id": beam.get("flink_job_id"),
     }
     tracked.tags(
         {

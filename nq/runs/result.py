@@ -166,10 +166,8 @@ def _notes(result: Result) -> list[str]:
         instances = f"{counted(result.instances, 'instance')} of " if result.instances else ""
         lines.append(f"computed by {instances}{counted(result.threads, 'thread')}")
     if beam := result.beam:
-        flink = f", in Flink {beam['flink_job_id']}" if "flink_job_id" in beam else ""
         job_id = f", id {beam['job_id']}" if beam["job_id"] else ""
-        job = f"job {beam['job_name']}{job_id}{flink}"
-        lines.append(visible(f"answered by {beam['runner']}: {job}"))
+        lines.append(visible(f"answered by {beam['runner']}: job {beam['job_name']}{job_id}"))
     if result.unread_blocks:
         lines.append(unread_line(result.truncated_pages, result.unread_blocks))
     if "prune" in result.profile.split("+"):  # windows of repeated records are not computed either

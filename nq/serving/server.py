@@ -4,14 +4,16 @@ import asyncio
 import contextlib
 import errno
 import logging
+import math
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cache
+from types import FrameType
 from typing import Any
 
 import h11
@@ -25,7 +27,7 @@ from nq.inference.chain import windowed
 from nq.inference.instances import InstancePool
 from nq.inference.load import ScorerSpec
 from nq.inference.scorer import Part
-from nq.interruption import REPEAT_S, SIGNALS
+from nq.interruption import REPEAT_S
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.serving.access import AccessMiddleware
@@ -37,7 +39,7 @@ log = logging.getLogger(__name__)
 
 DRAIN_TIMEOUTS = 3
 """Draining ends after so many time limits: one for the answer, one for each part of its sending."""
-STUCK_END_S = 2.0
+STUCK_END_S = 2
 """It ends after so many seconds where nothing is answered any more."""
 MAX_CONNECTIONS, BACKLOG = min(2048, FILES // 2), min(256, FILES // 4)
 """Open connections, and those that the system keeps until the server accepts them, all at once."""
@@ -57,20 +59,13 @@ def serve(
         FileNotFoundError, ValueError: the model is missing or damaged.
     """
     tokenizer = load_tokenizer(spec.model.folder, spec.model.windows.compat)
-    log_once, warnings = cache(log.error), set[object]()
-
-    def is_new(record: logging.LogRecord) -> bool:  # uvicorn has no limit of its own
-        known = record.levelno == logging.WARNING and record.msg in warnings
-        warnings.add(record.msg)
-        return not known
+    log_once = cache(log.error)
 
     def on_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if "socket.accept()" in context["message"]:  # the loop tries it again every second
             log_once("no connection can be accepted: %s", str(context["exception"]))
         else:
             loop.default_exception_handler(context)
-
-    logging.getLogger("uvicorn.error").addFilter(is_new)
 
     async def run(listener: socket.socket) -> None:
         asyncio.get_running_loop().set_exception_handler(on_error)
@@ -88,7 +83,10 @@ def serve(
 
         model = asyncio.create_task(answer())
         model.add_done_callback(lambda _: server.stop())  # only a model that fails ends by itself
+        signal.set_wakeup_fd(-1)  # which ``nq.interruption`` watches
         await server.serve([listener])
+        if server.signal and (server.server_state.tasks or server.server_state.connections):
+            os._exit(128 + server.signal)  # the time to drain is over
         model.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await model
@@ -189,6 +187,7 @@ class _Server(uvicorn.Server):
     """
 
     def __init__(self, app: AccessMiddleware, answering: Answering) -> None:
+        is_verbose, self._timeout_s = log.isEnabledFor(logging.DEBUG), answering.config.timeout
         config = uvicorn.Config(
             app,
             http=_Connection,
@@ -196,14 +195,16 @@ class _Server(uvicorn.Server):
             lifespan="off",
             loop="asyncio",
             log_config=None,
-            access_log=log.isEnabledFor(logging.DEBUG),
+            log_level=None if is_verbose else "error",  # requests that are not HTTP are warnings
+            access_log=is_verbose,
             proxy_headers=False,
             server_header=False,
             backlog=BACKLOG,
+            timeout_graceful_shutdown=math.ceil(DRAIN_TIMEOUTS * self._timeout_s),
         )
         super().__init__(config)
-        self._answering, self._first = answering, 0.0
-        self._timeout_s = answering.config.timeout
+        self._answering, self.signal, self._first = answering, 0, 0.0
+        self._loop = asyncio.get_running_loop()
 
     async def on_tick(self, counter: int) -> bool:
         _close_silent(self.server_state.connections, time.monotonic() - self._timeout_s)
@@ -213,31 +214,17 @@ class _Server(uvicorn.Server):
         """Ends the server when the accepted requests are answered."""
         self.should_exit = True
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Handles signals in the event loop, in place of uvicorn and ``nq.interruption``."""
-        loop = asyncio.get_running_loop()
-        handlers = {number: signal.getsignal(number) for number in SIGNALS}
-        for number in SIGNALS:
-            loop.add_signal_handler(number, self._on_signal, number)
-        try:
-            yield
-        finally:
-            for number, handler in handlers.items():
-                loop.remove_signal_handler(number)
-                signal.signal(number, handler)
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Has the event loop handle a signal, in place of uvicorn and ``nq.interruption``."""
+        self._loop.call_soon_threadsafe(self._on_signal, sig)
 
     def _on_signal(self, number: int) -> None:
-        if not self._answering.draining:
-            self._first = time.monotonic()
+        if not self.signal:
+            self.signal, self._first = number, time.monotonic()
             self._answering.draining = True
-            self.stop()
-            limit_s = DRAIN_TIMEOUTS * self._timeout_s
             if self._answering.stuck():
-                limit_s = min(limit_s, STUCK_END_S)
-            end = threading.Timer(limit_s, os._exit, (128 + number,))
-            end.daemon = True
-            end.start()
+                self.config.timeout_graceful_shutdown = STUCK_END_S
+            self.stop()
             log.info("finishing the accepted requests; another signal ends at once")
         elif time.monotonic() - self._first > REPEAT_S:  # else the same Ctrl-C, sent on
             os._exit(128 + number)  # the processes of the model end with this one

@@ -1,6 +1,5 @@
 """Trains a model folder from an encoder and annotated questions, recorded in MLflow."""
 
-import hashlib
 import logging
 import time
 from functools import partial
@@ -29,7 +28,7 @@ from nq.preprocess.prepared import Windows, prepare
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.progress import new_bar, set_total
 from nq.records import UNLABELLED
-from nq.storage import MARK, STATE, WINDOWS, WORK, own_paths, remove
+from nq.storage import MARK, STATE, WINDOWS, WORK, digest_json, own_paths, remove
 from nq.training.held_out import held_out
 from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures, TrainingJob, TrainingResult
 from nq.training.loop import TrainingState, fit
@@ -69,8 +68,7 @@ def train_on_files(
     params = _params(job, teacher)
     content = job.description | ({"teacher_model": teacher.identity} if teacher else {})
     with tracking.Run(track, f"train {job.output.name}", "nq.train") as run:
-        digest = hashlib.sha256(repr(sorted((params | content).items())).encode()).hexdigest()
-        run.open(work / f"{digest[:12]}.mlflow_run", begun)
+        run.open(work / f"{digest_json(params | content)[:12]}.mlflow_run", begun)
         run.params(params)
         run.tags({tracking.DESCRIPTION: f"Trains `{params['init']}` on `{params['data']}`."})
         distillation = measure = None
@@ -109,7 +107,7 @@ def _params(job: TrainingJob, teacher: Teacher | None) -> dict[str, Any]:
     if dev:
         params |= {"dev": dev, "evaluate_every": job.evaluate_every}
     if teacher:
-        params |= {**job.teacher_settings, "teacher_profile": teacher.profile}
+        params |= {**job.teacher_settings, "teacher_profile": str(teacher.profile)}
     params |= {f"train.{name}": value for name, value in job.config.to_dict().items()}
     params |= {f"windows.{name}": value for name, value in job.windows.to_dict().items()}
     return params

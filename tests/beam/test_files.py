@@ -8,8 +8,8 @@ import pytest
 from nq.beam import files
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
-from nq.formats.input_files import sha256
 from nq.records import DeadLetter
+from nq.storage import sha256
 from tests.beam.folder_file_system import uri
 from tests.nq_records import simplified, write_lines
 

@@ -1,8 +1,11 @@
 """Tests the options of Beam and the errors of its runners in one line."""
 
+import socket
+
 import pytest
 
-from nq.beam.runner import failure, parse_options
+from nq.beam.runner import check_flink, failure, parse_options
+from nq.errors import Error
 
 WORKER = """Traceback (most recent call last):
   File "/venv/apache_beam/runners/worker/sdk_worker.py", line 310, in _execute
@@ -42,3 +45,14 @@ def test_options_of_a_runner_elsewhere_are_passed_on() -> None:
     options = parse_options(["--runner=FlinkRunner", "--execution_mode_for_batch=BATCH_FORCED"])
     kept = options.get_all_options(retain_unknown_options=True)
     assert kept["execution_mode_for_batch"] == "BATCH_FORCED"
+
+
+def test_a_cluster_must_answer_at_its_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        for master in (f"127.0.0.1:{port}", f"http://me:secret@127.0.0.1:{port}", "[auto]"):
+            check_flink(["--runner=FlinkRunner", f"--flink_master={master}"])
+    for master in (f"127.0.0.1:{port}", f"http://me:secret@127.0.0.1:{port}", "me:secret@host:x"):
+        with pytest.raises(Error, match="--flink_master") as caught:
+            check_flink(["--runner=FlinkRunner", f"--flink_master={master}"])
+        assert "secret" not in str(caught.value)

@@ -98,14 +98,6 @@ def kisialiou(example: Example, logits: synthetic_pages.Logits) -> Prediction:
     return Prediction(example.example_id, *port_long(example, spans), shorts, score)
 
 
-def kisialiou_2020_04(example: Example, logits: synthetic_pages.Logits) -> Prediction:
-    """All spans above 8 are short answers, scored by their mean."""
-    spans = port_spans(logits)
-    shorts = {span: score for span, score in spans.items() if score > 8}
-    mean = sum(shorts.values()) / max(1, len(shorts))
-    return Prediction(example.example_id, *port_long(example, spans), tuple(shorts), mean)
-
-
 @given(seeds, st.sampled_from(["none", "some", "many"]))
 def test_the_rules_of_the_originals_decide_as_slow_versions(seed: int, ties: str) -> None:
     example, logits = synthetic_pages.example(seed), synthetic_pages.logits(seed, ties != "none")
@@ -114,8 +106,6 @@ def test_the_rules_of_the_originals_decide_as_slow_versions(seed: int, ties: str
         logits = synthetic_pages.Logits(start, end, types, logits.doc)
     assert predict("bert-joint", example, logits) == bert_joint(example, logits)
     assert predict("kisialiou", example, logits) == kisialiou(example, logits)
-    earlier = kisialiou_2020_04(example, logits)
-    assert predict("kisialiou-2020-04", example, logits) == earlier
 
 
 @each_rule

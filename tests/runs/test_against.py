@@ -52,7 +52,7 @@ def arguments(folder: Path, data: Path, model: Path, *options: object) -> list[o
 def test_a_run_of_another_model_passes_the_gate(
     first: Path, data: Path, tiny_mpnet: Path, tmp_path: Path, commands: Commands
 ) -> None:
-    gate = ("--against", first, "--max-loss", 0.02, "--strict-gate")
+    gate = ("--against", first, "--max-loss", 0.02)
     command = arguments(tmp_path / "run", data, tiny_mpnet, *LONG_ONLY, *gate)
     parity = commands.json(*command)["parity"]
     assert parity["against"] == f"grappler in {first}"
@@ -93,7 +93,7 @@ def test_other_logits_are_seen(
 
 
 @pytest.mark.slow
-def test_few_lost_answers_are_undecided_and_strict_refuses_that(
+def test_few_lost_answers_are_undecided(
     first: Path, data: Path, tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:
     predictions = read(first / PREDICTIONS)["predictions"]
@@ -116,8 +116,6 @@ def test_few_lost_answers_are_undecided_and_strict_refuses_that(
     right = QUESTIONS - lost
     assert expected.loss == pytest.approx(1 - 2 * right / (right + 2 * QUESTIONS) / (2 / 3))
     assert gate["verdict"] == "undecided"
-    commands.out(*command, "--strict-gate", code=1)
-    assert "more questions are needed to decide" in commands.err
     assert commands.json("report", tmp_path, "--against", first)["gate"] == gate
     assert "relative loss of micro-F1" in (tmp_path / "report.html").read_text("utf-8")
 

@@ -1,14 +1,13 @@
 """Tests which folders are cleaned: unfinished and finished, old and new, in use or not."""
 
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nq import storage
-from nq.runs.cleaning import COPIED, RESULT, Item, clean
+from nq.runs.cleaning import RESULT, Item, clean
 from nq.storage import LOCK, MARK, PART, RUN, TRAINING, WINDOWS, Kind, hold, write_json
 from tests.folders import held, write
 
@@ -128,19 +127,6 @@ def test_files_of_others_stay_and_keep_their_folder(tmp_path: Path) -> None:
         write(tmp_path / name)
     clean([tmp_path], remove_results=True)
     assert files(tmp_path) == foreign | {"model/model.safetensors"}
-
-
-def test_copies_of_folders_are_kept(tmp_path: Path) -> None:
-    make_all(tmp_path / "made")
-    shutil.copytree(tmp_path / "made", tmp_path / "copy")
-    write(tmp_path / "copy" / ".unfinished-03ef" / "model" / "vocab.txt")
-    before = state(tmp_path / "copy")
-    items = clean([tmp_path / "copy"], remove_results=True)
-    assert {item.kept for item in items} == {COPIED} and len(items) == 10
-    assert state(tmp_path / "copy") == before
-    (tmp_path / "made").rename(tmp_path / "moved")
-    clean([tmp_path / "moved"], remove_results=True)
-    assert files(tmp_path / "moved") == {"model/model.safetensors"}
 
 
 def test_folders_without_a_mark_and_links_are_left_alone(tmp_path: Path) -> None:
