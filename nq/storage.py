@@ -261,8 +261,8 @@ KINDS = {kind.name: kind for kind in (RUN, WINDOWS, TRAINING, PART)}
 def kind_of(folder: Path) -> str:
     """Returns the kind in a folder's mark; empty without one."""
     try:
-        return str(read_json(folder / MARK)["kind"])
-    except (OSError, DamagedError, LookupError):
+        return str(json.loads((folder / MARK).read_bytes())["kind"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return ""
 
 
