@@ -106,7 +106,7 @@ def new_folder(parent: str, name: str, *others: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def local_copy(path: str) -> Iterator[str]:
-    """Yields the path of a file on a disk: ``path``, or of a copy with its name if it is a URI."""
+    """Yields ``path``, or, if it is a URI, the path of a temporary copy on this machine's disk."""
     if not is_uri(path):
         yield path
         return
@@ -123,7 +123,7 @@ def read_records(
     limit: int | None = None,
     pages: PageFolder | None = None,
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
-    """Yields what ``inputs.read_records`` does, of a file with a path or a URI."""
+    """Yields the records of a file, given by path or URI, as ``inputs.read_records`` does."""
     with local_copy(path) as copy:
         yield from inputs.read_records(copy, file_index, share, limit, pages=pages, name=path)
 
@@ -145,7 +145,7 @@ def check_and_digest(
 
 
 def status(path: str) -> Any:
-    """Returns what changes with a file: its size and its time."""
+    """Returns size and modification time of a file, to tell whether it has changed."""
     (match,) = FileSystems.match([path])
     return [(one.size_in_bytes, one.last_updated_in_seconds) for one in match.metadata_list]
 
@@ -163,7 +163,7 @@ def absolute(path: str) -> str:
 
 
 def stage_model(folder: Path, parent: str) -> str:
-    """Copies a model to a folder that every worker sees, as an archive, whose path it returns."""
+    """Copies a model as a zip archive to a shared folder and returns the archive's path."""
     with tempfile.TemporaryDirectory(prefix=COPY_PREFIX) as temporary:
         copy = Path(temporary) / "model"
         copy_model(folder, copy)
@@ -177,7 +177,7 @@ def stage_model(folder: Path, parent: str) -> str:
 
 
 def local_folder(model: str) -> Path:
-    """Returns the folder of a model on this machine, also of what ``stage_model`` returned."""
+    """Returns the folder of a model on this machine; unpacks an archive of ``stage_model``."""
     name = _STAGED.search(model)
     if name is None:
         return Path(model)

@@ -122,7 +122,7 @@ def default_workers(files: Sequence[str]) -> int:
 
 @contextlib.contextmanager
 def prefetch(work: Work, workers: int | None = None) -> Iterator[Iterator[Prepared]]:
-    """Starts to prepare windows in another process, in the order in which they are needed.
+    """Prepares the windows of all requests of ``work`` in order, ahead in another process.
 
     That process reports nothing: if it fails, a folder is missing, which is prepared here then. It
     ends with this process, however that ends. It has ``CLEANUP_S`` to clean up then; what it
@@ -162,7 +162,7 @@ def prefetch(work: Work, workers: int | None = None) -> Iterator[Iterator[Prepar
 
 
 def prepare_all(number: int) -> None:
-    """Prepares what comes through the open socket ``number``, until it is closed."""
+    """Prepares each request that the socket with the descriptor ``number`` receives."""
     connection: Connection[Any, Any] = Connection(number)
 
     def interrupt_at_end() -> None:

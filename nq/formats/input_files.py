@@ -40,7 +40,7 @@ CHANGED = "{} has changed since it was read first: run the command again when it
 
 
 def input_files(patterns: Patterns) -> contextlib.AbstractContextManager[list[str]]:
-    """Finds input files, with copies of streams as ``spooled`` makes them."""
+    """Finds input files and replaces streams by temporary copies (``spooled``)."""
     return spooled(matching_files(patterns))
 
 
@@ -53,7 +53,7 @@ def find_files(patterns: Patterns) -> list[str]:
 
 
 def matching_files(patterns: Patterns) -> list[str]:
-    """Returns what ``find_files`` does, with ``-`` and pipes as they are."""
+    """Returns the input files that match, as ``find_files`` does; ``-`` and pipes are kept."""
     files: dict[Path, str] = {}
     if isinstance(patterns, str) or not isinstance(patterns, Sequence):
         patterns = [patterns]
@@ -64,7 +64,7 @@ def matching_files(patterns: Patterns) -> list[str]:
 
 
 def path_list(name: str, paths: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
-    """Returns one or several files, globs or folders as text; ``ValueError`` calls it ``name``."""
+    """Returns a list of paths as text; ``name`` is the argument's name in a ``ValueError``."""
     paths = [paths] if isinstance(paths, str | Path) else paths
     several = isinstance(paths, Iterable) and not isinstance(paths, bytes)
     check_argument(several, name, paths, "a list of files, globs or folders")

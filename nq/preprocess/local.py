@@ -47,7 +47,7 @@ def make_windows(
 def stored_example(
     source: Source, example: Example, rows: Features, windows: WindowConfig
 ) -> StoredExample:
-    """Returns what is stored of an example and its windows."""
+    """Encodes an example and its windows as records of the windows folder."""
     records = b"".join(map(frame, encode_records(rows, source, windows.switches.id_name)))
     stored, key = b"", (source.file_index, source.line)
     if rows.answer_types is None:

@@ -25,7 +25,7 @@ only if it is true."""
 
 @dataclass(frozen=True)
 class Request:
-    """What a preprocessing job makes; equal requests give equal windows.
+    """The inputs and settings of preprocessing; equal requests give equal windows.
 
     The files are read for ``digests``, ``description`` and ``key`` once: after a file has changed,
     make a new request.
@@ -67,7 +67,7 @@ class Request:
 
     @cached_property
     def description(self) -> dict[str, Any]:
-        """The request as the manifest keeps it, with digests in place of paths."""
+        """The request as JSON values for the manifest, with digests in place of paths."""
         values = {
             "version": __version__,
             "inputs": [{"name": shown(Path(f).name), "sha256": d} for f, d in self.digests.items()],
@@ -99,7 +99,7 @@ class Request:
 
 
 def chunks(request: Request, chunk_bytes: int) -> tuple[Request, ...]:
-    """Returns requests for consecutive files of ``request``, whose first windows are ready soon.
+    """Divides a request into requests for consecutive files, so that the first windows come soon.
 
     A chunk ends with the file that brings it to ``chunk_bytes``. A request with a limit is not
     divided, because only reading the files in order tells how many records of each belong to it.

@@ -105,7 +105,7 @@ def examples_file(shard: Path) -> Path:
 
 
 class StoredExample(NamedTuple):
-    """What is stored of one example: framed TFRecords of it (none for training) and its windows."""
+    """The framed TFRecords of one example (empty for training) and of its windows."""
 
     source: Source
     example: bytes

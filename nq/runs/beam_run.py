@@ -71,7 +71,7 @@ class BeamRun:
     def open(self, clock: Clock, progress: RunProgress) -> Iterator[Self]:
         """Opens the folders of a run, which no other run may write to until the block ends.
 
-        The progress is told examples, unlike that of a run without Beam.
+        Progress counts examples, not windows.
         """
         clock.enter(SUBMIT)
         folder = self.plan.folder
@@ -220,7 +220,7 @@ def _check_free(plan: Plan) -> None:
 def _shared(
     beam: Beam, part: Path, killed: Sequence[Path]
 ) -> contextlib.AbstractContextManager[str | Path]:
-    """Returns the folder that all workers see: ``part``, or a new one in that of the job.
+    """Returns a folder that all workers see: ``part``, or a new one in the job's shared folder.
 
     Under a URI, which has no locks, it has the name of ``part``, so that those of parts of killed
     commands are known; they are removed.

@@ -30,7 +30,7 @@ COPIED = "a copy, or moved from another disk: remove it yourself"
 
 @dataclass
 class Item:
-    """Paths in a folder that are removed together, or not; the content of a folder before it.
+    """Paths in a folder that are removed together; the content of a folder precedes it.
 
     ``kept`` tells why they are not removed; it is empty if they are.
     """

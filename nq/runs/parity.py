@@ -31,7 +31,7 @@ F1 = ("micro_f1", "long-answer-f1", "short-answer-f1")
 
 
 def check_other(job: Job, digests: Mapping[str, str] | None = None) -> None:
-    """Checks, before anything is computed, that a job can be compared with the run in a folder."""
+    """Checks, before a job is computed, that its run can be compared with the run in a folder."""
     if job.against is None:
         return
     other = FinishedRun(job.against, check=False)
@@ -105,7 +105,7 @@ def _drifts(run: Path, other: Path) -> Iterator[FloatArray]:
 
 
 def _windows(run: Path) -> list[Any]:
-    """Returns what tells which windows and positions a run scored, with its second model too."""
+    """Returns the values that identify the windows and positions that a run's models scored."""
     description = storage.read_json(run / JOB)
     job, request = description["job"], description["request"]
     second = [job.get(name) for name in ("second_model", "second_windows")]

@@ -68,7 +68,7 @@ class Plan:
 
     @property
     def mlflow_file(self) -> Path:
-        """The file that identifies the MLflow run, which only an equal unfinished job continues."""
+        """The file with the id of the MLflow run, which only an equal unfinished job continues."""
         text = json.dumps(self.description, sort_keys=True)  # names may be no UTF-8
         return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.mlflow_run"
 
