@@ -79,7 +79,7 @@ class Page:
         return located(self.spelling[block.start : block.end], inside)
 
     def origin(self, long: Span | None, shorts: Sequence[Span]) -> Place:
-        """Returns the document of an answer, and its spans there."""
+        """Returns the document that contains an answer, and its spans in that document."""
         first = long or next(iter(shorts), None)
         if self.selection is None or first is None:
             return self, long, tuple(shorts)
@@ -117,7 +117,7 @@ PRIVATE_USE = range(0xF0000, 0xFFFFE)
 def located(
     spelling: Sequence[str], answers: Sequence[Span]
 ) -> tuple[str, list[tuple[int, int] | None]]:
-    """Returns the readable text of words, and the characters of each answer in it.
+    """Returns words as readable text, and the characters of each answer in it.
 
     A character that the text does not have is put before the first and behind the last word of
     each answer, because ``readable_text`` moves all that follows. ``answers`` are ranges of the
@@ -160,7 +160,7 @@ def _place(answer: Answer, short: Span) -> dict[str, int]:
 
 
 READ_PASSAGE = "yes or no: read the passage"
-"""Stands for the short answer to a question that asks for yes or no, if it is not known which."""
+"""Displayed when the question is yes/no but the model cannot decide."""
 
 
 _shortened = partial(textwrap.shorten, width=60, placeholder="…")
@@ -174,8 +174,8 @@ class Answer:
     are 0 where nothing is answered, and null in JSON. ``alternatives`` are the most probable other
     blocks and their short answers, the most probable short answer first. ``page`` is the document
     of the answer, ``unread_blocks`` the number of blocks that a limit left out, and ``skipped`` has
-    name and reason of each document that could not be read. With ``asks_yes_no`` the question asks
-    for yes or no, and the model, which cannot tell which is right, gives the block alone. By a
+    name and reason of each document that could not be read. ``asks_yes_no`` tells that the question
+    is yes/no but the model cannot decide, so that the answer is the block alone. By a
     decision rule without probabilities there is a ``score`` in their place, above 0 for what is
     answered.
     """
@@ -195,7 +195,7 @@ class Answer:
 
     @property
     def document(self) -> str | None:
-        """Name of the document of the answer; ``None`` for no name, and where there is none."""
+        """Name of the document with the answer; ``None`` if it has none."""
         return self.page.name or None
 
     @property

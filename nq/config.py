@@ -281,7 +281,7 @@ class DecisionConfig(Settings):
 
     @property
     def evidence_weight(self) -> float:
-        """The largest change of a log odds by a change of all evidence by 1."""
+        """The largest change of a log odds when all evidence changes by 1."""
         return max(self.weights.evidence, self.weights.short_evidence)
 
 
@@ -304,7 +304,7 @@ class CascadeDecision(DecisionConfig):
 
     @property
     def evidence_weight(self) -> float:
-        """See ``DecisionConfig``."""
+        """The largest change of a log odds when all evidence changes by 1."""
         other = abs(self.weights.block_score) * self.first.weights.evidence
         return max(self.weights.evidence + other, self.weights.short_evidence)
 
@@ -334,5 +334,5 @@ class TrackingConfig(Settings):
 
     @property
     def logs_model(self) -> bool:
-        """Whether the run has its model; one that is registered is logged."""
+        """Whether the model is logged with the run, which registering it requires."""
         return self.log_model or self.register is not None

@@ -113,7 +113,7 @@ def _matching(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
 
 
 def name_of(path: str | Path) -> str:
-    """Returns the name, with the commit, of a path in the cache; empty for other paths.
+    """Returns the hub's name, with the commit, of a path in its cache; empty for other paths.
 
     >>> name_of(f"/hub/datasets--org--name/snapshots/{'0' * 40}/dev.parquet")
     'hf://datasets/org/name@0000000000000000000000000000000000000000/dev.parquet'
@@ -191,7 +191,7 @@ def _fetch(
 
 
 def _check(pattern: re.Pattern[str], value: object) -> str:
-    """Returns what the hub sends and the client makes a path of, if it has the pattern."""
+    """Returns a value from the hub that becomes part of a path, if it matches the pattern."""
     if isinstance(value, str) and pattern.fullmatch(value):
         return value
     raise Error(f"the hub sends {value!r:.80}, which cannot be part of a path: do not trust it")
@@ -257,7 +257,7 @@ class _Limits:
             raise Error("the hub asks to wait for longer than 1000 s: try again later")
 
     def _trace(self, event: str, details: Mapping[str, Any]) -> None:
-        """Has each stream of a connection counted."""
+        """Counts what each stream of a connection receives."""
         if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
             stream = details["return_value"]
             stream.read = partial(self._read, stream.read)

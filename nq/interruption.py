@@ -51,7 +51,7 @@ class Interruption:
         return 128 + (self.number or signal.SIGINT)
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
-        """Raises ``KeyboardInterrupt`` for the first signal; the thread receives the others."""
+        """Raises ``KeyboardInterrupt`` for the first signal; ``watch`` receives later ones."""
         if not self._raised:
             self._raised, self.number = True, number
             raise KeyboardInterrupt
@@ -90,7 +90,7 @@ class Interruption:
 
 @contextlib.contextmanager
 def limited() -> Iterator[Interruption]:
-    """Handles the signals while the block runs; after one of them, until the process ends.
+    """Handles the signals in the block; if one has come, until the process ends.
 
     Signals that are ignored, as in the background of a shell, or that have another handler, as
     inside another such block, are left alone. Outside the main thread nothing is changed.

@@ -1,4 +1,4 @@
-"""JSON files that may come from anywhere: each fault is an error in one line."""
+"""JSON files that other people made: each fault is an error in one line."""
 
 import json
 from pathlib import Path

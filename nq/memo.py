@@ -69,7 +69,7 @@ class Memo:
         storage.write_arrays(self.folder / name, arrays)
 
     def values(self, name: str) -> dict[str, Any]:
-        """Returns the values of a part; raises as ``arrays`` does."""
+        """Returns the JSON values of a part; errors are those of ``arrays``."""
         return storage.read_json(self.folder / name)
 
     def write_values(self, name: str, values: Mapping[str, Any]) -> None:
@@ -89,7 +89,7 @@ class Memo:
         return self.values(name)
 
     def files(self, name: str) -> Path:
-        """Returns the folder of a part, whose files are read and checked; raises as ``arrays``."""
+        """Checks the files of a part and returns its folder; errors are those of ``arrays``."""
         folder = self.folder / name
         for file, digest in storage.read_json(folder / DIGESTS).items():
             if storage.sha256(folder / file) != digest:
@@ -97,7 +97,7 @@ class Memo:
         return folder
 
     def write_files(self, name: str, write: Callable[[Path], T]) -> T:
-        """Writes a part that is files, and returns what ``write`` does, which gets a new folder.
+        """Writes a part by ``write(new_folder)`` and returns the result of this call.
 
         The part of a process that was faster stays.
         """
@@ -121,7 +121,7 @@ class Memo:
         _remove(self.folder)
 
     def move(self, to: Path) -> None:
-        """Moves the arrays and the request to another folder; the request is the last one."""
+        """Moves the arrays and then the request to another folder."""
         to.mkdir(parents=True, exist_ok=True)
         for name in (*self.names(), REQUEST):
             (self.folder / name).rename(to / name)

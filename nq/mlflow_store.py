@@ -95,7 +95,7 @@ def _create_database(path: Path) -> None:
 
 
 def reason(error: BaseException, uri: str) -> str:
-    """Returns the deepest cause in one line, since MLflow wraps it several times.
+    """Returns the root cause of an exception in one line; MLflow wraps it several times.
 
     It shows no password, neither that of the store's ``uri`` nor another.
     """

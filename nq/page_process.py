@@ -1,4 +1,4 @@
-"""A process that reads pages of strangers, within limits of time and memory.
+"""A process that reads pages that other people made, within limits of time and memory.
 
 A page that takes more ends the process, and the next page gets a new one: a fresh Python, because
 a fork would copy threads and locks. It ends with its parent; a terminal's Ctrl-C does not reach it.
@@ -66,7 +66,7 @@ class PageProcess:
 
 
 def answer_calls(number: int, limit_s: float) -> None:
-    """Answers the calls that come through the open socket ``number``, until it is closed."""
+    """Answers the calls that the socket with the descriptor ``number`` receives."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a server that drains still reads
     from nq.formats import inputs  # noqa: F401 - its libraries are not counted
 

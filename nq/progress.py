@@ -42,7 +42,7 @@ def reporting(
     label: str,
     unit: str,
 ) -> Iterator[tuple[Callable[[int, int], None], Callable[[str], None]]]:
-    """Yields what receives progress and phases: what is given, or a bar if neither is."""
+    """Yields the receivers of progress and of phases: those given, or a bar if neither is given."""
     if progress is None and on_phase is None:
         with ProgressBar(label, unit) as bar:
             yield bar, bar.phase
@@ -75,7 +75,7 @@ class ProgressBar:
         self._bar.close()
 
     def __call__(self, new: int, total: int) -> None:
-        """Adds new units, of a total as far as it is known."""
+        """Advances the bar by ``new`` units of a ``total`` that may still grow."""
         if not self._done:  # so that the speed is that of the units alone
             self._started = time.monotonic()
             self._bar.unpause()

@@ -173,7 +173,7 @@ class ContextWindows:
         return sorted(found, key=lambda one: -one["score"])[:top_k] or [_answer(0.0)]
 
     def _places(self, first: int, last: int, align_to_words: bool) -> IntArray:
-        """Returns ``[P, 2]`` the characters of each piece in a window, or of its word there."""
+        """Returns the character range of each piece in a window, or of its word, ``[P, 2]``."""
         chars, words = self.pieces.chars[first:last], self.pieces.words[first:last]
         if not align_to_words:
             return chars

@@ -181,7 +181,7 @@ def _pages_sha256(pages: PageFolder) -> str:
 
 
 def page_folder(pages: PageFolder | str | Path | None) -> PageFolder | None:
-    """Returns the pages of a folder; ``None`` and pages that are listed as they are."""
+    """Lists the pages of a folder; ``None`` and a ``PageFolder`` are returned unchanged."""
     return pages if isinstance(pages, PageFolder | None) else list_pages(pages)
 
 

@@ -312,7 +312,7 @@ class _SharedScorer(ScorerWrapper):
     def scores(
         self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
     ) -> Columns:
-        """See ``Scorer.scores``; the columns of one thread after the other."""
+        """See ``Scorer.scores``; one thread computes at a time."""
         with self.lock:
             return self.open().scores(rows, examples, progress)
 
@@ -468,7 +468,7 @@ def load(
 
 
 def checked_scorer(model: ModelSpec, profile: Profile, batch_size: int) -> ScorerSpec:
-    """Returns the description of a scorer for questions in memory, after all cheap checks.
+    """Returns the spec of a scorer for questions in memory; makes the checks that need no model.
 
     Where the profile has ``int8``, it is calibrated on windows of the bundled sample.
     """

@@ -83,7 +83,7 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Raises errors of a full disk that name no file, of any library, as an ``OSError`` of one."""
+    """Raises any library's disk-full error as an ``OSError`` that names the file."""
     try:
         yield
     except Exception as error:
@@ -361,7 +361,7 @@ def _mode(path: Path) -> int:
 
 
 def _check_type(path: Path, may_be_file: bool, may_be_folder: bool) -> None:
-    """Checks that a path is what a command would write there; links to folders are folders."""
+    """Checks that a path has the type, file or folder, that a command would write there."""
     is_folder, is_link = path.is_dir(), path.is_symlink()
     if not (may_be_folder if is_folder else may_be_file and not is_link):
         content = "a link" if is_link else "a folder" if is_folder else "a file"
@@ -410,7 +410,7 @@ def hold(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> Iterato
 
 @contextlib.contextmanager
 def hold_marked(folder: Path) -> Iterator[None]:
-    """Locks a folder that has a mark until the block ends; leaves others alone."""
+    """Locks a folder until the block ends if it has a mark; does nothing otherwise."""
     with contextlib.ExitStack() as stack:
         if kind_of(folder):
             stack.enter_context(exclusive_lock(folder / LOCK))
@@ -420,7 +420,7 @@ def hold_marked(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def unfinished(parent: Path) -> Iterator[Path]:
-    """Yields a new, held ``PART`` in a folder; removes it in the end, and those of killed ones."""
+    """Yields a new, locked ``PART`` folder, removed at the end, with those of killed processes."""
     for left in parent.glob(f"{UNFINISHED}*"):
         with contextlib.suppress(OSError, Error), exclusive_lock(left / LOCK):
             remove(own_paths(left, PART) if kind_of(left) == PART.name else ())
@@ -434,7 +434,7 @@ def unfinished(parent: Path) -> Iterator[Path]:
 
 
 def release(folder: Path, remove_empty: bool) -> None:
-    """Removes the lock, which the caller holds, and the mark where nothing else is left."""
+    """Removes the lock, which the caller holds, and the mark if the folder is otherwise empty."""
     with contextlib.suppress(FileNotFoundError):  # somebody removed the folder
         paths = [path for path in folder.iterdir() if path.name != LOCK]
         if {TEMPORARY.sub("", path.name) for path in paths} <= {MARK}:

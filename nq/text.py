@@ -1,4 +1,4 @@
-"""Helpers for text: that which is shown to users, and the words that BM25 compares."""
+"""Helpers for text that users see, and the words that BM25 compares."""
 
 import re
 import unicodedata

@@ -1,8 +1,8 @@
 """Records each command as one flat MLflow run.
 
-Recording never fails a command and delays it little: a daemon thread works through the calls of a
-run in their order, and the command waits for it only for a result and at the end, within one time
-limit. The first failure (MLflow is not installed, a server is down or hangs, a database is locked
+Recording never fails a command: a daemon thread works through the calls of a run in their order,
+and the command waits for it only for a result and at the end, each time at most ``LIMIT_S``
+(300 s). The first failure (MLflow is not installed, a server is down or hangs, a database is locked
 or damaged) is logged as one warning, and from then on every call does nothing.
 """
 
@@ -190,7 +190,7 @@ class Run:
             return None
 
     def _fail(self, error: Exception) -> None:
-        """Turns recording off and tells why, unless it is off."""
+        """Turns recording off and logs the reason, unless it is already off."""
         if self.available:
             self.available = False
             cause = f"MLflow: cannot {visible(self._action)}: {reason(error, self.uri)}"
@@ -199,7 +199,7 @@ class Run:
             log.warning("%s; the run is not recorded (--no-track turns this off)", cause)
 
     def _call(self, action: str, function: Callable[[], Any]) -> Future[Any] | None:
-        """Leaves a call to the thread, after that which opens the run; returns its result."""
+        """Queues a call for the thread; returns its future, ``None`` if recording is off."""
         self.open()
         if self._thread is None or not self.available:
             return None
@@ -208,7 +208,7 @@ class Run:
         return result
 
     def _result(self, future: Future[Any] | None) -> Any:
-        """Returns the result of a call, for which it waits; ``None`` if recording is off."""
+        """Waits for the result of a call and returns it; ``None`` if recording is off."""
         if future is None or not self.available:
             return None
         try:
@@ -290,7 +290,7 @@ class Run:
         self._log("params", "Param", _texts(values).items())
 
     def tags(self, values: Mapping[str, Any]) -> None:
-        """Records what is not compared between runs: paths, versions, the device."""
+        """Records tags: values that are not compared between runs, such as paths and versions."""
         self._log("tags", "RunTag", _texts(values).items())
 
     def metrics(self, values: Mapping[str, Any], step: int = 0) -> None:

@@ -158,7 +158,7 @@ def absolute(path: str) -> str:
 
 
 def stage_model(folder: Path, parent: str) -> str:
-    """Copies a model to a folder that every worker sees, as an archive, whose path it returns."""
+    """Copies a model as a zip archive to a shared folder and returns the archive's path."""
     with tempfile.TemporaryDirectory(prefix=COPY_PREFIX) as temporary:
         copy = Path(temporary) / "model"
         copy_model(folder, copy)
@@ -172,7 +172,7 @@ def stage_model(folder: Path, parent: str) -> str:
 
 
 def local_folder(model: str) -> Path:
-    """Returns the folder of a model on this machine, also of what ``stage_model`` returned."""
+    """Returns the folder of a model on this machine; unpacks an archive of ``stage_model``."""
     name = _STAGED.search(model)
     if name is None:
         return Path(model)

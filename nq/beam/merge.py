@@ -25,7 +25,7 @@ Share = tuple[int, int, int]
 
 
 def shares(n_files: int, workers: int) -> list[Share]:
-    """Returns (file, i, n) for each share of the input: every n-th record of a file from the i-th.
+    """Returns the shares of the input: (file, i, n) is every n-th record of a file from the i-th.
 
     There are no more shares of a file than its workers need, because each passes over the records
     of the others.
@@ -40,7 +40,7 @@ def shares(n_files: int, workers: int) -> list[Share]:
 
 
 def encode(element: Any) -> bytes:
-    """Returns the record of an element, whose place in the input is ``element.source``."""
+    """Returns an element as bytes that begin with its place in the input, ``element.source``."""
     return _KEY.pack(element.source.file_index, element.source.line) + pickle.dumps(element)
 
 

@@ -153,7 +153,7 @@ def check_flink(options: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Finished:
-    """What a pipeline did; ``distributions`` has sum and count of each, by name."""
+    """The counters of a finished pipeline; ``distributions`` has (sum, count) by name."""
 
     runner: str
     job_name: str | None
@@ -290,7 +290,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _explained(error: Exception, options: PipelineOptions) -> str:
-    """Returns why a pipeline failed, in one line."""
+    """Returns the cause of a pipeline's failure in one line."""
     portable = options.view_as(PortableOptions)
     if isinstance(error, grpc.FutureTimeoutError):
         return (

@@ -33,7 +33,7 @@ DEFAULT_BATCH_SIZE = 16
 
 @dataclass(frozen=True)
 class Work:
-    """What was done for one example.
+    """The work for one example: its windows, the seconds, and where it was computed.
 
     Args:
         prepare_s: seconds that making the windows took.

@@ -23,7 +23,7 @@ def end_with_lock(path: str) -> None:
 
 
 class Output(io.TextIOBase):
-    """Standard output and error that never fail: where they did, Beam would wait for ever."""
+    """A stream to standard error that ignores write errors, at which Beam would wait for ever."""
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError):

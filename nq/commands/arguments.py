@@ -75,7 +75,7 @@ def settings(base: type[S] | S, args: argparse.Namespace) -> S:
 
 
 def window_settings(args: argparse.Namespace, folder: Path | None) -> WindowConfig:
-    """Returns how pages become windows: by ``args``, else as in the model folder's settings."""
+    """Returns the window settings in ``args``, by default those of the model folder."""
     from nq.model.folder import ModelSettings, load_settings
 
     stored = load_settings(folder) if folder else ModelSettings()
@@ -92,7 +92,7 @@ def find_model(args: argparse.Namespace, whole_pages: bool = False) -> ModelSpec
 
 
 def positive(text: str, minimum: int = 1) -> int:
-    """An argument type: an integer from ``minimum`` on."""
+    """Converts an argument to an integer of at least ``minimum``."""
     try:
         value = int(text)
     except ValueError:
@@ -106,7 +106,7 @@ count_from_0 = partial(positive, minimum=0)
 
 
 def number_in(interval: str) -> Callable[[str], float]:
-    """Returns an argument type: a number in an interval such as ``"[0, 1)"``."""
+    """Returns a converter of arguments to numbers in an interval such as ``"[0, 1)"``."""
 
     def number(text: str) -> float:
         with contextlib.suppress(ValueError):
@@ -118,7 +118,7 @@ def number_in(interval: str) -> Callable[[str], float]:
 
 
 def parsed_by(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Returns an argument type: what a function makes of a text, which it may refuse."""
+    """Returns a converter of arguments by ``parse``, whose ``ValueError`` is an error of usage."""
 
     def parsed(text: str) -> T:
         try:
@@ -259,7 +259,7 @@ def add_set(
 
 
 class _Set(argparse.Action):
-    """Sets the attributes that an argument names."""
+    """Action of ``--set``: sets the attributes that the argument's settings name."""
 
     def __call__(self, parser: object, namespace: object, values: Any, name: object = None) -> None:
         vars(namespace).update(values)
@@ -281,7 +281,7 @@ def add_verbose(parser: argparse._ActionsContainer) -> None:
 def add_tracking(
     parser: argparse.ArgumentParser, records: bool = True, logs_model: bool = False
 ) -> None:
-    """Adds the options of MLflow's store: of a command that records a run, with its model."""
+    """Adds the options of MLflow's store and, if wanted, those of recording a run and a model."""
     group = parser.add_argument_group("tracking")
     text = f"MLflow store or server; default: $MLFLOW_TRACKING_URI, else {DEFAULT_URI}"
     group.add_argument("--tracking-uri", metavar="U", help=text)

@@ -143,7 +143,7 @@ def _files_of(path: Path) -> Sequence[str]:
 
 
 def _mention_unread(answer: Answer, n_files: int) -> None:
-    """Logs what of the documents was not read."""
+    """Logs skipped documents and unread blocks."""
     if skipped := answer.skipped:
         more = len(skipped) - MAX_SKIPPED
         shown = [*skipped[:MAX_SKIPPED], *[f"and {more} more, which --json names"] * (more > 0)]

@@ -38,7 +38,7 @@ class UsageError(ValueError):
 
 
 class HelpFormatter(argparse.HelpFormatter):
-    """Fits help into ``HELP_WIDTH`` columns, or into a narrower terminal, and breaks no word.
+    """Wraps help at ``HELP_WIDTH`` columns, or at a narrower terminal's width, between words.
 
     The usage names required arguments only. Each line of a longer text is wrapped on its own, and
     continues below the second column of a table.
@@ -224,7 +224,7 @@ class _Formatter(logging.Formatter):
 
 
 class _StderrHandler(logging.StreamHandler[Any]):
-    """Writes to the ``sys.stderr`` of the moment."""
+    """Writes to the present ``sys.stderr``, which tests and notebooks replace."""
 
     @property
     def stream(self) -> Any:

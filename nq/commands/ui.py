@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _page(uri: str, name: str) -> str:
-    """Returns the page of an experiment's runs, which gets its saved view."""
+    """Returns the URL of an experiment's runs; saves the view of its columns in MLflow."""
     path = database_path(uri)
     try:
         if path and not path.exists():
@@ -105,7 +105,7 @@ def _page(uri: str, name: str) -> str:
 
 
 def _answers(address: str) -> bool:
-    """Returns whether a server answers at this address, not through the user's proxy."""
+    """Returns whether a server answers at this address; the user's proxy is not used."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         opener.open(address, timeout=1).close()

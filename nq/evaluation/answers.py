@@ -36,7 +36,7 @@ class AnswerRow:
 
 @dataclass(frozen=True)
 class Answered:
-    """The answer to one example: what is kept of it once its page is gone.
+    """The answer to one example without its page, as the files and metrics of a run need it.
 
     The ``prediction`` is in the official format; ``outputs`` has it in other formats, by name.
     """
@@ -70,7 +70,7 @@ def answer(
 
 
 class AnswerFiles:
-    """Writes the answers of a run, and counts and evaluates them; null ones are not answered."""
+    """Writes, counts and evaluates the answers of a run; null answers do not count as answered."""
 
     def __init__(self, formats: Sequence[str]) -> None:
         self.evaluation, self.rows = Evaluation(), list[AnswerRow]()

@@ -20,7 +20,7 @@ Verdict = enum.StrEnum("Verdict", ["RIGHT", "PASSAGE", "WRONG", "MISSED", "EXTRA
 
 @dataclass(frozen=True, slots=True)
 class JudgedPrediction:
-    """A prediction beside the gold of its example: what the metrics need of both.
+    """A prediction and the gold of its example, reduced to what the metrics need.
 
     ``gold`` is ``None`` without annotations, ``text`` where gold is no text, and ``verdict``, which
     is by the text if there is one, without any gold:
@@ -38,7 +38,7 @@ class JudgedPrediction:
 
 
 def judge(example: Example, prediction: Mapping[str, Any]) -> JudgedPrediction:
-    """Returns a prediction in the official format beside the gold of its example."""
+    """Compares a prediction in the official format with the gold of its example."""
     # The rules of the originals give spans whose end precedes their start where the candidates are
     # not in page order, and the official evaluation refuses a whole file for them. A span behind
     # the page, which no gold answer equals, is scored in their place.
@@ -52,7 +52,7 @@ def judge(example: Example, prediction: Mapping[str, Any]) -> JudgedPrediction:
 
 
 def judge_label(example: Example, label: labels.Label) -> JudgedPrediction:
-    """Returns the label of a prediction beside the gold of its example."""
+    """Compares the label of a prediction with the gold of its example."""
     gold = example_labels(example) if example.annotations else None
     text = text_score(example, label)
     verdict = None if gold is None and text is None else _verdict(gold or [], label, text)
@@ -155,7 +155,7 @@ def evaluate(
 def read_scorable(
     gold: Sequence[str], predictions: str | Path, pages: PageFolder | None = None
 ) -> nq_eval.Inputs:
-    """Reads gold and predictions for ``evaluate``; the metrics are those of gold texts."""
+    """Returns gold labels, predictions of official metrics, and the metrics of gold texts."""
     predicted = labels.read_predictions(Path(input_files.path_text(predictions)))
     gold_labels: nq_eval.Gold = {}
     texts, seen = list[text_match.TextScore](), set[ExampleId]()

@@ -58,7 +58,7 @@ class Gate:
 
     @property
     def change(self) -> tuple[str, str, str]:
-        """What it is, a relative loss or gain, its size and its interval."""
+        """The relative loss or gain in words, with its interval."""
         name, *ends = ("loss", self.loss, self.low, self.high)
         if self.loss < 0:
             name, ends = "gain", [-self.loss, -self.high, -self.low]
@@ -107,7 +107,7 @@ class Parity:
 
 
 def question_counts(gold: Gold, predictions: Mapping[ExampleId, Label]) -> list[Counts]:
-    """Returns what each question of ``gold`` adds to the sums of micro-F1."""
+    """Returns the counts of each question of ``gold`` from which micro-F1 is computed."""
     long, short = decisions(gold, predictions, (1, 1))  # one annotator is enough
     return [
         (one.correct + two.correct, one.predicted + two.predicted, one.has_gold + two.has_gold)
@@ -118,7 +118,7 @@ def question_counts(gold: Gold, predictions: Mapping[ExampleId, Label]) -> list[
 def relative_loss(
     mine: Sequence[Counts], others: Sequence[Counts], *, max_loss: float | None = None
 ) -> Gate:
-    """Returns the relative loss of micro-F1 with its interval, which is the same each time.
+    """Returns the relative loss of micro-F1 with its bootstrap interval, by a fixed seed.
 
     A draw in which the other run has no correct answer has the loss 0, since nothing can be lost
     there. ``mine`` and ``others`` are ``[Q]`` counts, in the same order. Fewer than two questions,
@@ -162,7 +162,7 @@ def relative_loss(
 
 
 def _losses(correct: Any, items: Any, other_correct: Any, other_items: Any, axis: int) -> Any:
-    """Returns the loss of each draw of questions along ``axis``."""
+    """Returns the relative loss of micro-F1 of each bootstrap sample along ``axis``."""
     correct, items, other_correct, other_items = (
         column.sum(axis=axis) for column in (correct, items, other_correct, other_items)
     )

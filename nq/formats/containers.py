@@ -19,7 +19,7 @@ _NO_RECORDS = f"no file of records, by its first {MAX_LINES} lines", "give anoth
 
 
 def _check_lines(path: str) -> None:
-    """Raises ``ValueError`` if a file is of a kind in whose lines there are no records."""
+    """Raises ``ValueError`` if a file is of a kind that has no records in its lines."""
     data, head = _head(path)
     kind = binary_kind(head)
     if not kind:

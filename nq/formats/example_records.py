@@ -1,4 +1,4 @@
-"""Examples as the data of TFRecords: what the stages behind preprocessing need of the input.
+"""Examples as TFRecord data, with what the stages after preprocessing need of the input.
 
 A record is JSON that is compressed by zlib: the key of the example, that is, number of the input
 file and line in it, the number of its windows, which are in another file, and its fields.

@@ -236,6 +236,6 @@ def _parse(markup: str, builder: PageBuilder, max_depth: float) -> Page:
 
 
 def _flat(tag: re.Match[str]) -> str:
-    """Returns what stands for a tag where elements are not nested."""
+    """Replaces a tag where elements are not nested: ``<hr>`` for one that separates words."""
     name = tag["tag"].lower().removeprefix("/")
     return tag[0] if name in RAW else "<hr>" * (name in BLOCK_LEVEL or name in SOFT_BREAKS)

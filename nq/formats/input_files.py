@@ -62,7 +62,7 @@ def find_files(patterns: Patterns) -> list[str]:
 
 
 def matching_files(patterns: Patterns) -> list[str]:
-    """Returns what ``find_files`` does, with ``-`` and pipes as they are."""
+    """Returns the input files that match, as ``find_files`` does; ``-`` and pipes are kept."""
     files: dict[Path, str] = {}
     if isinstance(patterns, str) or not isinstance(patterns, Sequence):
         patterns = [patterns]
@@ -73,7 +73,7 @@ def matching_files(patterns: Patterns) -> list[str]:
 
 
 def path_list(name: str, paths: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
-    """Returns one or several files, globs or folders as text; ``ValueError`` calls it ``name``."""
+    """Returns a list of paths as text; ``name`` is the argument's name in a ``ValueError``."""
     paths = [paths] if isinstance(paths, str | Path) else paths
     several = isinstance(paths, Iterable) and not isinstance(paths, bytes)
     check_argument(several, name, paths, "a list of files, globs or folders")

@@ -1,4 +1,4 @@
-"""The bytes of a file, plain or gzip: its lines, and what else it is if no line is a record.
+"""Lines of plain or gzip files, and the kind of a file in which no line is a record.
 
 A line is read in memory that does not depend on its length. A file is named as one of another kind
 (an archive, a document, UTF-16, a JSON array) only where its first bytes leave no doubt.
@@ -63,7 +63,7 @@ def first_record(path: str) -> Record:
 
 
 def parsed(row: Row) -> Record:
-    """Returns the record of a row, or raises the error that it is."""
+    """Returns the record in an item of ``rows``; raises the item if it is an error."""
     if isinstance(row, RecordError):
         raise row
     return parse_line(row) if isinstance(row, bytes) else row
@@ -103,7 +103,7 @@ class _Members(gzip.GzipFile):
 
 
 def parse_line(line: bytes, limits: str = "") -> Record:
-    """Returns the JSON object in a line or a file, whose limits have names with this beginning."""
+    """Returns the JSON object in a line or file; ``limits`` is the prefix of the limit names."""
     values = sum(map(line.count, (b",", b"{", b"[")))
     LIMITS.check(**{f"{limits}bytes": len(line), f"{limits}values": values})
     try:

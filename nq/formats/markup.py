@@ -52,7 +52,7 @@ class CharacterData:
         del self._parts
 
     def find(self, data: str) -> int:
-        """Returns the index of what lxml reports next, ``UNKNOWN`` if it is not found."""
+        """Returns the index in the data of text that lxml reports, ``UNKNOWN`` if not found."""
         at = self._next
         if not self._data.startswith(data, at):
             if data.isspace():  # there is white space everywhere

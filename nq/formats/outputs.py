@@ -160,7 +160,7 @@ def nbest_line(example: Example, prediction: Prediction, alternatives: Alternati
 
 @dataclass(frozen=True)
 class OutputFormat:
-    """An output format: the bytes of each example, of whose alternatives it has so many at most."""
+    """An output format; ``alternatives`` is the maximum length of its n-best list."""
 
     file: str
     encode: Callable[[Example, Prediction, Alternatives], bytes]

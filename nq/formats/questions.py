@@ -35,7 +35,7 @@ COLUMNS = {
 }
 """The fields of a record, of which another may name the page."""
 NO_ID = ""
-"""The id of a record without one; the reader of files gives it the name of its place."""
+"""Placeholder for the id of a record without one; ``read_records`` replaces it by FILE:LINE."""
 MAX_SHOWN_CHARS = 80
 
 

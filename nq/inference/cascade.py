@@ -1,4 +1,4 @@
-"""A cascade: a fast model scores all windows of a page, a better one a few of its own.
+"""A cascade: a fast model scores all windows of a page, a better one windows of its best blocks.
 
 The second model may have another vocabulary and other window settings. Its windows are cut from the
 whole page, as it has them alone, so that it gives them the scores that it gives alone. It computes
@@ -56,7 +56,7 @@ SelectedWindows = tuple[IntArray, IntArray]
 
 
 class CascadeScorer(ScorerWrapper):
-    """Scores all windows by ``inner``, and some of a second model's by ``second``."""
+    """Scores all windows by ``inner``, and windows of the best blocks by the model ``second``."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class CascadeScorer(ScorerWrapper):
         self._has_logged = False
 
     def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
-        """See ``Scorer.steps``; an example has windows of the first model, then of the second."""
+        """See ``Scorer.steps``; the first model's windows precede the second's in an example."""
         columns = yield from self.inner.steps(rows, examples)
         started, before = time.perf_counter(), replace(self.second.counters)
         keys = {name: column for name, column in rows.items() if name not in INPUTS}
@@ -93,7 +93,7 @@ class CascadeScorer(ScorerWrapper):
         return concatenate(tables)
 
     def _select(self, example: Example, page: Columns) -> tuple[SelectedWindows, Columns]:
-        """Returns what the second model computes of a page, with the rows of those windows."""
+        """Returns the selection of a page for the second model, and the rows of its windows."""
         try:
             rows = self.second_features(example).rows
         except ValueError as error:
@@ -135,7 +135,7 @@ def select(
     decision: CascadeDecision,
     blocks: Blocks,
 ) -> SelectedWindows:
-    """Returns what the second model computes of one page.
+    """Returns the windows of one page that the second model computes.
 
     The scores are the first model's, ``token_map`` ``[W, L]`` and the blocks the second one's.
     """

@@ -1,4 +1,4 @@
-"""A network, what an engine computes with it, and the choice of the engine that a profile names."""
+"""Networks, engines that compute with them, and the engine that a profile names."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Network:
 
     @cached_property
     def unmasked(self) -> keras.Model:
-        """The same layers without an attention mask, for batches of full windows."""
+        """The network with the same layers and no attention mask, for batches of full windows."""
         from nq.model import joint
 
         return joint.for_full_windows(self.model, self.config)
@@ -117,7 +117,7 @@ class Engine(Protocol):
         """Returns the settings of the process under which steps are compiled and run."""
 
     def compiled(self, shape: Shape) -> Step:
-        """Returns a step for rows of exactly this shape, which is what the profile requires."""
+        """Returns a compiled step for rows of exactly this shape; checks it against the profile."""
 
 
 def make_engine(computation: Computation) -> Engine:
@@ -129,7 +129,7 @@ def make_engine(computation: Computation) -> Engine:
 
 
 def with_reduction(compute: Callable[[Rows], dict[str, Any]], reduction: Reduction) -> Step:
-    """Returns a step that reduces the logits, which an engine computes as arrays."""
+    """Returns a compiled step followed by the reduction of its logits, which are arrays."""
     return lambda rows: reduction(compute(rows), rows["token_map"])
 
 

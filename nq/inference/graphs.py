@@ -33,7 +33,7 @@ def load_graph(
     write: Callable[[Path], object],
     read: Callable[[Path], T],
 ) -> T:
-    """Returns what ``read`` makes of a folder with the files of ``write``, which may be older.
+    """Returns ``read(folder)`` of the cached graph, whose files ``write`` makes if there are none.
 
     Nothing is kept of a network that lacks weights, which its loading must report each time.
     """

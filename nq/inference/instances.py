@@ -1,4 +1,4 @@
-"""Instances: processes of one model, each on cores of its own, that score parts beside each other.
+"""Instances: processes with the same model, each on its own cores, that score parts in parallel.
 
 A process that dies is started again, and what it was to score is scored once more. The processes
 end with the one that started them, however that ends, and a terminal's Ctrl-C does not reach them.
@@ -49,7 +49,7 @@ class InstanceDiedError(Error):
 
 
 class InstancePool(Scorer):
-    """Scores parts in several processes; a ``Scorer`` whose parts may be submitted.
+    """A ``Scorer`` whose parts several processes score.
 
     The constructor returns when all instances have loaded their model, each with as many threads
     as ``cores`` of its own. A pool may be used from several threads, and in place of it each of its
@@ -156,7 +156,7 @@ def warn_if_too_few_cores(instances: int, threads: int) -> None:
 
 
 class _Instance(Scorer):
-    """A process that computes what one thread at a time sends it."""
+    """A process that scores the parts that one thread at a time sends."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class _Instance(Scorer):
         self._send((self._spec, logging.getLogger("nq").getEffectiveLevel()))
 
     def load(self) -> Any:
-        """Returns device, precision, batch size and part batches, once the model is loaded."""
+        """Waits for the model; returns device, precision, batch size and part batches."""
         try:
             return self._load()
         except InstanceDiedError as error:
@@ -264,7 +264,7 @@ class _Instance(Scorer):
             self._process.terminate()
 
     def wait(self, end: float) -> None:
-        """Waits for the process until the moment ``end``, and kills it then."""
+        """Waits for the process to end; kills it at the time ``end`` of the monotonic clock."""
         try:
             self._process.wait(max(0.0, end - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -273,7 +273,7 @@ class _Instance(Scorer):
 
 
 def run_instance(number: int) -> None:
-    """Loads a scorer and scores what the pool sends through the open socket ``number``."""
+    """Loads a scorer and scores what the pool sends to the socket descriptor ``number``."""
     for signals in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signals, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt, OSError):

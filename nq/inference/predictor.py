@@ -30,7 +30,7 @@ MAX_REASON_CHARS = 300
 
 
 class Predictor(Scorer):
-    """Runs the network; ``float32`` makes the predictor for batches with logits not finite."""
+    """Runs the network; ``float32`` returns a predictor for batches whose logits are not finite."""
 
     part_batches = PART_BATCHES
 

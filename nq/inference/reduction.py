@@ -1,4 +1,4 @@
-"""What of the logits of a batch leaves the device: the top k positions, or all logits.
+"""Reductions of a batch's logits on the device: to the top k positions, or none.
 
 Reductions take tensors, in the graph of TensorFlow, and the arrays of other engines.
 """
@@ -21,7 +21,7 @@ class AllLogits:
     length: int
 
     def __call__(self, logits: dict[str, Any], token_map: Any) -> tuple[Any, ...]:
-        """Returns the columns, in order, for one batch; see ``TopK``."""
+        """Returns the score columns of one batch; see ``TopK``."""
         ops, missing = _ops(token_map), [[0, 0], [0, self.length - token_map.shape[1]]]
         start, end = (ops.pad(logits[name], missing) for name in LOGITS[:2])
         return start, end, logits["type_logits"]
@@ -39,7 +39,7 @@ class TopK:
     text_only: bool
 
     def __call__(self, logits: dict[str, Any], token_map: Any) -> tuple[Any, ...]:
-        """Returns the columns, in order; ``token_map`` is ``[B, L]``, -1 for no document token."""
+        """Returns the score columns; ``token_map`` is ``[B, L]``, -1 for no document token."""
         ops, start, end = _ops(token_map), logits["start_logits"], logits["end_logits"]
         length = token_map.shape[1]
         allowed = token_map >= 0 if self.text_only else ops.arange(length) > 0

@@ -115,7 +115,7 @@ class Scorer:
     def submit(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Future[Columns]:
-        """Returns a future of what ``scores`` returns; ``progress`` may run in another thread."""
+        """Returns a future of the scores; ``progress`` may be called in another thread."""
         future = Future[Columns]()
         future.set_result(self.scores(rows, examples, progress))
         return future
@@ -131,7 +131,7 @@ class ScorerWrapper(Scorer):
 
 
 def advance(steps: Steps) -> int | Columns:
-    """Computes the next step; returns how many windows it has completed, or the columns of all."""
+    """Runs one step; returns the number of windows it completed or, at the end, all columns."""
     try:
         return next(steps)
     except StopIteration as end:
@@ -140,7 +140,7 @@ def advance(steps: Steps) -> int | Columns:
 
 
 def uncounted(scorer: Scorer, rows: Rows, examples: Sequence[Example] = ()) -> Steps:
-    """Computes in steps of their own windows that do not count as completed by them."""
+    """Runs steps whose windows are counted elsewhere, and reports 0 completed windows for each."""
     yield 0
     steps = scorer.steps(rows, examples)
     while isinstance(result := advance(steps), int):
@@ -149,13 +149,13 @@ def uncounted(scorer: Scorer, rows: Rows, examples: Sequence[Example] = ()) -> S
 
 
 def example_slices(rows: Rows) -> list[slice]:
-    """Returns the range of rows of each example; its first window has number 0."""
+    """Returns each example's range of rows; an example begins at the window number 0."""
     starts = np.flatnonzero(rows["window_ids"][:, 0] == 0).tolist()
     return [slice(a, b) for a, b in pairwise([*starts, len(rows["window_ids"])])]
 
 
 def split_examples(rows: Rows, columns: Columns) -> list[Columns]:
-    """Returns the columns of each example; with ``window_ids`` they have more windows than rows."""
+    """Splits columns by example: by their own ``window_ids``, else by those of the rows."""
     slices = example_slices({**rows, **columns})
     return [{name: column[page] for name, column in columns.items()} for page in slices]
 
@@ -229,12 +229,12 @@ class Part:
         return concatenate([one.rows for one in self.windowed])
 
     def scored(self, columns: Columns) -> Iterator[Scored]:
-        """Yields each example with its part of the columns that a scorer returned."""
+        """Yields each example with its rows of the scorer's ``columns``."""
         return map(Scored, self.windowed, split_examples(self.rows, columns))
 
 
 def parts(examples: Iterable[Windowed], enough: int) -> Iterator[Part]:
-    """Yields examples in parts, each of which ends with the example that makes it ``enough``."""
+    """Groups examples into parts of at least ``enough`` windows, except the last part."""
     some, pending = list[Windowed](), 0
     for one in examples:
         some.append(one)

@@ -1,4 +1,4 @@
-"""The attention of the encoder: scores, and what masks them or tells positions to them.
+"""The encoder's attention: scores, masks, and encodings of positions.
 
 Each layer gets its dtype policy as an argument. What only the length of the windows determines is
 one layer for the whole encoder, whose result an engine computes once for each shape.
@@ -182,7 +182,7 @@ class RelativeEmbeddings(keras.layers.Layer):
 
 
 class RelativePlaces(keras.layers.Layer):
-    """Computes where the products with embeddings of relative positions are.
+    """Computes the indices of pairs of query and key in products with relative positions.
 
     The products of L queries with R embeddings are ``[L, R]``, those of R embeddings with L keys
     ``[R, L]``. The two results, int ``[L, L]``, have the place of each pair of query and key in

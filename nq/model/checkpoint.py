@@ -50,7 +50,7 @@ class LoadReport:
 
 
 def dual_encoder_ids(tokenizer: Tokenizer) -> dict[str, int]:
-    """Returns the ids that the shape of a dual encoder has, by their names in ``ModelConfig``."""
+    """Returns the marker ids of a dual encoder, by the names of their fields in ``ModelConfig``."""
     return {
         "separator_id": tokenizer.sep_id,
         "unknown_id": tokenizer.unk_id,
@@ -110,7 +110,7 @@ def fill(model: Any, tensors: CheckpointTensors, config: ModelConfig) -> LoadRep
 
 
 def _write(variable: Any, value: FloatArray) -> None:
-    """Writes a weight in place, where TensorFlow would allocate it twice more to assign it."""
+    """Assigns a weight in place; TensorFlow's own assignment allocates its size twice more."""
     import keras
 
     if keras.config.backend() != "tensorflow":

@@ -167,7 +167,7 @@ class ModelConfig(Settings):
 
     @property
     def positions(self) -> int:
-        """Pieces that a window may have."""
+        """The maximum number of pieces in a window."""
         return self.max_position_embeddings - self.position_offset
 
     @property
@@ -190,9 +190,9 @@ class ModelConfig(Settings):
 
     @property
     def layer_sets(self) -> int:
-        """How many sets of layer weights there are."""
+        """The number of sets of layer weights, fewer than layers where layers share weights."""
         return self.num_hidden_groups or self.num_hidden_layers
 
     def layer_set(self, layer: int) -> int:
-        """Which set of weights a layer has."""
+        """The index of the weight set that a layer uses (ALBERT shares sets)."""
         return layer * self.layer_sets // self.num_hidden_layers

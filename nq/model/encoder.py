@@ -187,7 +187,7 @@ def encoder(
         )(ids)
         normal = config.norm_rel_ebd == "layer_norm"
         relative = drop(norm("relative_norm", relative) if normal else relative, 2)
-        places = layer(attention.RelativePlaces, "relative_places", config)(ids)
+        relative_indices = layer(attention.RelativePlaces, "relative_places", config)(ids)
     heads, function = config.num_attention_heads, ACTIVATIONS[config.hidden_act]
     activation = None if config.is_gated else function
     pre, post = config.is_pre_norm, not config.is_pre_norm
@@ -203,7 +203,7 @@ def encoder(
         projected, width = {}, len(config.relative_terms) * config.attention_width
         if relative is not None:
             project = qkv if config.share_att_key else dense(width, f"{name}_relative")
-            projected = _projected(config, project(relative), places)
+            projected = _projected(config, project(relative), relative_indices)
         given = norm(f"{name}_attention_norm", x) if pre and i else x
         attended = dense(config.hidden_size, f"{name}_attention_output")(
             attend(qkv(given), ids, seen, rotation, projected)
@@ -222,7 +222,7 @@ def encoder(
 
 
 def _sights(config: ModelConfig, layer: Layers, ids: Any, biases: list[Any]) -> list[Any]:
-    """Returns the biases and the rotation of global attention, and those of local attention."""
+    """Returns (biases, rotation) of the global attention and of the local attention."""
     if not config.global_rope_theta:
         return [(biases, ())] * 2
     near = layer(attention.LocalBias, "local_bias", config.local_attention // 2)(ids)
@@ -234,12 +234,12 @@ def _sights(config: ModelConfig, layer: Layers, ids: Any, biases: list[Any]) -> 
     return [(biases, rotation), ([near], local)]
 
 
-def _projected(config: ModelConfig, relative: Any, places: Any) -> dict[str, Any]:
-    """Returns relative positions for ``SelfAttention``: keys for ``c2p``, queries for ``p2c``.
+def _projected(config: ModelConfig, relative: Any, relative_indices: Any) -> dict[str, Any]:
+    """Returns the relative embeddings for ``SelfAttention``: keys for ``c2p``, queries for ``p2c``.
 
     They are projected, to query, key and value as the pieces, or to one part for each term.
     """
-    of_term = dict(zip(("c2p", "p2c"), places, strict=True))
+    of_term = dict(zip(("c2p", "p2c"), relative_indices, strict=True))
     parts = ("p2c", "c2p", "") if config.share_att_key else config.relative_terms
     tables = dict(zip(parts, ops.split(relative, len(parts), axis=-1), strict=True))
     return {term: (tables[term], of_term[term]) for term in config.relative_terms}

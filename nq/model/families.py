@@ -18,7 +18,7 @@ FIELDS = [f.name for f in fields(ModelConfig)]
 
 
 def _keys(first: str, last: str) -> dict[str, str]:
-    """Returns the fields of ``ModelConfig`` from one to another, which have their keys' names."""
+    """Returns the fields of ``ModelConfig`` from ``first`` to ``last``, mapped to equal keys."""
     return {name: name for name in FIELDS[FIELDS.index(first) : FIELDS.index(last) + 1]}
 
 
@@ -33,14 +33,14 @@ Values = Mapping[str, Any]
 
 
 def _plain_deberta(values: Values) -> Values:
-    """Returns the values of a DeBERTa with a text in place of a list, as older files have it."""
+    """Converts the values of an older DeBERTa, where a text stands for a list."""
     terms = values.get("pos_att_type") or ""
     terms = terms.split("|") if isinstance(terms, str) else _checked(values, "pos_att_type", list)
     return {**values, "pos_att_type": "|".join(sorted(str(term).strip() for term in terms))}
 
 
 def _plain_modernbert(values: Values) -> Values:
-    """Returns the values of a ModernBERT by the keys that ``transformers`` had before version 5."""
+    """Converts the values of a ModernBERT to the keys of ``transformers`` before version 5."""
     plain, ropes = {**ROPE_THETA, **values}, _checked(values, "rope_parameters", dict)
     scaled = values.get("rope_scaling")
     for kind, key in ((FULL, "global_rope_theta"), (SLIDING, "local_rope_theta")):

@@ -225,7 +225,7 @@ def read_tensors(folder: str | Path, check_digest: bool = True) -> CheckpointTen
 
 
 def has_head(folder: str | Path, name: str) -> bool:
-    """Returns whether a model has the head ``span_output``, or ``type_output``, or needs none."""
+    """Returns whether a model has the head ``name``; a dual encoder needs none."""
     config, tensors = load_config(folder), read_tensors(folder, check_digest=False)
     return config.is_dual_encoder or tensors.fill(tensors.table(config)[f"{name}/kernel"])
 

@@ -62,7 +62,7 @@ class ModelSpec:
 
     @property
     def own_decision(self) -> DecisionConfig:
-        """The decision that the scores of this model alone are for."""
+        """The decision configuration for this model's scores without the second model."""
         return self.cascade.first if self.cascade else self.decision
 
     @property
@@ -75,7 +75,7 @@ class ModelSpec:
         return replace(self, windows=replace(self.windows, max_contexts=ALL_CONTEXTS))
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the models as the description of a run has them, with absolute paths."""
+        """Returns the models as JSON values with absolute paths, for the description of a run."""
         values = {
             "model": str(self.folder.absolute()),
             "windows": self.windows.to_dict(),

@@ -138,7 +138,7 @@ def containing_block(example: Example, span: Span) -> Span | None:
 
 
 def check_rule(rule: str, users: Sequence[str]) -> None:
-    """Raises ``Error`` for a rule that ranks no blocks if there are users of the ranking."""
+    """Raises ``Error`` if a rule ranks no blocks; ``users`` are features that need a ranking."""
     if users and not RULES[rule].ranks:
         raise Error(
             f"decision {rule} ranks no blocks for {' and '.join(users)}: leave that out, or take "

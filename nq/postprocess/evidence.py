@@ -54,7 +54,7 @@ class Options:
     crosses: IntArray
 
     def probabilities(self, weights: RankingWeights) -> FloatArray:
-        """Returns ``[O]``: a softmax, but 0 for what crosses, whose share no other option gets."""
+        """Returns P(option | block) ``[O]``: a softmax in which crossing spans then become 0."""
         evidence = weights.short_evidence * self.evidence
         likely = softmax(evidence + self.features @ weights.option_vector())
         return np.where(self.crosses, 0.0, likely)
@@ -85,7 +85,7 @@ class Evidence:
         return np.searchsorted(blocks.candidates, self.blocks)
 
     def block_scores(self) -> FloatArray:
-        """Returns ``[B]``: of each block the log-sum-exp of its hypotheses in the best window."""
+        """Returns block scores ``[B]``: log-sum-exp of hypotheses in each block's best window."""
         _, pair = possible = np.nonzero(np.isfinite(self.evidence))
         window = self.pairs.window[pair]
         n_windows = int(window.max(initial=0)) + 1

@@ -25,7 +25,7 @@ OPTION_WEIGHTS = ("short_evidence", "short_length", "no_short", "yes_no")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChoiceSet:
-    """N choices, whose ``features`` ``[N, F]`` begin with their scores by the model.
+    """Candidates of one choice; column 0 of ``features`` ``[N, F]`` is the model score.
 
     At least one of them is ``right``.
     """
@@ -35,7 +35,7 @@ class ChoiceSet:
 
 
 def block_choices(example: Example, evidence: Evidence) -> ChoiceSet | None:
-    """Returns the blocks and, last, "no answer"; ``None`` if no right block has evidence."""
+    """Returns the choice among blocks and, last, "no answer"; ``None`` if no right one is in it."""
     gold = gold_longs(example)
     spans = [example.candidates[i].span for i in evidence.blocks.tolist()]
     right = np.array([*(span in gold for span in spans), not gold])
@@ -47,7 +47,7 @@ def block_choices(example: Example, evidence: Evidence) -> ChoiceSet | None:
 
 
 def option_choices(example: Example, evidence: Evidence) -> ChoiceSet | None:
-    """Returns the options of the best right block; ``None`` if no option is right."""
+    """Returns the choice of a short answer in the best right block; ``None`` if none is right."""
     options = _gold_options(example, evidence)
     if options is None:
         return None
@@ -80,13 +80,13 @@ def _gold_options(example: Example, evidence: Evidence) -> Options | None:
 
 
 def gold_longs(example: Example) -> set[Span]:
-    """Returns the right long answers; none if too few annotators gave one."""
+    """Returns the gold long answers; empty if too few annotators gave one."""
     longs = [a.long for a in example.annotations or () if a.long is not None]
     return set(longs) if len(longs) >= _annotators_needed(example) else set()
 
 
 def right_options(example: Example, options: Options) -> IntArray:
-    """Returns ``[O]`` which options the evaluation counts as right.
+    """Returns ``[O]`` which short answers of a block the evaluation counts as right.
 
     Where the gold has no short answer that is "no short answer" (type LONG). Yes and no are both
     right where either is, since one weight tells whether the question asks for them.
@@ -113,7 +113,7 @@ def fit_weights(
     options: Sequence[ChoiceSet],
     start: RankingWeights = DEFAULT_WEIGHTS,
 ) -> RankingWeights:
-    """Fits both softmaxes; one without choice sets keeps the weights ``start``."""
+    """Fits the weights of blocks and of short answers; without choice sets they stay ``start``."""
     names = ("evidence", *start.BLOCK_FEATURES, "null")
     return _fitted(_fitted(start, names, blocks), OPTION_WEIGHTS, options)
 
@@ -121,7 +121,7 @@ def fit_weights(
 def _fitted(
     start: RankingWeights, names: Sequence[str], choice_sets: Sequence[ChoiceSet]
 ) -> RankingWeights:
-    """Returns ``start`` with these weights fitted; infinite evidence is made finite."""
+    """Returns ``start`` with the named weights fitted; infinite evidence is made finite."""
     if not choice_sets:
         return start
     sizes = np.array([len(choices.right) for choices in choice_sets])

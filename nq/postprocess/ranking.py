@@ -74,7 +74,7 @@ class Ranking:
 
     @cached_property
     def probabilities(self) -> FloatArray:
-        """``[B]`` P(block); the rest to 1 is P("no answer")."""
+        """``[B]`` P(block); 1 minus their sum is P("no answer")."""
         return np.asarray(softmax(np.append(self.utility, self.config.weights.null))[:-1])
 
     def prediction(self) -> Prediction:
@@ -169,7 +169,7 @@ class Ranking:
 def rank(
     example: Example, scores: Scores, config: DecisionConfig, blocks: Blocks | None = None
 ) -> Ranking:
-    """Ranks the blocks of an example, which may be given, by all its scores."""
+    """Ranks the blocks of an example by its scores; ``blocks`` saves their computation."""
     blocks = blocks or Blocks.of(example)
     if isinstance(scores, WindowScores):
         evidence = gather_evidence(example, scores, config.max_answer_length, blocks)
@@ -204,7 +204,7 @@ def decision_margin(ranking: Ranking) -> float:
 
 
 def _other_blocks(ranking: Ranking, below: float) -> Iterator[float]:
-    """Yields the change under which each other block would be best and give its short answer.
+    """Yields for each other block the change of a log odds that would make it the answer.
 
     The best block of the page gives no answer; changes that are not ``below`` are left out.
     """
@@ -217,7 +217,7 @@ def _other_blocks(ranking: Ranking, below: float) -> Iterator[float]:
 
 
 def _lead(probabilities: FloatArray) -> float:
-    """Returns the log ratio of the largest and the second; infinite for a single one."""
+    """Returns the log ratio of the largest and second largest value; infinite for one value."""
     if len(probabilities) < 2:
         return math.inf
     second, first = np.partition(probabilities, -2)[-2:]

@@ -150,7 +150,7 @@ class _WindowBuilder:
         return list(pairwise([*edges.tolist(), len(pieces.ids)]))
 
     def _read_words(self, example: Example) -> list[tuple[int, int]]:
-        """Reads the blocks with their markers; returns the piece ranges, as ``_read_text`` does."""
+        """Reads the blocks with markers; returns the piece ranges in which windows are cut."""
         tokenizer, config = self.tokenizer, self.config
         words = ctx.words(self.contexts, config)
         encoded = tokenizer.encode(words.words)

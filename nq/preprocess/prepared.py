@@ -77,7 +77,7 @@ Published = Callable[[Mapping[str, Any]], object]
 
 @dataclass(frozen=True)
 class Request:
-    """What a folder of windows is made of; equal descriptions give equal files.
+    """The inputs and settings of preprocessing; equal descriptions give equal files.
 
     Args:
         tokenizer: folder or file of the tokenizer.
@@ -91,7 +91,7 @@ class Request:
 
     @cached_property
     def description(self) -> dict[str, Any]:
-        """The request as the manifest keeps it, with digests in place of paths."""
+        """The request as JSON values for the manifest, with digests in place of paths."""
         return {
             "version": __version__,
             **self.questions.key,
@@ -241,7 +241,7 @@ def encode_dead_letter(letter: DeadLetter) -> str:
 
 
 class StoredExample(NamedTuple):
-    """What is stored of one example: framed TFRecords of it (none for training) and its windows."""
+    """The framed TFRecords of one example (empty for training) and of its windows."""
 
     source: Source
     example: bytes
@@ -279,7 +279,7 @@ def make_windows(
 def stored_example(
     source: Source, example: Example, rows: Features, windows: WindowConfig
 ) -> StoredExample:
-    """Returns what is stored of an example and its windows."""
+    """Encodes an example and its windows as records of the windows folder."""
     records = b"".join(map(frame, encode_records(rows, source, windows.switches.id_name)))
     stored, key = b"", (source.file_index, source.line)
     if rows.answer_types is None:
@@ -540,7 +540,7 @@ class _Process:
 
 
 def prepare_for(number: int) -> None:
-    """Prepares what comes through the open socket ``number``, until it is closed."""
+    """Prepares the request that the socket with the descriptor ``number`` receives."""
     connection: Connection[Any, Any] = Connection(number)
 
     def interrupt_at_end() -> None:

@@ -55,7 +55,7 @@ def target(example: Example, contexts: Sequence[Context], config: WindowConfig) 
 def _words_of_target(
     block: Span, context: Context, first: int, short: Span | None, yes_no: YesNo
 ) -> Target:
-    """Returns the target inside a context, whose first word has the number ``first``."""
+    """Returns the target's range of words in a context whose first word is number ``first``."""
     if short is None:
         kind = _YES_NO.get(yes_no, AnswerType.LONG)
         return Target(kind, first, first + len(context.words) - 1)

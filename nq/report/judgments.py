@@ -92,7 +92,7 @@ def judgments(
 
 
 def _lost(decision: Decision, kept: Iterable[Mapping[Stage, bool]]) -> Stage | None:
-    """Returns the latest stage that lost the answer of an annotator.
+    """Returns the latest of the stages at which the annotators' answers were lost.
 
     ``kept`` tells for each annotator whether each known stage keeps the answer.
     """

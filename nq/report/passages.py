@@ -46,7 +46,7 @@ def marked(example: Example, block: Span, marks: Marks) -> list[Segment]:
 
 
 class ShownBlocks:
-    """The blocks of a page, its top-level candidates in page order, which show its answers."""
+    """The top-level candidates of a page in page order, by which its answers are displayed."""
 
     def __init__(self, example: Example) -> None:
         self.example = example

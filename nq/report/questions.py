@@ -1,4 +1,4 @@
-"""What the page knows about one question: a row of the list, and the details.
+"""The data of one question for the report's page: a row of the list, and the details.
 
 Keys are short, since there are thousands of questions:
 

@@ -17,7 +17,7 @@ MAX_CHARS = 200  # of a text in HTML
 
 
 def table(rows: Sequence[AnswerRow], examples: int) -> list[str]:
-    """Returns a line per answer, what was expected where it is not right, and what is left out."""
+    """Returns a line per answer, with the expected one if it is wrong, and the number left out."""
     columns = shutil.get_terminal_size((MAX_WIDTH, 1)).columns
     width = max(MIN_WIDTH, min(columns, MAX_WIDTH)) - MARK_WIDTH
     left = width * QUESTION_WIDTH // (QUESTION_WIDTH + ANSWER_WIDTH)

@@ -40,7 +40,7 @@ def number(value: float | None) -> str:
 
 
 def loss(kind: str, stage: Stage, stages: Sequence[Stage]) -> str:
-    """Returns what it means that a stage loses a long or a short answer.
+    """Explains in words how a stage lost a gold answer.
 
     The decision has the losses of the stages that are not in ``stages``, the known ones.
     """
@@ -52,12 +52,12 @@ def loss(kind: str, stage: Stage, stages: Sequence[Stage]) -> str:
 
 
 def notes(analysis: Analysis) -> list[str]:
-    """Returns what is needed for the stages at which a loss cannot be told."""
+    """Returns advice on how to also see the losses at stages that need the scores."""
     return [] if Stage.POSITIONS in analysis.stages else [NEEDS_SCORES]
 
 
 def prediction_s(time: Mapping[str, float]) -> float:
-    """Returns the seconds by which windows/s divides; of a runner of Beam, of the pipeline."""
+    """Returns the divisor of windows/s: seconds of prediction or, with Beam, of the pipeline."""
     return time.get("pipeline_s", time.get("predict_s", 0.0))
 
 

@@ -31,7 +31,7 @@ TRAITS: dict[str, tuple[str, ...]] = {
 def block_position(
     block: Span, example: Example, all_contexts: Sequence[Context], n_read: int
 ) -> str:
-    """Returns the position of a block on its page, of whose contexts the first are read."""
+    """Classifies a block's position; the model read the first ``n_read`` contexts."""
     # the first context is the null context
     spans = [example.candidates[context.candidate].span for context in all_contexts[1:]]
     if block not in spans:

@@ -191,7 +191,7 @@ def _description(finished: Finished, workers: int, counters: Counters) -> dict[s
 def _shared(
     beam: Beam, part: Path, killed: Sequence[Path]
 ) -> contextlib.AbstractContextManager[str | Path]:
-    """Returns the folder that all workers see: ``part``, or a new one in that of the job.
+    """Returns a folder that all workers see: ``part``, or a new one in the job's shared folder.
 
     Under a URI, which has no locks, it has the name of ``part``, so that those of parts of killed
     commands are known; they are removed.

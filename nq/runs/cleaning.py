@@ -29,7 +29,7 @@ RESULT, FAILED = "--runs removes it", "cannot be removed"
 
 @dataclass
 class Item:
-    """Paths in a folder that are removed together, or not; the content of a folder before it.
+    """Paths in a folder that are removed together; the content of a folder precedes it.
 
     ``kept`` tells why they are not removed; it is empty if they are.
     """

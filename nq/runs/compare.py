@@ -208,7 +208,7 @@ def open_measured(
 
 
 def _reopened(file: Path, memo: Memo) -> list[str]:
-    """Removes the busy rounds of a comparison that has ended; returns the runs recorded of it."""
+    """Removes the busy rounds of a finished comparison; returns the MLflow runs it recorded."""
     earlier = dict[str, Any]()
     with contextlib.suppress(FileNotFoundError, DamagedError):
         earlier = storage.read_json(file)
@@ -299,7 +299,7 @@ def answer_in_process(profile: str, options: Sequence[str]) -> dict[str, Any]:
 def _measured(
     number: int, profile: str, options: Sequence[str], repeating: Callable[[], object]
 ) -> dict[str, Any]:
-    """Returns what is kept of a run of a round; ``repeating`` is called before a repetition."""
+    """Runs one profile, twice if the machine was busy, and returns its measurements."""
     result = answer_in_process(profile, options)
     if number and BUSY in result["speed_comparable"]:
         repeating()
@@ -315,7 +315,7 @@ def _measured(
 
 
 def _gold_counts(folder: Path, files: list[str], answers: Answers) -> dict[str, list[Counts]]:
-    """Returns of each profile what the questions with gold add to the sums of micro-F1."""
+    """Returns the counts behind micro-F1 of each question with gold, by profile."""
     sources = FinishedRun(folder, files, check=False).sources()
     gold = {one.example_id: example_labels(one) for _, one in sources if one.annotations}
     return {name: question_counts(gold, labels) for name, labels in answers.items()}
@@ -356,7 +356,7 @@ def _row(
 
 
 def _changes(folder: Path, files: list[str], answers: Answers) -> list[dict[str, Any]]:
-    """Returns the first questions with several answers, from the folder of a run on the files."""
+    """Returns the first questions that the profiles answer differently, with these answers."""
     changes = list[dict[str, Any]]()
     for source, example in FinishedRun(folder, files, check=False).sources():
         labels = {name: predictions[example.example_id] for name, predictions in answers.items()}

@@ -60,7 +60,7 @@ class RunFolder:
 
     @property
     def mlflow_file(self) -> Path:
-        """The file that identifies the MLflow run, which only an equal unfinished job continues."""
+        """The file with the id of the MLflow run, which only an equal unfinished job continues."""
         return self.path / f"{storage.digest_json(self.description)[:12]}.mlflow_run"
 
     def check_free(self) -> None:

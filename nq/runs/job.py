@@ -28,7 +28,7 @@ def _folder(folder: str | Path, name: str = "output") -> Path:
 
 
 def _resolved(compute: Compute) -> Compute:
-    """Returns the settings with as many instances, and threads of each, as there are cores for."""
+    """Resolves automatic numbers of instances, and of threads of each, by the available cores."""
     instances, threads, n_cores = compute.instances, compute.threads, len(processor.cores())
     if instances is None:
         return compute

@@ -57,7 +57,7 @@ def no_report(*event: object) -> None:
 
 @dataclass
 class Totals:
-    """What a run has computed: the sum over its chunks, or over the records of Beam's workers.
+    """The work of a run, summed over its chunks or over the records of Beam's workers.
 
     ``Result`` explains its fields; ``prepare_s`` is the work of the preprocessing.
     """
@@ -77,7 +77,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Measured:
-    """What all parts of a run have measured, each in a process of its own.
+    """The measurements of a run, over all processes that computed a part of it.
 
     Args:
         started: when the first part started, in seconds since 1970.
@@ -178,7 +178,7 @@ class Clock:
             self.enter(outer)
 
     def cover(self, phase: str) -> None:
-        """Gives all time to one phase, whatever others begin and end, until an empty one is given.
+        """Counts all time for one phase, whatever others begin, until called with an empty one.
 
         It is for work of other processes, beside which this one reads and decides.
         """
@@ -229,7 +229,7 @@ class Clock:
 
     @contextlib.contextmanager
     def kept(self, memo: Memo, totals: Callable[[], Totals]) -> Iterator[None]:
-        """Keeps what is measured in a memo until ``finish`` is called or the block ends.
+        """Writes the measurements to a memo regularly until ``finish`` or the end of the block.
 
         Another thread calls ``totals``, which returns what the run has computed so far.
         """
@@ -280,7 +280,7 @@ class Clock:
             self._keep()
 
     def _keep(self, is_last: bool = False) -> None:
-        """Writes what is measured; a failure costs no more than the time of this part."""
+        """Writes the measurements; a failure to write is ignored."""
         with self._keep_lock:  # not the lock of the phases, so that no phase waits for the disk
             if self._kept is not None:
                 memo, totals = self._kept

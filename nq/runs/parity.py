@@ -28,7 +28,7 @@ F1 = ("micro_f1", "long-answer-f1", "short-answer-f1")
 
 
 def check_other(job: Job, questions: Questions) -> None:
-    """Checks, before anything is computed, that a job can be compared with the run in a folder."""
+    """Checks, before a job is computed, that its run can be compared with the run in a folder."""
     if job.against is None:
         return
     other = FinishedRun(job.against, check=False)
@@ -96,7 +96,7 @@ def _drifts(run: FinishedRun, other: FinishedRun) -> Iterator[FloatArray]:
 
 
 def _windows(run: FinishedRun) -> list[Any]:
-    """Returns what tells which windows and positions a run scored, with its second model too."""
+    """Returns the values that identify the windows and positions that a run's models scored."""
     job, request = run.description["job"], run.read
     second = [job.get(name) for name in ("second_model", "second_windows")]
     return [request["tokenizer"], request["windows"], job["decision"]["rule"], *second]

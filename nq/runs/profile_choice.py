@@ -56,7 +56,7 @@ def with_profile(job: Job, questions: Questions) -> tuple[Job, str]:
 
 
 def choices(job: Job, questions: Questions, root: Path, device: str) -> tuple[str, str, str, str]:
-    """Returns the key of a job, the default for it, and the profile to take and why.
+    """Returns the comparison key of a job, the default profile, the profile to take and the reason.
 
     It is the winner of the last comparison in ``root``; one without today's default is ignored.
     """
@@ -85,7 +85,7 @@ def _device(threads: int | None) -> str:
 
 
 def forget(root: Path) -> dict[str, str]:
-    """Removes the profiles to take of the comparisons in ``root``; returns them by folder."""
+    """Removes the recommended profiles of the comparisons in ``root``; returns them by folder."""
     forgotten = dict[str, str]()
     for file, profile, values in _verdicts(root):
         with storage.hold_marked(file.parent):
@@ -95,7 +95,7 @@ def forget(root: Path) -> dict[str, str]:
 
 
 def _verdicts(root: Path) -> Iterator[tuple[Path, Profile, dict[str, Any]]]:
-    """Yields the files of comparisons in ``root`` that name a profile, with it and all values."""
+    """Yields file, recommended profile and content of each comparison in ``root`` that has one."""
     for file in root.glob(f"*/{COMPARED}"):
         # a file may be damaged, of others or of an earlier version
         with contextlib.suppress(OSError, DamagedError, LookupError, ValueError):
@@ -105,7 +105,7 @@ def _verdicts(root: Path) -> Iterator[tuple[Path, Profile, dict[str, Any]]]:
 
 
 def comparison_key(model: ModelSpec, may_prune: bool) -> str:
-    """Returns a digest of what a comparison is for: model, window length, rule and processor."""
+    """Returns a digest of what a comparison depends on: model, windows, rule and processor."""
     digests = [weights_digest(one.folder) for one in model.models]
     shape = [model.windows.max_seq_length, may_prune]
     return storage.digest_json([digests, shape, model.decision.rule, machine()])[:16]

@@ -38,7 +38,7 @@ def measured_run(
     tags: Mapping[str, str],
     period: tuple[float, float],
 ) -> Iterator[tracking.Run]:
-    """Records a block as the run of one of several things that a command measured together.
+    """Records a block as one of several MLflow runs that a command measured together.
 
     ``source`` is the command, ``period`` when it began and ended, in seconds since 1970.
     """
@@ -189,7 +189,7 @@ def _metrics(result: Result) -> dict[str, float]:
 
 
 def record_parity(tracked: tracking.Run, parity: Parity, folder: Path) -> None:
-    """Records how the answers of two runs differ, and the files that tell it now, too."""
+    """Records how the answers of two runs differ, with the files that contain it."""
     tracked.tags({"parity.against": parity.against})
     tracked.metrics({tracking.CHANGED: parity.changed, "max_drift": parity.max_drift})
     if parity.gate:

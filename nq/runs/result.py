@@ -138,7 +138,7 @@ class Result:
         return rows.html(self.summary(), self.rows[:MAX_SHOWN], self.examples)
 
     def summary(self) -> list[str]:
-        """Returns at most six lines, and one for what is not usual."""
+        """Returns the summary in at most six lines, and one line per unusual condition."""
         skipped = f"{counted(self.dead_letters, 'record')} skipped, " if self.dead_letters else ""
         lines = [
             f"{counted(self.examples, 'question')}, {self.answered} answered, {skipped}"

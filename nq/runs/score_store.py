@@ -102,7 +102,7 @@ class ScoreStore:
 
 
 class StoringScorer(ScorerWrapper):
-    """Scores examples that are not in a store and writes them to it; takes the others from it.
+    """Reads scores of examples from a store; computes and stores those that it lacks.
 
     Scores are stored as soon as they are there, by the thread that computed them, so that an
     interrupted run loses only what was computed. While instances compute, all time counts as
@@ -159,7 +159,7 @@ class StoringScorer(ScorerWrapper):
         return concatenate([self.store.columns(key) for key in keys])
 
     def _count(self, change: int) -> None:
-        """Counts the parts that instances compute, beside which this process does other things."""
+        """Counts the parts that instances are computing while this process does other work."""
         if self.parallel_parts:
             with self._lock:
                 self._computing += change

@@ -1,4 +1,4 @@
-"""Requests in, answers out: everything about a question but the model, in a few threads.
+"""Requests in, answers out: all work for a question except the model's, in a few threads.
 
 ``nq ask`` and ``nq answer`` have the same steps and the same JSON.
 """
@@ -73,7 +73,7 @@ class Answering:
         return self.is_alive is not None and not self.draining
 
     def stuck(self) -> str | None:
-        """Returns what has computed for longer than a request may take, so that none is answered.
+        """Returns why requests cannot be answered in time: all threads or processes are stuck.
 
         A request that has had its time is left out unless a thread has begun with it.
         """
@@ -86,7 +86,7 @@ class Answering:
         return None
 
     async def problem(self) -> str | None:
-        """Returns why none can be answered, or ``None``; asks one, which starts a process again."""
+        """Returns why no question can be answered, or ``None``; may ask one to find out."""
         if stuck := self.stuck():
             return stuck
         if not self.is_alive or self.draining:
@@ -145,13 +145,13 @@ class Answering:
         return await self._in_thread(answer)
 
     def close(self) -> None:
-        """Ends the processes, and the threads once they have done what they began."""
+        """Ends the processes, and the threads when their current work is done."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for process in self._processes:
             process.close()
 
     async def _read(self, body: bytes) -> tuple[str, list[Page], int]:
-        """Returns what ``parse_request`` returns in a process with limits; see ``PageProcess``."""
+        """Parses a request by ``parse_request`` in a process with limits; see ``PageProcess``."""
         process = await self._idle.get()
         try:
             return await self._in_thread(lambda: process.read("the page", parse_request, body))

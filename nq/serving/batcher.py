@@ -31,7 +31,7 @@ class ScoringError(Exception):
 
 @dataclass(eq=False)
 class _Waiting:
-    """An example that waits for its scores since a moment of the event loop's clock.
+    """An example that waits for its scores, and the time of its arrival by the event loop's clock.
 
     Nobody waits for it any more when the future of its scores is cancelled.
     """
@@ -78,7 +78,7 @@ class Batcher:
         return await waiting.scored
 
     async def run(self, processes: Sequence[Scorer]) -> None:
-        """Has processes compute, each from a thread of its own, until it is cancelled."""
+        """Feeds batches to the processes, one thread each, until it is cancelled."""
         self._step_began = [math.inf] * len(processes)
         threads = ThreadPoolExecutor(len(processes), "nq-batcher")
         try:
@@ -128,7 +128,7 @@ class Batcher:
             self._step_began[number] = math.inf
 
     def _on_step(self, batch: _Batch, result: int | Columns) -> None:
-        """Counts the windows of a step, and tells the scores after the last one."""
+        """Counts the completed windows of a step; after the last one delivers the scores."""
         completed = result if isinstance(result, int) else batch.windows
         self._metrics.windows.inc(completed)
         batch.windows -= completed

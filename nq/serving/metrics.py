@@ -1,4 +1,4 @@
-"""What the server counts, in the text format of Prometheus."""
+"""The server's metrics in the text format of Prometheus."""
 
 from functools import partial
 

@@ -61,7 +61,7 @@ class AnswerModel(PythonModel):
         return answers
 
     def _ask(self, rows: list[dict[Any, Any]]) -> list[dict[str, Any]]:
-        """Returns the answers to rows with the same ``top``; those beside a bad one are halved."""
+        """Answers rows with the same ``top``; after an error asks each half of them again."""
         try:
             answers = self.reader.ask([_pair(row) for row in rows], **_options(rows[0].get("top")))
             return [{**answer.to_dict(), "error": None} for answer in answers]

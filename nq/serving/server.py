@@ -146,7 +146,7 @@ def _open_pool(spec: ScorerSpec, tokenizer: Tokenizer, workers: int) -> Future[I
 
 
 def _close_silent(connections: set[Any], since: float) -> None:
-    """Closes connections that have had no request in work since then, whatever is to be sent."""
+    """Closes connections without a request in work since ``since``, even with unsent data."""
     for connection in [c for c in connections if c.is_silent() and c.since <= since]:
         connections.discard(connection)
         connection.transport.abort()
@@ -168,7 +168,7 @@ class _Connection(H11Protocol):
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Answers what is not HTTP, unless the answer to the request before is on the way."""
+        """Answers bytes that are not HTTP, unless an earlier answer is being sent."""
         if self.cycle:
             self.cycle.disconnected = True
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
@@ -181,7 +181,7 @@ class _Connection(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn, with a first signal that drains and a second one that ends the process.
+    """Uvicorn server: the first signal drains connections, a second one ends the process.
 
     A connection without a request in work is closed after the time limit of requests.
     """

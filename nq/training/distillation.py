@@ -97,7 +97,7 @@ class SoftTargets:
 
 @dataclass(frozen=True, eq=False)
 class Distillation:
-    """A teacher's part in a training; without a head for types the labels alone teach them."""
+    """The losses by a teacher's outputs; without a teacher's type head labels alone teach types."""
 
     config: DistillationConfig
     teacher: SoftTargets
@@ -105,7 +105,7 @@ class Distillation:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """The outputs that it teaches."""
+        """The outputs for which the teacher has probabilities."""
         return LOGITS if self.has_types else LOGITS[:2]
 
     def student(self, model: keras.Model) -> keras.Model:

@@ -147,7 +147,7 @@ class TrainingProgress:
         self._recorded: dict[str, int] = {}
 
     def __call__(self, losses: Curves, total: int) -> None:
-        """Reports the last of the steps that have these losses."""
+        """Reports the last of the steps, all of whose losses are given."""
         step = len(losses[LOSS])
         set_total(self.bar, total)
         self.bar.set_postfix({n: f"{x[-1]:.3f}" for n, x in losses.items()}, refresh=False)

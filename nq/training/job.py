@@ -103,7 +103,7 @@ class TrainingJob:
 
     @cached_property
     def description(self) -> dict[str, Any]:
-        """All that distinguishes a training from others, as JSON values."""
+        """The values that a training's result depends on, as JSON values."""
         from nq.model.folder import file_digests
 
         values = {

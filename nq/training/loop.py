@@ -90,7 +90,7 @@ def compile_for_training(
 
 @dataclass
 class TrainingState:
-    """An unfinished training in a memo, which has the variables and the best weights too."""
+    """The state of an unfinished training in a memo, with all variables and the best weights."""
 
     memo: Memo
     step: int = 0

@@ -85,7 +85,7 @@ class Teacher:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """All of the teacher that the log probabilities depend on, as JSON values."""
+        """The teacher's properties that its log probabilities depend on, as JSON values."""
         return {
             "config": load_config(self.folder).to_dict(),
             "weights": [*file_digests(self.folder).values()],
@@ -96,7 +96,7 @@ class Teacher:
     def distillation(
         self, config: DistillationConfig, windows: TrainingWindows, folder: Path
     ) -> Distillation:
-        """Returns the teacher's part in a training; parts that ``folder`` lacks are computed."""
+        """Returns the distillation for a training; computes probabilities that ``folder`` lacks."""
         memo = Memo.open(folder, {**self.identity, WINDOWS: windows.digest()})
         targets, total, predictor = SoftTargets.empty(windows), len(windows), None
         with new_bar(desc="teacher", unit=" windows", total=total) as bar:

@@ -149,7 +149,7 @@ class Engine:
 
 
 def converted(model: Any) -> Any:
-    """Returns a Keras model for any batch size and length as an OpenVINO model.
+    """Converts a Keras model to an OpenVINO model for any batch size and length.
 
     OpenVINO 2026.4 converts live functions on Python before 3.13 only, and folders on all.
     """

@@ -207,7 +207,7 @@ class Tokenizer:
 
 
 def flags_of(token: AddedToken) -> dict[str, Any]:
-    """Returns an added token as ``tokenizer_config.json`` has it."""
+    """Returns an added token as the JSON object of ``tokenizer_config.json``."""
     return {name: getattr(token, name) for name in FLAGS}
 
 

@@ -232,7 +232,7 @@ def make_tokenizer(path: Path, name: str, config: Values, description: Values) -
 
 
 def spelling(token: Any) -> str:
-    """Returns the text of a token, which is one or an object."""
+    """Returns the text of a token that a file has as a string or as an object."""
     content = token.get("content") if isinstance(token, dict) else token
     check_argument(isinstance(content, str), "a special token", token, "a text")
     return str(content)
@@ -290,7 +290,7 @@ def _vocabulary(
 
 
 def _whole(path: Path, description: Values) -> Backend:
-    """Returns a ``tokenizer.json`` as it is, without tokens that were added."""
+    """Returns the tokenizer of a ``tokenizer.json`` without its added tokens."""
     values = {**description, "added_tokens": [], **dict.fromkeys(UNUSED)}
     model = values["model"] = {**values["model"]}
     if model.get(WORD_CHARS, 0) > LARGEST_WORD:
@@ -318,7 +318,7 @@ def _layout(template: Any) -> tuple[int, bool] | None:
 
 
 def _checked(path: Path, vocab: list[Pair]) -> list[Pair]:
-    """Returns a vocabulary of a unigram whose pieces are not so long that a text takes for ever."""
+    """Returns a unigram vocabulary; ``ValueError`` for a piece longer than ``MAX_PIECE``."""
     longest = max((len(piece) for piece, _ in vocab), default=0)
     if longest > MAX_PIECE:
         raise ValueError(
@@ -339,7 +339,7 @@ def _check_steps(path: Path, *steps: Any) -> None:
 
 
 def _expansion(step: Any) -> float:
-    """Returns how many times longer a step of a ``tokenizer.json`` may make a text.
+    """Returns the largest factor by which a step of a ``tokenizer.json`` lengthens a text.
 
     Forms of Unicode, which do so once, are not counted. A map of SentencePiece has the size of its
     trie, the trie, and the texts that replace characters, each with a zero behind it.
