@@ -40,6 +40,8 @@ MICRO_F1, PREDICT_S, WINDOWS_PER_S = "micro_f1", "predict_s", "windows_per_s"
 CHANGED, PEAK_MB = "changed_answers", "peak_mb"
 SPEED_COMPARABLE, MACHINE = "speed_comparable", "machine"
 DESCRIPTION = "mlflow.note.content"
+RESUMES = "resumes"
+"""The tag with the id of the interrupted run that a run continues."""
 """The tag that MLflow's pages show as the description of a run or experiment, in Markdown."""
 ABOUT_EXPERIMENT = (
     "Natural Questions answered by BERT under profiles. Runs of `nq answer` and `nq compare` have "
@@ -143,8 +145,8 @@ class Run:
     def open(self, unfinished: Path | None = None, started: float | None = None) -> None:
         """Begins to open the run; later calls, and those after an error, do nothing.
 
-        The file ``unfinished`` identifies the run until it is finished, so that a later start with
-        the same file continues it. The work ``started`` by default when the block began.
+        The file ``unfinished`` names the run until it is finished; the run of a later start with
+        the same file names this one in a tag. The work ``started`` by default when the block began.
         """
         if self.available and self._thread is None and self.status == "FINISHED":
             self._unfinished, self._started = unfinished, started or self._started
@@ -218,7 +220,7 @@ class Run:
             return None
 
     def _open(self) -> str | None:
-        """Creates the run and the file that identifies it, or continues an unfinished one.
+        """Creates the run and the file that names it.
 
         The system is monitored only if MLflow's own variable turns it on, since the charts would
         come before all others. It is done here because ``mlflow.start_run`` would record only in
@@ -228,14 +230,14 @@ class Run:
         if not self.available:
             return None  # the command has ended meanwhile
         experiment_id = self._experiment_id()
-        self._info = self._continued(experiment_id)
-        if self._info is None:
-            started_ms, tags = int(1000 * self._started), _tags(self._source)
-            run = self._client.create_run(experiment_id, started_ms, tags, run_name=self.name)
-            self._info = run.info
-            if self._unfinished:
-                self._unfinished.write_text(f"{self._info.run_id}\n", encoding="utf-8")
-        with contextlib.suppress(Exception):  # psutil may be missing
+        started_ms, tags = int(1000 * self._started), _tags(self._source)
+        if interrupted := self._interrupted():
+            tags[RESUMES] = interrupted
+        run = self._client.create_run(experiment_id, started_ms, tags, run_name=self.name)
+        self._info = run.info
+        if self._unfinished:
+            self._unfinished.write_text(f"{self._info.run_id}\n", encoding="utf-8")
+        with contextlib.suppress(Exception):
             from mlflow.environment_variables import MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING
             from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
@@ -264,19 +266,17 @@ class Run:
                 raise
             return self._experiment_id()  # another process was first
 
-    def _continued(self, experiment_id: str) -> Any:
-        """Returns the info of the run that the file identifies, ``None`` if there is none."""
+    def _interrupted(self) -> str | None:
+        """Ends the run that the file names, if it still runs; returns its id if there is one."""
         from mlflow.exceptions import MlflowException
 
         if self._unfinished is None:
             return None
         with contextlib.suppress(FileNotFoundError, UnicodeDecodeError, MlflowException):
             run = self._client.get_run(self._unfinished.read_text(encoding="utf-8").strip())
-            if (run.info.experiment_id, run.info.lifecycle_stage) == (experiment_id, "active"):
-                self._client.update_run(run.info.run_id, status="RUNNING")
-                if "error" in run.data.tags:
-                    self._client.delete_tag(run.info.run_id, "error")
-                return run.info
+            if run.info.status == "RUNNING":
+                self._client.set_terminated(run.info.run_id, "KILLED")
+            return str(run.info.run_id)
         return None
 
     def _close(self) -> None:
@@ -319,15 +319,6 @@ class Run:
             self._client.log_batch(self._info.run_id, **{field: values})
 
         self._call(f"write the {field}", write)
-
-    def last_step(self, name: str) -> int:
-        """Returns the last recorded step of a metric, 0 if there is none."""
-
-        def read() -> int:
-            history = self._client.get_metric_history(self._info.run_id, name)
-            return max((point.step for point in history), default=0)
-
-        return self._result(self._call("read a metric", read)) or 0
 
     def dataset(self, files: Sequence[str], digests: Sequence[str]) -> None:
         """Records files, which have these SHA-256, as one dataset. No file is read."""

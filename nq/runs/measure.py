@@ -1,20 +1,21 @@
 """Measures a run: the seconds of its phases, which add up to its time, its memory, its machine.
 
-What is measured is kept beside the scores, once a second and when the run ends or is interrupted,
-so that the run that continues it adds its own time to that of all its parts.
+The seconds are kept beside the scores, once a second and when the run ends or is interrupted, so
+that the run that continues it adds its own.
 """
 
 import contextlib
 import logging
-import os
 import sys
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
+
+import psutil
 
 from nq import processor
 from nq.errors import DamagedError
@@ -42,11 +43,8 @@ FIRST = {PREDICT: "compiling, computing the first windows"}
 """What goes on in such a phase until ``compiled`` is called, when it begins for the first time."""
 BEAT_S, TIMES = 1.0, "times.json"
 WARM = "TensorFlow was loaded before"
-LOST, MACHINES = "times of earlier parts are lost", "parts on several machines"
 BUSY, BUSY_SHARE = "other programs took much of the processor", 0.1
 """The reason where others worked for more than this share of the time of the cores."""
-PROC, KIB, TICKS = Path("/proc"), 1 << 10, os.sysconf("SC_CLK_TCK")
-IDLE, IO_WAIT = 3, 4  # among the counts of a core in /proc/stat
 
 OnPhase = Callable[[str], None]  # receives the description of a phase when it begins
 
@@ -57,9 +55,9 @@ def no_report(*event: object) -> None:
 
 @dataclass
 class Totals:
-    """The work of a run, summed over its chunks or over the records of Beam's workers.
+    """What a run has computed; ``Result`` explains its fields.
 
-    ``Result`` explains its fields; ``prepare_s`` is the work of the preprocessing.
+    ``prepare_s`` is the work of the preprocessing.
     """
 
     windows: int = 0
@@ -77,12 +75,12 @@ class Totals:
 
 @dataclass(frozen=True)
 class Measured:
-    """The measurements of a run, over all processes that computed a part of it.
+    """What a run has measured.
 
     Args:
-        started: when the first part started, in seconds since 1970.
+        started: when it started, in seconds since 1970.
         time: as that of ``Result``.
-        peak_memory_bytes: largest resident memory of a process with its descendants.
+        peak_memory_bytes: largest resident memory of the process with its descendants.
         reasons: why the speed cannot be compared with that of other runs.
     """
 
@@ -90,29 +88,15 @@ class Measured:
     time: Mapping[str, float]
     peak_memory_bytes: int
     machine: str
-    parts: int = 1
     reasons: tuple[str, ...] = ()
-
-    def __add__(self, later: Self) -> Self:
-        moved = () if self.machine == later.machine else (MACHINES,)
-        return type(self)(
-            self.started,
-            {name: self.time.get(name, 0.0) + later.time[name] for name in later.time},
-            max(self.peak_memory_bytes, later.peak_memory_bytes),
-            self.machine,
-            self.parts + later.parts,
-            tuple(dict.fromkeys((*self.reasons, *moved, *later.reasons))),
-        )
 
     def windows_per_s(self, totals: Totals) -> float:
         """Returns the speed: all windows, pruned ones too, divided by the seconds of prediction.
 
-        Windows of a second model do not count, but its time does. Windows that an interrupted part
-        has scored count unless its time is lost.
+        Windows of a second model do not count, but its time does.
         """
         seconds = prediction_s(self.time)
-        windows = totals.windows - (totals.resumed_windows if LOST in self.reasons else 0)
-        return windows / seconds if seconds > 0 else 0.0
+        return totals.windows / seconds if seconds > 0 else 0.0
 
 
 def prediction_phases(seconds: float, counters: Counters) -> dict[str, float]:
@@ -134,7 +118,7 @@ def prediction_phases(seconds: float, counters: Counters) -> dict[str, float]:
 
 
 class Clock:
-    """Divides the time of one part of a run into phases, of which one goes on at every moment.
+    """Divides the time of a run into phases, of which one goes on at every moment.
 
     Within its ``with`` block it also watches the memory of the process and its descendants. It
     compares their work with that of all programs on the cores that this process may use.
@@ -146,13 +130,13 @@ class Clock:
     """
 
     def __init__(self, on_phase: OnPhase = no_report) -> None:
-        self.on_phase, self._started = on_phase, time.time()
+        self.on_phase, self.started = on_phase, time.time()
         self._phase, self._covering, self._since = LOAD, "", time.perf_counter()
         self._seconds: dict[str, float] = defaultdict(float)
         self._reasons = (WARM,) if "tensorflow" in sys.modules else ()
         self._memory_bytes, self._is_compiled = 0, False
-        self._works_before = cores_work_s(), tree_use(os.getpid())[1]
-        self._earlier: Measured | None = None
+        self._works_before = cores_work_s(), tree_use()[1]
+        self._earlier: Mapping[str, float] = {}
         self._kept: tuple[Memo, Callable[[], Totals]] | None = None
         self._lock, self._keep_lock = threading.Lock(), threading.Lock()
         self._stop = threading.Event()
@@ -222,55 +206,50 @@ class Clock:
         self._stop.set()
         self._thread.join()
 
-    @property
-    def started(self) -> float:
-        """When the first part started, in seconds since 1970."""
-        return self._earlier.started if self._earlier else self._started
-
     @contextlib.contextmanager
     def kept(self, memo: Memo, totals: Callable[[], Totals]) -> Iterator[None]:
-        """Writes the measurements to a memo regularly until ``finish`` or the end of the block.
+        """Keeps the seconds in a memo until ``finish`` is called or the block ends.
 
-        Another thread calls ``totals``, which returns what the run has computed so far.
+        Those of an interrupted run that it has are added. Another thread calls ``totals``, which
+        returns what the run has computed so far.
         """
-        self._earlier = read_times(memo)
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                self._earlier = memo.values(TIMES)
+            except DamagedError as error:
+                log.warning("%s; the seconds before the interruption are not known", error)
         self._kept = memo, totals
-        self._keep()
         try:
             yield
         finally:
             self._keep(is_last=True)
 
     def finish(self, totals: Totals) -> Measured:
-        """Ends the measurement; returns what all parts have measured."""
+        """Ends the measurement."""
         self._keep(is_last=True)
-        measured = self._measured(totals)
-        if totals.resumed_windows and self._earlier is None:
-            measured = replace(measured, reasons=(*measured.reasons, LOST))
-        return measured
-
-    def _measured(self, totals: Totals) -> Measured:
         own_s = self._watch_memory()
         all_before, own_before = self._works_before
         others_s = cores_work_s() - all_before - (own_s - own_before)
-        is_busy = others_s > BUSY_SHARE * len(processor.cores()) * (time.time() - self._started)
-        seconds, counters = self.seconds, totals.counters
-        phases = seconds
-        if PIPELINE not in seconds:
-            phases = {name: seconds.get(name, 0.0) for name in PHASES}
-            phases |= prediction_phases(phases[PREDICT], counters)
-        own = Measured(
-            self._started,
-            {**phases, "total_s": sum(seconds.values()), "preprocess_s": totals.prepare_s},
+        is_busy = others_s > BUSY_SHARE * len(processor.cores()) * (time.time() - self.started)
+        return Measured(
+            self.started,
+            self._time(totals),
             max(self._memory_bytes, own_peak_bytes()),
             machine(),
-            reasons=(*self._reasons, *([BUSY] if is_busy else [])),
+            (*self._reasons, *([BUSY] if is_busy else [])),
         )
-        return self._earlier + own if self._earlier else own
+
+    def _time(self, totals: Totals) -> dict[str, float]:
+        phases = seconds = self.seconds
+        if PIPELINE not in seconds:
+            phases = {name: seconds.get(name, 0.0) for name in PHASES}
+            phases |= prediction_phases(phases[PREDICT], totals.counters)
+        own = {**phases, "total_s": sum(seconds.values()), "preprocess_s": totals.prepare_s}
+        return {name: value + self._earlier.get(name, 0.0) for name, value in own.items()}
 
     def _watch_memory(self) -> float:
         """Updates the largest memory; returns the CPU seconds with those of descendants."""
-        memory_bytes, work_s = tree_use(os.getpid())
+        memory_bytes, work_s = tree_use()
         self._memory_bytes = max(self._memory_bytes, memory_bytes)
         return work_s
 
@@ -280,26 +259,14 @@ class Clock:
             self._keep()
 
     def _keep(self, is_last: bool = False) -> None:
-        """Writes the measurements; a failure to write is ignored."""
+        """Writes the seconds; a failure costs no more than those of this process."""
         with self._keep_lock:  # not the lock of the phases, so that no phase waits for the disk
             if self._kept is not None:
                 memo, totals = self._kept
                 with contextlib.suppress(OSError):
-                    memo.write_values(TIMES, asdict(self._measured(totals())))
+                    memo.write_values(TIMES, self._time(totals()))
             if is_last:
                 self._kept = None
-
-
-def read_times(memo: Memo) -> Measured | None:
-    """Returns what earlier parts have measured; ``None`` without any."""
-    try:
-        values = memo.values(TIMES)
-        return Measured(**{**values, "reasons": tuple(values["reasons"])})
-    except FileNotFoundError:
-        return None
-    except (DamagedError, TypeError, KeyError) as error:
-        log.warning("%s; the time of the earlier parts of the run is not known", error)
-        return None
 
 
 def machine() -> str:
@@ -307,39 +274,30 @@ def machine() -> str:
     return f"{processor.name()}, {len(processor.cores())} cores"
 
 
-def tree_use(root: int) -> tuple[int, float]:
-    """Returns the resident memory of a process and its descendants in bytes, and their CPU seconds.
+def tree_use() -> tuple[int, float]:
+    """Returns the resident memory of this process and its descendants in bytes, and CPU seconds.
 
     Pages that several processes share count in each of them. The seconds are those since the start
     of the processes, with those of children that have ended.
     """
-    children: dict[int, list[int]] = defaultdict(list)
-    pages, ticks = dict[int, int](), dict[int, int]()
-    for path in PROC.glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has just ended
-            fields = (path / "stat").read_bytes().rpartition(b")")[2].split()
-            children[int(fields[1])].append(int(path.name))
-            pages[int(path.name)] = int(fields[21])
-            ticks[int(path.name)] = sum(map(int, fields[11:15]))
-    tree = [root]
-    for process in tree:
-        tree += children[process]
-    memory, work = (sum(count.get(process, 0) for process in tree) for count in (pages, ticks))
-    return memory * os.sysconf("SC_PAGE_SIZE"), work / TICKS
+    this = psutil.Process()
+    memory, work = 0, 0.0
+    for process in (this, *this.children(recursive=True)):
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            memory += process.memory_info().rss
+            work += sum(process.cpu_times()[:4])  # user and system, own and of children
+    return memory, work
 
 
 def cores_work_s() -> float:
     """Returns the seconds that the cores of this process have worked for all programs.
 
-    They count since the machine's start, with those that a virtual machine had to wait; 0 if
-    unknown.
+    They count since the machine's start, with those that a virtual machine had to wait.
     """
-    cores = {f"cpu{number}" for number in processor.cores()}
-    with contextlib.suppress(OSError):
-        lines = map(str.split, (PROC / "stat").read_text(encoding="utf-8").splitlines())
-        counts = [list(map(int, line[1:9])) for line in lines if line[0] in cores]
-        return sum(sum(one) - one[IDLE] - one[IO_WAIT] for one in counts) / TICKS
-    return 0.0
+    times = psutil.cpu_times(percpu=True)
+    own = (times[number] for number in processor.cores() if number < len(times))
+    idle = ("idle", "iowait", "guest", "guest_nice")  # guests are part of user and nice
+    return float(sum(sum(one) - sum(getattr(one, name, 0.0) for name in idle) for one in own))
 
 
 def own_peak_bytes() -> int:
@@ -348,6 +306,6 @@ def own_peak_bytes() -> int:
     ``resource.getrusage`` would count the process that started this one too.
     """
     with contextlib.suppress(OSError, StopIteration):
-        lines = (PROC / "self/status").read_text(encoding="utf-8").splitlines()
-        return KIB * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+        return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
     return 0

@@ -64,7 +64,6 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     optional_tags = {
         "decision.first": decision.get("first"),
         "second_model_folder": second and str(second.folder),
-        "resumed": f"in {result.parts} parts" if result.resumed else None,
         "beam.job_name": beam.get("job_name"),
         "beam.job_id": beam.get("job_id"),
     }

@@ -38,15 +38,15 @@ class Result:
         metrics: of the official evaluation; empty without gold.
         verdicts: how many answers are right, passage, wrong, missed and extra
             (``nq.evaluation.evaluate.JudgedPrediction``); empty without gold.
-        time: seconds of each phase in all parts, which add up to ``total_s``. ``warmup_s`` is what
-            first batches took longer than later ones; ``predict_s`` is all other time of windows,
-            of which ``rescore_s`` and ``second_model_s`` are parts, and all time while instances
-            compute. ``preprocess_s``, the work of the preprocessing, goes on beside other phases.
+        time: seconds of each phase, those before an interruption too, which add up to ``total_s``.
+            ``warmup_s`` is what first batches took longer than later ones; ``predict_s`` is all
+            other time of windows, of which ``rescore_s`` and ``second_model_s`` are parts, and all
+            time while instances compute. ``preprocess_s``, the work of the preprocessing, goes on
+            beside other phases.
         run_id: of the MLflow run.
         run_bytes: size of the run's files, without the windows, which other runs may share.
         text_only: examples whose gold is text and not in their page.
-        started_at, ended_at: start of the first part and end of the last one, ISO 8601 in UTC.
-        parts: in how many processes the run was computed; more than one if it was resumed.
+        started_at, ended_at: when this process began and ended the run, ISO 8601 in UTC.
         instances: processes that computed the windows; ``None`` if it was that of the run.
         threads: of each of them; ``None`` for those that TensorFlow and engines choose.
         not_comparable: why the speed cannot be compared with that of other runs.
@@ -87,7 +87,6 @@ class Result:
     text_only: int = 0
     started_at: str = ""
     ended_at: str = ""
-    parts: int = 1
     machine: str = ""
     instances: int | None = None
     threads: int | None = None
@@ -99,7 +98,7 @@ class Result:
     @property
     def resumed(self) -> bool:
         """Whether an earlier run that was interrupted computed a part of it."""
-        return self.parts > 1 or self.resumed_windows > 0
+        return self.resumed_windows > 0
 
     @property
     def speed_comparable(self) -> str:
@@ -191,9 +190,8 @@ def _notes(result: Result) -> list[str]:
         if parity.gate:
             lines.append(f"gate: {parity.gate}")
     if result.resumed:
-        parts = f"; seconds are of all {result.parts} parts" if result.parts > 1 else ""
-        scored = f"resumed: an earlier run scored {counted(result.resumed_windows, 'window')}"
-        lines.append(f"{scored}{parts}")
+        scored = counted(result.resumed_windows, "window")
+        lines.append(f"resumed: an interrupted run scored {scored}; the seconds are of both")
     if result.not_comparable:
         reasons = ", ".join(result.not_comparable)
         lines.append(f"the speed is not comparable with that of other runs: {reasons}")

@@ -137,14 +137,10 @@ def _windows(job: TrainingJob, folder: Path) -> tuple[Windows, TrainingWindows]:
 
 
 class TrainingProgress:
-    """Reports the steps of a training: a bar, or log lines without a terminal, and a loss curve.
-
-    The MLflow run may have part of the curve from before an interruption.
-    """
+    """Reports the steps of a training: a bar, or log lines without a terminal, and a loss curve."""
 
     def __init__(self, bar: Any, run: tracking.Run) -> None:
-        self.bar, self.run = bar, run
-        self._recorded: dict[str, int] = {}
+        self.bar, self.run, self._recorded = bar, run, 0
 
     def __call__(self, losses: Curves, total: int) -> None:
         """Reports the last of the steps, all of whose losses are given."""
@@ -162,20 +158,14 @@ class TrainingProgress:
 
     def evaluated(self, figures: Figures, is_best: bool) -> None:
         """Reports an evaluation on held-out questions."""
-        step, curve = int(figures[STEP]), f"dev/{MEASURED[0]}"
-        if step > self.run.last_step(curve):
-            self.run.metrics({f"dev/{name}": figures[name] for name in MEASURED}, step)
-            self.run.last_step(curve)  # waits, so that the state is not saved before
+        step = int(figures[STEP])
+        self.run.metrics({f"dev/{name}": figures[name] for name in MEASURED}, step)
         shown = ", ".join(f"{name} {figures[name]:.3f}" for name in MEASURED)
         log.info("step %d, held-out %s%s", step, shown, ", the best so far" if is_best else "")
 
     def record(self, losses: Curves) -> None:
         """Adds the steps that the curves of the run do not have yet."""
-        for name, values in losses.items():
-            curve = f"train/{name}"
-            done = self._recorded.get(name)
-            if done is None:
-                done = self.run.last_step(curve)
-            if len(values) > done:
-                self.run.metrics({curve: values[done:]}, done + 1)
-            self._recorded[name] = max(done, len(values))
+        done, self._recorded = self._recorded, len(losses[LOSS])
+        if self._recorded > done:
+            curves = {f"train/{name}": values[done:] for name, values in losses.items()}
+            self.run.metrics(curves, done + 1)
