@@ -57,7 +57,7 @@ INTERRUPTED = (130, 143)
 
 PAGE = "/#/experiments/{}/runs{}?workflowType=machine_learning"
 """Page of a run, or of the table of runs; without the type, MLflow opens that of traces."""
-EXTERNAL, REGISTERED = "mlflow.model.isExternal", "mlflow.modelVersions"
+EXTERNAL = "mlflow.model.isExternal"
 """The tags of a model whose files MLflow does not have, and of one that is registered."""
 MODEL_NAME = re.compile(r"[/:.%\"']")
 """Characters that MLflow refuses in the name of a model."""
@@ -349,7 +349,7 @@ class Run:
         self._call("write the model", write)
 
     def _logged_model(self, name: str, params: Mapping[str, Any], tags: Mapping[str, Any]) -> Any:
-        """Returns MLflow's model of the run, which is created unless there is one.
+        """Returns a new model of MLflow for the run.
 
         Like one of ``mlflow.create_external_model``, it is ready without files. That function would
         create it in the store of the whole process, which is not changed.
@@ -357,9 +357,6 @@ class Run:
         from mlflow.entities import LoggedModelOutput, LoggedModelStatus
 
         client, info = self._client, self._info
-        outputs = client.get_run(info.run_id).outputs
-        if outputs and outputs.model_outputs:  # perhaps of an interrupted part of the run
-            return client.get_logged_model(outputs.model_outputs[0].model_id)
         texts = _texts({**tags, EXTERNAL: "true"}), _texts(params)
         logged = client.create_logged_model(info.experiment_id, name, info.run_id, *texts, TASK)
         client.finalize_logged_model(logged.model_id, LoggedModelStatus.READY)
@@ -390,7 +387,10 @@ class Run:
         """
 
         def write() -> str:
-            logged = self._logged_model("nq", {}, {})
+            if self._model_id is None:
+                logged = self._logged_model("nq", {}, {})
+            else:
+                logged = self._client.get_logged_model(self._model_id)
             with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
                 folder = Path(temporary) / "mlflow"
                 save(folder, logged)
@@ -423,13 +423,8 @@ class Run:
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
-        earlier = json.loads(logged.tags.get(REGISTERED, "[]"))  # by an interrupted part of the run
-        version = next((one["version"] for one in earlier if one["name"] == name), None)
-        if version is None:
-            about = {"run_id": logged.source_run_id, "model_id": logged.model_id}
-            version = client.create_model_version(name, source, **about).version
-            versions = json.dumps([*earlier, {"name": name, "version": version}])
-            client.set_logged_model_tags(logged.model_id, {REGISTERED: versions})
+        about = {"run_id": logged.source_run_id, "model_id": logged.model_id}
+        version = client.create_model_version(name, source, **about).version
         if alias:
             client.set_registered_model_alias(name, alias, version)
             log.info("%s version %s is models:/%s@%s now, too", name, version, name, alias)

@@ -138,7 +138,7 @@ def test_a_run_is_recorded(store: str, tmp_path: Path) -> None:
         run.params({f"p{i}": i for i in range(250)} | {"long": "x" * 7000, "threshold": None})
         run.metrics({"time.predict_s": np.float32(3), "nan": math.nan, "inf": math.inf, "s": "x"})
         run.metrics({f"m{i}": i for i in range(1200)})
-        assert run.last_step("m1199") == 0  # all is recorded now
+        run._result(run._call("wait", int))  # all is recorded now
         time.sleep(0.5)
         # the settings of the process are kept
         assert (mlflow.active_run(), mlflow.get_tracking_uri()) == (None, uri)
@@ -164,20 +164,6 @@ def test_a_run_is_recorded(store: str, tmp_path: Path) -> None:
     folder = tmp_path / "mlruns" / "nq" / str(run.run_id) / "artifacts"
     assert (folder / "answers.json").read_text() == "{}"
     assert run.how_to_open == "nq ui"
-
-
-def test_a_run_that_is_continued_keeps_its_model(store: str, tmp_path: Path) -> None:
-    for error in (ValueError, None):
-        with contextlib.suppress(ValueError), Run(TrackingConfig(store)) as run:
-            run.open(tmp_path / "run")
-            use(run, tmp_path)
-            if error:
-                raise error
-    client = connect(store)
-    (model,) = client.search_logged_models([stored(run).info.experiment_id])
-    assert model.source_run_id == run.run_id
-    (output,) = stored(run).outputs.model_outputs
-    assert output.model_id == model.model_id
 
 
 # --- beginning and end --------------------------------------------------------------------------
@@ -242,29 +228,26 @@ from nq.config import TrackingConfig
 with tracking.Run(TrackingConfig(sys.argv[1])) as run:
     run.open(Path(sys.argv[2]))
     run.metrics({"loss": [3.0, 2.0]}, 1)
-    run.last_step("loss")
+    run._result(run._call("wait", int))
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_run_that_was_killed_or_failed_is_continued(store: str, tmp_path: Path) -> None:
+def test_the_run_after_a_killed_or_failed_one_names_it(store: str, tmp_path: Path) -> None:
     file = tmp_path / "run"
     command = [sys.executable, "-c", KILLED, store, str(file)]
     killed = subprocess.run(command, env=environment(), capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert statuses(store) == ["RUNNING"]
-    config = TrackingConfig(store)
-    with pytest.raises(ValueError, match="memory"), Run(config) as second:
+    first = file.read_text(encoding="utf-8").strip()
+    with pytest.raises(ValueError, match="memory"), Run(TrackingConfig(store)) as second:
         second.open(file)
-        assert second.last_step("loss") == 2
+        assert stored(second).data.tags[tracking.RESUMES] == first
         raise ValueError("out of memory")
-    assert statuses(store) == ["FAILED"]
     with Run(TrackingConfig(store)) as third:
         third.open(file)
-        assert stored(third).info.status == "RUNNING"
-    assert statuses(store) == ["FINISHED"]
-    assert third.run_id == second.run_id
-    assert "error" not in stored(third).data.tags
+        assert stored(third).data.tags[tracking.RESUMES] == second.run_id
+    assert sorted(statuses(store)) == ["FAILED", "FINISHED", "KILLED"]
     assert not file.exists()
 
 
@@ -332,7 +315,7 @@ def test_a_call_that_does_not_end_costs_the_time_limit(
         begin = time.monotonic()
         run._call("write a file", ends.wait)
         run.metrics({"a": 1})
-        assert run.last_step("a") == 0
+        assert run._result(run._call("wait", int)) is None
         assert not run.available
     assert time.monotonic() - begin < QUICK_S
     assert "cannot write a file: no answer within 1.0 s" in the_warning(caplog)
@@ -408,7 +391,7 @@ from nq import tracking
 from nq.config import TrackingConfig
 with tracking.Run(TrackingConfig(sys.argv[1])) as run:
     run.params({"profile": "xla"})
-    run.last_step("loss")
+    run._result(run._call("wait", int))
     tracking.LIMIT_S = 1.0
     os.killpg(int(sys.argv[2]), signal.SIGSTOP)
     begin = time.time()
@@ -450,7 +433,7 @@ def test_a_server_records_a_run_hangs_and_dies(
         server.send(signal.SIGCONT)
         with Run(TrackingConfig(server.uri)) as run:
             run.params({"profile": "xla"})
-            assert run.last_step("loss") == 0
+            run._result(run._call("wait", int))
             server.send(signal.SIGKILL)
             use(run, tmp_path)
         assert "cannot write the params: [Errno 111] Connection refused" in the_warning(caplog)
