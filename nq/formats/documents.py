@@ -180,7 +180,7 @@ def decode_text(data: bytes, name: str) -> str:
         return text
     n_bad, declared = text.count(_UNREADABLE), _declared_encoding(data)
     if declared and declared.name != "utf-8" and (n_bad or declared.name == "iso-2022-jp"):
-        return declared.codec_info.decode(data, "replace")[0]
+        return str(declared.codec_info.decode(data, "replace")[0])
     if 2 * n_bad <= sum(not c.isascii() for c in text):  # even if it declares to be another
         return text
     return data.decode(_FALLBACK, "replace")

@@ -296,8 +296,9 @@ class _FlatTree:
 
 
 def _is_root(node: Node | str) -> bool:
-    modes = ("open", "closed")
-    return node[0] == "template" and node[1].get(SHADOW_ROOT, "").lower() in modes
+    if isinstance(node, str) or node[0] != "template":
+        return False
+    return node[1].get(SHADOW_ROOT, "").lower() in ("open", "closed")
 
 
 def parse_html(

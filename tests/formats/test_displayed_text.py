@@ -37,14 +37,13 @@ declarations = st.sampled_from(
             "display: flow-root",
             "--a:block",
         ),
-        *("display: none !important", "display: block! important", "display: inline-block"),
+        *("display: none !important", "display: block! important"),
         *("display: var(--a)", "display: var(--b, block)", "display: var(--b, var(--a))"),
         *(
             "display: var(--b)",
             "--b: var(--a)",
             "--b: initial",
             "--a: var(--b)",
-            "display: inherit",
         ),
         *("visibility: hidden", "visibility: visible", "visibility: collapse", "display: contents"),
         *("visibility: var(--c)", "--c: hidden", "--c: visible !important", "visibility: initial"),
@@ -67,7 +66,7 @@ def elements(names: str, inner: Markup) -> Markup:
 
 def styled(names: str, inner: Markup) -> Markup:
     """Returns markup of one of the elements that are named, with a style and maybe hidden."""
-    attributes = st.sampled_from(["", "", " hidden", " popover"])
+    attributes = st.sampled_from(["", "", " hidden"])
     parts = st.tuples(st.sampled_from(names.split()), attributes, styles, several(inner))
     return parts.map(lambda part: '<{0}{1} style="{2}">{3}</{0}>'.format(*part))
 
@@ -136,21 +135,37 @@ def tab(chromium: Browser) -> Browser:
 
 
 FLAT = """node => {
-    const copy = node.cloneNode(false), slotted = node.assignedNodes?.() ?? [];
+    const isObject = node.nodeName == "OBJECT", slotted = node.assignedNodes?.() ?? [];
+    const copy = isObject ? document.createElement("x-object") : node.cloneNode(false);
     for (const one of slotted.length ? slotted : (node.shadowRoot ?? node).childNodes)
         copy.appendChild(flat(one));
     return copy;
 }"""
-"""Copies a node with its shadow roots in place of children, which innerText does not have."""
+"""Copies a node with its shadow roots in place of children, which innerText does not have.
+
+An object becomes the content that Chromium displays after it has found nothing to load.
+"""
+
+
+INVISIBLE = """() => {
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), invisible = [];
+    while (texts.nextNode())
+        if (getComputedStyle(texts.currentNode.parentNode).visibility != "visible")
+            invisible.push(texts.currentNode);
+    for (const text of invisible) text.data = "";
+    for (const image of [...document.images]) image.replaceWith(" ");
+    document.head.innerHTML = "<style>* { visibility: visible !important }</style>";
+}"""
+"""Removes invisible texts; of invisible blocks and images innerText does not have the space."""
 
 
 def displayed(tab: Browser, markup: str) -> list[str]:
     """Returns the words of a page that Chromium displays."""
-    tab.run(
-        f"document.open(), document.write({json.dumps(markup)}), document.close(),"
-        f"flat = {FLAT}, document.body.replaceWith(flat(document.body)), document.body.offsetTop"
+    text: str = tab.run(
+        "document.open(), document.write('<!doctype html><body>'), document.close(),"
+        f"flat = {FLAT}, page = Document.parseHTMLUnsafe({json.dumps(markup)}),"
+        f"document.body.replaceWith(flat(page.body)), ({INVISIBLE})(), document.body.innerText"
     )
-    text: str = tab.run("document.body.innerText")  # objects have fallen back to their content
     return text.split()
 
 
