@@ -1,12 +1,14 @@
 """Pages of text, of HTML, of the bytes of a document, and of records."""
 
 import codecs
-import contextlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
+
+import webencodings
+from lxml import etree
 
 from nq.answers import Page
 from nq.errors import check_argument
@@ -15,6 +17,7 @@ from nq.formats.docx import docx_html, is_docx
 from nq.formats.fields import LIMITS, RecordError
 from nq.formats.html import PageBuilder, parse_html
 from nq.formats.lines import binary_kind
+from nq.formats.markup import MARKUP
 from nq.formats.pdf import pdf_text
 from nq.formats.words import spellings
 from nq.records import Example, Span, readable_text
@@ -31,12 +34,16 @@ _BOMS = {  # longest first, because the mark of UTF-32 begins with that of UTF-1
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
+    "<?x".encode("utf-16-le"): "utf-16-le",
+    "<?x".encode("utf-16-be"): "utf-16-be",
 }
 _CONTROL = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
 MAX_CONTROL_SHARE = 0.02
 """Control characters in a text at most; of other binary data they are about a tenth."""
-_FALLBACK, _UNREADABLE = "cp1252", "\ufffd"
-_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
+_FALLBACK, _UNREADABLE, _X_USER = "cp1252", "\ufffd", "x-user-defined"
+PRESCANNED_BYTES = 1024
+_XML_DECLARATION = re.compile(r"""<\?xml\b[^>]*?\bencoding\s*=\s*(["'])([^"'>]*)\1""")
+_CONTENT = re.compile(r"""charset\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;"']+))""")
 _LINE_END = r"(?>\r\n|[\n\r])"
 _BLANK_LINES = re.compile(rf"{_LINE_END}[^\S\n\r]*{_LINE_END}\s*|[\f\u2029]")
 _LOOKS_LIKE_HTML = re.compile(
@@ -169,11 +176,31 @@ def decode_text(data: bytes, name: str) -> str:
         problem = f"it has {counted(n_control, 'control character')}"
         raise ValueError(f"{name} is not a text file ({problem}); give plain text or HTML")
     text = data.decode(marked or "utf-8", "replace")
-    if marked or 2 * text.count(_UNREADABLE) <= sum(not c.isascii() for c in text):
+    if marked:
         return text
-    declared = _CHARSET.search(data[:4096])
-    with contextlib.suppress(LookupError, ValueError):  # it is unknown, or not one of text
-        encoding = codecs.lookup(declared[1].decode()).name if declared else "utf-8"
-        if encoding != "utf-8":  # it is not UTF-8, even if it declares to be
-            return data.decode(encoding, "replace")
+    n_bad, declared = text.count(_UNREADABLE), _declared_encoding(data)
+    if declared and declared.name != "utf-8" and (n_bad or declared.name == "iso-2022-jp"):
+        return str(declared.codec_info.decode(data, "replace")[0])
+    if 2 * n_bad <= sum(not c.isascii() for c in text):  # even if it declares to be another
+        return text
     return data.decode(_FALLBACK, "replace")
+
+
+def _declared_encoding(data: bytes) -> webencodings.Encoding | None:
+    """Returns the encoding that the first bytes declare, as the prescan of the HTML standard."""
+    text = data[:PRESCANNED_BYTES].decode("latin-1").lower()
+    labels = []
+    for tag in MARKUP.finditer(text):
+        if tag["tag"] == "meta" and tag[0].endswith(">"):
+            attributes = etree.HTML(tag[0]).find(".//meta").attrib
+            content = _CONTENT.search(attributes.get("content", ""))
+            if "charset" in attributes:
+                labels.append(attributes["charset"])
+            elif content and attributes.get("http-equiv") == "content-type":
+                labels.append("".join(content.groups("")))
+    if declaration := _XML_DECLARATION.match(text):
+        labels.append(declaration[2])
+    encoding = next(filter(None, map(webencodings.lookup, labels)), None)
+    if encoding and encoding.name.startswith("utf-16"):  # its bytes would be no declaration
+        return webencodings.UTF8
+    return webencodings.lookup(_FALLBACK) if encoding and encoding.name == _X_USER else encoding

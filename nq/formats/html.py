@@ -20,6 +20,7 @@ import numpy as np
 from lxml import etree
 
 from nq.answers import Page
+from nq.formats.css import Box
 from nq.formats.fields import LIMITS
 from nq.formats.markup import RAW, TAG, UNKNOWN, CharacterData
 from nq.formats.words import BLOCKS, HEADINGS, TAG_SPELLINGS, located_words
@@ -42,7 +43,7 @@ _TAG = re.compile(TAG)
 _BREAK = " ", UNKNOWN
 DROPPED = frozenset(
     """
-    annotation audio canvas datalist footer iframe math nav noembed noframes noscript object rp rt
+    annotation audio canvas datalist footer iframe math nav noembed noframes noscript rp rt
     script select style svg template textarea title video
     """.split()  # noqa: SIM905
 )
@@ -52,8 +53,13 @@ _NOISE_CLASSES = frozenset(  # of MediaWiki; NQ has no candidates for these bloc
     catlinks mw-editsection mw-jump-link navbox printfooter reference references reflist toc
     """.split()  # noqa: SIM905
 )
-_HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
-
+SHADOW_ROOT = "shadowrootmode"
+_HOSTS = frozenset(
+    """
+    article aside blockquote body div footer h1 h2 h3 h4 h5 h6 header main nav p section span
+    """.split()  # noqa: SIM905
+)
+"""Elements that can have a shadow root, beside those with a hyphen in their names."""
 
 LocatedWord = tuple[str, str, tuple[int, int]]  # with its spelling and its range of characters
 
@@ -77,6 +83,7 @@ class PageBuilder:
         self.candidates: list[Candidate | None] = []  # None while open, or without a word
         self._text: list[tuple[str, int]] = []  # with its index in the page's characters
         self._open: list[tuple[int, int]] = []  # first token and index of each open candidate
+        self._boxes = [Box()]  # of the elements that are open and not dropped
         self._dropped: list[str] = []
         self._headings, self._last_word, self._depth = 0, -1, 0
         self._before: list[LocatedWord] = []  # headings of the next block
@@ -87,26 +94,32 @@ class PageBuilder:
             raise RecursionError
         if attributes.get("name") == "generator":
             self.is_wiki |= attributes.get("content", "").startswith("MediaWiki")
-        if self._dropped or _is_dropped(tag, attributes, self.is_wiki):
+        box = self._boxes[-1].child(_display(tag, attributes), attributes.get("style", ""))
+        hidden = box.display == "none" or _is_dropped(tag, attributes, self.is_wiki)
+        if self._dropped or hidden:
             self._dropped.append(tag)
-        elif tag in SOFT_BREAKS:
+            return
+        self._boxes.append(box)
+        if tag in SOFT_BREAKS:
             self._separate()
-        elif tag in BLOCK_LEVEL:
+        elif box.is_block or tag in KEPT:
             self._flush()
             self._headings += tag in HEADINGS
-            if tag in KEPT and (self._open or tag not in HEADINGS):
+            if tag in KEPT and box.is_visible and (self._open or tag not in HEADINGS):
                 self._open_block(tag)
 
     def end(self, tag: str) -> None:
         self._depth -= 1
         if self._dropped:
             self._dropped.pop()
-        elif tag in SOFT_BREAKS:
+            return
+        box = self._boxes.pop()
+        if tag in SOFT_BREAKS:
             self._separate()
-        elif tag in BLOCK_LEVEL:
+        elif box.is_block or tag in KEPT:
             self._flush()
             self._headings -= tag in HEADINGS
-            if tag in KEPT and (self._open or tag not in HEADINGS):
+            if tag in KEPT and box.is_visible and (self._open or tag not in HEADINGS):
                 self._close_block(tag)
 
     def data(self, text: str, place: int = UNKNOWN) -> None:
@@ -114,7 +127,8 @@ class PageBuilder:
         if self.characters:
             place = self.characters.find(text)
         if not self._dropped:
-            self._text.append((text, place))
+            if self._boxes[-1].is_visible:
+                self._text.append((text, place))
             if len(self.tokens) + len(self._text) > LIMITS.tokens:
                 self._flush()  # so that a page beyond the limit is not read to its end
         elif self._dropped == ["title"] and len(self.title) < MAX_TITLE_CHARS:
@@ -196,18 +210,95 @@ class PageBuilder:
             yield word, spelling, place
 
 
+def _display(tag: str, attributes: Mapping[str, str]) -> str:
+    """Returns how an element without a style is displayed."""
+    is_closed = tag == "dialog" and "open" not in attributes
+    is_popover = "popover" in attributes and tag != "dialog"
+    if is_closed or is_popover or "hidden" in attributes:
+        return "none"
+    return "contents" if tag == "slot" else "block" if tag in BLOCK_LEVEL else "inline"
+
+
 def _is_dropped(tag: str, attributes: Mapping[str, str], is_wiki: bool) -> bool:
-    """Returns whether an element is hidden or not part of the article."""
+    """Returns whether an element is never displayed or not part of the article."""
     classes = attributes.get("class", "").lower().split() if is_wiki else ()
     return (
         tag in DROPPED
-        or "hidden" in attributes
         or attributes.get("aria-hidden") == "true"
         or attributes.get("role") in _NOISE_ROLES
-        or (tag == "dialog" and "open" not in attributes)
         or not _NOISE_CLASSES.isdisjoint(classes)
-        or bool(_HIDDEN_STYLE.search(attributes.get("style", "")))
     )
+
+
+_EMPTY = ("source", "track", "wbr")  # libxml2 has what follows in them
+Node = tuple[str, Mapping[str, str], list[Any]]  # tag, attributes, nodes and texts
+Slots = dict[str, tuple[list[Any], Any]]  # what each slot displays, with the slots around it
+
+
+class _FlatTree:
+    """Gives a builder the nodes in shadow roots and slots where a browser displays them.
+
+    ``<x-y><template shadowrootmode=open>One <slot></slot></template>two</x-y>`` is "One two". The
+    rules are those of the HTML and DOM standards. Words have no places, since their order changes.
+    """
+
+    def __init__(self, builder: PageBuilder) -> None:
+        self._builder, self._count = builder, 0
+        self._builder.characters = None
+        self._path: list[Node] = [("", {}, [])]
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        if tag in _EMPTY:
+            return
+        node: Node = tag, dict(attributes), []
+        self._add(node)
+        self._path.append(node)
+        if len(self._path) > self._builder.max_depth:
+            raise RecursionError
+
+    def end(self, tag: str) -> None:
+        if tag not in _EMPTY:
+            self._path.pop()
+
+    def data(self, text: str) -> None:
+        self._add(text)
+
+    def close(self) -> Page:
+        for child in self._path[0][2]:
+            self._display(child, {})
+        return self._builder.close()
+
+    def _add(self, node: Node | str) -> None:
+        self._count += 1
+        LIMITS.check(tokens=self._count)
+        self._path[-1][2].append(node)
+
+    def _display(self, node: Node | str, slots: Slots) -> None:
+        if isinstance(node, str):
+            self._builder.data(node)
+            return
+        tag, attributes, children = node
+        if tag in _HOSTS or "-" in tag:
+            roots = (child for child in children if _is_root(child))
+            if root := next(roots, None):
+                assigned: Slots = {}
+                for child in children:
+                    name = "" if isinstance(child, str) else child[1].get("slot", "")
+                    if child is not root:
+                        assigned.setdefault(name, ([], slots))[0].append(child)
+                children, slots = root[2], assigned
+        elif tag == "slot":
+            children, slots = slots.pop(attributes.get("name", ""), (children, slots))
+        self._builder.start(tag, attributes)
+        for child in children:
+            self._display(child, slots)
+        self._builder.end(tag)
+
+
+def _is_root(node: Node | str) -> bool:
+    if isinstance(node, str) or node[0] != "template":
+        return False
+    return node[1].get(SHADOW_ROOT, "").lower() in ("open", "closed")
 
 
 def parse_html(
@@ -226,9 +317,8 @@ def parse_html(
 
 def _parse(markup: str, builder: PageBuilder, max_depth: float) -> Page:
     builder.max_depth, data = max_depth, markup.encode()
-    parser: Any = etree.HTMLParser(
-        target=builder, encoding="utf-8", huge_tree=True, remove_pis=True
-    )
+    target = _FlatTree(builder) if SHADOW_ROOT in markup.lower() else builder
+    parser: Any = etree.HTMLParser(target=target, encoding="utf-8", huge_tree=True, remove_pis=True)
     for start in range(0, max(1, len(data)), FEED_BYTES):  # lxml reads a piece to its end
         parser.feed(data[start : start + FEED_BYTES])
     page: Page = parser.close()

@@ -24,7 +24,7 @@ RAW = (*_RAW, *_RAW_EXCEPT_REFERENCES)
 """Elements in which there are no tags."""
 _REFERENCE = r"&(?:\#(?:\d{1,9}|[xX][0-9a-fA-F]{1,7});?|[a-zA-Z][a-zA-Z0-9]{0,31};?)|\r(?=\n)"
 TAG = r"""<(?P<tag>/?[a-zA-Z][^\s/>]*+)(?>(?:[^>=]++|=\s*+(?:"[^"]*"|'[^']*')?)*)(?:>|\Z)"""
-_MARKUP = re.compile(  # atomic, so that the time is linear in the length
+MARKUP = re.compile(  # atomic, so that the time is linear in the length
     rf"""
     <!--(?:-?>|.*?(?:--!?>|\Z))
   | {TAG}
@@ -75,7 +75,7 @@ class CharacterData:
 
     def _read(self, source: str) -> None:
         position = 0
-        while match := _MARKUP.search(source, position):
+        while match := MARKUP.search(source, position):
             self._add(source[position : match.start()], position)
             position = match.end()
             name = (match["tag"] or "").lower()

@@ -204,6 +204,92 @@ def test_format_and_encoding_are_detected(name: str, data: bytes, first: str) ->
     assert next(visible_words(page)) == first
 
 
+MOON = '<p lang="a > b">Луна</p>'
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        *(
+            (f'<meta charset="{label}"><p>{text}</p>'.encode(codec), text)
+            for label, codec, text in [
+                *(("ISO-8859-1", "cp1252", "“5€”"), ("ascii", "cp1252", "“5€”")),
+                *(("gb2312", "gbk", "朱镕基"), ("x-sjis", "cp932", "①丸")),
+                (" l5 ", "cp1254", "ş€"),
+                *(("ks_c_5601-1987", "cp949", "똠방"), ("tis-620", "cp874", "ไทย€")),
+                *(("iso-2022-jp", "iso2022_jp", "東京"), ("x-user-defined", "cp1252", "é€")),
+            ]
+        ),
+        *(
+            (f"{head}{MOON}".encode("cp1251"), "Луна")
+            for head in [
+                "<?xml version='1.0' encoding='windows-1251' ?>",
+                '<meta content="text/html; charset=windows-1251" http-equiv="Content-Type">',
+                '<!-- <meta charset="greek"> --><META CharSet=cp1251 charset=greek />',
+                '<meta name="a>b" content="charset=greek"><meta charset=no><meta charset=cp1251>',
+                "<a title='<meta charset=greek>'><meta charset='windows-1251'>",
+                '<?xml version="1.0" encoding="greek"?><meta charset="windows-1251">',
+                f"{' ' * 980}<meta charset='windows-1251'>",
+            ]
+        ),
+        *(
+            (f"{head}<p>é€</p>".encode("cp1252"), "é€")
+            for head in [
+                '<!-- <meta charset="greek"> -->',
+                f"{' ' * 1020}<meta charset='greek'>",
+                f"{' ' * 1010}<meta charset='greek'>",
+                '<meta charset="utf-16"><?xml version="1.0" encoding="greek"?>',
+                '<meta name="charset" content="text/html; charset=greek">',
+                *('<meta charset="cp850">', '<meta charset="punycode">', '<meta charset="rot13">'),
+            ]
+        ),
+        *(
+            (f"<?xml version='1.0' encoding='{codec}'?>{MOON}".encode(codec), "Луна")
+            for codec in ("utf-16-le", "utf-16-be")
+        ),
+        (f'<meta charset="greek">{MOON}'.encode("utf-8-sig"), "Луна"),
+    ],
+)  # fmt: skip
+def test_a_page_is_decoded_as_it_declares(data: bytes, expected: str) -> None:
+    assert visible_text(decode_page(data, "a.html")).strip() == expected
+
+
+@pytest.mark.parametrize(
+    ("markup", "expected"),
+    [
+        ("<x-y><template shadowrootmode=closed>a <slot></slot> c</template>b</x-y>d", "a b cd"),
+        (
+            "<x-y><template shadowrootmode=open><slot name=s>no</slot><slot>no</slot>"
+            "</template><wbr>b<template shadowrootmode=open>no</template>"
+            "<i slot=s>a</i><u slot=t>no</u></x-y>",
+            "ab",
+        ),
+        (
+            "<div><template shadowrootmode=open><x-y><template shadowrootmode=open>a "
+            "<slot>no</slot></template><slot>no</slot></x-y></template>b</div>",
+            "a b",
+        ),
+        ("<b><template shadowrootmode=open>no</template>a</b><template>no</template>", "a"),
+        ("<object data=a.swf><param name=b>a</object><canvas>no</canvas>", "a"),
+        ("<div popover=auto>no</div>a<dialog popover open>b</dialog>", "a b"),
+        ("<ul style='visibility:hidden'>no<li>no<li style='visibility:visible'>a</ul>b", "a b"),
+        ("<p style='display:none'>no<b style='display:block!important'>no</b></p>a", "a"),
+        ("<p style='display:none!important;display:block'>no</p>a", "a"),
+        ("<p hidden style='display:block'>a</p><p style='display:none;display:x'>no", "a"),
+        ("<b>a</b><b style='display:var(--x,list-item)'>b</b>c", "a b c"),
+        ("<div style='--x:none'><b style='display:var(--x)'>no</b>a</div>", "a"),
+        ("<div style='display:grid'><b>a</b><b>b</b></div>c<b style='float:left'>d</b>", "a b c d"),
+        ("<b style='--x:var(--y);--y:var(--x);display:var(--x)'>a</b>", "a"),
+        ("<b style=\"a:';display:none';/*display:none*/b:url(;display:none)\">a</b>", "a"),
+    ],
+)
+def test_words_are_those_that_are_displayed(markup: str, expected: str) -> None:
+    page = parse_html(markup)
+    check_page(page)
+    tops = [page.text(c.span) for c in page.example.candidates if c.top_level]
+    assert " ".join(" ".join(tops).split()) == expected
+
+
 def visible_words(page: Page) -> Iterator[str]:
     pairs = zip(page.example.tokens, page.example.is_html, strict=True)
     return (token for token, html in pairs if not html)
