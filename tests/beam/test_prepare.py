@@ -52,8 +52,9 @@ def test_an_error_while_writing_is_one_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The output of workers has more than 500 bytes, too."""
+    request = make_request(tmp_path)
     with small_files(500), pytest.raises(OSError, match="File too large") as caught:
-        prepare(make_request(tmp_path), tmp_path / "out", 2)
+        prepare(request, tmp_path / "out", 2)
     assert Path(caught.value.filename).parent == tmp_path / "out"
     assert not list(tmp_path.glob(f"out/{UNFINISHED}*"))
     assert capfd.readouterr() == ("", "")

@@ -15,9 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq import processor, storage
+from nq.evaluation.answers import PREDICTIONS
 from nq.inference.scorer import Counters
 from nq.report.tables import BESIDE
 from nq.runs import measure
+from nq.runs.folder import METRICS
 from nq.runs.job import Job
 from nq.runs.measure import (
     BUSY,
@@ -32,7 +34,6 @@ from nq.runs.measure import (
     prediction_phases,
     tree_use,
 )
-from nq.runs.result import METRICS, PREDICTIONS
 from nq.runs.run import run
 from tests.runs.test_resume import make_job, run_killed
 
