@@ -1,15 +1,23 @@
-"""A job from flat settings, as tests that vary one of them need it, and what a run predicts."""
+"""A job from flat settings, its parts as tests need them, and what a run predicts."""
 
+import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from nq.evaluation.answers import PREDICTIONS
+from nq.formats.input_files import LOCAL, Files
 from nq.model.spec import find_model
+from nq.preprocess.prepared import Request
+from nq.questions import Questions
 from nq.runs.config import Compute
+from nq.runs.folder import RunFolder
 from nq.runs.job import Job
-from nq.runs.result import PREDICTIONS
+from nq.runs.measure import Clock, no_report
+from nq.runs.profile_choice import with_profile
+from nq.runs.scoring import RunProgress, Scoring, open_scoring
 
 
 def predictions(folder: Path) -> list[Any]:
@@ -26,3 +34,24 @@ def flat_job(files: Iterable[str | Path], model: Path, profile: str, **settings:
     spec = find_model(model, **part("windows", "decision", "second_model", "read_blocks"))
     compute = Compute(**part(*(f.name for f in fields(Compute))))
     return Job(files, spec, profile, compute=compute, **settings)
+
+
+def request_of(job: Job) -> Request:
+    return job.request(Questions(job.files, job.pages, job.limit))
+
+
+def chosen(job: Job, files: Files = LOCAL) -> tuple[str, str]:
+    """Returns the profile that is chosen for a job of ``auto``, and why."""
+    job, why = with_profile(job, Questions(job.files, job.pages, job.limit, files))
+    return str(job.profile), why
+
+
+@contextlib.contextmanager
+def scoring(job: Job, progress: RunProgress = no_report) -> Iterator[Scoring]:
+    """Opens the scores of a job in its folder."""
+    request = request_of(job)
+    with (
+        RunFolder.writing(job.folder(request), {}, job.sources) as folder,
+        open_scoring(job, request, folder, Clock(), progress) as opened,
+    ):
+        yield opened

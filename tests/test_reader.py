@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 import nq
+from nq.evaluation.answers import PREDICTIONS
 from nq.formats.outputs import encode_prediction
-from nq.runs.result import PREDICTIONS
 
 
 @pytest.fixture(scope="module")

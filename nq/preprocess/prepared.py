@@ -309,8 +309,9 @@ def prepare(
         Error: the folder has other files, the job failed, an input changed, or there is no Beam.
     """
     folder, questions = Path(output), request.questions
-    if complete := find(request, folder):
-        return Windows(request, folder, complete)
+    found = find(request, folder)
+    if found and found["complete"]:
+        return Windows(request, folder, found)
     with_beam = bool(beam_options) or (workers or 1) > 1
     if with_beam:
         extras.require("beam")
@@ -319,7 +320,7 @@ def prepare(
             raise Error(f"{problem}: give another folder")
     questions.check_same()
     with storage.hold(folder, storage.WINDOWS, request.sources):
-        manifest = None if with_beam or request.training else find(request, folder, is_partial=True)
+        manifest, ids = _begun(folder, None if with_beam or request.training else found)
         with storage.unfinished(folder) as part:
             writer = _Writer(request, folder, part, manifest, published)
             if with_beam:
@@ -327,12 +328,31 @@ def prepare(
 
                 writer.write(made_windows(request, part, workers, beam_options))
             else:
-                writer.write(_made_windows(request, *writer.done()))
-            questions.check_same()
+                writer.write(_made_windows(request, writer.place, ids))
+            try:
+                questions.check_same()
+            except Error:
+                (folder / MANIFEST).unlink()
+                raise
             writer.complete()
         made = Windows(request, folder, writer.manifest)
         made.reused = False
         return made
+
+
+def _begun(
+    folder: Path, manifest: Mapping[str, Any] | None
+) -> tuple[Mapping[str, Any] | None, list[ExampleId]]:
+    """Returns the manifest of the first shards and the ids in them; ``None`` after damage."""
+    ids = list[ExampleId]()
+    try:
+        for number in range(len(manifest["shards"]) if manifest else 0):
+            examples = raw_records(folder / shard_name(EXAMPLES, number))
+            ids += (decode_example(record)[1].example_id for record in examples)
+    except DamagedError as error:
+        log.warning("%s; the windows are prepared again", error)
+        return None, []
+    return manifest, ids
 
 
 def _made_windows(
@@ -382,21 +402,21 @@ class _Writer:
         self._seconds_before = self.manifest["counts"]["seconds"]
         kinds = (WINDOWS,) if request.training else (WINDOWS, EXAMPLES)
         self._kinds, self._files = kinds, list[IO[bytes]]()
+        self._opened = contextlib.ExitStack()
         self._skipped = (folder / DEAD_LETTERS).open("ab")
         self._skipped.truncate(self.manifest["skipped_bytes"])
         if manifest is not None:
             published(manifest)
 
-    def done(self) -> tuple[ExampleKey, list[ExampleId]]:
-        """Returns the place behind which the job continues, and the ids before it."""
-        shards = (shard_name(EXAMPLES, n) for n in range(len(self.manifest["shards"])))
-        records = itertools.chain.from_iterable(raw_records(self._folder / one) for one in shards)
+    @property
+    def place(self) -> ExampleKey:
+        """The last record so far."""
         file, line = self.manifest["place"]
-        return (file, line), [decode_example(record)[1].example_id for record in records]
+        return file, line
 
     def write(self, elements: Iterable[StoredExample | DeadLetter]) -> None:
         counts = self.manifest["counts"]
-        with self._skipped:
+        with self._skipped, self._opened:
             for one in elements:
                 self.manifest["place"] = [one.source.file_index, one.source.line]
                 if isinstance(one, DeadLetter):
@@ -420,7 +440,7 @@ class _Writer:
         number = len(self.manifest["shards"])
         if not self._files:
             paths = [self._part / shard_name(kind, number) for kind in self._kinds]
-            self._files = [path.open("wb") for path in paths]
+            self._files = [self._opened.enter_context(path.open("wb")) for path in paths]
 
     def _publish(self) -> None:
         sizes = {}
@@ -450,8 +470,8 @@ class _Writer:
         self._published(self.manifest)
 
 
-def find(request: Request, folder: Path, is_partial: bool = False) -> dict[str, Any] | None:
-    """Returns the manifest of a folder that has all windows of a request, or the first shards.
+def find(request: Request, folder: Path) -> dict[str, Any] | None:
+    """Returns the manifest of a folder that has windows of a request, perhaps not all shards yet.
 
     Damage is logged. ``read_shard`` checks the content of shards.
     """
@@ -460,19 +480,15 @@ def find(request: Request, folder: Path, is_partial: bool = False) -> dict[str, 
         manifest = storage.read_json(path)
         if manifest["request"] != request.description:
             return None
-        if not (manifest["complete"] or is_partial):
-            return None
-        sizes = {DEAD_LETTERS: manifest["skipped_bytes"]} if manifest["complete"] else {}
-        for shard in manifest["shards"]:
-            sizes |= shard
-        for name, size in sizes.items():
+        for name, size in itertools.chain.from_iterable(map(dict.items, manifest["shards"])):
             if (folder / name).stat().st_size != size:
                 raise DamagedError(f"{folder / name} is damaged: {MANIFEST} describes another file")
-        if (
-            sizes.get(DEAD_LETTERS)
-            and storage.sha256(folder / DEAD_LETTERS) != manifest["skipped_sha256"]
+        letters = folder / DEAD_LETTERS
+        is_cut = letters.stat().st_size < manifest["skipped_bytes"]
+        if is_cut or (
+            manifest["complete"] and storage.sha256(letters) != manifest["skipped_sha256"]
         ):
-            raise DamagedError(f"{folder / DEAD_LETTERS} is damaged: its SHA-256 does not match")
+            raise DamagedError(f"{letters} is damaged: {MANIFEST} describes another file")
         return manifest
     except FileNotFoundError as error:
         if Path(error.filename) == path:
@@ -502,8 +518,8 @@ def windows(
     work, and raises as ``prepare`` does. ``waiting`` is entered while there is no shard to read.
     """
     request.check_output(folder)
-    if complete := find(request, folder):
-        yield Windows(request, folder, complete, workers, waiting=waiting)
+    if (found := find(request, folder)) and found["complete"]:
+        yield Windows(request, folder, found, workers, waiting=waiting)
         return
     process = _Process(request, folder, workers)
     try:

@@ -8,6 +8,7 @@ import pytest
 from nq.beam import files
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
+from nq.questions import Questions
 from nq.records import DeadLetter
 from nq.storage import sha256
 from tests.beam.folder_file_system import uri
@@ -27,13 +28,17 @@ def data(tmp_path: Path) -> Path:
 
 def test_files_are_found_by_patterns(data: Path) -> None:
     a, b = (uri(data / name) for name in ("a.jsonl", "b.jsonl"))
-    assert files.find_files([uri(data / "*.jsonl")]) == [a, b]
-    assert files.find_files([f"{uri(data)}/"]) == [a, b]
-    assert files.find_files([b, a, b, str(data / "a.jsonl")]) == [b, a, str(data / "a.jsonl")]
+    for patterns, expected in (
+        ([uri(data / "*.jsonl")], [a, b]),
+        ([f"{uri(data)}/"], [a, b]),
+        ([b, a, b, str(data / "a.jsonl")], [b, a, str(data / "a.jsonl")]),
+    ):
+        with files.BEAM.found(patterns) as paths:
+            assert paths == expected
     with pytest.raises(FileNotFoundError, match=r"no file matches folder://.*\.csv"):
-        files.find_files([uri(data / "*.csv")])
+        files.BEAM.found([uri(data / "*.csv")])
     with pytest.raises(ValueError, match="s3"):
-        files.find_files(["other-s3://bucket/dev.jsonl"])
+        files.BEAM.found(["other-s3://bucket/dev.jsonl"])
 
 
 @pytest.mark.parametrize("share", [(0, 1), (1, 2)])
@@ -47,24 +52,29 @@ def test_records_are_those_of_the_file(data: Path, share: tuple[int, int]) -> No
         assert not isinstance(plain, DeadLetter) or item.reason == plain.reason  # type: ignore[union-attr]
 
 
+def digest(path: Path) -> str:
+    with Questions.open([uri(path)], files=files.BEAM) as questions:
+        return str(questions.key["inputs"][0]["sha256"])
+
+
 def test_the_check_of_files(data: Path) -> None:
     path = data / "a.jsonl"
-    assert files.check_and_digest([uri(path)]) == {uri(path): sha256(path)}
+    assert digest(path) == sha256(path)
     write_lines(path, [b"bad", b"worse"])
     with pytest.raises(Error, match=r"folder://.*a\.jsonl, line"):
-        files.check_and_digest([uri(path)])
+        digest(path)
     path.write_bytes(b"%PDF-1.7\n")
     with pytest.raises(ValueError, match=r"^folder://.*a.jsonl is a PDF document"):
-        files.check_and_digest([uri(path)])
+        digest(path)
 
 
 def test_a_file_that_changes_is_noticed(data: Path) -> None:
     path = data / "a.jsonl"
-    statuses = {uri(path): files.status(uri(path))}
-    files.check_unchanged(statuses)
+    questions = Questions((uri(path),), system=files.BEAM)
+    questions.check_same()
     write_lines(path, LINES * 2)
     with pytest.raises(Error, match=r"a\.jsonl has changed"):
-        files.check_unchanged(statuses)
+        questions.check_same()
 
 
 def test_a_damaged_copy_of_a_model_is_refused(tiny_model: Path, tmp_path: Path) -> None:

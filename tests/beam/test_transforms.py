@@ -8,10 +8,11 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 
 from nq.beam import MakeWindows, ReadQuestions
-from nq.beam.prepare import Request, prepare
 from nq.config import WindowConfig
 from nq.formats import inputs
 from nq.formats.tfrecord import raw_records
+from nq.preprocess.prepared import Request, prepare
+from nq.questions import Questions
 from nq.records import Example
 from tests.nq_records import simplified, write_lines
 from tests.tiny_models import write_vocab
@@ -22,8 +23,8 @@ IN_MEMORY = ["--runner=FnApiRunner"]
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    for name in "ab":
-        lines = [*(simplified(i, words=20 + i) for i in range(6)), b"bad"]
+    for n, name in enumerate("ab"):
+        lines = [*(simplified(10 * n + i, words=20 + i) for i in range(6)), b"bad"]
         write_lines(tmp_path / f"{name}.jsonl", lines)
     write_vocab(tmp_path / "vocab.txt")
     return [str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]
@@ -35,7 +36,9 @@ def test_a_pipeline_of_the_user(
     files: list[str], tmp_path: Path, training: tuple[float, int] | None
 ) -> None:
     vocab = tmp_path / "vocab.txt"
-    expected = prepare(Request(tuple(files), str(vocab), CONFIG, None, training), tmp_path / "out")
+    expected = prepare(
+        Request(Questions(tuple(files)), str(vocab), CONFIG, training), tmp_path / "out"
+    )
     records = [record for shard in expected.shards for record in raw_records(shard)]
     pipeline = beam.Pipeline(options=PipelineOptions(IN_MEMORY))
     made = pipeline | ReadQuestions(files) | MakeWindows(vocab, CONFIG, training)

@@ -25,10 +25,11 @@ from nq.errors import Error
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
 from nq.runs import compare, profile_choice, shapes
 from nq.runs.measure import BUSY, machine
-from nq.runs.profile_choice import COMPARED, choose_profile, default_choice
+from nq.runs.profile_choice import COMPARED, default_choice
 from nq.storage import COMPARISON, own_paths
 from tests import nq_records
 from tests.conftest import Commands
+from tests.jobs import chosen
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -118,7 +119,7 @@ def test_a_comparison_that_was_killed_is_continued(continued: Continued) -> None
 def test_one_round_gives_no_verdict(continued: Continued, data: Path, tiny_model: Path) -> None:
     assert continued.result["take"] == ""
     job = nq.Job([data], tiny_model, "auto", root=continued.folder.parent, limit=QUESTIONS)
-    assert choose_profile(job)[0] == default_choice("CPU")
+    assert chosen(job)[0] == default_choice("CPU")
 
 
 def test_the_runs_of_a_comparison_are_recorded_as_those_of_an_answering(
@@ -286,7 +287,7 @@ def test_busy_rounds_give_no_verdict_and_are_measured_again(
     for is_busy in (True, False):
         result = commands.json(*command)
         folder = str(Path(result["page"]).parent.relative_to(tmp_path))
-        profile, why = choose_profile(job)
+        profile, why = chosen(job)
         assert profile == (one_default if is_busy else result["take"])
         assert (folder in why, bool(result["take"])) == (not is_busy, not is_busy)
         experiment = client.get_experiment_by_name(DEFAULT_EXPERIMENT)
@@ -294,7 +295,7 @@ def test_busy_rounds_give_no_verdict_and_are_measured_again(
         comparable += sorted(run.data.tags[tracking.SPEED_COMPARABLE] for run in runs)
     assert comparable == [f"no: {BUSY}"] * 4 + ["yes"] * 2  # the first two are there twice
     assert commands.json("compare", "--forget") == {"forgotten": {folder: result["take"]}}
-    profile, why = choose_profile(job)
+    profile, why = chosen(job)
     assert profile == one_default and folder not in why
     assert commands.json("compare", "--forget") == {"forgotten": {}}
     assert commands.json(*command)["take"] == result["take"]

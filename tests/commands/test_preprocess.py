@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nq.preprocess.store import COMPLETED
+from nq.preprocess.prepared import MANIFEST
 from nq.storage import UNFINISHED
 from tests.conftest import Commands
 from tests.nq_records import changed, simplified, to_line, write_lines
@@ -80,7 +80,7 @@ def started(folder: Path) -> subprocess.Popen[str]:
     write_lines(folder / "long.jsonl", lines)
     write_vocab(folder / "vocab.txt")
     command = ("--data", "long.jsonl", "--tokenizer", "vocab.txt", "--output", "out", *SMALL)
-    process = start(folder, *command, "--workers", "1")  # in Beam
+    process = start(folder, *command, "--workers", "2")  # in Beam
     while not any(p.stat().st_size for p in (folder / "out").glob("*/progress/*")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
@@ -93,7 +93,7 @@ def test_killed_and_started_again(tmp_path: Path, commands: Commands) -> None:
     process.kill()
     process.communicate()
     out = tmp_path / "out"
-    assert not (out / COMPLETED).exists()
+    assert not (out / MANIFEST).exists()
     assert list(out.glob(f"{UNFINISHED}*"))
     data = (tmp_path / "long.jsonl").read_bytes().splitlines()[:50]
     write_lines(tmp_path / "long.jsonl", data)

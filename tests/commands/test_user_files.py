@@ -63,7 +63,7 @@ def test_files_of_others_survive_every_run(tiny_model: Path, tmp_path: Path) -> 
     ("name", "kind", "arguments"),
     [
         ("job.json", RUN, ["answer", "--data"]),
-        ("windows-00000-of-00001.tfrecord", WINDOWS, ["preprocess", "--data"]),
+        ("windows-00000.tfrecord", WINDOWS, ["preprocess", "--data"]),
         ("README.md", TRAINING, ["train", "--data", SAMPLE, "--init", MODEL, "--card"]),
     ],
 )

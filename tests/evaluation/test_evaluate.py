@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from nq.bundle import bundled_sample
 from nq.evaluation import labels, nq_eval
 from nq.evaluation.evaluate import Evaluation, Verdict, accepted_answers, evaluate, judge
-from nq.formats import inputs
 from nq.formats.outputs import encode_prediction, write_predictions
+from nq.questions import read_examples
 from nq.records import Annotation, Example, Prediction, Span, YesNo
 
 N_TOKENS = 20
@@ -98,7 +98,7 @@ def test_the_ids_of_questions_are_those_in_the_predictions(suffix: str, tmp_path
     lines = [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
     texts = map(",".join, rows) if suffix == "csv" else map(json.dumps, lines)
     (gold := tmp_path / f"gold.{suffix}").write_text("\n".join(texts), encoding="utf-8")
-    examples = list(inputs.read_examples(gold))
+    examples = list(read_examples(gold))
     predictions = [
         encode_prediction(as_prediction(item.example_id, item.annotations[0]), item.token_bytes)
         for item in examples
@@ -186,7 +186,7 @@ def test_the_text_decides_where_gold_has_one(
 
 def write_gold_as_predictions(path: Path, count: int | None = None) -> Path:
     """Writes predictions that repeat the gold answers of the sample."""
-    examples = list(inputs.read_examples(bundled_sample()))[:count]
+    examples = list(read_examples(bundled_sample()))[:count]
     gold = [(item, (item.annotations or ())[0]) for item in examples]
     write_predictions(
         path,

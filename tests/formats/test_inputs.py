@@ -13,19 +13,18 @@ import pytest
 
 from nq.bundle import bundled_model
 from nq.config import WindowConfig
-from nq.errors import Error
 from nq.evaluation.labels import read_gold, read_predictions
 from nq.formats import input_files, inputs
-from nq.formats.fields import LIMITS, RecordError
+from nq.formats.fields import LIMITS
 from nq.formats.tfrecord import frame
 from nq.model.folder import CONFIG, check_model
 from nq.preprocess.features import features
-from nq.preprocess.local import make_windows
+from nq.preprocess.prepared import make_windows
 from nq.preprocess.tokenizers.load import NAMES as TOKENIZERS
 from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.questions import read_examples
 from nq.records import DeadLetter, Source
 from tests import nq_records
-from tests.formats.hugging_face_rows import row, write
 from tests.formats.reading import decode_line, ids, items, reasons, records
 from tests.nq_records import simplified, to_line, write_lines
 
@@ -98,41 +97,6 @@ def test_find_files(tmp_path: Path) -> None:
             input_files.find_files([other])  # type: ignore[list-item]
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder of a plain, a gzip and a parquet file; the first two have a bad record."""
-    write_lines(tmp_path / "a.jsonl", [simplified(1), {"example_id": 5}, nq_records.v1(2)])
-    write_lines(tmp_path / "b.jsonl.gz", [nq_records.v1(3), b"nonsense", nq_records.v1(1)])
-    write(tmp_path / "c.parquet", [row(nq_records.v1(4))])
-    return tmp_path
-
-
-def test_read_examples(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    examples = inputs.read_examples([f"{folder}/*.parquet", folder / "a.jsonl"])
-    assert [next(examples).example_id for _ in range(2)] == [4, 1]
-    with pytest.raises(RecordError, match=r"a\.jsonl, line 2: no document"):
-        next(examples)
-    assert not caplog.messages
-    everything = inputs.read_examples(folder, skip_bad=True)
-    assert [example.example_id for example in everything] == [1, 2, 3, 1, 4]
-    first, second, total = caplog.messages
-    assert "a.jsonl, line 2: no document" in first and "b.jsonl.gz, line 2: not JSON" in second
-    assert total == "skipped 2 bad records in all"
-
-
-def test_files_without_a_good_record_are_an_error(folder: Path, tmp_path: Path) -> None:
-    bad = str(write_lines(tmp_path / "bad.jsonl", [{"question": "who"}, {"query": "x"}]))
-    empty = str(write_lines(tmp_path / "empty.jsonl", []))
-    for options, message in (
-        ({"files": [bad]}, "all 2 records are bad; .* line 1"),
-        ({"files": [bad], "limit": 1}, "the only record is bad"),
-        ({"files": [empty]}, "no records in .*empty.jsonl"),
-    ):
-        with pytest.raises(Error, match=message):
-            inputs.check_records(**options)
-    inputs.check_records([bad, empty, str(folder / "a.jsonl")])
-
-
 # --- files that are refused ---------------------------------------------------------------
 
 
@@ -156,7 +120,7 @@ def test_a_file_of_another_kind_is_refused_in_one_line(
 ) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(data)
-    for read in (inputs.read_examples, inputs.read_page):
+    for read in (read_examples, inputs.read_page):
         with pytest.raises(ValueError, match=f"is {re.escape(name)}.*{re.escape(advice)}"):
             read(path)
 
@@ -169,7 +133,7 @@ SUFFIXES = ".jsonl", ".json.gz", ".parquet", ".csv", ".txt", ".html", ".pdf", ".
 def test_a_pointer_of_git_lfs_is_called_that(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"a{suffix}"
     path.write_text(LFS)
-    reads: list[Callable[[Path], Any]] = [inputs.read_page, inputs.read_examples]
+    reads: list[Callable[[Path], Any]] = [inputs.read_page, read_examples]
     for read in (*reads, read_gold, read_predictions):
         with pytest.raises(ValueError, match=f"{path}.*git lfs pull"):
             read(path)

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.config import WindowConfig
 from nq.formats import inputs
 from nq.formats.fields import LIMITS, RecordError
 from nq.formats.questions import PageFolder, list_pages
-from nq.preprocess.request import Request
+from nq.questions import Questions, read_examples
 from nq.records import Example, Original, Span, YesNo, char_span
 from tests.formats import own_data
 from tests.formats.own_data import CONTEXT, placed
@@ -417,11 +416,11 @@ def test_a_question_without_its_page_has_a_reason(
 
 def test_equal_requests_have_equal_pages(tmp_path: Path, pages: PageFolder) -> None:
     path = write(tmp_path / "a.csv", "Question;Source File\nwhen;tower.html\n")
-    (example,) = inputs.read_examples(path, pages=list_pages(pages.folder, "Source File"))
+    (example,) = read_examples(path, pages=list_pages(pages.folder, "Source File"))
     assert example.title == "The Tower"
 
     def key(listed: PageFolder | None) -> str:
-        return Request((str(path),), "", WindowConfig(), tokenizer_sha256="x", pages=listed).key
+        return str(Questions((str(path),), listed).key)
 
     first = key(pages)
     moved = Path(pages.folder).rename(tmp_path / "moved")

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from nq.formats import input_files, inputs
-from nq.formats.input_files import shown
+from nq.formats import inputs
+from nq.formats.input_files import LOCAL, shown
+from nq.questions import read_examples
 from tests.nq_records import simplified, to_line
 
 LINES = b"".join(to_line(simplified(i, words=5)) + b"\n" for i in range(3))
@@ -47,12 +48,12 @@ def written(data: bytes, path: Path | None = None) -> Iterator[int]:
 
 
 def ids(files: list[str]) -> list[int | str]:
-    return [example.example_id for example in inputs.read_examples(files)]
+    return [example.example_id for example in read_examples(files)]
 
 
 def test_a_descriptor_of_a_pipe_is_read_twice(temporary: Path) -> None:
     data = gzip.compress(LINES)
-    with written(data) as pipe, input_files.input_files([f"/dev/fd/{pipe}"]) as (path,):
+    with written(data) as pipe, LOCAL.found([f"/dev/fd/{pipe}"]) as (path,):
         assert Path(path).read_bytes() == data
         assert Path(path).parent.parent == temporary
         assert [ids([path]), ids([path])] == [[0, 1, 2]] * 2
@@ -62,19 +63,20 @@ def test_a_descriptor_of_a_pipe_is_read_twice(temporary: Path) -> None:
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     with written(LINES + b"bad") as pipe:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(os.fdopen(pipe, "rb", closefd=False)))
-        with input_files.input_files(["/dev/stdin", "-"]) as (path,):
+        with LOCAL.found(["/dev/stdin", "-"]) as (path,):
             *_, (source, _) = inputs.read_records(path)
             assert (source.path, source.line) == ("standard input", 4)
 
 
 def test_examples_of_pipes_and_files(tmp_path: Path) -> None:
     file, named = tmp_path / "a.jsonl", tmp_path / "pipe.jsonl"
-    file.write_bytes(LINES)
+    lines = [b"".join(to_line(simplified(i)) + b"\n" for i in (n, n + 1)) for n in (0, 2, 4)]
+    file.write_bytes(lines[1])
     os.mkfifo(named)
-    with written(LINES) as first, written(LINES, named):
-        assert ids([f"/dev/fd/{first}", str(file), str(named)]) == [0, 1, 2] * 3
+    with written(lines[0]) as first, written(lines[2], named):
+        assert ids([f"/dev/fd/{first}", str(file), str(named)]) == [*range(6)]
     with written(LINES) as pipe:
-        assert next(inputs.read_examples(f"/dev/fd/{pipe}")).example_id == 0
+        assert next(read_examples(f"/dev/fd/{pipe}")).example_id == 0
 
 
 def test_a_descriptor_of_a_file_is_copied(tmp_path: Path) -> None:
@@ -82,7 +84,7 @@ def test_a_descriptor_of_a_file_is_copied(tmp_path: Path) -> None:
     path.write_bytes(LINES)
     with path.open("rb") as file:
         path.unlink()  # as a shell does with a here-document
-        with input_files.input_files([f"/dev/fd/{file.fileno()}"]) as (copy,):
+        with LOCAL.found([f"/dev/fd/{file.fileno()}"]) as (copy,):
             assert Path(copy).read_bytes() == LINES
 
 

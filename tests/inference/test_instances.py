@@ -11,7 +11,6 @@ import pytest
 
 from nq import processor
 from nq.bundle import bundled_sample
-from nq.formats import inputs
 from nq.inference.chain import windowed
 from nq.inference.instances import InstanceDiedError, InstancePool
 from nq.inference.load import ScorerSpec, load_scorer
@@ -19,6 +18,7 @@ from nq.inference.profile import Profile
 from nq.inference.scorer import Part, Steps, advance
 from nq.model.spec import find_model
 from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.questions import read_examples
 from nq.records import Columns
 from tests.child_processes import children
 
@@ -32,7 +32,7 @@ def spec(tiny_model: Path) -> ScorerSpec:
 def some_parts(spec: ScorerSpec) -> list[Part]:
     """Parts of one example each."""
     tokenizer = load_tokenizer(spec.model.folder, spec.model.windows.compat)
-    examples = islice(inputs.read_examples(bundled_sample()), 3)
+    examples = islice(read_examples(bundled_sample()), 3)
     return [Part([windowed(one, tokenizer, spec.model.windows)]) for one in examples]
 
 

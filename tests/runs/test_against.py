@@ -9,12 +9,12 @@ import pytest
 
 from nq import storage
 from nq.commands.main import console
+from nq.evaluation.answers import PREDICTIONS
 from nq.evaluation.gate import Parity, question_counts, relative_loss
 from nq.evaluation.labels import read_gold, read_predictions
 from nq.model import joint
-from nq.runs.finished import FinishedRun
-from nq.runs.parity import write_parity
-from nq.runs.result import JOB, METRICS, PREDICTIONS, write_metrics
+from nq.runs import folder
+from nq.runs.folder import JOB, METRICS, FinishedRun
 from tests import nq_records, tiny_models
 from tests.conftest import Commands
 
@@ -106,8 +106,7 @@ def test_few_lost_answers_are_undecided(
     gate = commands.json(*command)["parity"]["gate"]
     gold = read_gold(data)
     counts = (
-        question_counts(gold, read_predictions(folder / PREDICTIONS))
-        for folder in (tmp_path, first)
+        question_counts(gold, read_predictions(run / PREDICTIONS)) for run in (tmp_path, first)
     )
     expected = relative_loss(*counts)
     assert (gate["loss"], gate["low"], gate["high"]) == pytest.approx(
@@ -139,9 +138,9 @@ def test_a_comparison_that_cannot_be_written_leaves_the_run_whole(
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(storage, "write_json", stopped(storage.write_json))
-            patch.setattr("nq.runs.parity.write_metrics", stopped(write_metrics))
-            write_parity(first, parity, [data])
+            patch.setattr(folder, "_write_metrics", stopped(folder._write_metrics))
+            FinishedRun(first).add_parity(parity, [data])
         assert ("parity" in FinishedRun(first).metrics) == (stop == 2)
-    write_parity(first, parity, [data])
-    write_parity(first, parity, [data])
+    FinishedRun(first).add_parity(parity, [data])
+    FinishedRun(first).add_parity(parity, [data])
     assert FinishedRun(first).metrics["parity"] == parity.to_dict()

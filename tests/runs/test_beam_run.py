@@ -13,24 +13,26 @@ from typing import Any
 import pytest
 
 from nq import storage
+from nq.beam.files import BEAM
 from nq.bundle import bundled_sample
 from nq.child import ROOT
 from nq.commands.main import console
 from nq.config import TrackingConfig
 from nq.errors import Error
+from nq.evaluation.answers import PREDICTIONS
 from nq.model.spec import find_model
 from nq.report.tables import BESIDE
 from nq.runs.config import Beam
-from nq.runs.finished import FinishedRun
+from nq.runs.folder import JOB, FinishedRun
 from nq.runs.job import Job
-from nq.runs.profile_choice import choose_profile, default_choice
-from nq.runs.result import JOB, PREDICTIONS, Result
+from nq.runs.profile_choice import default_choice
+from nq.runs.result import Result
 from nq.runs.run import run
 from nq.runs.run_page import write_report
 from nq.storage import UNFINISHED
 from tests.beam.folder_file_system import PLUGIN, uri
 from tests.folders import write
-from tests.jobs import flat_job, predictions
+from tests.jobs import chosen, flat_job, predictions
 from tests.nq_records import changed, simplified, write_lines
 from tests.test_missing_packages import BLOCK
 
@@ -198,7 +200,8 @@ def test_files_model_and_temporary_files_with_uris(
         limit=14,
     )
     found = run(by_uri)
-    profiles = [choose_profile(replace(by_uri, files=files)) for files in (map(uri, data), data)]
+    auto = [replace(by_uri, files=files, profile="auto") for files in (map(uri, data), data)]
+    profiles = [chosen(one, BEAM) for one in auto]
     assert profiles[0] == profiles[1]
     for name in (PREDICTIONS, "nbest.jsonl", "kaggle.csv"):
         assert (found.folder / name).read_bytes() == (expected.folder / name).read_bytes()

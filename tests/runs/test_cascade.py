@@ -21,17 +21,18 @@ from nq.config import (
     RankingWeights,
     WindowConfig,
 )
+from nq.evaluation.answers import PREDICTIONS
 from nq.formats.outputs import encode_prediction
 from nq.model.folder import load_settings, save_settings, weights_digest
 from nq.model.spec import find_model, mention_decision
 from nq.records import SCORE_COLUMNS, SECOND_WINDOW, Columns
+from nq.runs.folder import JOB, KEPT_SCORES
 from nq.runs.job import Job
-from nq.runs.plan import Plan
-from nq.runs.result import JOB, KEPT_SCORES, PREDICTIONS, Result
+from nq.runs.result import Result
 from nq.runs.run import run
 from nq.runs.score_store import ScoreStore
 from tests.conftest import Commands
-from tests.jobs import flat_job
+from tests.jobs import flat_job, request_of
 from tests.runs.test_resume import run_killed, until_killed
 
 QUESTIONS, ALL = 6, 1000
@@ -136,7 +137,8 @@ def test_everything_of_the_second_model_identifies_a_run(
     tiny_model: Path, tiny_mpnet: Path, tmp_path: Path
 ) -> None:
     def scores(job: Job, **settings: Any) -> str:
-        return str(Plan(replace(job, model=replace(job.model, **settings))).scores)
+        other = replace(job, model=replace(job.model, **settings))
+        return str(other.scores(request_of(other)))
 
     job = make_job(tiny_model, tiny_mpnet, tmp_path)
     decision, second = job.model.cascade, job.model.second

@@ -14,8 +14,8 @@ from tests.folders import held, write
 PROGRESS = f"{storage.STATE}/{storage.PROGRESS}"
 KILLED = "0123456789ab.tmp"
 """Ends the name of a file whose writer was killed."""
-SHARD = "windows-00000-of-00001.tfrecord"
-PREPARED = ("COMPLETED", "manifest.json", "skipped.jsonl", SHARD)
+SHARD = "windows-00000.tfrecord"
+PREPARED = ("manifest.json", "skipped.jsonl", SHARD)
 PARTS = (
     *("windows-00000", "results-00000-of-00001", "workers.log"),
     "beam-temp-results-0f/ab-1.results",

@@ -1,22 +1,34 @@
-"""Tests which examples of a job are answered, and in which order."""
+"""Tests which examples of a job are answered, in which order, and how often they are decoded."""
 
-import io
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from nq.beam.prepare import prepare
+from nq import child
 from nq.bundle import bundled_sample
+from nq.evaluation.answers import PREDICTIONS
 from nq.formats import inputs
+from nq.preprocess import prepared
+from nq.questions import read_examples
 from nq.runs.config import Compute
+from nq.runs.folder import DEAD_LETTERS
 from nq.runs.job import Job
-from nq.runs.measure import Clock
-from nq.runs.plan import Plan, windows_folder
-from nq.runs.result import PREDICTIONS
 from nq.runs.run import run
-from nq.runs.scoring import Scoring, open_scoring
+from nq.runs.scoring import Scoring
+from tests.jobs import scoring
+
+RECORDS = 7
+COUNTED = """
+import nq.formats.inputs as inputs, nq.preprocess.prepared as prepared
+def counting(source, *rest, decode=inputs.decode_row):
+    with open({log!r}, "a") as file:
+        file.write(source.path + str(source.line) + chr(10))
+    return decode(source, *rest)
+inputs.decode_row, prepared.SHARD_BYTES = counting, {shard_bytes}
+"""
+"""Writes what a process decodes to a file, and sets the size of shards."""
 
 
 @pytest.fixture
@@ -29,35 +41,43 @@ def job(tiny_model: Path, tmp_path: Path) -> Job:
     return Job(files, tiny_model, "baseline", root=tmp_path / "runs", compute=Compute(batch_size=8))
 
 
-def keys(job: Job) -> list[tuple[int, int]]:
-    """Returns file number and line of every good record."""
-    return [
-        (one.source.file_index, one.source.line)
-        for request in job.requests()
-        for one in prepare(request, windows_folder(job.root, request)).read(request)
-    ]
-
-
-def answered(scoring: Scoring) -> list[tuple[object, int]]:
+def answered(scores: Scoring) -> list[tuple[object, int]]:
     """Returns id and number of scored windows of each example."""
-    return [(example.example_id, len(scores)) for example, scores in scoring]
+    return [(example.example_id, len(scores)) for example, scores in scores]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk_bytes", [1, 1 << 30])
-def test_of_two_records_with_the_same_id_the_first_is_answered(job: Job, chunk_bytes: int) -> None:
-    ids = [example.example_id for example in inputs.read_examples(bundled_sample())][:5]
-    job = replace(job, compute=replace(job.compute, chunk_bytes=chunk_bytes))
-    with open_scoring(Plan(job), Clock()) as scoring:
-        first, second = answered(scoring), answered(scoring)
-        assert scoring.chunks.total("windows") > sum(windows for _, windows in first)
-        dead_letters = io.BytesIO()
-        assert len(list(scoring.answers(0, dead_letters))) == len(first)
-        duplicate = json.loads(dead_letters.getvalue().splitlines()[-1])
+def test_of_two_records_with_the_same_id_the_first_is_answered(job: Job) -> None:
+    ids = [example.example_id for example in read_examples(bundled_sample())][:5]
+    with scoring(job) as scores:
+        first, second = answered(scores), answered(scores)
+        assert scores.windows.windows == sum(windows for _, windows in first)
+        *answers, _, letter = scores.answers(0)
+    assert isinstance(letter, bytes) and len(answers) == len(first)
+    duplicate = json.loads(letter)
     assert [example_id for example_id, _ in first] == ids
     assert second == first
     assert (Path(duplicate["file"]).name, duplicate["line"]) == ("b.jsonl", 1)
     assert f"example_id {ids[1]} occurs twice" in duplicate["reason"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard_bytes", [1, 1 << 30])
+def test_a_record_is_decoded_once_by_both_processes_and_shards_change_nothing(
+    job: Job, tmp_path: Path, shard_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = run(job)
+    code, start = COUNTED.format(log=str(tmp_path / "log"), shard_bytes=shard_bytes), child.start
+    monkeypatch.setattr(inputs, "decode_row", inputs.decode_row)
+    monkeypatch.setattr(prepared, "SHARD_BYTES", shard_bytes)
+    exec(code, {})  # in this process
+    monkeypatch.setattr(child, "start", lambda text: start(code + text))
+    found = run(replace(job, root=tmp_path / "other"))
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert len(lines) == len(set(lines)) == RECORDS
+    for name in (PREDICTIONS, DEAD_LETTERS):
+        assert (found.folder / name).read_bytes() == (expected.folder / name).read_bytes()
+    assert len(list(tmp_path.glob("other/windows-*/windows-*"))) == (5 if shard_bytes == 1 else 1)
 
 
 @pytest.mark.slow

@@ -12,14 +12,17 @@ import pytest
 
 from nq import storage
 from nq.bundle import bundled_sample
+from nq.evaluation.answers import PREDICTIONS
 from nq.inference.instances import InstanceDiedError
 from nq.report.tables import BESIDE
 from nq.runs.config import Compute
+from nq.runs.folder import KEPT_SCORES, METRICS
 from nq.runs.job import Job
-from nq.runs.result import KEPT_SCORES, METRICS, PREDICTIONS, Result
+from nq.runs.result import Result
 from nq.runs.run import run
 from nq.runs.scoring import RunProgress
 from tests.child_processes import children, python, wait_until
+from tests.jobs import request_of
 from tests.runs.test_resume import run_killed, until_killed
 
 IN_PROCESS = """
@@ -146,14 +149,13 @@ def test_runs_that_die_resume_with_any_number_of_instances(
 
 
 def test_scores_depend_on_threads_and_not_on_instances(tiny_model: Path, tmp_path: Path) -> None:
-    from nq.runs.plan import Plan
-
     plain = Job([bundled_sample()], tiny_model, root=tmp_path)
     one, two, four = (
-        Plan(replace(plain, compute=Compute(instances=n, threads=t)))
-        for n, t in ((1, 1), (2, 1), (1, 4))
+        replace(plain, compute=Compute(instances=n, threads=t)) for n, t in ((1, 1), (2, 1), (1, 4))
     )
-    assert one.scores == two.scores and one.folder == two.folder
-    assert len({Plan(plain).folder, one.folder, four.folder}) == 3
-    assert Job.from_dict(one.job.to_dict()).compute.threads == 1
+    request = request_of(plain)
+    assert one.scores(request) == two.scores(request)
+    assert one.folder(request) == two.folder(request)
+    assert len({job.folder(request) for job in (plain, one, four)}) == 3
+    assert Job.from_dict(one.to_dict()).compute.threads == 1
     assert "threads" not in plain.to_dict()

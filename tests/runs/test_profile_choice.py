@@ -14,12 +14,12 @@ from nq.runs.config import AUTO
 from nq.runs.job import Job
 from nq.runs.profile_choice import (
     COMPARED,
-    choose_profile,
     comparison_key,
     default_choice,
     forget,
     without_gain,
 )
+from tests.jobs import chosen
 
 
 @pytest.fixture
@@ -53,11 +53,11 @@ def test_the_winner_of_the_last_fitting_comparison_is_taken(
     (tmp_path / "damaged" / COMPARED).write_text("[")
     (tmp_path / "folder" / COMPARED).mkdir(parents=True)
     why = f"profile auto: xla, the profile to take of nq compare in {tmp_path}/last"
-    assert choose_profile(job) == ("xla", why)
+    assert chosen(job) == ("xla", why)
     assert forget(tmp_path / "last") == {}
     assert forget(tmp_path)[str(tmp_path / "last")] == "xla"
     assert forget(tmp_path) == {}
-    assert choose_profile(job)[0] == "grappler+buckets"
+    assert chosen(job)[0] == "grappler+buckets"
 
 
 def test_the_default_may_be_one_without_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,11 +83,11 @@ def test_what_a_comparison_is_for(job: Job, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_whole_pages_are_pruned_by_default(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert choose_profile(job)[0] == "grappler+buckets"
+    assert chosen(job)[0] == "grappler+buckets"
     monkeypatch.setattr(profile_choice, "PAGE_TOKENS", 2)
-    assert choose_profile(job)[0] == "grappler+buckets+prune"
+    assert chosen(job)[0] == "grappler+buckets+prune"
     no_margin = replace(job.model, decision=DecisionConfig(rule="bert-joint"))
-    assert choose_profile(replace(job, model=no_margin))[0] == "grappler+buckets"
+    assert chosen(replace(job, model=no_margin))[0] == "grappler+buckets"
 
 
 def test_the_default_choice_is_fast_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,16 +12,17 @@ import pytest
 
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, TrackingConfig
-from nq.evaluation.answers import AnswerRow, table_row
+from nq.evaluation.answers import PREDICTIONS, AnswerRow, table_row
 from nq.evaluation.evaluate import Verdict
-from nq.formats import inputs
 from nq.mlflow_store import import_mlflow
 from nq.model.folder import load_settings
+from nq.questions import read_examples
 from nq.records import Annotation, Example, Prediction, Span, YesNo
 from nq.report.comparison import row
 from nq.report.tables import format_seconds
+from nq.runs.folder import METRICS
 from nq.runs.job import Job
-from nq.runs.result import METRICS, PREDICTIONS, Result
+from nq.runs.result import Result
 from nq.runs.run import run
 from nq.runs.run_page import write_report
 from tests.jobs import flat_job
@@ -51,7 +52,7 @@ def test_the_counts_are_those_of_the_files(result: Result) -> None:
     zeros = ("resumed_windows", "float32_windows", "rescored", "dead_letters", "without_gold")
     assert {getattr(result, name) for name in zeros} == {0}
     assert [row.question for row in result.rows] == [
-        example.question for example in inputs.read_examples(bundled_sample())
+        example.question for example in read_examples(bundled_sample())
     ][:2]
 
 
@@ -164,7 +165,7 @@ def test_blocks_beyond_the_last_context_are_counted(tiny_model: Path, tmp_path: 
     windows = replace(load_settings(tiny_model).windows, max_contexts=4)
     job = make_job(tiny_model, tmp_path, windows=windows)
     result = run(job)
-    unread = [max(0, blocks_with_text(e) - 3) for e in inputs.read_examples(job.files)]
+    unread = [max(0, blocks_with_text(e) - 3) for e in read_examples(job.files)]
     assert result.unread_blocks == sum(unread) > 0
     assert result.truncated_pages == sum(n > 0 for n in unread)
     values = json.loads((result.folder / METRICS).read_bytes())

@@ -11,9 +11,10 @@ import pytest
 
 from nq import storage
 from nq.bundle import bundled_sample
+from nq.evaluation.answers import PREDICTIONS
 from nq.runs.config import Compute
+from nq.runs.folder import JOB, KEPT_SCORES
 from nq.runs.job import Job
-from nq.runs.result import JOB, KEPT_SCORES, PREDICTIONS
 from nq.runs.run import run
 from nq.runs.score_store import ScoreStore
 from nq.runs.scoring import RunProgress

@@ -15,9 +15,7 @@ from nq.evaluation import nq_eval
 from nq.model.spec import find_model
 from nq.runs import tuning
 from nq.runs.job import Job
-from nq.runs.measure import Clock
-from nq.runs.plan import Plan
-from nq.runs.scoring import open_scoring
+from tests.jobs import scoring
 from tests.nq_records import write_lines
 
 NO_ANSWER = {
@@ -48,9 +46,9 @@ def tune_without(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         def progress(windows: int, total: int) -> None:
             completed.append(windows)
 
-        with open_scoring(Plan(job), Clock(), progress) as scoring:
-            tuned = tuning.tune_decision(scoring, job.model.decision)
-            assert sum(completed) == scoring.chunks.total("windows")
+        with scoring(job, progress) as scores:
+            tuned = tuning.tune_decision(scores, job.model.decision)
+            assert sum(completed) == scores.windows.windows
             return tuned
 
     return tune_without

@@ -1,0 +1,441 @@
+"""Folders of windows: their files, when they are reused and continued, and their errors."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from nq import child
+from nq.config import WindowConfig
+from nq.errors import Error
+from nq.formats import inputs
+from nq.formats.tfrecord import encode_records, raw_records
+from nq.preprocess import prepared
+from nq.preprocess.features import features, training_features
+from nq.preprocess.prepared import (
+    DEAD_LETTERS,
+    MANIFEST,
+    SHARD_BYTES,
+    Request,
+    Windows,
+    find,
+    prepare,
+    windows,
+)
+from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.questions import Questions
+from nq.records import Example, Source
+from nq.storage import LOCK, MARK, PART, UNFINISHED, hold
+from tests import nq_records
+from tests.child_processes import PATIENCE_S, ROOT, children, wait_until
+from tests.formats.reading import values_of
+from tests.full_disk import small_files
+from tests.nq_records import simplified, write_lines
+from tests.tiny_models import write_vocab
+
+CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
+SHARD, EXAMPLES = "windows-00000.tfrecord", "examples-00000.tfrecord"
+FILES = {SHARD, EXAMPLES, MANIFEST, DEAD_LETTERS, MARK}
+SMALL = 20_000
+"""Bytes of a shard of a few examples."""
+RECORDS, GOOD, TWICE = 47, 42, "example_id 7 occurs twice"
+
+
+def make_request(folder: Path) -> Request:
+    """A request for two files, one of each dialect, with bad records, and ids that occur twice."""
+    good = [simplified(i, words=20 + i % 50) for i in range(40)]
+    first = write_lines(folder / "b.jsonl.gz", [*good[:30], b"null", good[7], *good[30:], b"[]"])
+    bad, again = '"\u2028\x85"'.encode(), simplified(7, words=9)
+    second = [nq_records.v1(100), bad, again, nq_records.v1(101)]
+    write_lines(folder / "a.jsonl", second)
+    files = str(first), str(folder / "a.jsonl")
+    return Request(Questions(files), str(write_vocab(folder / "vocab.txt")), CONFIG)
+
+
+@pytest.fixture
+def job_request(tmp_path: Path) -> Request:
+    return make_request(tmp_path)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def completed(job_request: Request, out: Path, monkeypatch: pytest.MonkeyPatch) -> Windows:
+    """The finished job of ``job_request`` in ``out``."""
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "apache_beam", None)
+        return prepare(job_request, out)
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lines of the records that are decoded, in order."""
+    lines, decode = list[int](), inputs.decode_row
+
+    def counting(source: Any, *rest: Any) -> Any:
+        lines.append(source.line)
+        return decode(source, *rest)
+
+    monkeypatch.setattr(inputs, "decode_row", counting)
+    return lines
+
+
+def records(made: Windows) -> list[bytes]:
+    return [record for shard in made.shards for record in raw_records(shard)]
+
+
+def names(folder: Path) -> set[str]:
+    return {p.name for p in folder.iterdir()}
+
+
+def folder_bytes(folder: Path) -> dict[str, bytes]:
+    """Every file's bytes, without the time that the job took and the checksum over it."""
+    files = {p.name: p.read_bytes() for p in folder.iterdir() if p.name != MARK}
+    varying = rb'"seconds": [\d.]+|\n  "sha256": .*'
+    return files | {MANIFEST: re.sub(varying, b"", files[MANIFEST])}
+
+
+def first_examples(request: Request) -> Iterator[tuple[Source, Example]]:
+    """Yields the examples of the input, of each id the first."""
+    seen = set()
+    for index, path in enumerate(request.questions.files):
+        for source, item in inputs.read_records(path, index):
+            if isinstance(item, Example) and item.example_id not in seen:
+                seen.add(item.example_id)
+                yield source, item
+
+
+@pytest.mark.parametrize("shard_bytes", [1, SMALL, SHARD_BYTES])
+@pytest.mark.parametrize("training", [None, (0.5, 7)])
+def test_records_are_those_of_the_plain_functions_in_order(
+    job_request: Request,
+    out: Path,
+    training: tuple[float, int] | None,
+    shard_bytes: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prepared, "SHARD_BYTES", shard_bytes)
+    made = prepare(replace(job_request, training=training), out)
+    tokenizer, expected = load_tokenizer(job_request.tokenizer), list[list[bytes]]()
+    for source, item in first_examples(job_request):
+        rows = features(item, tokenizer, CONFIG)
+        if training:
+            rows = training_features(item, tokenizer, CONFIG, *training)
+        expected.append(list(encode_records(rows, source, CONFIG.switches.id_name)))
+    assert records(made) == [record for one in expected for record in one]
+    counts = made.examples, made.windows, made.dead_letters
+    assert counts == (GOOD, sum(map(len, expected)), RECORDS - GOOD)
+    shards = [len(list(raw_records(shard))) for shard in made.shards]
+    ends = {sum(map(len, expected[:n])) for n in range(len(expected) + 1)}
+    assert {sum(shards[:n]) for n in range(len(shards) + 1)} <= ends  # of examples
+    assert all(shard.stat().st_size >= shard_bytes for shard in made.shards[:-1])
+    assert len(shards) == GOOD if shard_bytes == 1 else (len(shards) > 1) == (shard_bytes == SMALL)
+    others = {path.name.replace("windows", "examples") for path in made.shards}
+    expected_names = {path.name for path in made.shards} | FILES - {EXAMPLES}
+    assert names(out) == expected_names | (set() if training else others)
+    letters = [json.loads(line) for line in made.dead_letter_file.read_bytes().splitlines()]
+    assert [(Path(x["file"]).name, x["line"]) for x in letters] == [
+        *[("b.jsonl.gz", 31), ("b.jsonl.gz", 32), ("b.jsonl.gz", 43)],
+        *[("a.jsonl", 2), ("a.jsonl", 3)],
+    ]
+    assert [TWICE in x["reason"] for x in letters] == [False, True, False, False, True]
+    first = "line 31: expected a JSON object, found null"
+    assert made.first_dead_letter() == f"{job_request.questions.files[0]}, {first}"
+
+
+def test_a_folder_of_any_name_with_files_of_a_killed_job_and_of_others(
+    job_request: Request, tmp_path: Path
+) -> None:
+    out = tmp_path / "[x]*? it's ü" / "out"
+    with hold(out / f"{UNFINISHED}abc", PART):
+        (out / f"{UNFINISHED}abc" / "beam-temp-results-1").mkdir()
+    (out / MARK).write_text('{"kind": "windows"}')
+    (out / LOCK).touch()
+    (out / "windows-00003.tfrecord").write_bytes(b"half")
+    (out / ".gitignore").write_text("*")
+    made = prepare(job_request, out)
+    assert names(out) == FILES | {".gitignore"}
+    assert made.windows == len(records(made)) > 0
+
+
+def test_an_equal_request_reuses_the_folder(
+    job_request: Request, completed: Windows, tmp_path: Path, out: Path
+) -> None:
+    before = {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    moved = [Path(f).rename(elsewhere / Path(f).name) for f in job_request.questions.files]
+    again = prepare(replace(job_request, questions=Questions(tuple(map(str, moved)))), out)
+    assert (again.reused, completed.reused) == (True, False)
+    assert (again.windows, again.shards) == (completed.windows, completed.shards)
+    assert {path: path.stat().st_mtime_ns for path in out.iterdir()} == before
+
+
+@pytest.mark.parametrize("change", ["stride", "limit", "training", "files", "line", "tokenizer"])
+def test_another_request_does_not_reuse_it(
+    job_request: Request, completed: Windows, out: Path, change: str
+) -> None:
+    assert find(job_request, out)
+    files, other = job_request.questions.files, job_request
+    if change == "stride":
+        other = replace(job_request, windows=replace(CONFIG, doc_stride=8))
+    elif change == "limit":
+        other = replace(job_request, questions=Questions(files, limit=3))
+    elif change == "training":
+        other = replace(job_request, training=(0.1, 1))
+    elif change == "files":
+        other = replace(job_request, questions=Questions(files[:1]))
+    elif change == "line":
+        write_lines(Path(files[1]), [simplified(5)])
+        other = replace(job_request, questions=Questions(files))
+    else:
+        with Path(job_request.tokenizer).open("a", encoding="utf-8") as file:
+            file.write("zebra\n")
+        other = replace(job_request)
+    assert other.key != job_request.key
+    assert find(other, out) is None
+
+
+@pytest.mark.parametrize("name", [MANIFEST, SHARD, DEAD_LETTERS, EXAMPLES])
+@pytest.mark.parametrize("damage", ["missing", "cut", "flipped"])
+def test_damage_is_found_logged_and_made_good(
+    job_request: Request,
+    completed: Windows,
+    out: Path,
+    name: str,
+    damage: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    before, expected = folder_bytes(out), [values_of(one.example) for one in completed]
+    if damage == "missing":
+        (out / name).unlink()
+    elif damage == "flipped":
+        data = bytearray((out / name).read_bytes())
+        data[-20] ^= 4
+        (out / name).write_bytes(data)
+    else:
+        os.truncate(out / name, (out / name).stat().st_size // 2)
+    again = prepare(job_request, out)
+    is_seen = name in (SHARD, EXAMPLES) and damage == "flipped"  # its records have checksums
+    assert again.reused == is_seen
+    assert [values_of(one.example) for one in again] == expected
+    assert not again.reused and again.windows == completed.windows
+    assert folder_bytes(out) == before
+    messages = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert len(messages) == (not (name == MANIFEST and damage == "missing"))
+    assert all(name in message for message in messages)
+
+
+def test_the_folder_has_the_examples_of_the_input(job_request: Request, completed: Windows) -> None:
+    examples, expected = list(completed), list(first_examples(job_request))
+    assert [one.source for one in examples] == [source for source, _ in expected]
+    for one, (source, item) in zip(examples, expected, strict=True):
+        assert values_of(one.example) == values_of(item)
+        assert set(map(tuple, one.rows["example_keys"])) == {(source.file_index, source.line)}
+    assert sum(map(len, examples)) == completed.windows
+
+
+@pytest.mark.parametrize("moment", ["before", "during"])
+def test_an_input_that_changes_is_an_error_and_its_windows_are_not_used(
+    job_request: Request, out: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changing = Path(job_request.questions.files[1])
+    assert job_request.description
+    data, status = changing.read_bytes(), changing.stat()
+
+    def change() -> Any:
+        lines = data.splitlines(keepends=True)
+        changing.write_bytes(b"".join(reversed(lines)))  # of the same size, and the same time
+        os.utime(changing, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    with monkeypatch.context() as patch, pytest.raises(Error, match=r"a\.jsonl has changed"):
+        if moment == "before":
+            change()
+        else:
+            make = prepared.make_windows
+            patch.setattr(prepared, "make_windows", lambda *args: change() or make(*args))
+        prepare(job_request, out)
+    changing.write_bytes(data)
+    sources = [one.source for one in prepare(job_request, out)]
+    assert sources == [source for source, _ in first_examples(job_request)]
+
+
+def test_an_error_while_writing_names_the_folder(job_request: Request, out: Path) -> None:
+    with small_files(20_000), pytest.raises(OSError, match="File too large") as caught:
+        prepare(job_request, out)
+    assert Path(caught.value.filename).parent == out
+    assert not (out / MANIFEST).exists() and not list(out.glob(f"{UNFINISHED}*"))
+
+
+def test_each_record_is_decoded_once(job_request: Request, out: Path, decoded: list[int]) -> None:
+    with Questions.open(job_request.questions.files) as questions:
+        assert len(decoded) == 1
+        prepare(replace(job_request, questions=questions), out)
+    assert len(decoded) == RECORDS
+
+
+@pytest.mark.parametrize("shards", [1, 2, 5])
+def test_an_interrupted_job_continues_behind_its_last_shard(
+    job_request: Request,
+    out: Path,
+    tmp_path: Path,
+    shards: int,
+    decoded: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What has been published is read at once."""
+    monkeypatch.setattr(prepared, "SHARD_BYTES", SMALL)
+    undisturbed = prepare(job_request, tmp_path / "undisturbed")
+    expected = [source for source, _ in first_examples(job_request)]
+
+    def interrupt(manifest: Mapping[str, Any]) -> None:
+        if len(manifest["shards"]) == shards:
+            so_far = Windows(job_request, out, manifest)
+            count = manifest["counts"]["examples"]
+            assert [one.source for one in islice(so_far, count)] == expected[:count]
+            with (out / DEAD_LETTERS).open("a") as file:
+                file.write("of a record behind the shard\n")
+            raise KeyboardInterrupt
+
+    decoded.clear()
+    with pytest.raises(KeyboardInterrupt):
+        prepare(job_request, out, published=interrupt)
+    assert len(decoded) < RECORDS
+    seen: list[Mapping[str, Any]] = []
+    resumed = prepare(job_request, out, published=lambda manifest: seen.append(dict(manifest)))
+    assert len(decoded) == RECORDS
+    assert folder_bytes(out) == folder_bytes(tmp_path / "undisturbed")
+    assert [one.source for one in resumed] == expected
+    assert (resumed.n_shards, resumed.windows) == (undisturbed.n_shards, undisturbed.windows)
+    assert seen[0]["place"] != seen[-1]["place"] and not resumed.reused
+
+
+def test_damage_in_the_first_shards_of_an_interrupted_job(
+    job_request: Request, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepared, "SHARD_BYTES", SMALL)
+
+    def interrupt(manifest: Mapping[str, Any]) -> None:
+        if len(manifest["shards"]) == 2:
+            raise KeyboardInterrupt
+
+    prepare(job_request, tmp_path / "undisturbed")
+    for name in (SHARD, EXAMPLES):
+        with pytest.raises(KeyboardInterrupt):
+            prepare(job_request, out, published=interrupt)
+        data = bytearray((out / name).read_bytes())
+        data[-20] ^= 4
+        (out / name).write_bytes(data)
+        assert len(list(prepare(job_request, out))) == GOOD
+        assert folder_bytes(out) == folder_bytes(tmp_path / "undisturbed")
+        (out / MANIFEST).unlink()
+
+
+# --- in a process beside this one ---------------------------------------------------------------
+
+ONE_SHARD = """
+import time
+import nq.preprocess.prepared as prepared
+prepared.SHARD_BYTES = 1
+write = prepared._Writer._write_manifest
+prepared._Writer._write_manifest = lambda writer: (write(writer), time.sleep(600))
+"""
+"""Makes the process wait when it has published its first shard."""
+PARENT = """
+import signal, sys, time
+from pathlib import Path
+import psutil
+from nq.config import WindowConfig
+from nq.preprocess.prepared import Request, windows
+from nq.questions import Questions
+config = WindowConfig(max_seq_length=48, max_query_length=12)
+request = Request(Questions((sys.argv[1],)), sys.argv[2], config)
+if sys.argv[4] == "SIGINT":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # where it was ignored
+try:
+    with windows(request, Path(sys.argv[3])):
+        print(psutil.Process().children()[0].pid, flush=True)
+        time.sleep(600)
+except KeyboardInterrupt:
+    print("ended")
+"""
+"""Makes windows, and prints the id of the other process."""
+
+
+@pytest.mark.slow
+def test_the_other_process_writes_what_prepare_writes(
+    job_request: Request,
+    completed: Windows,
+    tmp_path: Path,
+    out: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patch, windows(job_request, tmp_path / "one") as made:
+        patch.delattr("nq.storage.unfinished")  # the other process does the work
+        assert len(children(prepared.__name__)) == 1
+        assert [one.source for one in made] == [s for s, _ in first_examples(job_request)]
+    assert folder_bytes(tmp_path / "one") == folder_bytes(out)
+    assert (made.windows, made.dead_letters) == (completed.windows, completed.dead_letters)
+    assert made.seconds > 0 and not made.reused
+    with windows(job_request, tmp_path / "one") as again:
+        assert again.reused and again.shards == made.shards and not children(prepared.__name__)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.slow
+def test_the_work_of_a_killed_process_is_continued_here(
+    job_request: Request, out: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = child.start
+    monkeypatch.setattr(child, "start", lambda code: start(ONE_SHARD + code))
+    with windows(job_request, out) as made:
+        examples = iter(made)
+        first = next(examples)
+        assert (made.n_shards, made.examples, decoded) == (1, 1, [])
+        children(prepared.__name__)[0].kill()
+        sources = [one.source for one in chain([first], examples)]
+    assert sources == [source for source, _ in first_examples(job_request)]
+    assert made.n_shards == 2 and not made.reused
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("before", "number"),
+    [("", signal.SIGINT), ("trap '' INT; ", signal.SIGKILL)],  # as for a job in the background
+)
+def test_ends_with_the_process_that_started_it(
+    tmp_path: Path, before: str, number: signal.Signals
+) -> None:
+    data = write_lines(tmp_path / "a.jsonl", (simplified(i) for i in range(9000)))
+    vocab = write_vocab(tmp_path / "vocab.txt")
+    command = [sys.executable, "-c", PARENT, str(data), str(vocab)]
+    parent = subprocess.Popen(
+        ["sh", "-c", f'{before}exec "$@"', "sh", *command, str(tmp_path / "out"), number.name],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    assert parent.stdout is not None
+    process = int(parent.stdout.readline())
+    wait_until(lambda: list(tmp_path.glob(f"out/.unfinished-*/{SHARD}")))
+    os.killpg(parent.pid, number)  # as a terminal sends Ctrl-C
+    output = parent.communicate(timeout=PATIENCE_S)
+    assert output == ("ended\n" if number == signal.SIGINT else "", "")
+    wait_until(lambda: not psutil.pid_exists(process))
+    assert not list(tmp_path.glob("out/.unfinished-*"))
