@@ -34,6 +34,7 @@ from nq.storage import sha256
 log = logging.getLogger(__name__)
 
 Record = tuple[Source, Example | DeadLetter]
+OTHER = "{} is not what was read before: give that with {}"
 START: ExampleKey = (0, 0)
 """The place before the first record."""
 
@@ -154,17 +155,17 @@ class Questions:
 
         Names and the limit are not compared.
         """
-        key = self.key if key is None else key
+        changed, key = (CHANGED, self.key) if key is None else (OTHER, key)
         if len(key["inputs"]) != len(self.files):
             raise Error(f"found {len(self.files)} data files, expected {len(key['inputs'])}")
         for path, file in zip(self.files, key["inputs"], strict=True):
             if self.system.sha256(path) != file["sha256"]:
-                raise Error(CHANGED.format(path))
+                raise Error(changed.format(path, "--data"))
         if "pages" in key:
             if self.pages is None:
                 raise Error("the questions name pages: give their folder")
             if _pages_sha256(self.pages) != key["pages"]["sha256"]:
-                raise Error(CHANGED.format(f"a page in {self.pages.folder}"))
+                raise Error(changed.format(f"a page in {self.pages.folder}", "--pages"))
 
     @property
     def paths(self) -> tuple[str, ...]:

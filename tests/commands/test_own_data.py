@@ -81,7 +81,7 @@ def test_questions_with_pages(
     command = ["answer", *with_pages, "--model", tiny_model, "--output", run]
     command += ["--formats", "nbest,squad", "--no-track"]
     figures = commands.json(*command)
-    assert "nq: warning: no question names 1 of the 3 pages" in commands.err
+    assert commands.err.count("nq: warning: no question names 1 of the 3 pages") == 1  # under auto
     assert (figures["examples"], figures["dead_letters"], figures["text_only"]) == (2, 1, 1)
     assert (figures["metrics"]["squad_n"], figures["metrics"]["long-answer-n"]) == (2, 1)
     assert load(run / "job.json")["job"]["page_column"] == "page"
@@ -93,8 +93,19 @@ def test_questions_with_pages(
     evaluation = ["eval", "--one_annotator", "--gold_path", with_pages[1], *with_pages[2:]]
     printed = commands.out(*evaluation, "--predictions_path", run / "predictions.json")
     assert json.loads(printed) == pytest.approx(figures["metrics"])
-    # windows are found again by the content of all pages
     windows = {path.name for path in run.glob("windows-*")}
-    Path(with_pages[3], "rain.txt").write_text("It snows.")
+    pages, moved = Path(with_pages[3]), tmp_path / "moved"
+    pages.rename(moved)
+    error = commands.error("report", run)
+    assert str(pages) in error and "--pages" in error
+    assert commands.json("report", run, "--pages", moved)["questions"] == 2
+    moved.rename(pages)
+    (pages / "rain.txt").write_text("It snows.")
+    error = commands.error("report", run)
+    assert str(pages) in error and "--pages" in error
+    other = [tmp_path / "other" if part == run else part for part in command]
+    commands.out(*other, "--against", run, code=1)
+    assert f"{run} answered other data" in commands.err and not (tmp_path / "other").exists()
+    # windows are found again by the content of all pages
     commands.out(*command)
     assert {path.name for path in run.glob("windows-*")} > windows

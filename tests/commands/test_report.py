@@ -177,7 +177,7 @@ def change_tokenizer(run: Path) -> None:
         (drop_a_prediction, "has no answer to"),
         (lambda run: next((run / "scores").glob("*.npz")).unlink(), "lack input file"),
         (lambda run: edit_job(run, files=["gone.jsonl"]), "does not exist: give the new place"),
-        (change_data, "is not the file that the run read"),
+        (change_data, "is not what was read before: give that with --data"),
         (change_tokenizer, "is not the run's"),
         (lambda run: (run / REPORT).write_text("mine"), "and this command did not write it"),
     ],
