@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,6 +13,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = str(Path(__file__).resolve().parents[1])  # from where this package is imported
+_BOUND = (
+    "import ctypes, os, runpy; ctypes.CDLL(None).prctl(1, {:d})  # PR_SET_PDEATHSIG\n"
+    "if os.getppid() == {}: runpy.run_module({!r}, run_name='__main__', alter_sys=True)"
+)
 
 
 def python(*arguments: str, **variables: str) -> dict[str, Any]:
@@ -23,6 +28,16 @@ def python(*arguments: str, **variables: str) -> dict[str, Any]:
     path = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
     own = {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}  # the second is python -P
     return {"args": [sys.executable, *arguments], "env": {**os.environ, **variables, **own}}
+
+
+def bound(
+    module: str, *arguments: str, by: int = signal.SIGKILL, **variables: str
+) -> dict[str, Any]:
+    """Returns what ``python`` does for ``python -m``, of a process that ends with this one.
+
+    It gets the signal ``by`` when the thread that starts it ends.
+    """
+    return python("-c", _BOUND.format(by, os.getpid(), module), *arguments, **variables)
 
 
 def start(

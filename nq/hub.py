@@ -2,35 +2,51 @@
 
 ``huggingface_hub`` reads ``HF_HOME``, ``HF_TOKEN``, ``HF_ENDPOINT`` and ``HF_HUB_OFFLINE``. A file
 is fetched once; the name of its folder in the cache is the commit. What is in the cache is used
-where the hub cannot be reached, and without asking the hub where a whole commit is named.
+where the hub cannot be reached, and without asking the hub where a whole commit is named. What the
+server of ``HF_ENDPOINT`` sends is limited, and becomes no path outside the cache.
 """
 
 import contextlib
-import glob
 import logging
 import re
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from nq import __version__, extras
 from nq.errors import Error
-from nq.text import format_bytes, truncate
+from nq.text import format_bytes, truncate, without_password
 
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 20
 """How long the hub may send nothing; the client itself waits for ever for most answers."""
+START_S, SLOWEST = 600.0, 10 << 10
+"""A fetch takes no longer than so many seconds, and a second for each so many bytes received."""
+MAX_OTHER_BYTES = 64 << 20
+"""Bytes of all answers without files, such as the list of files."""
 DATA = "hf://"
 MAX_SHOWN = 4
 _PART = r"[a-zA-Z0-9](?:[\w.-]{0,94}\w)?"
 _MODEL = re.compile(rf"(?!.*(?:\.\.|--)){_PART}/{_PART}(?:@[\w./-]{{1,200}})?", re.ASCII)
 _CACHED = re.compile(r".*/(model|dataset)s--([^/]+?)--([^/]+)/snapshots/([0-9a-f]{40})/?(.*)")
 
+_COMMIT = re.compile("[0-9a-f]{40}")
+_NAME = re.compile(r"(?!/)(?!.*(?:^|/)\.\.(?:/|$))[^\0]+", re.DOTALL)
+_ETAG = re.compile(r'(?:W/)?"?\w[\w.:+=-]{0,199}"?', re.ASCII)
+_LONG_WAIT = re.compile(r"\s*\d{4}|.*\bt\s*=\s*\d{4}")  # in seconds, of two headers
+
 Select = Callable[[Mapping[str, int]], Sequence[str]]
-"""Chooses files of a repository, given the bytes of each by name; it may raise ``Error``."""
+"""Chooses files of a repository, given the bytes of each by name; it may raise ``Error``.
+
+It returns few patterns, since the client compares each with each name. A pattern with a slash is
+one of files in a folder, not deeper.
+"""
 
 
 def is_model(name: str) -> bool:
@@ -76,19 +92,24 @@ def data_files(address: str, suffixes: tuple[str, ...]) -> list[str]:
         raise Error(f"{truncate(address, 200)} names no files of a data set: {expected}")
 
     def select(sizes: Mapping[str, int]) -> Sequence[str]:
-        def matching(pattern: str) -> list[str]:
-            same = (name for name in sizes if name.count("/") == pattern.count("/"))
-            return sorted(name for name in same if fnmatchcase(name, pattern))
-
-        inside = (name for name in matching(f"{path}/*") if name.endswith(suffixes))
-        if names := matching(path) or list(inside):
-            return names
+        for patterns in ([path], [f"{path}/*{suffix}" for suffix in suffixes]):
+            if _matching(sizes, patterns):
+                return patterns
         others = [name for name in sizes if name.endswith(suffixes)][:MAX_SHOWN]
         examples = f", such as {', '.join(others)}" if others else ""
         raise Error(f"no file matches {path}; give a file, a glob in quotes, or a folder{examples}")
 
     folder, names = _fetch("dataset", uri.id, uri.revision, select)
     return [str(folder / name) for name in names]
+
+
+def _matching(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
+    """Returns the names that match a pattern with as many slashes."""
+
+    def matches(name: str, pattern: str) -> bool:
+        return name.count("/") == pattern.count("/") and fnmatchcase(name, pattern)
+
+    return sorted(name for name in names if any(matches(name, one) for one in patterns))
 
 
 def name_of(path: str | Path) -> str:
@@ -110,55 +131,149 @@ def _fetch(
 ) -> tuple[Path, Sequence[str]]:
     """Returns the folder of a repository's commit in the cache, and the files that were chosen."""
     extras.require("hub")
-    from huggingface_hub import HfApi, constants, errors, get_cached_repo_tree, get_session
+    from huggingface_hub import HfApi, constants, errors, get_cached_repo_tree
     from huggingface_hub.hf_api import RepoFile
     from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
 
+    class Api(HfApi):
+        def repo_info(self, *arguments: Any, **options: Any) -> Any:
+            info = super().repo_info(*arguments, **options)
+            _check(_COMMIT, info.sha)  # before it is written to the cache
+            return info
+
     name = f"{repository}@{revision}" if revision else repository
-    start = "datasets/" if kind == "dataset" else ""
     if revision and (".." in revision or revision[:1] in "/-."):
         raise Error(f"{name}: {revision!r} is no revision, give a branch, a tag or a commit")
     options: dict[str, Any] = {"repo_id": repository, "repo_type": kind}
-    api = HfApi(library_name="nq", library_version=__version__)
-    cache = Path(constants.HF_HUB_CACHE).expanduser().resolve()
-    folders = cache / f"{kind}s--{repository.replace('/', '--')}" / "snapshots"
+    api = Api(library_name="nq", library_version=__version__)
+    folders = Path(constants.HF_HUB_CACHE).expanduser().resolve()
+    folders /= f"{kind}s--{repository.replace('/', '--')}/snapshots"
     try:
-        hooks = get_session().event_hooks["request"]
-        hooks += [] if _limit in hooks else [_limit]
-        offline = constants.is_offline_mode()
-        resolved = api.resolve_revision(**options, revision=revision, local_files_only=offline)
-        options["revision"], folder = resolved.resolved, folders / resolved.resolved
-        try:
-            tree: Iterable[Any] = get_cached_repo_tree(**options)
-        except errors.CachedRepoTreeNotFoundError:
-            tree = [] if offline else api.list_repo_tree(**options, recursive=True)
-        sizes = {entry.path: entry.size for entry in tree if isinstance(entry, RepoFile)}
-        if offline and not sizes:  # another program may have fetched single files
-            files = [path for path in folder.rglob("*") if path.is_file()]
-            sizes = {str(path.relative_to(folder)): path.stat().st_size for path in files}
-            if not sizes:
-                raise errors.OfflineModeIsEnabled
-            log.warning("of %s only those files are known that are in %s", name, folder)
-        names = select(sizes)
-        missing = [one for one in names if not (folder / one).exists()]
-        if missing:
-            size = format_bytes(sum(sizes[one] for one in missing))
-            log.info("fetching %s of %s, commit %s", size, repository, folder.name)
-            patterns = list(map(glob.escape, names))
-            with contextlib.nullcontext() if sys.stderr.isatty() else disable_progress_bars():
-                api.snapshot_download(**options, allow_patterns=patterns)
+        with _LIMITS:
+            offline = constants.is_offline_mode()
+            resolved = api.resolve_revision(**options, revision=revision, local_files_only=offline)
+            options["revision"] = _check(_COMMIT, resolved.resolved)
+            folder = folders / resolved.resolved
+            try:
+                tree: Iterable[Any] = get_cached_repo_tree(**options)
+            except errors.CachedRepoTreeNotFoundError:
+                tree = [] if offline else api.list_repo_tree(**options, recursive=True)
+            listed = (entry for entry in tree if isinstance(entry, RepoFile))
+            sizes = {_check(_NAME, entry.path): entry.size for entry in listed}
+            if offline and not sizes:  # another program may have fetched single files
+                files = [path for path in folder.rglob("*") if path.is_file()]
+                sizes = {str(path.relative_to(folder)): path.stat().st_size for path in files}
+                if not sizes:
+                    raise errors.OfflineModeIsEnabled
+                log.warning("of %s only those files are known that are in %s", name, folder)
+            patterns = list(select(sizes))
+            names = _matching(sizes, patterns)
+            missing = [one for one in names if not (folder / one).exists()]
+            if missing:
+                n_bytes = sum(sizes[one] for one in missing)
+                _LIMITS.announced = n_bytes + (len(missing) << 13)  # with the headers
+                log.info(
+                    "fetching %s of %s, commit %s", format_bytes(n_bytes), repository, folder.name
+                )
+                deeper = "*/" * (1 + max(one.count("/") for one in patterns)) + "*"
+                options |= {"allow_patterns": patterns, "ignore_patterns": [deeper]}
+                with contextlib.nullcontext() if sys.stderr.isatty() else disable_progress_bars():
+                    api.snapshot_download(**options)
+        for one in names:
+            if not (folder / one).is_file() or (folder / one).stat().st_size > sizes[one]:
+                raise Error(f"{one} is not the file of {sizes[one]} bytes that the hub announced")
         return folder, names
     except Error as error:
         raise Error(f"{name}: {error}") from error
     except Exception as error:  # of the network, the disk, or the client, which has many kinds
-        raise Error(f"{name} {_reason(error, f'{start}{repository}')}") from error
+        place = f"{'datasets/' if kind == 'dataset' else ''}{repository}"
+        raise Error(f"{name} {_reason(error, place)}") from error
 
 
-def _limit(request: Any) -> None:
-    """Gives a request of the client, which is one of ``httpx``, the time limits that it lacks."""
-    given = request.extensions.get("timeout", {})
-    names = "connect", "read", "write", "pool"
-    request.extensions["timeout"] = {name: given.get(name) or TIMEOUT_S for name in names}
+def _check(pattern: re.Pattern[str], value: object) -> str:
+    """Returns what the hub sends and the client makes a path of, if it has the pattern."""
+    if isinstance(value, str) and pattern.fullmatch(value):
+        return value
+    raise Error(f"the hub sends {value!r:.80}, which cannot be part of a path: do not trust it")
+
+
+class _Limits:
+    """Limits of a fetch: a context, which one thread at a time enters, and hooks of the client.
+
+    The client itself waits for ever for most answers, and takes any number of bytes. It can be made
+    anew during a fetch. It loads files in chunks of a format of its own (Xet) by a library without
+    limits, hence not here.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._xet = threading.Lock(), False
+        self._started, self._received, self.announced = 0.0, 0, 0
+
+    def __enter__(self) -> Self:
+        from huggingface_hub import constants, get_session, set_client_factory
+
+        make = vars(sys.modules[get_session.__module__])["_GLOBAL_CLIENT_FACTORY"]
+        if not isinstance(make, partial) or make.func != self._client:
+            set_client_factory(partial(self._client, make))
+        self._lock.acquire()
+        self._xet, constants.HF_HUB_DISABLE_XET = constants.HF_HUB_DISABLE_XET, True
+        self._started, self._received, self.announced = time.monotonic(), 0, 0
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        from huggingface_hub import constants
+
+        constants.HF_HUB_DISABLE_XET = self._xet
+        self._lock.release()
+
+    def _client(self, make: Callable[[], Any]) -> Any:
+        """Returns a client, which is one of ``httpx``, with the limits."""
+        client = make()
+        client.event_hooks["request"].append(self._before)
+        client.event_hooks["response"].append(self._after)
+        return client
+
+    def _before(self, request: Any) -> None:
+        request.extensions["trace"] = self._trace
+        if self._lock.locked():
+            given = request.extensions.setdefault("timeout", {})
+            for name in ("connect", "read", "write", "pool"):
+                given[name] = given.get(name) or TIMEOUT_S
+            request.headers["Accept-Encoding"] = "identity"  # few bytes may become many
+
+    def _after(self, response: Any) -> None:
+        if not self._lock.locked():
+            return
+        get, status = response.headers.get, response.status_code
+        if (commit := get("X-Repo-Commit")) is not None:
+            _check(_COMMIT, commit)
+        etag = get("X-Linked-ETag") or get("ETag")
+        if etag and response.request.method == "HEAD" and status < 400:
+            _check(_ETAG, etag)
+        if get("Content-Encoding", "identity") != "identity":
+            raise Error("the hub sends compressed answers, which nobody asked for: do not trust it")
+        waits = get("Retry-After", ""), get("RateLimit", "") if status == 429 else ""
+        if status >= 400 and any(map(_LONG_WAIT.match, waits)):
+            raise Error("the hub asks to wait for longer than 1000 s: try again later")
+
+    def _trace(self, event: str, details: Mapping[str, Any]) -> None:
+        """Has each stream of a connection counted."""
+        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
+            stream = details["return_value"]
+            stream.read = partial(self._read, stream.read)
+
+    def _read(self, read: Callable[..., bytes], *arguments: Any, **options: Any) -> bytes:
+        data = read(*arguments, **options)
+        if self._lock.locked():
+            self._received += len(data)
+            if self._received > MAX_OTHER_BYTES + 2 * self.announced:  # some may come again
+                raise Error("the hub sends more than it announced: do not trust it")
+            if time.monotonic() - self._started > START_S + self._received / SLOWEST:
+                raise Error(f"the hub sends less than {SLOWEST} bytes a second: try again later")
+        return data
+
+
+_LIMITS = _Limits()
 
 
 def _reason(error: BaseException, repository: str) -> str:
@@ -185,4 +300,4 @@ def _reason(error: BaseException, repository: str) -> str:
         case _:
             cause = truncate(" ".join(f"{type(error).__name__}: {error}".split()), 200)
             text = f"cannot be fetched from {hub} ({cause}): run the same command again"
-    return text
+    return without_password(text, hub)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from nq.formats.lines import check_whole
 from nq.storage import atomic_write
 
 MAX_BYTES = 128 << 20
@@ -12,6 +13,7 @@ MAX_BYTES = 128 << 20
 
 def read_json_object(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
     """Reads a JSON file that holds an object."""
+    check_whole(path)
     size = path.stat().st_size
     if size > max_bytes:
         raise ValueError(f"{path} has {size} bytes: expected JSON of at most {max_bytes}")

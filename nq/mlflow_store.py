@@ -94,9 +94,12 @@ def _create_database(path: Path) -> None:
             new.rename(path)
 
 
-def reason(error: BaseException) -> str:
-    """Returns the deepest cause in one line, since MLflow wraps it several times."""
+def reason(error: BaseException, uri: str) -> str:
+    """Returns the deepest cause in one line, since MLflow wraps it several times.
+
+    It shows no password, neither that of the store's ``uri`` nor another.
+    """
     while (cause := error.__cause__ or error.__context__) and not isinstance(cause, LookupError):
         error = cause
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return truncate(without_password(line), 300).rstrip(".")
+    return truncate(without_password(line, uri), 300).rstrip(".")

@@ -29,7 +29,7 @@ MAX_SEQ_LEN, DOC_STRIDE = 384, 128
 """The defaults of the pipeline of transformers, in pieces; ``DOC_STRIDE`` is an overlap."""
 SPARE_SPANS = 10
 
-Asked = str | Mapping[str, Any] | list[str] | list[dict[str, str]]
+Asked = str | Mapping[str, Any] | Iterable[str] | Iterable[Mapping[str, str]]
 SpanAnswer = dict[str, Any]
 """``score``, ``answer``, and ``start`` and ``end``, its characters in the context."""
 
@@ -43,8 +43,9 @@ def pairs_of(question: Asked, context: Any) -> tuple[list[tuple[str, str]], bool
     """
     if isinstance(question, Mapping):
         question, context = _parts(question, context)
-    questions = question if isinstance(question, list) else [question]
-    contexts = context if isinstance(context, list) else [context] * len(questions)
+    several = isinstance(question, Iterable) and not isinstance(question, str | bytes)
+    questions: list[Any] = list(question) if several else [question]
+    contexts = [context] * len(questions) if not isinstance(context, list | tuple) else context
     check_argument(
         len(questions) == len(contexts), "context", context, f"one, or {len(questions)} in a list"
     )
@@ -54,7 +55,7 @@ def pairs_of(question: Asked, context: Any) -> tuple[list[tuple[str, str]], bool
         for name, text in zip(("question", "context"), pairs[-1], strict=True):
             is_text = isinstance(text, str) and bool(text.strip())
             check_argument(is_text, name, text, "a text that is not empty")
-    return pairs, isinstance(question, list)
+    return pairs, several
 
 
 def _parts(pair: Mapping[str, Any], other: Any) -> tuple[Any, Any]:
@@ -118,8 +119,11 @@ class ContextWindows:
         query, pieces = tokenizer.encode_text(question), tokenizer.encode_text(context)
         head = [tokenizer.cls_id, *query.ids, *[tokenizer.sep_id] * tokenizer.separators]
         room = length - len(head) - 1
-        expected = f"less than {room}, the pieces that a question of {len(query.ids)} leaves room"
-        check_argument(0 <= overlap < room, "doc_stride", overlap, f"{expected} for")
+        n, is_long = len(query.ids), 2 * room <= length
+        both = f"doc_stride ({overlap}) and the question ({n} pieces)"
+        expected = f"{both} to be less than {n + room} together, by max_seq_len {length}"
+        name, value = ("question", question) if is_long else ("doc_stride", overlap)
+        check_argument(overlap < room, name, value, expected)
         ranges = windows(len(pieces.ids), room, room - overlap) or [(0, 0)]
         ids = np.full((len(ranges), length), tokenizer.pad_id, np.int32)
         token_map, pos = np.full_like(ids, -1), np.arange(length)
@@ -161,7 +165,8 @@ class ContextWindows:
                 if not products[i, j]:
                     break
                 begin, behind = int(places[i, 0]), int(places[j, 1])
-                text = self.context[begin:behind]
+                text = self.context[begin:behind].lstrip(" ")  # which some pieces begin with
+                begin = behind - len(text)
                 answer = answers.setdefault(text.lower(), _answer(0.0, begin, behind, text))
                 answer["score"] += float(products[i, j])
         found = [*answers.values(), *([empty] if handle_impossible_answer else [])]

@@ -13,6 +13,7 @@ from typing import Any, Self, cast, overload
 import numpy as np
 import orjson
 
+from nq import hub
 from nq.answers import Answer, Page, Selection
 from nq.bundle import bundled_sample
 from nq.collection import select_page
@@ -157,10 +158,11 @@ class Reader:
 
     def __call__(
         self,
-        question: Asked | Iterator[dict[str, str]],
-        context: str | list[str] | None = None,
+        question: Asked,
+        context: str | Sequence[str] | None = None,
         *,
         top_k: int = 1,
+        topk: int | None = None,
         handle_impossible_answer: bool = False,
         max_answer_len: int = MAX_ANSWER_LEN,
         max_seq_len: int | None = None,
@@ -172,9 +174,9 @@ class Reader:
 
         Args:
             question: a question, a dict with ``question`` and ``context`` or with lists of both, a
-                list of either, or an iterator over dicts.
+                list, a tuple or an iterator of either.
             context: plain text; a list with one for each question, or one for all of them.
-            top_k: number of answers to a question.
+            top_k, topk: number of answers to a question.
             handle_impossible_answer: whether an answer may be empty; otherwise the best short
                 answer is given even if the reader's decision is "no answer".
             max_answer_len: pieces of a short answer at most.
@@ -186,12 +188,13 @@ class Reader:
         Returns:
             A dict with ``score``, ``start``, ``end`` and ``answer``, which is
             ``context[start:end]``. With ``top_k`` above 1 it is a list of them, best first; for a
-            list of questions it is a list with a result for each, also for an iterator.
+            list of questions it is a list with a result for each, as for a tuple or an iterator.
 
         Raises:
             ValueError: a question or context is empty, or an argument has the wrong type, or is of
                 another kind of model.
         """
+        top_k = top_k if topk is None else topk
         numbers = {"top_k": top_k, "max_answer_len": max_answer_len}
         windows = {"max_seq_len": max_seq_len, "doc_stride": doc_stride}
         given = {name: value for name, value in windows.items() if value is not None}
@@ -199,7 +202,6 @@ class Reader:
             minimum = int(name != "doc_stride")
             expected = f"a whole number from {minimum} on"
             check_argument(is_count(value, minimum), name, value, expected)
-        question = list(question) if isinstance(question, Iterator) else question
         pairs, several = pairs_of(question, context)
         options = top_k, handle_impossible_answer, max_answer_len
         if self._has_types:
@@ -308,7 +310,7 @@ class _SharedScorer(ScorerWrapper):
         self.lock, self._open = threading.RLock(), True
 
     def scores(
-        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+        self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
     ) -> Columns:
         """See ``Scorer.scores``; the columns of one thread after the other."""
         with self.lock:
@@ -391,12 +393,21 @@ def _page(source: Source | None) -> Page:
     return cast(Page, source)
 
 
-def pipeline(task: str, model: str | Path | None = None, *, device: object = None) -> Reader:
+def pipeline(
+    task: str,
+    model: str | Path | None = None,
+    *,
+    tokenizer: str | Path | None = None,
+    revision: str | None = None,
+    device: object = None,
+) -> Reader:
     """Loads a model whose reader is called as a pipeline of transformers 4 was.
 
     Args:
         task: ``"question-answering"``.
         model: see ``load``.
+        tokenizer: the same as ``model``, if it is given.
+        revision: a branch, a tag or a commit of a model ``org/name`` of the hub.
         device: ``"cpu"`` or -1, or a GPU: its number, ``"cuda"`` or ``"cuda:1"``; by default the
             first GPU that TensorFlow can use, else the CPU.
 
@@ -405,6 +416,12 @@ def pipeline(task: str, model: str | Path | None = None, *, device: object = Non
     ValueError: task is 'summarization': expected 'question-answering'
     """
     check_argument(task == TASK, "task", task, repr(TASK))
+    is_own = tokenizer is None or str(tokenizer) == str(model)
+    check_argument(is_own, "tokenizer", tokenizer, "that of the model, or none")
+    if revision is not None:
+        model = f"{model}@{revision}"
+        is_known = model.count("@") == 1 and hub.is_model(model)
+        check_argument(is_known, "revision", revision, "one of a model org/name of the hub")
     on_gpu = None if device is None else use_device(device) >= 0
     return load(model, profile=reader_profile(on_gpu))
 

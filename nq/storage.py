@@ -435,6 +435,7 @@ def exclusive_lock(path: Path) -> Iterator[None]:
     is an error if another process holds the lock.
     """
     for _ in range(LOCK_ATTEMPTS):
+        is_new = not path.parent.exists()
         with contextlib.suppress(FileExistsError):  # opening the lock reports a file in the way
             path.parent.mkdir(parents=True)
         with contextlib.ExitStack() as closing:
@@ -453,10 +454,11 @@ def exclusive_lock(path: Path) -> Iterator[None]:
             except OSError as error:
                 if error.filename is not None:
                     raise
-                text = (
-                    f"{path.parent} cannot be locked ({error.strerror}): give one on another disk"
-                )
-                raise Error(text) from error
+                path.unlink(missing_ok=True)  # nobody can hold it
+                if is_new and not any(path.parent.iterdir()):
+                    path.parent.rmdir()
+                text = f"{path.parent} cannot be locked ({error.strerror})"
+                raise Error(f"{text}: give one on another disk") from error
             file.truncate(0)
             file.write(f"{os.getpid()}\n".encode())
             yield

@@ -22,6 +22,14 @@ ABBREVIATIONS = frozenset(
     """.split()  # noqa: SIM905
 )
 """Words whose full stop before a name or a number does not end a sentence."""
+_USER = re.compile(
+    r"://(?!\[)(?:[^/\s:@]*:(?!\s|\d+(?:[^\w@]|$))(?:(?!://).)*|[^/\s:@]*:(?:(?!://)\S)*|[^/\s]*)@"
+)
+"""User and password of a URI. A password may have ``/``, ``@`` and blanks; a port is none."""
+_SECRET = re.compile(
+    "(?i)pass|pwd|secret|token|credential|authorization|^sig$|signature|odbc_connect"
+    "|(?:ssl|api|access|account|private)[_-]?key$"
+)
 _TERM = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
 JOINERS = "\u00ad\u200c\u200d\u2060"  # soft hyphens, and characters that join others
 
@@ -102,9 +110,26 @@ def visible(text: str, lines: bool = False) -> str:
     )
 
 
-def without_password(text: str) -> str:
-    """Returns a text whose URIs show neither user nor password."""
-    return re.sub(r"://[^/\s]*@", "://***@", text)
+def without_password(text: str, uri: str = "") -> str:
+    """Returns a text whose URIs show neither user nor password, nor secrets in the query.
+
+    A text that begins with a URI is taken for one, in which a secret may have blanks. The parts of
+    user and password of the ``uri`` are not shown either, since errors of a library quote parts.
+
+    >>> without_password("at db://me:a/b c@d@host/runs?ssl=1&sslkey=k, not at hf://datasets/a/b@c")
+    'at db://***@host/runs?ssl=1&sslkey=*** not at hf://datasets/a/b@c'
+    """
+    end = "[^&]*" if re.match(r"[\w+.-]+://", text) else r"[^&\s]*"
+    text = re.sub(
+        rf"([?&;]([\w.-]+)=){end}",
+        lambda match: f"{match[1]}***" if _SECRET.search(match[2]) else match[0],
+        _USER.sub("://***@", text),
+    )
+    user = _USER.search(uri)
+    parts = filter(None, re.split(r"[:/@\s]", user[0])) if user else ()
+    for part in sorted(parts, key=len, reverse=True):
+        text = re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", "***", text)
+    return text
 
 
 def grid(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:

@@ -128,7 +128,8 @@ class Run:
             self.status, self.available = "KILLED", False
         elif code:
             self.status = "FAILED"
-            self.tags({"error": f"{type(error).__name__}: {error}".removesuffix(": ")})
+            text = f"{type(error).__name__}: {error}".removesuffix(": ")
+            self.tags({"error": without_password(text, self.uri)})
         self.open()
         if self._thread is None:
             return
@@ -192,7 +193,7 @@ class Run:
         """Turns recording off and tells why, unless it is off."""
         if self.available:
             self.available = False
-            cause = f"MLflow: cannot {visible(self._action)}: {reason(error)}"
+            cause = f"MLflow: cannot {visible(self._action)}: {reason(error, self.uri)}"
             if isinstance(error, Error):  # it is not installed
                 cause = str(error)
             log.warning("%s; the run is not recorded (--no-track turns this off)", cause)
@@ -409,12 +410,13 @@ class Run:
             try:
                 return self._registered(logged, name, alias) if name else logged.model_uri
             except Exception as error:  # the run and its model are recorded
-                log.warning("MLflow: cannot register %s: %s", name, reason(error))
+                log.warning("MLflow: cannot register %s: %s", name, reason(error, self.uri))
                 return str(logged.model_uri)
 
         uri: str | None = self._result(self._call("log the model", write))
         if uri:
-            log.info("the run has its model: mlflow models serve -m %s --env-manager local", uri)
+            command = ["mlflow", "models", "serve", "-m", uri, "--env-manager", "local"]
+            log.info("the run has its model: %s", shlex.join(command))
         return uri
 
     def _registered(self, logged: Any, name: str, alias: str) -> str:

@@ -3,9 +3,11 @@
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from nq import child
+from tests.child_processes import wait_until
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("html", "json", "mlflow", "nq", "sitecustomize")
@@ -40,3 +42,16 @@ def test_variables_are_added_to_the_environment(monkeypatch: pytest.MonkeyPatch)
     done = subprocess.run(**child.python("-c", code, A="b"), capture_output=True, check=True)
     path = f"{ROOT}:others"
     assert done.stdout.decode().split()[:2] == [path, "b"] and len(done.stdout.split()) == 3
+
+
+def test_a_bound_child_ends_with_its_parent(tmp_path: Path) -> None:
+    """The child runs the module ``http.server``, which would wait for ever."""
+    parent = (
+        "import os, subprocess; from nq import child\n"
+        "command = child.bound('http.server', '0', PYTHONUNBUFFERED='1')\n"
+        "streams = {'stdout': subprocess.PIPE, 'stderr': subprocess.DEVNULL}\n"
+        "own = subprocess.Popen(**command, **streams)\n"
+        "assert own.stdout.read(7); print(own.pid, flush=True); os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run(**child.python("-c", parent), capture_output=True, check=False)
+    wait_until(lambda: not psutil.pid_exists(int(done.stdout)))

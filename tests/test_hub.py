@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from huggingface_hub import constants
+from huggingface_hub import _snapshot_download, constants
 
 import nq
 from experiments.peers.pipeline import LIVE, write_model
@@ -218,6 +218,84 @@ def test_a_config_of_100_gb_is_not_fetched(server: Hub) -> None:
     assert not any("/resolve/" in request for request in server.requests)
 
 
+# --- Hostile answers ----------------------------------------------------------------------
+
+OUTSIDE = "../../../outside"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"sha": OUTSIDE},
+        {"sha": "main"},
+        {"headers": {"X-Repo-Commit": OUTSIDE}},
+        {"headers": {"ETag": f'"{OUTSIDE}"'}},
+        {"headers": {"X-Linked-ETag": f"W/{OUTSIDE}"}},
+        {"names": [OUTSIDE]},
+        {"names": ["default/../../outside"]},
+        {"names": ["/outside"]},
+    ],
+    ids=str,
+)
+def test_no_answer_becomes_a_path_outside_the_cache(
+    answer: dict[str, Any], server: Hub, tmp_path: Path
+) -> None:
+    vars(server).update(answer)
+    before = set(tmp_path.iterdir())
+    assert OUTSIDE[-7:] in error_of(MODEL) or answer == {"sha": "main"}
+    assert set(tmp_path.iterdir()) - before <= {tmp_path / "cache"}
+    assert not ("sha" in answer and (tmp_path / "cache").exists())
+    assert not list(tmp_path.glob("cache/*/snapshots/*/*"))
+
+
+def test_a_commit_in_the_cache_is_checked_too(
+    server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model_folder(MODEL)
+    (reference,) = (tmp_path / "cache").glob("models--*/refs/main")
+    reference.write_text(OUTSIDE, encoding="utf-8")
+    offline(monkeypatch)
+    assert OUTSIDE in error_of(MODEL)
+
+
+@pytest.mark.parametrize("redirects", [[], ["http://127.0.0.1:1/"]], ids=["at once", "redirected"])
+@pytest.mark.parametrize("endless", ["tree", "resolve", "headers"])
+@pytest.mark.parametrize("pause_s", [0.0, 0.02])
+def test_an_answer_that_does_not_end_or_drips_ends(
+    endless: str,
+    pause_s: float,
+    redirects: list[str],
+    server: Hub,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also by a client that is made anew after an error."""
+    monkeypatch.setattr(hub, "MAX_OTHER_BYTES", 1 << 18)
+    monkeypatch.setattr(hub, "START_S", 2.0)
+    server.endless, server.pause_s, server.redirects = endless, pause_s, redirects
+    message = error_of(MODEL)
+    assert str(hub.SLOWEST) in message if pause_s else "the hub sends more than" in message
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        (0, {"Content-Encoding": "gzip"}),
+        (429, {"Retry-After": "99999"}),
+        (429, {"RateLimit": '"api";r=0;t=99999'}),
+    ],
+)
+def test_answers_with_which_the_client_would_not_end(
+    status: int, headers: dict[str, str], server: Hub
+) -> None:
+    server.status, server.headers = status, headers
+    assert error_of(MODEL).startswith(f"{MODEL}: the hub ")
+
+
+def test_a_file_that_is_larger_than_announced(server: Hub) -> None:
+    server.sizes["vocab.txt"] = 1
+    assert "vocab.txt is not the file of 1 bytes" in error_of(MODEL)
+
+
 # --- Interrupted and at the same time -----------------------------------------------------
 
 
@@ -288,6 +366,31 @@ def test_a_glob_of_the_hub_becomes_files_of_one_commit(server: Hub) -> None:
     assert find_files(f"hf://datasets/org/questions@{commit}/default/") == files
     assert find_files(first) == files[:1]
     assert server.requests == []
+
+
+def test_the_client_gets_few_patterns_for_many_files(
+    server: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It compares each pattern with each name."""
+    folder = Path("data/many")
+    (folder / "deeper").mkdir(parents=True)
+    for number in range(40):
+        (folder / f"{number:02d}.jsonl").write_text(str(number), encoding="utf-8")
+    (folder / "deeper" / "a.jsonl").write_text("", encoding="utf-8")
+    (folder / "a.txt").write_text("", encoding="utf-8")
+    filtered, n_patterns = vars(_snapshot_download)["filter_repo_objects"], list[int]()
+
+    def counted(**options: Any) -> Any:
+        n_patterns.append(len(options["allow_patterns"] + options["ignore_patterns"]))
+        return filtered(**options)
+
+    monkeypatch.setattr(_snapshot_download, "filter_repo_objects", counted)
+    for path in ("many/*.jsonl", "many"):
+        files = find_files(f"hf://datasets/org/questions/{path}")
+        assert [Path(file).read_text(encoding="utf-8") for file in files] == [*map(str, range(40))]
+        shutil.rmtree(Path(files[0]).parents[1])
+    assert max(n_patterns) < 10
+    assert not any("a.txt" in request or "deeper" in request for request in server.requests)
 
 
 @pytest.mark.parametrize(

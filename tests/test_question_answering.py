@@ -44,6 +44,20 @@ def test_all_calls_give_the_answers_of_transformers_4(
     }
 
 
+def test_calls_of_model_cards(folder: Path) -> None:
+    with nq.pipeline("question-answering", folder, tokenizer=str(folder)) as pipeline:
+        assert pipeline(LIVE, topk=3) == pipeline(**LIVE, top_k=3)
+        assert pipeline((LIVE, LIVE)) == pipeline([LIVE, LIVE]) == [pipeline(LIVE)] * 2
+        assert pipeline((LIVE["question"],), (LIVE["context"],)) == [pipeline(LIVE)]
+        long = {**LIVE, "question": "where " * 500}
+        with pytest.raises(ValueError, match=r"^question is"):
+            pipeline(long)
+    for options in ({"tokenizer": "org/other"}, {"revision": "main"}):
+        name, value = next(iter(options.items()))
+        with pytest.raises(ValueError, match=f"{name} is '{value}'"):
+            nq.pipeline("question-answering", folder, **options)
+
+
 class Ranked:
     """A ranking whose short answers have the words of a page, and these probabilities."""
 

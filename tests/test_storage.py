@@ -1,6 +1,7 @@
 """Tests files that are written whole, their checksums, locks, and which folders may be written."""
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ import pytest
 from nq import storage
 from nq.errors import DamagedError, Error
 from nq.storage import LOCK, MARK, PART, RUN, TRAINING, UNFINISHED, Kind, check_folder, hold
+from tests.child_processes import python
 from tests.folders import held, tree, write
 
 VALUES = {"step": 3, "losses": [0.1, float("inf"), 2.5e-9], "name": "ü\udcff", "none": None}
@@ -279,6 +281,35 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
         assert storage.lock_holder(tmp_path / "lock") == ""
         (tmp_path / "lock").unlink()
     assert tree(tmp_path) == {"target": b"mine"}
+
+
+WITHOUT_FLOCK = """
+import ctypes, pathlib, platform, struct, sys
+from nq.errors import Error
+from nq.storage import RUN, hold
+number = {"x86_64": 73, "aarch64": 32}[platform.machine()]
+steps = (0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50025), (6, 0, 0, 0x7FFF0000)
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+program = struct.pack("HP", len(steps), ctypes.addressof(code))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == libc.prctl(22, 2, program, 0, 0) == 0
+try:
+    with hold(pathlib.Path(sys.argv[1]), RUN):
+        print("held")
+except Error as error:
+    print(error)
+"""
+"""A seccomp filter has the kernel refuse ``flock`` by ENOLCK, as it does on some file systems."""
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_nothing_is_left_where_nothing_can_be_locked(is_new: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    if not is_new:
+        folder.mkdir()
+    done = python("-c", WITHOUT_FLOCK, folder)
+    assert f"{folder} cannot be locked ({os.strerror(errno.ENOLCK)})" in done.stdout, done.stderr
+    assert list(tmp_path.rglob("*")) == ([] if is_new else [folder])
 
 
 def test_an_empty_folder_goes_with_its_lock(tmp_path: Path) -> None:

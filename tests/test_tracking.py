@@ -226,6 +226,14 @@ def test_a_command_that_cannot_start_leaves_no_run(error: type[BaseException], s
     assert Path("mlflow.db").read_bytes() == before
 
 
+def test_the_error_of_a_run_is_recorded_without_passwords(store: str) -> None:
+    with pytest.raises(ValueError, match="secret"), Run(TrackingConfig(store)) as run:
+        run.metrics({"a": 1})
+        raise ValueError("none at db://me:sec@re/t to@host/runs?sslkey=secret&b=c")
+    (row,) = connect(store).search_runs([run._info.experiment_id], "status = 'FAILED'")
+    assert row.data.tags["error"] == "ValueError: none at db://***@host/runs?sslkey=***&b=c"
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -269,6 +277,11 @@ def silent_server() -> Iterator[str]:
         yield f"http://user:secret@127.0.0.1:{listener.getsockname()[1]}"
 
 
+def no_uri() -> Iterator[str]:
+    """Yields one whose password is not encoded, so that its parts are taken for host and port."""
+    yield "http://user:secret/hidden@127.0.0.1:1"
+
+
 def no_database() -> Iterator[str]:
     Path("broken.db").write_bytes(b"This is a text, not a database. " * 100)
     yield "sqlite:///broken.db"
@@ -286,6 +299,7 @@ def another_program() -> Iterator[str]:
     ("failing_store", "reason"),
     [
         (silent_server, "timed out"),
+        (no_uri, "is not a valid host or port"),
         (no_database, "not a database"),
         (another_program, "is the database of another program, with users"),
     ],
@@ -304,7 +318,7 @@ def test_store_that_fails_costs_one_warning(
     assert (run.run_id, run.how_to_open) == (None, None)
     warning = the_warning(caplog)
     assert reason in warning and "--no-track" in warning
-    assert "secret" not in warning
+    assert "secret" not in warning and "hidden" not in warning
     assert capfd.readouterr() == ("", "")
 
 

@@ -38,7 +38,7 @@ def check_flink(options: Sequence[str]) -> None:
         _get(f"{url}/overview")
     except (OSError, ValueError, HTTPException) as error:
         what = f"no Flink answers at {without_password(url)}"
-        reason = getattr(error, "reason", None) or error
+        reason = without_password(str(getattr(error, "reason", None) or error), url)
         raise Error(f"{what} ({reason}): start it, or give another --flink_master") from error
 
 

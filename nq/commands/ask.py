@@ -6,6 +6,7 @@ import io
 import itertools
 import logging
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Iterator, Sequence
@@ -123,7 +124,7 @@ def _question_and_files(args: argparse.Namespace) -> tuple[str | None, list[str]
     elif question and exists(words[0]) and not any(map(exists, paths)):
         problem = f"{question} is a file: give the question first, in quotes"
         if words[0].endswith((*SHARD_SUFFIXES, *SUFFIXES)):
-            problem += f"; nq answer --data {question} answers the questions in it"
+            problem += f"; nq answer --data {shlex.quote(question)} answers the questions in it"
     elif url := next((path for path in paths if "://" in path and not exists(path)), ""):
         problem = f"{url} is a URL, which is not fetched: save its page, and give that file"
     elif STDIN in paths and len(paths) > 1:

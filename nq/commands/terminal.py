@@ -205,7 +205,7 @@ def explain(error: BaseException) -> str:
     """
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         names = [f"{name}" for name in (error.filename, error.filename2) if name is not None]
-        return visible(f"{' -> '.join(names)}: {error.strerror}")
+        return without_password(visible(f"{' -> '.join(names)}: {error.strerror}"))
     if isinstance(error, MemoryError) or "failed to map segment" in str(error):
         return "out of memory: end other programs, or raise the limit (ulimit -v)"
     text = " ".join(str(error).split()) or type(error).__name__

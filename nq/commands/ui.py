@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import shlex
+import signal
 import socket
 import subprocess
 import time
@@ -60,12 +61,13 @@ def run(args: argparse.Namespace) -> int:
     address = f"http://{HOST}:{args.port}"
     with contextlib.suppress(OSError), socket.create_connection((HOST, args.port), timeout=1):
         raise Error(f"port {args.port} is in use: give another --port")
-    command = ["-m", "mlflow", "server", "--backend-store-uri", uri]
-    command += ["--host", HOST, "--port", str(args.port), "--workers", "1"]
+    command = ["server", "--host", HOST, "--port", str(args.port), "--workers", "1"]
     # otherwise the server, and the process of its jobs, import Python files of the working folder
     command += ["--uvicorn-opts", shlex.join(["--app-dir", child.ROOT])]
     output = None if args.verbose else subprocess.DEVNULL
-    options = child.python(*command, MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false")
+    variables = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    variables["MLFLOW_BACKEND_STORE_URI"] = uri  # all users may read the arguments of a process
+    options = child.bound("mlflow", *command, by=signal.SIGTERM, **variables)
     with subprocess.Popen(**options, stdout=output, stderr=output) as server:
         try:
             while not _answers(address):
@@ -96,7 +98,7 @@ def _page(uri: str, name: str) -> str:
             client.set_experiment_tag(experiment.experiment_id, VIEW_TAG, state)
     except Exception as error:
         raise Error(
-            f"cannot read the runs in {without_password(uri)}: {reason(error)}; give the "
+            f"cannot read the runs in {without_password(uri)}: {reason(error, uri)}; give the "
             "store of your runs as --tracking-uri, their experiment as --experiment"
         ) from error
     return f"{tracking.PAGE.format(experiment.experiment_id, '')}&viewStateShareKey={VIEW}"

@@ -61,20 +61,20 @@ def container_of(path: str) -> Container:
         return SQUAD
     if squad.is_mrqa(path, head):
         return MRQA
-    is_text = b"\0" not in head and not binary_kind(head)
-    return CSV if is_text and csv_rows.is_csv(path, head) else LINES
+    return CSV if not binary_kind(head) and csv_rows.is_csv(path, head) else LINES
 
 
 def rows(
-    path: str, share: tuple[int, int] = (0, 1), limit: int | None = None
+    path: str, share: tuple[int, int] = (0, 1), limit: int | None = None, page: str | None = None
 ) -> Iterator[tuple[int, Row]]:
     """Yields the records of a file with their numbers from 1.
 
-    A share ``(i, n)`` is every n-th record, from the i-th on, of the first ``limit``.
+    A share ``(i, n)`` is every n-th record, from the i-th on, of the first ``limit``; ``page`` is
+    the field that names a page, if it is not ``questions.PAGE``.
     """
     container, (worker, workers) = container_of(path), share
     if container is PARQUET:  # which does not decode the other rows
-        return parquet.rows(path, share, limit)
+        return parquet.rows(path, share, limit, page)
     return islice(islice(container.rows(path), limit), worker, None, workers)
 
 

@@ -8,45 +8,44 @@ import contextlib
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import islice, tee
 from typing import IO, TextIO
 
-from nq.formats import questions, text_gold
+from nq.formats import questions
 from nq.formats.fields import LIMITS, Record, RecordError, listed
-from nq.formats.lines import NOT_UTF8, open_bytes
+from nq.formats.lines import NOT_UTF8, check_whole, open_bytes
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-COLUMNS = {
-    *(questions.QUESTION, questions.CONTEXT, questions.PAGE, "title"),
-    *(*questions.ID_FIELDS, *text_gold.FIELDS, "answer_start", text_gold.IMPOSSIBLE),
-}
-SEPARATORS = ",;\t|"
+SEPARATORS, HEADER_LINES = ",;\t|", 100
 
 
 def is_csv(path: str, head: bytes) -> bool:
     """Returns whether a file is CSV, by its first row or its name."""
-    if head.lstrip()[:1] in (b"{", b"[", b"<", b""):
+    start = head.lstrip()
+    if start[:1] in (b"{", b"[", b"<", b"") or 4 * start.count(b"\0") > len(start):  # of UTF-16
         return False
-    names, _ = _header(head.decode("utf-8", "replace").lstrip().splitlines()[0])
+    names, *_ = _header(io.StringIO(head.decode("utf-8", "replace"), newline=""))
     return (questions.QUESTION in names and len(names) > 1) or path.lower().endswith(SUFFIXES)
 
 
 def columns(path: str) -> list[str]:
     """Returns the names of the columns."""
+    check_whole(path)
     with open_bytes(path) as file, _text(file) as text:
-        return _header(text.readline(LIMITS.bytes + 1))[0]
+        return _header(iter(partial(text.readline, LIMITS.bytes + 1), ""))[0]
 
 
 def check_csv(path: str) -> None:
-    """Raises ``ValueError`` unless there is one column with the questions, and no name twice."""
+    """Raises ``ValueError`` unless there is a column ``question``, and no known one twice."""
     names = columns(path)
     expected = "expected 'question' and 'context', or 'question' and, with --pages FOLDER, 'page'"
     if questions.QUESTION not in names:
         raise ValueError(f"{path}: found the columns {listed(names)}; {expected}")
-    repeated = next((name for name, n in Counter(names).items() if n > 1), None)
-    if repeated is not None:
-        raise ValueError(f"{path}: found two columns {repeated!r}; {expected}, each once")
+    for name in questions.COLUMNS:
+        if names.count(name) > 1:
+            raise ValueError(f"{path}: found two columns {name!r}; {expected}, each once")
 
 
 def rows(path: str) -> Iterator[tuple[int, Record | RecordError]]:
@@ -54,9 +53,9 @@ def rows(path: str) -> Iterator[tuple[int, Record | RecordError]]:
     csv.field_size_limit(LIMITS.bytes)  # by default 128 KiB; a quote may not be closed
     first, size = 1, 0
 
-    def lines(next_line: Callable[[], str]) -> Iterator[str]:
+    def lines(text: TextIO) -> Iterator[str]:
         nonlocal size
-        for line in iter(next_line, ""):
+        while line := text.readline(LIMITS.bytes + 1):
             size += len(line)
             if size > LIMITS.bytes:
                 raise RecordError(f"not CSV: a row of over {LIMITS.bytes} bytes; check the quotes")
@@ -64,11 +63,14 @@ def rows(path: str) -> Iterator[tuple[int, Record | RecordError]]:
 
     try:
         with open_bytes(path) as file, _text(file) as text:
-            next_line = partial(text.readline, LIMITS.bytes + 1)
-            names, separator = _header(next_line())
-            reader = csv.reader(lines(next_line), delimiter=separator, strict=True)
+            names, separator, several = _header(lines(text))
+            header = csv.reader(several, delimiter=separator)
+            next(filter(any, header), None)
+            counts = Counter(names)
+            names = [name if counts[name] == 1 else "" for name in names]
+            reader = csv.reader(several, delimiter=separator, strict=True)
             while True:
-                first, size = reader.line_num + 2, 0  # the header is a line, too
+                first, size = header.line_num + reader.line_num + 1, 0
                 try:
                     cells = next(reader, None)
                 except csv.Error as error:
@@ -83,7 +85,7 @@ def rows(path: str) -> Iterator[tuple[int, Record | RecordError]]:
 
 
 def _record(names: list[str], cells: list[str]) -> Record | RecordError:
-    if len(cells) != len(names):
+    if len(cells) > len(names) or any(names[len(cells) :]):
         return RecordError(
             f"found {len(cells)} cells, expected {len(names)} as in the first row; put a "
             "cell with a separator or a quote between quotes"
@@ -94,25 +96,27 @@ def _record(names: list[str], cells: list[str]) -> Record | RecordError:
         return RecordError(NOT_UTF8)
     except RecordError as error:
         return error
-    return dict(zip(names, cells, strict=True))
+    return dict(zip(names, cells, strict=False))
 
 
 def _text(file: IO[bytes]) -> TextIO:
     return io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="")
 
 
-def _header(first: str) -> tuple[list[str], str]:
-    """Returns the names of the columns, and the separator.
+def _header(several: Iterable[str]) -> tuple[list[str], str, Iterator[str]]:
+    """Returns the names of the columns, the separator, and all lines again.
 
     The separator is the one that gives most columns that nq knows, else most columns.
 
-    >>> _header("ID; Question;Context (a, b, c, d)")
+    >>> _header(["ID; Question;Context (a, b, c, d)"])[:2]
     (['id', 'question', 'Context (a, b, c, d)'], ';')
     """
     names = {separator: list[str]() for separator in SEPARATORS}
-    for separator in SEPARATORS:
+    rest, *copies = tee(several, 1 + len(SEPARATORS))
+    for separator, copy in zip(SEPARATORS, copies, strict=True):
+        rows = csv.reader(islice(copy, HEADER_LINES), delimiter=separator)
         with contextlib.suppress(csv.Error, StopIteration):
-            stripped = map(str.strip, next(csv.reader([first], delimiter=separator)))
-            names[separator] = [s.lower() if s.lower() in COLUMNS else s for s in stripped]
-    best = max(SEPARATORS, key=lambda s: (len({*names[s]} & COLUMNS), len(names[s])))
-    return names[best], best
+            cells = [" ".join(map(str.strip, c.splitlines())) for c in next(filter(any, rows))]
+            names[separator] = [c.lower() if c.lower() in questions.COLUMNS else c for c in cells]
+    best = max(names, key=lambda s: (len(questions.COLUMNS.intersection(names[s])), len(names[s])))
+    return names[best], best, rest

@@ -60,7 +60,7 @@ def decode_page(data: bytes, name: str) -> Page:
     limit = LIMITS.document_bytes if data.startswith(_PACKED) else LIMITS.bytes
     if len(data) > limit:
         raise ValueError(f"{name} is larger than {format_bytes(limit)}: give it in several parts")
-    if data.startswith(PDF) or name.lower().endswith(".pdf"):
+    if data.startswith(PDF) or (name.lower().endswith(".pdf") and not binary_kind(data)):
         return page_from_text(pdf_text(data, name), name)
     if docx.is_docx(data):
         html = docx.docx_html(

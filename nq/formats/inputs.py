@@ -61,7 +61,7 @@ def read_records(
 
     ``share`` and ``limit`` are those of ``containers.rows``; sources have the path ``name`` if any.
     """
-    for number, row in containers.rows(path, share, limit):
+    for number, row in containers.rows(path, share, limit, pages.column if pages else None):
         source = Source(file_index, shown(name or path), number)
         item: Example | DeadLetter
         try:
@@ -71,7 +71,8 @@ def read_records(
         except RecordError as error:
             text = row if isinstance(row, bytes) else b""
             if not isinstance(row, bytes | RecordError):
-                text = orjson.dumps(row, default=str)
+                with contextlib.suppress(TypeError):  # it is nested deeper than orjson writes
+                    text = orjson.dumps(row, default=str)
             excerpt = text[: EXCERPT_CHARS * 4].decode("utf-8", "backslashreplace")
             item = DeadLetter(source, str(error), excerpt[:EXCERPT_CHARS])
         yield source, item
@@ -206,7 +207,7 @@ def mention_unnamed_pages(files: Sequence[str], pages: PageFolder | None) -> Non
         return
     named = set()
     for path in files:
-        for _, row in containers.rows(path):
+        for _, row in containers.rows(path, page=pages.column):
             with contextlib.suppress(RecordError):
                 named.add(pages.path(lines.parsed(row)))
     if unnamed := [path for path in pages.files if path not in named]:

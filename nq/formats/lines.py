@@ -12,6 +12,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from typing import IO, Any, cast
 
 import orjson
@@ -22,7 +23,7 @@ from nq.formats.tfrecord import is_tfrecord
 GZIP_MAGIC = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
 BUFFER_BYTES = 1 << 16
-SKIP_BYTES = 1 << 20
+SKIP_BYTES, POINTER_BYTES = 1 << 20, 1024
 MAX_LINES = 100
 """Lines among which a file has at least one record."""
 NO_CHARACTER = "\ufffc"
@@ -72,6 +73,8 @@ def parsed(row: Row) -> Record:
 def open_bytes(path: str) -> Iterator[IO[bytes]]:
     """Opens a file and decompresses it if it is gzip; damage is a ``RecordError``."""
     with open(path, "rb") as raw:
+        if re.match(LFS_POINTER, raw.peek(POINTER_BYTES)):
+            raise RecordError(": ".join(_BINARY[LFS_POINTER]))
         if raw.peek(2)[:2] != GZIP_MAGIC:
             yield raw
             return
@@ -120,17 +123,19 @@ def parse_line(line: bytes, limits: str = "") -> Record:
 def _python_json(text: str) -> Any:
     r"""Returns JSON as Python writes it; a lone surrogate becomes a character of no vocabulary.
 
-    >>> _python_json(r'["a\ud800", "\ud83d\ude00", "\\ud800", NaN]')
-    ['a￼', '😀', '\\ud800', None]
+    >>> _python_json(r'["a\ud800", "\ud83d\ude00", "\\ud800", NaN, -Infinity]')
+    ['a￼', '😀', '\\ud800', None, -inf]
     """
     text = _ESCAPE.sub(lambda match: NO_CHARACTER if match[1] else match[0], text)
-    return json.loads(text, parse_constant={"NaN": None}.__getitem__)
+    return json.loads(text, parse_constant=lambda name: None if name == "NaN" else float(name))
 
 
 Kind = tuple[str, str]
 """What a file is, and what to do with it."""
 
+LFS_POINTER = rb"version https://git-lfs\.github\.com/spec/v\d+\s+(?:ext-[^\n]*\n)*oid sha256:"
 _BINARY = {
+    LFS_POINTER: ("a Git LFS pointer", "fetch the file itself with git lfs pull"),
     rb"\x1f\x8b": ("a gzip file", "decompress it with gunzip"),
     rb"PAR1": ("a parquet file", "give it as it is, with a name that ends in .parquet"),
     rb"PK\x03\x04.{26}(\[Content_Types\]\.xml|_rels/|xl/)": (
@@ -176,6 +181,13 @@ def binary_kind(head: bytes) -> Kind | None:
     if is_tfrecord(head):
         return "a TFRecord file", "give the records from which it was made"
     return _first_match(_BINARY, head)
+
+
+def check_whole(path: str | Path) -> None:
+    """Raises ``ValueError`` if there is only a pointer of Git LFS in place of a file."""
+    with open(path, "rb") as file:
+        if re.match(LFS_POINTER, file.read(POINTER_BYTES)):
+            raise ValueError(f"{path} is {': '.join(_BINARY[LFS_POINTER])}")
 
 
 def text_kind(head: bytes) -> Kind | None:

@@ -1,19 +1,20 @@
 """Parquet files of Hugging Face's ``natural_questions``, or of questions: their rows as records.
 
-Of the former only ``COLUMNS`` are read, since the HTML of a page is larger than the rest. Others,
-such as SQuAD and MRQA, have a column ``question``; of their columns those with one value are read,
-those with a list of such, and the answers. Levels of lists do not
-count in their names: ``document.tokens.token`` is the same column in a struct of lists and in a
-list of structs.
+Columns that nq does not need are not read: of the former they are more than half of a file. Others,
+such as SQuAD and MRQA, have a column ``question``. Levels of lists do not count in the names of
+columns: ``document.tokens.token`` is the same column in a struct of lists and in a list of structs.
 """
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
-from nq.formats import text_gold
-from nq.formats.fields import LIMITS, Record, RecordError, listed
+from nq.formats import questions, text_gold
+from nq.formats.fields import LIMITS, Record, RecordError, listed, same_id
 
 MAGIC = b"PAR1"
 BATCH_ROWS = 8
@@ -32,7 +33,7 @@ COLUMNS = (
     *("annotations.short_answers.start_token", "annotations.short_answers.end_token"),
     "annotations.long_answer.candidate_index",
 )
-QUESTION = "question"
+ANSWER_PARTS = ("", "text", *text_gold.PLACES, "char_spans")
 _LIST_LEVELS = re.compile(r"\.(?:list|bag)\.(?:element|item|array_element|array)\b")
 
 
@@ -49,13 +50,18 @@ def check_parquet(path: str) -> None:
 
 
 def rows(
-    path: str, share: tuple[int, int] = (0, 1), limit: int | None = None
+    path: str, share: tuple[int, int] = (0, 1), limit: int | None = None, page: str | None = None
 ) -> Iterator[tuple[int, Record | RecordError]]:
     """Yields rows of a file, as ``nq.formats.containers.rows`` does; others are not decoded."""
     worker, workers = share
-    with _open(path) as plain, _open(path, read_dictionary=range(len(plain.schema))) as file:
-        columns, last = _columns(path, file), len(range(file.metadata.num_rows)[:limit])
-        schema, first = plain.read_row_groups([], columns=columns).schema, 0
+    with _open(path) as plain:
+        columns, leaves = _columns(path, plain, page), range(len(plain.schema))
+        schema = plain.read_row_groups([], columns=columns).schema
+        groups = [plain.metadata.row_group(i) for i in range(plain.num_row_groups)]
+        encodings = [str([group.column(i).encodings for group in groups]) for i in leaves]
+    dictionaries = [i for i in leaves if "DELTA" not in encodings[i]]
+    with _open(path, read_dictionary=dictionaries) as file:
+        last, first = len(range(file.metadata.num_rows)[:limit]), 0
         for group in range(file.num_row_groups):
             end = first + file.metadata.row_group(group).num_rows
             numbers = range(first + (worker - first) % workers, min(end, last), workers)
@@ -105,14 +111,23 @@ def _record(row: Any, schema: Any) -> Record | RecordError:
         LIMITS.check(values=sum(map(len, parts)))
         LIMITS.check(bytes=sum(map(_n_bytes, parts)))
         own = row.take(pyarrow.array([0]))  # a cast expands the other rows of the batch, too
-        record: Record = own.cast(schema).to_pylist()[0]
+        with contextlib.suppress(pyarrow.ArrowNotImplementedError):  # of views; it is only faster
+            own = own.cast(schema)
+        return {name: _json_value(value) for name, value in own.to_pylist()[0].items()}
     except RecordError as error:
         return error
     except UnicodeDecodeError:
         return RecordError("the row contains text that is not UTF-8")
-    except (ValueError, OverflowError, pyarrow.ArrowException) as error:
+    except (ValueError, ArithmeticError, LookupError, pyarrow.ArrowException) as error:
         return RecordError(f"the row cannot be read: {' '.join(str(error).split())}")
-    return record
+
+
+def _json_value(value: Any) -> Any:
+    """Returns a value of a column as in JSON: bytes and UUIDs are texts, 7.00 is an integer."""
+    if isinstance(value, Decimal) and value == int(value):
+        return same_id(int(value))
+    text = value.decode() if isinstance(value, bytes) else value
+    return str(text) if isinstance(text, UUID) else text
 
 
 def _parts(array: Any) -> Iterator[Any]:
@@ -153,20 +168,24 @@ def _open(path: str, **options: Any) -> Iterator[Any]:
         yield file
 
 
-def _columns(path: str, file: Any) -> list[str]:
+def _columns(path: str, file: Any, page: str | None = None) -> list[str]:
     """Returns the paths of the columns to read; raises ``ValueError`` where one is absent."""
     paths = [file.schema.column(i).path for i in range(len(file.schema))]
     names = {path: _LIST_LEVELS.sub("", path) for path in paths}
-    missing = [name for name in REQUIRED if name not in names.values()]
-    if missing and QUESTION in names.values():
-        answers = *text_gold.FIELDS, text_gold.DETECTED
-        return sorted(
-            path
-            for path, name in names.items()
-            if "." not in name or name.partition(".")[0] in answers
-        )
-    if missing:
+    known = {*names.values()}
+    missing = [name for name in REQUIRED if name not in known]
+    if missing and questions.QUESTION not in known:
         found = f"{path}: found the columns {listed(file.schema_arrow.names)}"
-        expected = f"give Hugging Face's natural_questions, or questions in a column {QUESTION}"
+        expected = "give Hugging Face's natural_questions, or questions in a column question"
         raise ValueError(f"{found}, and no column {' or '.join(missing)}; {expected}")
-    return sorted(path for path, name in names.items() if name in COLUMNS)
+
+    def is_needed(name: str) -> bool:
+        first, below, *_ = f"{name}..".split(".")
+        is_part = below in ANSWER_PARTS or f"{first}.text" not in known
+        return first in {*questions.COLUMNS, page} and is_part if missing else name in COLUMNS
+
+    columns = sorted(path for path, name in names.items() if is_needed(name))
+    counts = Counter(paths)
+    if repeated := [column for column in columns if counts[column] > 1]:
+        raise ValueError(f"{path}: found two columns {repeated[0]!r}, expected one")
+    return columns

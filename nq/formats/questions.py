@@ -29,6 +29,11 @@ QUESTION: str = "question"
 CONTEXT: str = "context"
 PAGE: str = "page"
 ID_FIELDS: tuple[str, ...] = ("id", "qid", "question_id", "example_id")
+COLUMNS = {
+    *(QUESTION, CONTEXT, PAGE, "title", *ID_FIELDS),
+    *(*text_gold.FIELDS, text_gold.DETECTED, *text_gold.PLACES, text_gold.IMPOSSIBLE),
+}
+"""The fields of a record, of which another may name the page."""
 NO_ID = ""
 """The id of a record without one; the reader of files gives it the name of its place."""
 MAX_SHOWN_CHARS = 80

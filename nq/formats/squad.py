@@ -6,6 +6,8 @@ SQuAD 1.1 and 2.0 are one JSON document, which is read as a whole:
         {"id": …, "question": …, "is_impossible": false,
          "answers": [{"text": …, "answer_start": 17}]}, …]}, …]}, …]}
 
+In place of articles, ``data`` may have the questions themselves, each with its context.
+
 MRQA is jsonl:
 
     {"header": {"dataset": "SQuAD", "split": "train"}}
@@ -21,13 +23,14 @@ from typing import Any
 
 from nq.formats import lines
 from nq.formats.fields import LIMITS, Record, RecordError, get, optional_text
+from nq.formats.questions import QUESTION
 
 _STRING = rb"\"(?>(?:[^\"\\]|\\.)*)\""  # groups that repeat are as in nq.formats.words
 _VALUE = _SCALAR = _STRING + rb"|[\w.+-]++"
 for _ in range(6):  # levels of arrays and objects
     _VALUE = _SCALAR + rb"|[\[{](?>(?:[\s,:]++|" + _VALUE + rb")*)[\]}]"
 START = re.compile(
-    rb"\s*+\{\s*+(?>(?:" + _STRING + rb"\s*+:\s*+(?:" + _VALUE + rb")\s*+,\s*+)*)"
+    rb"\s*+\{\s*+(?>(?:(?!\"data\"\s*+:)" + _STRING + rb"\s*+:\s*+(?:" + _VALUE + rb")\s*+,\s*+)*)"
     rb"\"data\"\s*+:\s*+\[\s*+(?![^\s{\]])"
 )
 """The beginning of a SQuAD document, whose ``data`` may follow metadata of any kind."""
@@ -38,7 +41,7 @@ Questions = Iterator[Record | RecordError]
 
 def is_mrqa(path: str, head: bytes) -> bool:
     """Returns whether the first object in the lines of a file is one of MRQA."""
-    if not _MAY_BE_MRQA.match(head):
+    if not _MAY_BE_MRQA.match(head) and b'"qas"' not in head:
         return False
     record = lines.first_record(path)
     return type(record.get("qas")) is list or _is_header(record)
@@ -55,6 +58,9 @@ def squad_questions(path: str) -> Questions:
         yield error
         return
     for i, article in enumerate(articles):
+        if type(article) is dict and "paragraphs" not in article and QUESTION in article:
+            yield article
+            continue
         try:
             paragraphs = get(article, "paragraphs", list, where=f"data[{i}]")
         except RecordError as error:

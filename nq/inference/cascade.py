@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from nq.config import CascadeDecision, DecisionConfig
 from nq.inference.scorer import (
-    Progress,
     Rows,
     Scorer,
     ScorerWrapper,
+    Steps,
     concatenate,
-    no_progress,
     split_examples,
+    uncounted,
     window_scores,
 )
 from nq.postprocess.blocks import Blocks, blocks_in_windows
@@ -70,17 +70,17 @@ class CascadeScorer(ScorerWrapper):
         self.part_batches = max(inner.part_batches, PART_FACTOR * second.part_batches)
         self._has_logged = False
 
-    def scores(
-        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
-    ) -> Columns:
-        """See ``Scorer.scores``; an example has windows of the first model, then of the second."""
-        columns = self.inner.scores(rows, examples, progress)
+    def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
+        """See ``Scorer.steps``; an example has windows of the first model, then of the second."""
+        columns = yield from self.inner.steps(rows, examples)
         started, before = time.perf_counter(), replace(self.second.counters)
         keys = {name: column for name, column in rows.items() if name not in INPUTS}
         pages = split_examples(rows, {**keys, **columns})
         selected = [self._select(*page) for page in zip(examples, pages, strict=True)]
         parts = [second_rows for _, second_rows in selected if second_rows]
-        read = self.second.scores(concatenate(parts), ()) if parts else columns
+        read = columns
+        if parts:
+            read = yield from uncounted(self.second, concatenate(parts))
         tables, end = list[Columns](), 0
         for page, (selection, _) in zip(pages, selected, strict=True):
             start, end = end, end + len(selection[0])

@@ -21,16 +21,17 @@ import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from itertools import count
 from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from nq import child, processor
 from nq.errors import Error
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import TENSORFLOW
-from nq.inference.scorer import Counters, Progress, Rows, Scorer, no_progress
+from nq.inference.scorer import Counters, Progress, Rows, Scorer, Steps, advance, no_progress
 from nq.model.runtime import import_tensorflow, thread_environment
 from nq.records import Columns, Example
 from nq.text import counted
@@ -39,6 +40,8 @@ log = logging.getLogger(__name__)
 
 CODE = "from nq.inference.instances import run_instance; run_instance({})"
 END_S, CLEANUP_S = 3.0, 2.0
+FORGET = ()
+"""Is sent in place of rows and examples that nobody waits for any more."""
 
 
 class InstanceDiedError(Error):
@@ -49,8 +52,9 @@ class InstancePool(Scorer):
     """Scores parts in several processes; a ``Scorer`` whose parts may be submitted.
 
     The constructor returns when all instances have loaded their model, each with as many threads
-    as ``cores`` of its own. A pool may be used from several threads. Seconds in ``counters`` are
-    the mean of the instances, because they work at the same time.
+    as ``cores`` of its own. A pool may be used from several threads, and in place of it each of its
+    ``instances`` from one. Seconds in ``counters`` are the mean of the instances, because they work
+    at the same time.
     """
 
     network = None
@@ -62,24 +66,24 @@ class InstancePool(Scorer):
         self._lock, self._lines = threading.Lock(), set[tuple[str, str]]()
         self._idle: queue.SimpleQueue[_Instance] = queue.SimpleQueue()
         self._threads = ThreadPoolExecutor(instances, "nq-instance")
-        self._instances: list[_Instance] = []
+        self.instances: list[_Instance] = []
         spec = replace(spec, threads=threads)
         try:
             for number, own in enumerate(self.cores, 1):
                 shown = f"core{'s' * (len(own) > 1)} {', '.join(map(str, own))}"
                 name = f"instance {number} of {instances} ({shown})"
-                self._instances.append(_Instance(name, own, spec, self._log_once))
-            first, *_ = [instance.answer() for instance in self._instances]
+                self.instances.append(_Instance(name, own, spec, self._log_once, self._add))
+            first, *_ = [instance.load() for instance in self.instances]
         except BaseException:
             self.close()
             raise
         self.device, self.precision, self.batch_size, self.part_batches = first
-        for instance in self._instances:
+        for instance in self.instances:
             self._idle.put(instance)
 
     def is_alive(self) -> bool:
         """Returns whether an instance has a process that has loaded the model."""
-        return any(i._loaded is not None and i._process.poll() is None for i in self._instances)
+        return any(i._loaded is not None and i._process.poll() is None for i in self.instances)
 
     def submit(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
@@ -88,35 +92,22 @@ class InstancePool(Scorer):
         return self._threads.submit(self.scores, rows, examples, progress)
 
     def scores(
-        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+        self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
     ) -> Columns:
         """See ``Scorer.scores``; one instance computes them."""
-        reported = 0
-
-        def report(completed: int) -> None:  # a second process completes the same windows again
-            nonlocal reported
-            progress(max(0, completed - reported))
-            reported = max(completed, reported)
-
         instance = self._idle.get()
         try:
-            columns, done = instance.answer((rows, examples), report)
+            return instance.scores(rows, examples, progress)
         finally:
             self._idle.put(instance)
-        with self._lock:
-            for name, value in vars(done).items():
-                share = value / len(self.cores) if name.endswith("_s") else value
-                setattr(self.counters, name, getattr(self.counters, name) + share)
-        result: Columns = columns
-        return result
 
     def close(self) -> None:
         """Ends the instances; what they have not scored fails."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        for instance in self._instances:
+        for instance in self.instances:
             instance.terminate()
         end = time.monotonic() + END_S
-        for instance in self._instances:
+        for instance in self.instances:
             instance.wait(end)
         self._threads.shutdown()
 
@@ -125,6 +116,12 @@ class InstancePool(Scorer):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _add(self, done: Counters) -> None:
+        with self._lock:
+            for name, value in vars(done).items():
+                share = value / len(self.cores) if name.endswith("_s") else value
+                setattr(self.counters, name, getattr(self.counters, name) + share)
 
     def _log_once(self, record: logging.LogRecord) -> None:
         """Logs a record of an instance, unless another one has logged the same."""
@@ -158,8 +155,8 @@ def warn_if_too_few_cores(instances: int, threads: int) -> None:
         )
 
 
-class _Instance:
-    """A process that answers what one thread at a time sends it."""
+class _Instance(Scorer):
+    """A process that computes what one thread at a time sends it."""
 
     def __init__(
         self,
@@ -167,8 +164,10 @@ class _Instance:
         own_cores: Sequence[int],
         spec: ScorerSpec,
         on_log: Callable[[logging.LogRecord], None],
+        on_step: Callable[[Counters], None],
     ) -> None:
-        self.name, self.cores, self._spec, self._on_log = name, own_cores, spec, on_log
+        self.name, self.cores, self._spec = name, own_cores, spec
+        self._on_log, self._on_step, self._numbers = on_log, on_step, count()
         self._lock, self._is_closed = threading.Lock(), False
         self._start()
 
@@ -185,51 +184,78 @@ class _Instance:
                 self._process, self._connection = child.start(CODE, variables)
             finally:
                 os.sched_setaffinity(0, before)
-        with contextlib.suppress(OSError):  # it has died already
-            self._connection.send((self._spec, logging.getLogger("nq").getEffectiveLevel()))
+        self._send((self._spec, logging.getLogger("nq").getEffectiveLevel()))
 
-    def answer(self, message: Any = None, report: Progress = no_progress) -> Any:
-        """Returns the answer to a message; a process that dies is started again and asked again.
-
-        The answer to rows and examples are their scores and counters; that to ``None`` are device,
-        precision, batch size and part batches, once the model is loaded.
-        """
+    def load(self) -> Any:
+        """Returns device, precision, batch size and part batches, once the model is loaded."""
         try:
-            return self._answer(message, report)
+            return self._load()
         except InstanceDiedError as error:
-            if self._is_closed:
-                raise
-            log.warning("%s: it is started again", error)
-            self._start()
-            return self._answer(message, report)
+            self._restart(error)
+            return self._load()
 
-    def _answer(self, message: Any, report: Progress) -> Any:
-        if self._loaded is not None and self._process.poll() is not None:
-            self._start()
+    def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
+        """See ``Scorer.steps``; if the process dies, another one begins again, but only once."""
+        number, process, may_die = next(self._numbers), None, True
+        result, completed, reported = 0, 0, 0
+        try:
+            while True:
+                try:
+                    self._load()
+                    is_new, process = process is not self._process, self._process
+                    completed = 0 if is_new else completed
+                    self._send((number, (rows, examples) if is_new else None))
+                    result, done = self._receive()
+                except InstanceDiedError as error:
+                    if not may_die:
+                        raise
+                    may_die = False
+                    self._restart(error)
+                    continue
+                self._on_step(done)
+                if not isinstance(result, int):
+                    columns: Columns = result
+                    return columns
+                completed += result
+                yield max(0, completed - reported)
+                reported = max(completed, reported)
+        finally:
+            if isinstance(result, int):
+                self._send((number, FORGET))
+
+    def _restart(self, error: InstanceDiedError) -> None:
+        if self._is_closed:
+            raise error
+        log.warning("%s: it is started again", error)
+        self._start()
+
+    def _load(self) -> Any:
+        if self._process.poll() is not None:
+            self._raise_died()
         self._loaded = self._loaded or self._receive()
-        if message is None:
-            return self._loaded
-        with contextlib.suppress(OSError):
-            self._connection.send(message)
-        return self._receive(report)
+        return self._loaded
 
-    def _receive(self, report: Progress = no_progress) -> Any:
+    def _send(self, message: Any) -> None:
+        with contextlib.suppress(OSError):  # it has died: ``_receive`` notices
+            self._connection.send(message)
+
+    def _receive(self) -> Any:
         """Returns the answer of the process, or raises the exception that is the answer."""
         try:
-            while isinstance(answer := self._connection.recv(), int | logging.LogRecord):
-                if isinstance(answer, int):
-                    report(answer)
-                else:
-                    self._on_log(answer)
+            while isinstance(answer := self._connection.recv(), logging.LogRecord):
+                self._on_log(answer)
         except (EOFError, OSError) as error:
             self._process.kill()  # it may only have broken the connection
-            code = self._process.wait()
-            killed = f"was killed by {signal.Signals(-code).name}" if code < 0 else ""
-            end = killed or f"ended with exit code {code}"
-            raise InstanceDiedError(f"{self.name} {end}") from error
+            self._raise_died(error)
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def _raise_died(self, error: Exception | None = None) -> NoReturn:
+        code = self._process.wait()
+        killed = f"was killed by {signal.Signals(-code).name}" if code < 0 else ""
+        end = killed or f"ended with exit code {code}"
+        raise InstanceDiedError(f"{self.name} {end}") from error
 
     def terminate(self) -> None:
         """Makes the process end."""
@@ -257,7 +283,7 @@ def run_instance(number: int) -> None:
 
 def _answer_all(connection: Connection[Any, Any]) -> None:
     received: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    sending, completed = threading.Lock(), 0
+    sending, begun = threading.Lock(), dict[int, Steps]()
 
     def read() -> None:  # in a thread, so that the end of the pool is noticed during computation
         try:
@@ -271,11 +297,6 @@ def _answer_all(connection: Connection[Any, Any]) -> None:
     def send(message: Any) -> None:
         with sending:
             connection.send(message)
-
-    def progress(windows: int) -> None:
-        nonlocal completed
-        completed += windows
-        send(completed)
 
     threading.Thread(target=read, daemon=True).start()
     spec, level = received.get()
@@ -292,11 +313,17 @@ def _answer_all(connection: Connection[Any, Any]) -> None:
         return
     send((scorer.device, scorer.precision, scorer.batch_size, scorer.part_batches))
     while True:
-        rows, examples = received.get()
-        before, completed = replace(scorer.counters), 0
+        number, work = received.get()
+        if work == FORGET:
+            begun.pop(number, None)
+            continue
+        before = replace(scorer.counters)
         try:
-            columns = scorer.scores(rows, examples, progress)
-            answer: Any = columns, scorer.counters - before
+            steps = scorer.steps(*work) if work else begun.pop(number)
+            result = advance(steps)
+            if isinstance(result, int):
+                begun[number] = steps
+            answer: Any = result, scorer.counters - before
         except Exception as error:
             answer = portable(error)
         send(answer)

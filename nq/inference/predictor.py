@@ -20,8 +20,8 @@ from nq.errors import Error
 from nq.inference import batches
 from nq.inference.batches import Batch, Shape
 from nq.inference.engine import Computation, Step, make_engine
-from nq.inference.scorer import PART_BATCHES, Counters, Progress, Rows, Scorer, no_progress
-from nq.records import INPUTS, Columns, Example, IntArray
+from nq.inference.scorer import PART_BATCHES, Counters, Rows, Scorer, Steps
+from nq.records import INPUTS, Example, IntArray
 from nq.text import truncate
 
 log = logging.getLogger(__name__)
@@ -49,15 +49,14 @@ class Predictor(Scorer):
         if self._is_adaptive and self._engine.any_shape:
             self._compile(shape)  # for all shapes, so that no question waits for it
 
-    def scores(
-        self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
-    ) -> Columns:
-        """See ``Scorer.scores``; the examples are not used."""
+    def steps(self, rows: Rows, examples: Sequence[Example] = ()) -> Steps:
+        """See ``Scorer.steps``; each is a batch, and the examples are not used."""
         computed: list[tuple[IntArray, Sequence[Any]]] = []
-        with self._engine.options():
-            for batch in self._plan(rows["input_mask"].sum(axis=1)):
+        for batch in self._plan(rows["input_mask"].sum(axis=1)):
+            if computed:
+                yield len(computed[-1][0])
+            with self._engine.options():
                 computed.append((batch.rows, self._checked(batch, rows)))
-                progress(len(batch.rows))
         order = np.argsort(np.concatenate([numbers for numbers, _ in computed]))
         columns = zip(*(columns for _, columns in computed), strict=True)
         return {

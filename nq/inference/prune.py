@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nq.inference.scorer import (
-    Progress,
     Rows,
     Scorer,
     ScorerWrapper,
+    Steps,
     example_slices,
-    no_progress,
 )
 from nq.postprocess.blocks import blocks_in_windows
 from nq.records import READ, Columns, Example, IntArray
@@ -33,23 +32,21 @@ class PruningScorer(ScorerWrapper):
         self.n_blocks = n_blocks
         self.part_batches = PART_FACTOR * inner.part_batches
 
-    def scores(
-        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
-    ) -> Columns:
-        """See ``Scorer.scores``; the column ``READ`` tells which windows were computed."""
+    def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
+        """See ``Scorer.steps``; the column ``READ`` tells which windows were computed."""
         computed = np.concatenate(
             [
                 windows_to_compute(example, rows["token_map"][page], self.n_blocks)
                 for example, page in zip(examples, example_slices(rows), strict=True)
             ]
         )
-        scored = self.inner.scores({name: x[computed] for name, x in rows.items()}, (), progress)
+        read = {name: x[computed] for name, x in rows.items()}
+        scored = yield from self.inner.steps(read, ())
         columns: Columns = {READ: computed}
         for name, values in scored.items():
             fill = -1 if name.endswith("_doc") else 0
             columns[name] = np.full((len(computed), *values.shape[1:]), fill, values.dtype)
             columns[name][computed] = values
-        progress(int((~computed).sum()))
         return columns
 
 

@@ -14,17 +14,17 @@ from nq.config import DecisionConfig
 from nq.errors import Error
 from nq.inference.profile import ONNX, OPENVINO, TENSORFLOW, Profile
 from nq.inference.scorer import (
-    Progress,
     Rows,
     Scorer,
     ScorerWrapper,
+    Steps,
     concatenate,
     example_scores,
-    no_progress,
     split_examples,
+    uncounted,
 )
 from nq.postprocess.ranking import decision_margin, rank
-from nq.records import RESCORED, Columns, Example
+from nq.records import RESCORED, Example
 
 CLOSE = {
     (TENSORFLOW, "bfloat16"): 0.2,
@@ -58,11 +58,9 @@ class RescoringScorer(ScorerWrapper):
         self._make_exact = exact
         self._exact: Scorer | None = None
 
-    def scores(
-        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
-    ) -> Columns:
-        """See ``Scorer.scores``; the column ``RESCORED`` tells which windows were rescored."""
-        pages = split_examples(rows, self.inner.scores(rows, examples, progress))
+    def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
+        """See ``Scorer.steps``; the column ``RESCORED`` tells which windows were rescored."""
+        pages = split_examples(rows, (yield from self.inner.steps(rows, examples)))
         started = time.perf_counter()
         rankings = (
             rank(example, example_scores(page), self.decision)
@@ -73,7 +71,7 @@ class RescoringScorer(ScorerWrapper):
             self._exact = self._exact or self._make_exact()
             inputs = split_examples(rows, dict(rows))
             part = concatenate([inputs[n] for n in close])
-            scored = self._exact.scores(part, [examples[n] for n in close])
+            scored = yield from uncounted(self._exact, part, [examples[n] for n in close])
             for n, exact in zip(close, split_examples(part, scored), strict=True):
                 all_true = np.ones(len(exact["type_logits"]), np.bool_)
                 pages[n] = {name: exact.get(name, all_true) for name in pages[n]}

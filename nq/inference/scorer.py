@@ -6,9 +6,8 @@ scorers and are scorers themselves, so that profiles compose them.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,6 +39,9 @@ PART_BATCHES = 16
 Progress = Callable[[int], None]
 """Receives the number of windows that have just been completed."""
 
+Steps = Generator[int, None, Columns]
+"""Yields between two steps the windows that the first has completed; at its end returns columns."""
+
 
 def no_progress(windows: int) -> None:
     """Ignores progress."""
@@ -70,8 +72,10 @@ class Counters:
         return Counters(**{n: x - getattr(earlier, n) for n, x in vars(self).items()})
 
 
-class Scorer(ABC):
+class Scorer:
     """Scores the windows of whole examples.
+
+    A scorer has ``steps``, or ``scores`` if it computes everything at once.
 
     Attributes:
         network: the ``Network`` that is run; ``None`` where other processes run it.
@@ -88,15 +92,25 @@ class Scorer(ABC):
     part_batches: int
     parallel_parts = 0
 
-    @abstractmethod
     def scores(
-        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+        self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
     ) -> Columns:
         """Returns the columns ``SCORE_COLUMNS``, one row per window, in the order of ``rows``.
 
         The rows are all windows of the examples. A cascade returns more windows, with
         ``window_ids``. Logits that are not even finite in float32 raise ``ArithmeticError``.
         """
+        steps, remaining = self.steps(rows, examples), len(rows["window_ids"])
+        while isinstance(result := advance(steps), int):
+            progress(result)
+            remaining -= result
+        progress(remaining)
+        return result
+
+    def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
+        """Computes ``scores`` in steps of about one batch, between which others may be computed."""
+        yield from ()
+        return self.scores(rows, examples)
 
     def submit(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
@@ -114,6 +128,24 @@ class ScorerWrapper(Scorer):
         self.inner, self.network, self.counters = inner, inner.network, inner.counters
         self.precision, self.device = inner.precision, inner.device
         self.batch_size, self.part_batches = inner.batch_size, inner.part_batches
+
+
+def advance(steps: Steps) -> int | Columns:
+    """Computes the next step; returns how many windows it has completed, or the columns of all."""
+    try:
+        return next(steps)
+    except StopIteration as end:
+        columns: Columns = end.value
+        return columns
+
+
+def uncounted(scorer: Scorer, rows: Rows, examples: Sequence[Example] = ()) -> Steps:
+    """Computes in steps of their own windows that do not count as completed by them."""
+    yield 0
+    steps = scorer.steps(rows, examples)
+    while isinstance(result := advance(steps), int):
+        yield 0
+    return result
 
 
 def example_slices(rows: Rows) -> list[slice]:

@@ -174,6 +174,4 @@ def save_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
     for name, source in tokenizer.files.items():
         if source.resolve() != (folder / name).resolve():
             shutil.copyfile(source, folder / name)
-    options = tokenizer.options
-    if options.get("do_lower_case") is not None or "added_tokens_decoder" in options:
-        dump_json(folder / "tokenizer_config.json", options)
+    dump_json(folder / "tokenizer_config.json", tokenizer.options)

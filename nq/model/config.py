@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from nq.config import Settings, ensure, option
 
 STORES = ("float32", "float16", "int8")
+MAX_INTEGER = (1 << 31) - 1  # of TensorFlow's indices
 MAX_POSITIONS = 1 << 16  # of models without a table of positions, which has as many rows
 
 
@@ -67,8 +68,8 @@ class ModelConfig(Settings):
     max_position_embeddings: int = option(512, minimum=1)
     type_vocab_size: int = option(2, minimum=0)
     hidden_act: str = option("gelu", choices=("gelu", "gelu_new", "relu"))
-    layer_norm_eps: float = option(1e-12, within="(0, inf)")
-    initializer_range: float = option(0.02, within="(0, inf)")
+    layer_norm_eps: float = option(1e-12, within="(0, 1]")
+    initializer_range: float = option(0.02, within="(0, 100]")
     model_type: str = "bert"
     embedding_size: int = option(0, minimum=0)
     num_hidden_groups: int = option(0, minimum=0)
@@ -81,8 +82,8 @@ class ModelConfig(Settings):
     max_relative_positions: int = -1
     share_att_key: bool = False
     norm_rel_ebd: str = option("none", choices=("none", "layer_norm"))
-    global_rope_theta: float = option(0.0, within="[0, inf)")
-    local_rope_theta: float = option(0.0, within="[0, inf)")
+    global_rope_theta: float = option(0.0, within="[0, 1e12]")
+    local_rope_theta: float = option(0.0, within="[0, 1e12]")
     local_attention: int = option(0, minimum=0)
     global_attn_every_n_layers: int = option(1, minimum=1)
     is_gated: bool = False
@@ -100,6 +101,9 @@ class ModelConfig(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name, number in vars(self).items():
+            fits = not isinstance(number, int) or abs(number) <= MAX_INTEGER
+            ensure(fits, f"{name} is {number!r:.40}: expected a number of at most {MAX_INTEGER}")
         own = [getattr(self, name) for name in self.DUAL_ENCODER_IDS]
         ensure(
             (min(own) > 0 and own[2] <= own[3] < own[4]) or not any(own),

@@ -16,6 +16,7 @@ from typing import Any
 from nq.config import CascadeDecision, DecisionConfig, WindowConfig
 from nq.errors import check_argument
 from nq.formats.input_files import sha256
+from nq.formats.lines import check_whole
 from nq.json_files import dump_json, read_json_object
 from nq.model import names, registry, safetensors_file, tf_checkpoint
 from nq.model.config import ModelConfig
@@ -24,10 +25,14 @@ from nq.model.safetensors_file import INDEX, WEIGHTS
 from nq.model.shapes import check_length
 from nq.model.tensors import CheckpointTensors
 from nq.preprocess.tokenizers.load import NAMES as TOKENIZERS
+from nq.preprocess.tokenizers.load import max_length
 
 CONFIG, TF_CONFIG, SETTINGS = registry.CONFIG, registry.TF_CONFIG, "nq.json"
 CARD = "README.md"
-TOKENIZER_FILES = (*TOKENIZERS, "merges.txt", "tokenizer_config.json", "added_tokens.json")
+TOKENIZER_FILES = (
+    *(*TOKENIZERS, "merges.txt", "tokenizer_config.json"),
+    *("added_tokens.json", "special_tokens_map.json"),
+)
 OTHERS = (CONFIG, TF_CONFIG, SETTINGS, CARD, *TOKENIZER_FILES)
 """Files that a model folder may have besides its weights."""
 SHARD = re.compile(r"[^/\\\x00-\x1f]{1,200}\.safetensors")
@@ -89,15 +94,15 @@ def load_joint_config(folder: str | Path) -> ModelConfig:
 def load_settings(folder: str | Path) -> ModelSettings:
     """Returns the settings in ``nq.json``.
 
-    Without such a file they are the defaults, and those of ``squad_settings`` for a reader that was
+    Without such a file they are the defaults, and those of a reader of SQuAD for one that was
     not trained with nq.
     """
     path = Path(folder) / SETTINGS
     if not path.is_file():
+        is_reader = False
         with contextlib.suppress(OSError, ValueError):  # the check of the model reports it
-            if weight_files(folder)[0].suffix != ".index" and is_squad_reader(folder):
-                return squad_settings(load_config(folder))
-        return ModelSettings()
+            is_reader = weight_files(folder)[0].suffix != ".index" and is_squad_reader(folder)
+        return _squad_settings(folder) if is_reader else ModelSettings()
     values = read_json_object(path)
     cascades, parts = values.get("cascades", {}), values.get("removed_parts", [])
     second, weights = values.get("second_model"), values.get("weights", {})
@@ -120,12 +125,12 @@ def load_settings(folder: str | Path) -> ModelSettings:
         raise ValueError(f"{path}: {error}") from error
 
 
-def squad_settings(config: ModelConfig) -> ModelSettings:
+def _squad_settings(folder: str | Path) -> ModelSettings:
     """Returns the settings of a reader of SQuAD: plain windows, the best span or the null span."""
-    length = min(SQUAD_LENGTH, config.positions)
+    length = min(SQUAD_LENGTH, load_config(folder).positions, max_length(folder))
     windows = WindowConfig(
         max_seq_length=length,
-        doc_stride=max(1, length - SQUAD_OVERLAP),
+        doc_stride=length - min(SQUAD_OVERLAP, length // 2),
         max_query_length=min(WindowConfig.max_query_length, length // 4),
         compat=SQUAD,
     )
@@ -209,6 +214,8 @@ def weights_digest(folder: str | Path) -> str:
 def read_tensors(folder: str | Path, check_digest: bool = True) -> CheckpointTensors:
     """Returns the tensors of a folder's weights, by canonical name."""
     files = weight_files(folder)
+    for file in files:
+        check_whole(file)
     if check_digest:
         weights_digest(folder)
     if files[0].suffix == ".index":

@@ -8,8 +8,8 @@ its code.
 
 import logging
 import os
+import shlex
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -86,12 +86,11 @@ def _hub_model(name: str) -> Path:
 
 
 def _hub_files(name: str, sizes: Mapping[str, int]) -> list[str]:
-    """Returns which files of a repository, given the bytes of each, are a model's."""
+    """Returns patterns of the files of a model, given the bytes of all files of a repository."""
     if CONFIG not in sizes:
         raise Error(f"there is no {CONFIG}, so that it is no model of transformers")
     patterns = next((patterns for patterns in WEIGHTS if patterns[0] in sizes), ())
-    weights = [file for file in sizes if any(fnmatchcase(file, one) for one in patterns)]
-    if not weights:
+    if not patterns:
         advice = CONVERT_PICKLE.format(name.partition("@")[0])
         raise Error(f"there are no safetensors, and pickles are never loaded: {advice}")
     others = [file for file in HUB_FILES if file in sizes]
@@ -99,7 +98,7 @@ def _hub_files(name: str, sizes: Mapping[str, int]) -> list[str]:
         if sizes[file] > MAX_HUB_BYTES:
             limit = f"expected at most {format_bytes(MAX_HUB_BYTES)}"
             raise Error(f"{file} has {format_bytes(sizes[file])}, {limit}: choose another model")
-    return [*weights, *others]
+    return [*patterns, *others]
 
 
 def _without_links(folder: Path) -> Path:
@@ -112,7 +111,7 @@ def _without_links(folder: Path) -> Path:
         if path.is_file() and not any(map(target.is_relative_to, allowed)):
             raise Error(
                 f"{path} is a link out of the model folder, to {target}: if you trust it, give a "
-                f"copy without links (cp -rL {folder} COPY)"
+                f"copy without links (cp -rL {shlex.quote(str(folder))} COPY)"
             )
     return folder
 

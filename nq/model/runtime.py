@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import importlib
 import os
 import resource
 import sys
@@ -27,6 +28,9 @@ def import_tensorflow(threads: int | None = None) -> ModuleType:
     limit_mb = resource.getrlimit(resource.RLIMIT_AS)[0] >> 20
     if is_first and 0 <= limit_mb < ADDRESS_MB:
         raise Error(f"too little memory: raise ulimit -v from {limit_mb} MB to {ADDRESS_MB} MB")
+    if is_first:  # torch imports triton late, which crashes if TensorFlow was there before it
+        with contextlib.suppress(ImportError):
+            importlib.import_module("triton")
     if threads is not None and is_first:
         os.environ.update(thread_environment(threads))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

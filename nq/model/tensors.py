@@ -13,9 +13,6 @@ from nq.model.shapes import check_memory
 from nq.records import FloatArray
 from nq.text import truncate
 
-MAX_MISSING_LAYERS = 100
-"""If a config describes more layers than the checkpoint holds, and more than this, not all missing
-tensors are listed."""
 APART = "weights and config.json do not belong together"
 
 
@@ -37,11 +34,6 @@ class CheckpointTensors:
     def table(self, config: ModelConfig) -> dict[str, Weight]:
         """Returns the weights of a model, which the tensors can fill, before it is built."""
         layers = self.layout.layers(self.shapes)
-        if config.layer_sets > max(len(layers), MAX_MISSING_LAYERS):
-            raise ValueError(
-                f"config.json describes {config.layer_sets} layers, the checkpoint holds "
-                f"{len(layers)}: {APART}"
-            )
         table = names.weight_table(config, self.layout)
         encoder = [n for path, w in table.items() if not path.startswith(HEADS) for n in w.tensors]
         missing = [name for name in encoder if name not in self.shapes]

@@ -12,8 +12,8 @@ from typing import Any
 from nq.report.tables import prediction_s
 from nq.text import counted, grid, html_table, truncate, visible
 
-BASELINE, MAX_LOSS = "baseline", 0.005
-"""The profile to take may have a micro-F1 that is lower than that of baseline by so much."""
+BASELINE, MAX_LOSS, MAX_CHANCE = "baseline", 0.005, 0.05
+"""The profile to take may lose this share of the micro-F1 of baseline; and by chance the second."""
 MIN_ROUNDS, NEAR = 2, 0.95
 """Quiet rounds that a verdict needs; the share of the highest speed that is as fast."""
 PAGE, WIDTH, MIB = "compare.html", 80, 1 << 20
@@ -43,6 +43,8 @@ class ComparisonRow:
             batches take longer than later ones.
         memory_mb: peak resident memory of the process and its descendants in MiB.
         micro_f1: at the thresholds in use; ``None`` without gold.
+        loss: relative loss of micro-F1 against baseline, and the lower end of its interval
+            (``nq.evaluation.gate``); ``None`` without gold.
         changed: how many answers differ from those of the profile or run ``against``.
         error: why the profile could not be measured; empty if it was.
         busy: in how many rounds other programs took much of the processor.
@@ -60,6 +62,7 @@ class ComparisonRow:
     memory_mb: float | None = None
     micro_f1: float | None = None
     changed: int | None = None
+    loss: tuple[float, float] | None = None
     against: str = BASELINE
     error: str = ""
     name: str = ""
@@ -152,9 +155,11 @@ def comparison_table(rows: Sequence[ComparisonRow]) -> str:
 def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
     """Returns the profile to take, empty if none, and a sentence that names it and tells why.
 
-    Of the profiles that change no answer, or lose at most ``MAX_LOSS`` of micro-F1, one is left out
-    if another was faster in every quiet round, or if its median is below ``NEAR`` of the highest.
-    Of the others, it is the one with the fewest changed answers, then the fewest optimizations.
+    A profile keeps the answers if it changes none, or if its relative loss of micro-F1 is at most
+    ``MAX_LOSS``, or at most ``MAX_CHANCE`` and no more than chance (its interval contains 0). Of
+    these, one is left out if another was faster in every quiet round, or if its median is below
+    ``NEAR`` of the highest. Of the others, it is the one with the fewest changed answers, then the
+    fewest optimizations.
     """
     baseline = next((row for row in rows if row.profile == BASELINE and row.windows_per_s), None)
     if baseline is None:
@@ -164,16 +169,17 @@ def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
         return "", f"No profile is named: {quiet}. The same command measures busy rounds again."
     measured = [row for row in rows if row.ratios]
     measured.sort(key=lambda row: (-median(row.ratios), row.profile))
-    gold = 1.0 if baseline.micro_f1 is None else baseline.micro_f1
-    gains = {row.profile: (row.micro_f1 or 0.0) - gold for row in measured}
 
     def cost(row: ComparisonRow) -> str:
-        has_f1 = row.changed and row.micro_f1 is not None
-        f1 = f", micro-F1 {gains[row.profile]:+.4f}" if has_f1 else ""
+        f1 = ""
+        if row.changed and row.loss:
+            loss, low = row.loss
+            chance = " (may be chance)" if low <= 0 < loss else ""
+            f1 = f", relative {'loss' if loss >= 0 else 'gain'} of micro-F1 {abs(loss):.1%}{chance}"
         changes = counted(row.changed, "changed answer") if row.changed else "no changed answer"
         return f"{figure(median(row.ratios), 2)} times as fast as baseline, {changes}{f1}"
 
-    fit = [row for row in measured if not row.changed or gains[row.profile] >= -MAX_LOSS]
+    fit = [row for row in measured if not row.changed or _loses_little(row)]
     near = [row for row in fit if median(row.ratios) >= NEAR * median(fit[0].ratios)]
     near = [row for row in near if not any(all(map(lt, row.ratios, one.ratios)) for one in fit)]
     best = min(near, key=lambda row: (row.changed or 0, row != baseline, row.profile.count("+")))
@@ -182,6 +188,13 @@ def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
     equal = f"; as fast within the rounds: {others}" if others else ""
     lost = f" The fastest, {measured[0].profile}, loses too much: {cost(measured[0])}."
     return best.profile, f"Take {best.profile}: {reason}{equal}." + lost * (measured[0] not in fit)
+
+
+def _loses_little(row: ComparisonRow) -> bool:
+    if row.loss is None:
+        return False
+    loss, low = row.loss
+    return loss <= (MAX_LOSS if low > 0 else MAX_CHANCE)
 
 
 class Comparison(list[ComparisonRow]):

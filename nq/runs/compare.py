@@ -25,6 +25,8 @@ from typing import Any
 from nq import child, storage, tracking
 from nq.config import TrackingConfig
 from nq.errors import DamagedError, Error, check_argument, is_count
+from nq.evaluation.evaluate import example_labels
+from nq.evaluation.gate import Counts, question_counts, relative_loss
 from nq.evaluation.labels import Label, read_predictions, same_answers
 from nq.formats import input_files
 from nq.inference.profile import BASELINE, THESIS, Profile, profiles
@@ -47,11 +49,6 @@ from nq.text import counted
 log = logging.getLogger(__name__)
 
 MAX_CHANGES = 100
-ANSWER = (
-    "import ctypes, runpy, signal; ctypes.CDLL(None).prctl(1, signal.SIGKILL); "
-    "runpy.run_module('nq.answer', run_name='__main__')"
-)
-"""``nq answer`` in a process that ends with the one that started it (PR_SET_PDEATHSIG)."""
 DEVICE = "GPU" if Path("/dev/nvidiactl").exists() else "CPU"
 ALL = tuple(map(str, profiles(THESIS)))
 DEFAULT = default_choice(DEVICE, mixed=False), default_choice(DEVICE)
@@ -140,7 +137,8 @@ def compare(
         runs = [run for run in runs if run["profile"] not in errors]
         folders = {run["profile"]: folder / run["name"] for run in runs}
         answers = {name: read_predictions(one / PREDICTIONS) for name, one in folders.items()}
-        rows = [_row(name, runs, answers) for name in answers]
+        counts = _gold_counts(folders[BASELINE], files, answers)
+        rows = [_row(name, runs, answers, counts) for name in answers]
         rows.sort(key=lambda row: row.windows_per_s or 0.0, reverse=True)
         rows += [ComparisonRow(name, error=text) for name, text in errors.items()]
         take = _write_page(rows, folder, files, answers, folders[BASELINE])
@@ -286,11 +284,9 @@ def answer_in_process(profile: str, options: Sequence[str]) -> dict[str, Any]:
     Returns its JSON result, with the seconds of the whole process as ``wall_s``. An ``Error`` has
     the error line of a run that failed.
     """
-    arguments = ["-c", ANSWER, *options, "--no-track", "--json", "--profile", profile]
-    started = time.perf_counter()
-    process = subprocess.run(
-        **child.python(*arguments), capture_output=True, text=True, check=False
-    )
+    arguments = [*options, "--no-track", "--json", "--profile", profile]
+    command, started = child.bound("nq.answer", *arguments), time.perf_counter()
+    process = subprocess.run(**command, capture_output=True, text=True, check=False)
     if process.returncode:
         lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
         (*_, error) = [line for line in lines if line.startswith("nq: error: ")] or lines
@@ -319,7 +315,19 @@ def _measured(
     }
 
 
-def _row(name: str, runs: Sequence[Mapping[str, Any]], answers: Answers) -> ComparisonRow:
+def _gold_counts(folder: Path, files: list[str], answers: Answers) -> dict[str, list[Counts]]:
+    """Returns of each profile what the questions with gold add to the sums of micro-F1."""
+    sources = FinishedRun(folder, files, check=False).sources()
+    gold = {one.example_id: example_labels(one) for _, one in sources if one.annotations}
+    return {name: question_counts(gold, labels) for name, labels in answers.items()}
+
+
+def _row(
+    name: str,
+    runs: Sequence[Mapping[str, Any]],
+    answers: Answers,
+    counts: Mapping[str, Sequence[Counts]],
+) -> ComparisonRow:
     """Returns the row of a profile, with the figures of the quiet rounds, or of all if none was."""
     rounds = {run["round"] for run in runs} - {0}
     quiet = rounds - {run["round"] for run in runs if run["busy"]}
@@ -328,6 +336,10 @@ def _row(name: str, runs: Sequence[Mapping[str, Any]], answers: Answers) -> Comp
         own = (run for run in runs if run["profile"] == profile)
         return [run[field] for run in own if run["round"] in (quiet or rounds)]
 
+    loss = None
+    if len(counts[BASELINE]) > 1 and any(correct for correct, *_ in counts[BASELINE]):
+        gate = relative_loss(counts[name], counts[BASELINE])
+        loss = gate.loss, gate.low
     speeds, baseline = column("windows_per_s"), answers[BASELINE]
     ratios = tuple(map(truediv, speeds, column("windows_per_s", BASELINE)))
     own = [run for run in runs if run["profile"] == name and run["round"]]
@@ -338,6 +350,7 @@ def _row(name: str, runs: Sequence[Mapping[str, Any]], answers: Answers) -> Comp
         median(ratios),
         **medians | {field: own[0][field] for field in ("first_start_s", "micro_f1")},
         changed=sum(not same_answers(label, baseline[key]) for key, label in answers[name].items()),
+        loss=loss,
         busy=sum(run["busy"] for run in own),
         ratios=ratios if quiet else (),
     )

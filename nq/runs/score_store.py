@@ -116,7 +116,7 @@ class StoringScorer(ScorerWrapper):
         self._clock, self._lock = clock or Clock(), threading.Lock()
 
     def scores(
-        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+        self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
     ) -> Columns:
         return self.submit(rows, examples, progress).result()
 

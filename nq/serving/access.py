@@ -1,4 +1,4 @@
-"""What every request passes: host, token, limits of requests, security headers, metrics."""
+"""What every request passes: host, token, security headers, metrics."""
 
 import asyncio
 import hmac
@@ -24,7 +24,6 @@ ASSETS = "/docs-assets"
 OPEN = {*PAGE, "/docs", "/openapi.json", "/healthz", "/readyz"}
 """Paths that need no token, as ``ASSETS``: they tell nothing that is not in this package."""
 ENDPOINTS = {ASK, "/metrics", *OPEN}
-RETRY = {"Retry-After": "1"}
 
 _STRICT = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 POLICIES = {
@@ -36,16 +35,14 @@ POLICIES = {
 
 
 class AccessMiddleware:
-    """Refuses requests to other hosts, without the token or beyond a limit, and counts all."""
+    """Refuses requests to other hosts or without the token, and counts all."""
 
     def __init__(self, app: ASGIApp, answering: Answering, token: str | None) -> None:
         config, self._metrics = answering.config, answering.metrics
-        self._app, self._answering, self._config = app, answering, config
+        self._app, self._config = app, config
         self._token = None if token is None else token.encode()
         names = f"localhost,127.0.0.1,::1,{config.host},{config.allowed_hosts or ''}".lower()
         self._hosts = {*filter(None, names.replace(" ", "").split(","))}
-        self._requests = 0
-        self._metrics.in_progress.set_function(lambda: self._requests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started, status = time.perf_counter(), GONE
@@ -87,19 +84,9 @@ class AccessMiddleware:
             header = {"WWW-Authenticate": 'Bearer realm="nq"'}
             text = "a token is needed: send the header Authorization: Bearer TOKEN"
             await refusal(401, text, header)(scope, receive, send)
-        elif path != ASK or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-        elif not self._answering.is_ready():
-            await refusal(503, "the model is not loaded yet", RETRY)(scope, receive, send)
-        elif self._requests >= self._config.queue:
-            text = f"{self._requests} requests are waiting or computed already: send it again later"
-            await refusal(503, text, RETRY)(scope, receive, send)
-        else:
-            self._requests += 1
-            try:
-                await self._app(scope, receive, send)
-            finally:
-                self._requests -= 1
+        else:  # the server leaves out the body of an answer to HEAD
+            method = "GET" if scope["method"] == "HEAD" else scope["method"]
+            await self._app({**scope, "method": method}, receive, send)
 
     def _has_token(self, scope: Scope) -> bool:
         """Returns whether a request has the token, in a time that does not tell how much of it."""

@@ -6,8 +6,8 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import orjson
 from starlette.requests import ClientDisconnect
@@ -48,6 +48,9 @@ class Answering:
     Attributes:
         is_alive: tells whether a process of the model runs; ``None`` until the model is loaded.
         draining: whether the server is about to end.
+        requests: that are complete, and wait or are computed.
+        uploads: for each request that is not complete, how long it may be silent.
+        calls: what its threads do, and since when, by the clock of the event loop.
     """
 
     def __init__(self, model: ModelSpec, tokenizer: Tokenizer, config: ServeConfig) -> None:
@@ -57,6 +60,9 @@ class Answering:
         self.is_alive: Callable[[], bool] | None = None
         self._probe: asyncio.Task[bytes] | None = None
         self.draining, self._threads = False, ThreadPoolExecutor(THREADS, "nq-answering")
+        self.requests, self.uploads = 0, set[asyncio.Timeout]()
+        self.calls: dict[Future[Any], float] = {}
+        self.metrics.in_progress.set_function(lambda: self.requests + len(self.uploads))
         limit_s = max(MIN_READ_S, READ_SHARE * config.timeout)
         self._processes = [PageProcess(limit_s) for _ in range(PAGE_PROCESSES)]
         self._idle: asyncio.Queue[PageProcess] = asyncio.Queue()
@@ -66,8 +72,23 @@ class Answering:
     def is_ready(self) -> bool:
         return self.is_alive is not None and not self.draining
 
+    def stuck(self) -> str | None:
+        """Returns what has computed for longer than a request may take, so that none is answered.
+
+        A request that has had its time is left out unless a thread has begun with it.
+        """
+        limit_s = self.config.timeout
+        since, starts = asyncio.get_running_loop().time() - limit_s, [*self.calls.values()]
+        if sum(start < since for start in starts) >= THREADS:
+            return f"no thread that reads questions has come to an end for {limit_s:g} s"
+        if self.batcher.is_stuck(limit_s):
+            return f"no process of the model has answered for {limit_s:g} s"
+        return None
+
     async def problem(self) -> str | None:
         """Returns why none can be answered, or ``None``; asks one, which starts a process again."""
+        if stuck := self.stuck():
+            return stuck
         if not self.is_alive or self.draining:
             return "the model is not loaded yet, or the server is about to end"
         if not self._model.folder.is_dir():
@@ -141,4 +162,7 @@ class Answering:
             self._idle.put_nowait(process)
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+        call = self._threads.submit(function)
+        self.calls[call] = asyncio.get_running_loop().time()
+        call.add_done_callback(self.calls.pop)
+        return await asyncio.wrap_future(call)

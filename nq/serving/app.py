@@ -19,10 +19,13 @@ from nq import __version__
 from nq.serving.access import ASK, ASSETS, PAGE, refusal
 from nq.serving.answering import Answering
 from nq.serving.batcher import ScoringError
+from nq.serving.config import FILES
 from nq.serving.schemas import AskAnswer, AskRequest, Problem
 
 FOLDER = Path(__file__).parent / "page"
-JSON = "application/json"
+JSON, RETRY = "application/json", {"Retry-After": "1"}
+SILENCE_S, MAX_UPLOADS = 10.0, min(128, FILES // 8)
+"""Seconds without a byte of a request, and requests that are not complete, all at once."""
 
 
 def make_app(answering: Answering, has_token: bool) -> FastAPI:
@@ -43,20 +46,36 @@ def make_app(answering: Answering, has_token: bool) -> FastAPI:
         tags=["questions"],
         summary="Answers a question about a page",
         response_model=AskAnswer,
-        responses=_problems(413, 415, 422, 500, 503, 504),
+        responses=_problems(408, 413, 415, 422, 500, 503, 504),
         openapi_extra={"requestBody": {"required": True, "content": content}},
         dependencies=protected,
     )
     async def ask(request: Request) -> Response:
+        if not answering.is_ready():
+            raise HTTPException(503, "the model is not loaded yet", RETRY)
         _check_type(request)
         async with asyncio.timeout(config.timeout):
-            body = await _read_body(request, config.max_body_mb * 10**6)
-            answer = await _unless_gone(request, answering.ask(body))
+            body = await _read_body(request, config.max_body_mb * 10**6, answering.uploads)
+            if answering.requests >= config.queue:
+                text = f"{config.queue} requests are waiting or computed already: send it later"
+                raise HTTPException(503, text, RETRY)
+            answering.requests += 1
+            try:
+                answer = await _unless_gone(request, answering.ask(body))
+            finally:
+                answering.requests -= 1
         return Response(answer, media_type=JSON)
 
-    @app.get("/healthz", tags=["operation"], summary="Tells whether the server runs")
-    async def healthz() -> dict[str, str]:
-        return {"status": "ok"}
+    @app.get(
+        "/healthz",
+        tags=["operation"],
+        summary="Tells whether the server runs, and has no thread that hangs",
+        responses=_problems(503),
+    )
+    async def healthz() -> Response:
+        if stuck := answering.stuck():
+            return refusal(503, stuck)
+        return JSONResponse({"status": "ok"})
 
     @app.get(
         "/readyz",
@@ -116,14 +135,31 @@ def _check_type(request: Request) -> None:
         raise HTTPException(415, "the request is compressed: send it as it is")
 
 
-async def _read_body(request: Request, limit: int) -> bytes:
-    """Returns the body of a request; raises ``HTTPException`` 413 as soon as it is too large."""
+async def _read_body(request: Request, limit: int, uploads: set[asyncio.Timeout]) -> bytes:
+    """Returns the body of a request; raises ``HTTPException`` 413 as soon as it is too large.
+
+    Of more than ``MAX_UPLOADS`` the one that is silent for longest ends with 408, as one does that
+    is silent for ``SILENCE_S``.
+    """
     body, announced = bytearray(), request.headers.get("content-length", "")
     size = int(announced) if announced.isdecimal() else 0
-    stream = aiter(request.stream())
-    while size <= limit and (part := await anext(stream, None)) is not None:
-        body += part
-        size = max(size, len(body))
+    stream, now = aiter(request.stream()), asyncio.get_running_loop().time
+    if len(uploads) >= MAX_UPLOADS:
+        uploads.remove(oldest := min(uploads, key=lambda one: one.when() or 0.0))
+        if not oldest.expired():
+            oldest.reschedule(now())
+    uploads.add(silence := asyncio.timeout(SILENCE_S))
+    try:
+        async with silence:
+            while size <= limit and (part := await anext(stream, None)) is not None:
+                silence.reschedule(now() + SILENCE_S)
+                body += part
+                size = max(size, len(body))
+    except TimeoutError:
+        text = "the rest of the request has not come: send it at once"
+        raise HTTPException(408, text, {"Connection": "close"}) from None
+    finally:
+        uploads.discard(silence)
     if size > limit:
         text = (
             f"the request is larger than {limit} bytes: send a smaller page, or raise --max-body-mb"

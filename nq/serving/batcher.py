@@ -3,16 +3,21 @@
 A batch has whole examples, because a scorer decides by all windows of a page which of them it
 computes. It begins when a process is free and its windows are ``batch_size``, or when its first
 example has waited for ``WAIT_S``. While all processes are busy, what arrives makes larger batches.
+
+A process that has begun several batches computes one step of each in turn, so that a long page
+delays a short one by a step. Between two steps it leaves out what nobody waits for any more.
 """
 
 import asyncio
 import logging
 import math
+from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from nq.inference.scorer import Part, Scored, Scorer
-from nq.records import Windowed
+from nq.inference.scorer import Part, Scored, Scorer, Steps, advance
+from nq.records import Columns, Windowed
 from nq.serving.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -36,6 +41,16 @@ class _Waiting:
     since: float
 
 
+@dataclass(eq=False)
+class _Batch:
+    """Examples that wait, the steps that compute them, and the windows that are not completed."""
+
+    waiting: Sequence[_Waiting]
+    part: Part
+    steps: Steps
+    windows: int
+
+
 class Batcher:
     """Collects examples and has them scored in batches, in the order in which they came.
 
@@ -47,33 +62,86 @@ class Batcher:
         self._batch_size, self._metrics = batch_size, metrics
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
         self._next: _Waiting | None = None  # taken from the queue, too large for the last batch
-        self._computing: set[asyncio.Task[None]] = set()
-        self.scored_at = -math.inf  # the last batch, by the clock of the event loop
-        metrics.queue_length.set_function(lambda: self._queue.qsize() + (self._next is not None))
+        self._collecting = asyncio.Lock()
+        self._step_began: list[float] = []  # of each process, by the clock of the event loop
+        self.scored_at = -math.inf  # the last batch
+        metrics.queue_length.set_function(self._length)
 
     async def score(self, windowed: Windowed) -> Scored:
         """Returns an example with its scores, or raises ``ScoringError``.
 
-        If the caller is cancelled while all processes are busy, the example is left out.
+        If the caller is cancelled, what is not computed yet is left out.
         """
         loop = asyncio.get_running_loop()
         waiting = _Waiting(windowed, loop.create_future(), loop.time())
         self._queue.put_nowait(waiting)
         return await waiting.scored
 
-    async def run(self, pool: Scorer) -> None:
-        """Has a pool score its parallel parts, each a batch, until it is cancelled."""
-        free = asyncio.Semaphore(pool.parallel_parts)
-        while True:
-            await free.acquire()
-            task = asyncio.create_task(self._compute(pool, await self._next_batch()))
-            task.add_done_callback(lambda _: free.release())
-            self._computing.add(task)
-            task.add_done_callback(self._computing.discard)
+    async def run(self, processes: Sequence[Scorer]) -> None:
+        """Has processes compute, each from a thread of its own, until it is cancelled."""
+        self._step_began = [math.inf] * len(processes)
+        threads = ThreadPoolExecutor(len(processes), "nq-batcher")
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number, process in enumerate(processes):
+                    group.create_task(self._run(number, process, threads))
+        finally:
+            threads.shutdown(wait=False)
 
-    async def _next_batch(self) -> list[_Waiting]:
+    def is_stuck(self, limit_s: float) -> bool:
+        """Returns whether no process has completed a step for so long, although all compute one."""
+        since = asyncio.get_running_loop().time() - limit_s
+        return bool(self._step_began) and max(self._step_began) < since
+
+    def _length(self) -> int:
+        return self._queue.qsize() + (self._next is not None)
+
+    async def _run(self, number: int, process: Scorer, threads: ThreadPoolExecutor) -> None:
+        loop, batches = asyncio.get_running_loop(), deque[_Batch]()
+        while True:
+            is_idle = not batches
+            if is_idle or (self._length() and not self._collecting.locked()):
+                async with self._collecting:
+                    waiting = await self._next_batch(None if is_idle else loop.time())
+                if waiting:
+                    part = Part([one.windowed for one in waiting])
+                    self._metrics.batch_windows.observe(len(part))
+                    steps = process.steps(part.rows, part.examples)
+                    batches.append(_Batch(waiting, part, steps, len(part)))
+                    continue
+            batch = batches.popleft()
+            if all(one.scored.done() for one in batch.waiting):
+                batch.steps.close()
+                continue
+            self._step_began[number] = loop.time()
+            try:
+                result = await loop.run_in_executor(threads, advance, batch.steps)
+                self._on_step(batch, result)
+            except Exception as error:
+                log.error("a batch of %d questions is not scored: %s", len(batch.waiting), error)
+                for one in batch.waiting:
+                    if not one.scored.done():
+                        one.scored.set_exception(ScoringError(str(error)))
+            else:
+                if isinstance(result, int):
+                    batches.append(batch)
+            self._step_began[number] = math.inf
+
+    def _on_step(self, batch: _Batch, result: int | Columns) -> None:
+        """Counts the windows of a step, and tells the scores after the last one."""
+        completed = result if isinstance(result, int) else batch.windows
+        self._metrics.windows.inc(completed)
+        batch.windows -= completed
+        if isinstance(result, int):
+            return
+        self.scored_at = asyncio.get_running_loop().time()
+        for one, scored in zip(batch.waiting, list(batch.part.scored(result)), strict=True):
+            if not one.scored.done():
+                one.scored.set_result(scored)
+
+    async def _next_batch(self, deadline: float | None) -> list[_Waiting]:
+        """Returns the next batch; without a deadline it waits for the first example."""
         batch, windows = list[_Waiting](), 0
-        deadline: float | None = None  # there is none for the first example
         while windows < self._batch_size:
             if self._next is None:
                 try:
@@ -89,21 +157,3 @@ class Batcher:
                 deadline = batch[0].since + WAIT_S
             self._next = None
         return batch
-
-    async def _compute(self, pool: Scorer, batch: Sequence[_Waiting]) -> None:
-        part = Part([waiting.windowed for waiting in batch])
-        self._metrics.batch_windows.observe(len(part))
-        try:
-            columns = await asyncio.wrap_future(pool.submit(part.rows, part.examples))
-            results = list(part.scored(columns))
-        except Exception as error:
-            log.error("a batch of %d questions is not scored: %s", len(batch), error)
-            for waiting in batch:
-                if not waiting.scored.done():
-                    waiting.scored.set_exception(ScoringError(str(error)))
-        else:
-            self._metrics.windows.inc(len(part))
-            self.scored_at = asyncio.get_running_loop().time()
-            for waiting, result in zip(batch, results, strict=True):
-                if not waiting.scored.done():
-                    waiting.scored.set_result(result)

@@ -1,8 +1,12 @@
 """How ``nq serve`` serves a model."""
 
+import resource
 from dataclasses import dataclass
 
 from nq.config import Settings, ensure, option
+
+FILES, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+"""Files that the server may open."""
 
 
 @dataclass(frozen=True)

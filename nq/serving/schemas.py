@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Base64Bytes, BaseModel, Field, ValidationError
+from pydantic import Base64Encoder, BaseModel, EncodedBytes, Field, ValidationError
 
 from nq.answers import Page
 from nq.errors import Error
@@ -12,19 +12,31 @@ from nq.formats.documents import decode_page, page_from_html, page_from_text, pa
 from nq.formats.fields import LIMITS
 from nq.text import one_line, truncate, visible
 
-MAX_PAGES, MAX_TOP = 1000, 100
+MAX_PAGES, MAX_NAME_CHARS, MAX_TOP = 1000, 1000, 100
 MAX_ERROR_CHARS = 300
 EXAMPLE: Any = {
     "example": {"question": "when was it automated", "page": "It was automated in 1986."}
 }
 
 
+class _Base64(Base64Encoder):
+    """Base64 of RFC 4648, section 4, which may have line breaks."""
+
+    @classmethod
+    def decode(cls, data: bytes) -> bytes:
+        """Returns the bytes of a text; ``ValueError`` if it is not exactly what they encode to."""
+        decoded = super().decode(data)
+        if cls.encode(decoded) != data.translate(None, b"\r\n"):
+            raise ValueError("expected base64, and nothing else")
+        return decoded
+
+
 class NamedPage(BaseModel, extra="forbid", strict=True):
     """One of several pages: a text, or a file."""
 
-    name: str = Field("", description="what the answer calls it")
+    name: str = Field("", max_length=MAX_NAME_CHARS, description="what the answer calls it")
     page: str | None = Field(None, description="plain text with blank lines, or HTML")
-    data: Base64Bytes | None = Field(
+    data: Annotated[bytes, EncodedBytes(encoder=_Base64)] | None = Field(
         None,
         description="in place of page a file of text, HTML, Markdown, PDF or Word, in base64; the "
         "suffix of its name tells which, or else the content",

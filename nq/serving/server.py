@@ -5,7 +5,6 @@ import contextlib
 import errno
 import logging
 import os
-import resource
 import signal
 import socket
 import threading
@@ -15,6 +14,7 @@ from concurrent.futures import Future
 from functools import cache
 from typing import Any
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -31,13 +31,14 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.serving.access import AccessMiddleware
 from nq.serving.answering import Answering
 from nq.serving.app import make_app
-from nq.serving.config import ServeConfig
+from nq.serving.config import FILES, ServeConfig
 
 log = logging.getLogger(__name__)
 
-FILES, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
 DRAIN_TIMEOUTS = 3
 """Draining ends after so many time limits: one for the answer, one for each part of its sending."""
+STUCK_END_S = 2.0
+"""It ends after so many seconds where nothing is answered any more."""
 MAX_CONNECTIONS, BACKLOG = min(2048, FILES // 2), min(256, FILES // 4)
 """Open connections, and those that the system keeps until the server accepts them, all at once."""
 
@@ -56,13 +57,20 @@ def serve(
         FileNotFoundError, ValueError: the model is missing or damaged.
     """
     tokenizer = load_tokenizer(spec.model.folder, spec.model.windows.compat)
-    log_once = cache(log.error)
+    log_once, warnings = cache(log.error), set[object]()
+
+    def is_new(record: logging.LogRecord) -> bool:  # uvicorn has no limit of its own
+        known = record.levelno == logging.WARNING and record.msg in warnings
+        warnings.add(record.msg)
+        return not known
 
     def on_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if "socket.accept()" in context["message"]:  # the loop tries it again every second
             log_once("no connection can be accepted: %s", str(context["exception"]))
         else:
             loop.default_exception_handler(context)
+
+    logging.getLogger("uvicorn.error").addFilter(is_new)
 
     async def run(listener: socket.socket) -> None:
         asyncio.get_running_loop().set_exception_handler(on_error)
@@ -76,7 +84,7 @@ def serve(
                 answering.is_alive = pool.is_alive
                 host, port = listener.getsockname()[:2]
                 on_ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
-                await answering.batcher.run(pool)
+                await answering.batcher.run(pool.instances)
 
         model = asyncio.create_task(answer())
         model.add_done_callback(lambda _: server.stop())  # only a model that fails ends by itself
@@ -84,6 +92,8 @@ def serve(
         model.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await model
+        if answering.calls:  # nobody waits for them, but the end of the interpreter would
+            os._exit(0)
 
     with contextlib.closing(_listen(config)) as listener:
         asyncio.run(run(listener))
@@ -159,6 +169,15 @@ class _Connection(H11Protocol):
         self.since = self.loop.time()
         super().on_response_complete()
 
+    def send_400_response(self, msg: str) -> None:
+        """Answers what is not HTTP, unless the answer to the request before is on the way."""
+        if self.cycle:
+            self.cycle.disconnected = True
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.abort()
+
     def is_silent(self) -> bool:
         return not self.cycle or self.cycle.response_complete or self.transport.is_closing()
 
@@ -213,7 +232,10 @@ class _Server(uvicorn.Server):
             self._first = time.monotonic()
             self._answering.draining = True
             self.stop()
-            end = threading.Timer(DRAIN_TIMEOUTS * self._timeout_s, os._exit, (128 + number,))
+            limit_s = DRAIN_TIMEOUTS * self._timeout_s
+            if self._answering.stuck():
+                limit_s = min(limit_s, STUCK_END_S)
+            end = threading.Timer(limit_s, os._exit, (128 + number,))
             end.daemon = True
             end.start()
             log.info("finishing the accepted requests; another signal ends at once")

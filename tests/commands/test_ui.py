@@ -11,6 +11,7 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
+import psutil
 import pytest
 
 from nq import child, tracking
@@ -34,19 +35,23 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return uri
 
 
+def start(port: int, folder: Path, **variables: str) -> subprocess.Popen[str]:
+    own = {"PYTHONPATH": child.ROOT, "http_proxy": "http://192.0.2.1:9"}
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "nq", "ui", "--port", str(port)],
+        cwd=folder,
+        env={**os.environ, **own, **variables},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
 def test_the_printed_address_has_a_table_with_the_saved_view(store: str, tmp_path: Path) -> None:
     """No process runs the Python files of the working folder."""
     for name in ("html", "json", "mlflow", "uvicorn"):
         (tmp_path / f"{name}.py").write_text("open('ran', 'w')", encoding="utf-8")
     port = free_port()
-    command = ["-P", "-m", "nq", "ui", "--tracking-uri", store, "--port", str(port)]
-    with subprocess.Popen(
-        [sys.executable, *command],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": child.ROOT, "http_proxy": "http://192.0.2.1:9"},
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with start(port, tmp_path, MLFLOW_TRACKING_URI=store) as process:
         assert process.stdout
         address = urllib.parse.urlsplit(process.stdout.readline().strip())
         page = urllib.parse.urlsplit(address.fragment)
@@ -62,9 +67,22 @@ def test_the_printed_address_has_a_table_with_the_saved_view(store: str, tmp_pat
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143
 
-    def is_closed() -> bool:
-        with socket.socket() as client:
-            return client.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
-
-    wait_until(is_closed)  # the server's own processes end after it
+    wait_until(lambda: is_closed(port))  # the server's own processes end after it
     assert not (tmp_path / "ran").exists()
+
+
+def is_closed(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
+
+
+def test_a_killed_command_leaves_no_server_and_no_argument_tells_the_store(
+    store: str, tmp_path: Path
+) -> None:
+    port = free_port()
+    with start(port, tmp_path, MLFLOW_TRACKING_URI=store) as process:
+        assert process.stdout and process.stdout.readline()
+        servers = psutil.Process(process.pid).children(recursive=True)
+        assert servers and store not in " ".join(word for one in servers for word in one.cmdline())
+        process.kill()
+    wait_until(lambda: is_closed(port) and not any(one.is_running() for one in servers))

@@ -10,8 +10,8 @@ from nq.bundle import bundled_model
 from nq.model.folder import copy_model
 
 TO_MEASURE_AGAIN = {
-    *("cluster_dev", "compare_60", "compression_cpu", "decisions_dev", "rescoring_dev"),
-    *("scale_dev", "scale_pages", "serving_small", "tune_dev"),
+    *("cluster_dev", "compression_cpu", "rescoring_dev"),
+    *("scale_dev", "scale_pages", "serving_small"),
 }
 """Results of an earlier decision, whose commands take hours together."""
 MATCH: dict[str, object] = {"questions": 4, "answered_in_short": 2, "matched": 1}

@@ -4,17 +4,24 @@ import gzip
 import json
 import random
 import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nq.bundle import bundled_model
 from nq.config import WindowConfig
 from nq.errors import Error
+from nq.evaluation.labels import read_gold, read_predictions
 from nq.formats import input_files, inputs
 from nq.formats.fields import LIMITS, RecordError
 from nq.formats.tfrecord import frame
+from nq.model.folder import CONFIG, check_model
 from nq.preprocess.features import features
 from nq.preprocess.local import make_windows
+from nq.preprocess.tokenizers.load import NAMES as TOKENIZERS
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter, Source
 from tests import nq_records
@@ -152,6 +159,34 @@ def test_a_file_of_another_kind_is_refused_in_one_line(
     for read in (inputs.read_examples, inputs.read_page):
         with pytest.raises(ValueError, match=f"is {re.escape(name)}.*{re.escape(advice)}"):
             read(path)
+
+
+LFS = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 123\n"
+SUFFIXES = ".jsonl", ".json.gz", ".parquet", ".csv", ".txt", ".html", ".pdf", ".docx"
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_pointer_of_git_lfs_is_called_that(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_text(LFS)
+    reads: list[Callable[[Path], Any]] = [inputs.read_page, inputs.read_examples]
+    for read in (*reads, read_gold, read_predictions):
+        with pytest.raises(ValueError, match=f"{path}.*git lfs pull"):
+            read(path)
+
+
+MODEL_FILES: dict[str, Callable[[Path], Any]] = {
+    **dict.fromkeys(("model.safetensors", "model.safetensors.index.json", CONFIG), check_model),
+    **dict.fromkeys(TOKENIZERS, load_tokenizer),
+}
+
+
+@pytest.mark.parametrize("name", MODEL_FILES)
+def test_a_pointer_in_a_model_folder_is_called_that(name: str, tmp_path: Path) -> None:
+    shutil.copy(bundled_model() / CONFIG, tmp_path)
+    (tmp_path / name).write_text(LFS)
+    with pytest.raises(ValueError, match=f"{tmp_path / name}.*git lfs pull"):
+        MODEL_FILES[name](tmp_path)
 
 
 def test_a_bad_first_line_does_not_cost_the_others(tmp_path: Path) -> None:

@@ -65,6 +65,43 @@ def test_data_may_come_behind_metadata(
     assert ids(write_lines(tmp_path / "b", lines)) == [1, 2]  # no SQuAD
 
 
+def test_the_order_of_names_means_nothing(tmp_path: Path) -> None:
+    document = own_data.squad({"id": "q1", "question": "Why?"})
+    for indent in (None, 2):
+        others = dict(reversed(document.items())) | {"more": [{}]}
+        assert next(iter(others)) == "data"
+        path = write(tmp_path / "a", json.dumps(others, indent=indent))
+        assert ids(path) == ["q1"]
+    reordered = [dict(reversed(line.items())) for line in own_data.mrqa()]
+    assert ids(write_lines(tmp_path / "b", reordered)) == ["m1", "m2", "m3"]
+
+
+def test_data_may_have_the_questions_themselves(tmp_path: Path) -> None:
+    flat = [{**question, "context": CONTEXT} for question in own_data.QUESTIONS]
+    for document in ({"data": flat}, {"data": [*flat, {"x": 1}], "version": 1}):
+        path = write(tmp_path / "a.json", json.dumps(document))
+        expected = items(own_data.write_squad(tmp_path / "b.json"))
+        for actual, same in zip(items(path), expected, strict=False):
+            assert isinstance(actual, Example) and isinstance(same, Example)
+            assert (actual.example_id, actual.answers) == (same.example_id, same.answers)
+            assert actual.annotations == same.annotations
+    assert reasons(path) == ["", "", "", "missing field 'data[3].paragraphs'"]
+
+
+@pytest.mark.parametrize("value", ["Infinity", "-Infinity", "NaN"])
+def test_numbers_of_python_where_they_are_not_needed(value: str, tmp_path: Path) -> None:
+    line = '{"id": 1, "question": "who", "context": "Ada", "x": [%s], "%s": %s}'
+    assert ids(write(tmp_path / "a", line % (value, "y", value))) == [1]
+    (reason,) = reasons(write(tmp_path / "c", line.replace("1", value, 1) % (value, "y", value)))
+    assert ("id" in reason) == (value != "NaN")  # pandas writes it for what is missing
+
+
+def test_a_bad_record_may_have_what_orjson_does_not_write(tmp_path: Path) -> None:
+    deep = {"id": 1, "question": "", "x": json.loads("[" * 300 + "]" * 300)}
+    (reason,) = reasons(own_data.write_squad(tmp_path / "a", deep))
+    assert "question" in reason
+
+
 def test_an_mrqa_file_is_known_by_its_fields(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "dev.jsonl.gz", own_data.mrqa())
     first, second, _ = items(path)
@@ -90,6 +127,46 @@ def test_a_squad_file_that_is_cut_off_or_too_large_is_one_bad_record(
 
 
 # --- CSV ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ('id,question,"source\n(URL)",context', "a,who,x,Ada"),
+        ('"id\r\n","kind;\n""a""",question,context', "a,x,who,Ada"),
+        ("id,question,context,,", "a,who,Ada,,"),
+        ("id,question,context,,", "a,who,Ada,x,y"),
+        ("id,question,context,,", "a,who,Ada"),
+        (",id,question,context", "0,a,who,Ada"),
+        ("id,x,question,x,context", "a,1,who,2,Ada"),
+        ("id,question,context,x\0y", "a,who,Ada,1"),
+        ("\n,,\nid,question,context", "a,who,Ada"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.csv", "a"])
+def test_names_that_are_not_needed(header: str, row: str, name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / name, f"{header}\r\n{row}\r\n{row}\r\n")
+    first = (header + "\r\n").count("\n") + 1
+    assert [(n, i.example_id) for n, i in records(path) if isinstance(i, Example)] == [
+        (first, "a"),
+        (first + 1, "a"),
+    ]
+
+
+def test_a_needed_name_twice_is_refused(tmp_path: Path, pages: PageFolder) -> None:
+    path = write(tmp_path / "a.csv", "question,context,Answer,answer\nwho,Ada,x,y\n")
+    with pytest.raises(ValueError, match="two columns 'answer'"):
+        items(path)
+    path = write(tmp_path / "b.csv", "question,File,File\nwho,tower,twice\n")
+    assert reasons(path, pages=list_pages(pages.folder, "File")) != [""]
+
+
+def test_a_null_character_does_not_cost_other_rows(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "id,question,context\na,who,Ada\nb,w\0ho,A\0da\nc,who,Ada\n")
+    assert {"a", "c"} <= set(ids(path))
+    path.write_bytes(path.read_text().encode("utf-16"))
+    with pytest.raises(ValueError, match="UTF-16"):
+        items(path)
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])

@@ -2,8 +2,10 @@
 
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +17,7 @@ from nq.records import Example
 from tests.formats import own_data
 from tests.formats.hugging_face_rows import lists
 from tests.formats.own_data import CONTEXT, KEEPER
-from tests.formats.reading import ids, items, reasons
+from tests.formats.reading import ids, items, reasons, values_of
 from tests.formats.test_own_data import shorts
 from tests.nq_records import write_lines
 
@@ -58,6 +60,10 @@ def squad_rows() -> list[dict[str, Any]]:
         texts = {"id": question["id"], "question": question["question"], "title": "Skerry Point"}
         rows.append({**texts, "context": CONTEXT, "answers": columns})
     return rows
+
+
+def values(path: Path) -> list[dict[str, Any]]:
+    return [values_of(item) for item in items(path) if isinstance(item, Example)]
 
 
 def test_rows_of_squad_are_the_examples_of_its_json(tmp_path: Path) -> None:
@@ -104,6 +110,113 @@ def test_own_questions_with_contexts_pages_and_other_columns(tmp_path: Path) -> 
     path = write(tmp_path / "b.parquet", [{"question": "Who?", "file": 7, "answers": ["Eiffel"]}])
     (example,) = items(path, pages=pages)
     assert isinstance(example, Example) and shorts(example) == ["Eiffel"]
+
+
+TEXT_TYPES = {
+    **{str(kind): kind for kind in (pa.string_view(), pa.large_string(), pa.binary())},
+    "dictionary": pa.dictionary(pa.int32(), pa.string()),
+    "binary_view": pa.binary_view(),
+}
+LIST_TYPES = (pa.list_, pa.large_list, pa.list_view, pa.large_list_view)
+DELTA = "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"
+
+
+@pytest.mark.parametrize("kind", TEXT_TYPES)
+def test_texts_of_each_type_of_arrow(kind: str, tmp_path: Path) -> None:
+    rows = [{**row, "answers": ["x"]} for row in squad_rows()]
+    schema = pa.schema({**TEXTS, "answers": pa.list_(TEXT)})
+    expected = values(write(tmp_path / "a.parquet", rows, schema))
+    typed = dict.fromkeys(TEXTS, TEXT_TYPES[kind])
+    data = {
+        name: pa.array([row[name].encode() if "binary" in kind else row[name] for row in rows], to)
+        for name, to in typed.items()
+    }
+    answers = pa.array([["x"]] * len(rows), pa.list_(TEXT))
+    pq.write_table(pa.table({**data, "answers": answers}), tmp_path / "b.parquet")
+    assert values(tmp_path / "b.parquet") == expected
+
+
+@pytest.mark.parametrize("several", LIST_TYPES)
+def test_lists_of_each_type_of_arrow(several: Any, tmp_path: Path) -> None:
+    answer = pa.struct({"text": TEXT, "answer_start": INTEGER})
+    pairs = zip(squad_rows(), own_data.QUESTIONS, strict=True)
+    rows = [{**row, "answers": question["answers"]} for row, question in pairs]
+    expected = values(write(tmp_path / "a.parquet", squad_rows(), SQUAD))
+    schema = pa.schema({**TEXTS, "answers": several(answer)})
+    assert values(write(tmp_path / "b.parquet", rows, schema)) == expected
+
+
+@pytest.mark.parametrize("encoding", DELTA)
+def test_texts_of_each_encoding_and_empty_row_groups(encoding: str, tmp_path: Path) -> None:
+    table = pa.Table.from_pylist(squad_rows(), schema=SQUAD)
+    expected = values(write(tmp_path / "a.parquet", squad_rows(), SQUAD))
+    encodings = dict.fromkeys(("context", "answers.text.list.element"), encoding)
+    options: dict[str, Any] = {"use_dictionary": False, "column_encoding": encodings}
+    with pq.ParquetWriter(tmp_path / "b.parquet", SQUAD, **options) as writer:
+        for part in (table.slice(0, 0), table.slice(0, 1), table.slice(0, 0), table.slice(1)):
+            writer.write_table(part)
+    assert values(tmp_path / "b.parquet") == expected
+
+
+UNREADABLE = {
+    "far": pa.array([10**18], pa.timestamp("us")),
+    "zone": pa.array([1], pa.timestamp("us", "Mars/Phobos")),
+    "long": pa.array([2**62], pa.duration("s")),
+    "bytes": pa.array([b"\xff"]),
+    "map": pa.array([[("a", 1)]], pa.map_(TEXT, INTEGER)),
+}
+IDS = {
+    "00000000-0000-0000-0000-000000000007": pa.array([UUID(int=7).bytes], pa.uuid()),
+    "a": pa.array([b"a"]),
+    7: pa.array([Decimal("7.00")], pa.decimal128(20, 2)),
+    10**18: pa.array([Decimal(10**18)], pa.decimal128(38)),
+    str(10**37): pa.array([Decimal(10**37)], pa.decimal128(38)),
+    2**64 - 1: pa.array([2**64 - 1], pa.uint64()),
+}
+NO_IDS = {
+    **UNREADABLE,
+    "7.5": pa.array([Decimal("7.5")], pa.decimal128(9, 1)),
+    "fixed": pa.array([bytes(range(128, 144))], pa.binary(16)),
+    "struct": pa.array([{"a": 1}]),
+}
+
+
+def test_columns_that_are_not_needed_do_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    for name, column in UNREADABLE.items():
+        table = {"question": ["When?"], "context": [CONTEXT], "created": column}
+        pq.write_table(pa.table(table), path)
+        assert reasons(path) == [""], name
+    answers = pa.StructArray.from_arrays([pa.array(["1986"]), UNREADABLE["zone"]], ["text", "at"])
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "7.txt").write_text(CONTEXT, encoding="utf-8")
+    table = pa.table({"question": ["When?"], "File": [7], "answers": answers})
+    pq.write_table(table, path)
+    (example,) = items(path, pages=list_pages(pages, "File"))
+    assert isinstance(example, Example) and shorts(example) == ["1986"]
+
+
+def test_ids_are_texts_or_refused(tmp_path: Path) -> None:
+    path, own = tmp_path / "a.parquet", {"question": ["When?"], "context": [CONTEXT]}
+    for expected, column in IDS.items():
+        pq.write_table(pa.table({**own, "id": column}), path)
+        assert ids(path) == [expected]
+    for name, column in NO_IDS.items():
+        pq.write_table(pa.table({**own, "id": column}), path)
+        (reason,) = reasons(path)
+        assert reason and "\n" not in reason, name
+
+
+def test_a_needed_column_twice_is_refused(tmp_path: Path) -> None:
+    columns, names = [["When?"], [CONTEXT], ["a"], ["b"]], ["question", "context", "x", "x"]
+    pq.write_table(pa.table(list(map(pa.array, columns)), names), tmp_path / "a.parquet")
+    assert reasons(tmp_path / "a.parquet") == [""]
+    pq.write_table(
+        pa.table(list(map(pa.array, columns)), ["question", *names[:3]]), tmp_path / "b.parquet"
+    )
+    with pytest.raises(ValueError, match="two columns 'question'"):
+        items(tmp_path / "b.parquet")
 
 
 @pytest.mark.slow

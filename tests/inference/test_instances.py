@@ -1,6 +1,7 @@
 """Processes that score beside each other: the same bytes, cores of their own, and their deaths."""
 
 import logging
+import threading
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,7 @@ from nq.inference.chain import windowed
 from nq.inference.instances import InstanceDiedError, InstancePool
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import Profile
-from nq.inference.scorer import Part
+from nq.inference.scorer import Part, Steps, advance
 from nq.model.spec import find_model
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns
@@ -67,6 +68,70 @@ def test_instances_compute_the_bytes_of_one_process_on_cores_of_their_own(
         assert pool.counters.compile_s > 0
     assert not any(process.is_running() for process in running)
     assert not caplog.records
+
+
+def finish(steps: Steps) -> Columns:
+    while isinstance(result := advance(steps), int):
+        pass
+    return result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("profile", "second"),
+    [
+        ("prune+buckets+openvino", None),
+        ("grappler", "tiny_mpnet"),
+        ("mixed+rescore", None),
+    ],
+)
+def test_an_instance_computes_the_same_bytes_in_steps_between_those_of_other_parts(
+    profile: str,
+    second: str | None,
+    spec: ScorerSpec,
+    some_parts: list[Part],
+    request: pytest.FixtureRequest,
+) -> None:
+    """One of the second model's windows too, and of those that are rescored."""
+    models = {"second_model": request.getfixturevalue(second), "read_blocks": 2} if second else {}
+    model = find_model(spec.model.folder, **models)
+    spec = replace(spec, model=model, profile=Profile.parse(profile), batch_size=4, adaptive=True)
+    with InstancePool(spec, 1, 1) as pool:
+        expected = [pool.scores(part.rows, part.examples) for part in some_parts]
+        computed = pool.counters.computed_windows
+        (instance,) = pool.instances
+        waiting = [instance.steps(part.rows, part.examples) for part in some_parts]
+        results: dict[int, Columns] = {}
+        turns = 0
+        while len(results) < len(waiting):
+            for number, steps in enumerate(waiting):
+                if number not in results and not isinstance(result := advance(steps), int):
+                    results[number] = result
+                turns += 1
+        assert turns > computed / 4
+        assert_same_bytes([results[n] for n in range(len(waiting))], expected)
+
+
+@pytest.mark.slow
+def test_steps_begin_again_in_a_new_process_but_only_once(
+    spec: ScorerSpec, some_parts: list[Part]
+) -> None:
+    part, other, *_ = some_parts
+    with InstancePool(replace(spec, profile=Profile()), 1, 1) as pool:
+        expected = [pool.scores(one.rows, one.examples) for one in (part, other)]
+        (instance,) = pool.instances
+        killed, waiting = (instance.steps(one.rows, one.examples) for one in (part, other))
+        assert advance(killed) == advance(waiting) == spec.batch_size
+        processes()[0].kill()
+        assert_same_bytes([finish(killed), finish(waiting)], expected)
+        fatal = instance.steps(part.rows, part.examples)
+        with pytest.raises(InstanceDiedError):
+            for _ in range(10):  # a process that dies between two steps does not count
+                (process,) = processes()
+                process.suspend()
+                threading.Timer(0.2, process.kill).start()
+                assert advance(fatal) == spec.batch_size
+        assert_same_bytes([finish(instance.steps(other.rows, other.examples))], expected[1:])
 
 
 @pytest.mark.slow

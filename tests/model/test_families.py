@@ -1,6 +1,7 @@
 """Families of encoders: one encoder computes the logits of ``transformers`` from its folders."""
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,19 @@ def test_configs_are_decoded_as_encoded(model_type: str) -> None:
 def test_an_unsupported_config_is_an_error(values: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         decode_config(values)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [1e300, 1e30, 10**30, -(10**40), 10**400, math.nan, math.inf],
+    ids=lambda number: f"{number!r:.9}",
+)
+@pytest.mark.parametrize("model_type", sorted(FAMILIES))
+def test_a_number_that_is_absurd_is_an_error(model_type: str, number: float) -> None:
+    for name, key in FAMILIES[model_type].keys.items():
+        if type(getattr(ModelConfig(), name)) in (int, float):
+            with pytest.raises(ValueError, match=rf"{name}\b|{key}\b"):
+                decode_config({"model_type": model_type, key: number})
 
 
 @pytest.mark.parametrize("family", [*sorted(make.FAMILIES), "fewer heads"])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from experiments.peers.pipeline import write_model
 from nq.config import DecisionConfig, WindowConfig
 from nq.model import checkpoint, joint
 from nq.model.folder import (
@@ -106,10 +107,10 @@ def huge_table(folder: Path) -> None:
         (shutil.rmtree, r"no model in .*: expected config\.json"),
         (holds("config.json", "[" * 10**6), r"config\.json is .* nested too deeply"),
         (config(hidden_size="8"), "hidden_size is '8'"),
-        (config(num_hidden_layers=10**9), "1000000000 layers, the checkpoint holds 2"),
         (config(num_hidden_layers=3), "lacks 16 of the 53 tensors"),
         (config(intermediate_size=2**62), "has shape"),
         (config(model_type="albert", num_hidden_layers=10**9), "expected at most 128"),
+        (config(num_hidden_layers=129), "num_hidden_layers is 129: expected at most 128"),
         (huge_table, "take 1024 GB at least, this machine has"),
         (holds("nq.json", "{"), r"nq\.json is not JSON"),
         (holds("nq.json", '{"windows": {"max_length": 8}}'), r"nq\.json: unknown settings"),
@@ -172,3 +173,26 @@ def test_settings_and_config_are_loaded_as_saved(folder: Path) -> None:
     with pytest.raises(ValueError, match=r"1000000000 .* 32 positions"):
         check_model(folder, WindowConfig(max_seq_length=10**9))
     assert set(read_tensors(folder).shapes) == set(tiny_models.tensors())
+
+
+@pytest.mark.parametrize(
+    ("longest", "length", "stride"), [(10**30, 384, 256), (200, 200, 100), (128, 128, 64)]
+)
+def test_windows_of_a_reader_fit_its_tokenizer(
+    tmp_path: Path, longest: int, length: int, stride: int
+) -> None:
+    folder = write_model(tmp_path / "reader")
+    config = {"tokenizer_class": "BertTokenizer", "model_max_length": longest}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    windows = load_settings(folder).windows
+    assert (windows.max_seq_length, windows.doc_stride) == (length, stride)
+    # Also behind the longest question, each window begins within the one before.
+    assert stride <= length - windows.max_query_length - 3
+
+
+@pytest.mark.parametrize("longest", ["512", 0.5, -1, True, [1]])
+def test_no_length_is_one_line(tmp_path: Path, longest: object) -> None:
+    folder = write_model(tmp_path / "reader")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": longest}))
+    with pytest.raises(ValueError, match="model_max_length"):
+        load_settings(folder)

@@ -48,9 +48,8 @@ def spiece_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
     kinds: dict[str, dict[str, Any]] = {
         "plain-unigram": {"model_type": "unigram", **control},
-        "plain-bpe": {"model_type": "bpe", **control},
         "markers": {"model_type": "unigram", **control, "user_defined_symbols": [*MARKERS]},
-        "loose": {"model_type": "bpe", **loose},
+        "loose": {"model_type": "unigram", **loose},
     }
     for name, options in kinds.items():
         SentencePieceTrainer.train(

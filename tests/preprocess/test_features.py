@@ -14,7 +14,7 @@ from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features, query, training_features, windows
 from nq.preprocess.targets import NO_TARGET, target
 from nq.preprocess.tokenizers.base import MARKERS, Tokenizer
-from nq.preprocess.tokenizers.sentencepiece import SentencePieceTokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
 from nq.records import UNLABELLED, AnswerType, Example, Features
 from tests.preprocess.synthetic_examples import few, pages
@@ -145,7 +145,7 @@ def test_rows_against_a_slower_truth(
 @given(pages())
 def test_rows_of_sentencepiece(spiece_models: dict[str, Path], example: Example) -> None:
     for path in spiece_models.values():
-        tokenizer = SentencePieceTokenizer(path)
+        tokenizer = load_tokenizer(path)
         made = features(example, tokenizer, SMALL)
         assert rows(made) == slowly(example, tokenizer, SMALL)
         assert made.input_ids.max() < tokenizer.vocab_size

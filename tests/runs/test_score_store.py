@@ -146,7 +146,7 @@ class CountingScorer(Scorer):
         self.counters, self.keys, self.extra = Counters(), list[ExampleKey](), extra
 
     def scores(
-        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
+        self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
     ) -> Columns:
         table = np.concatenate([rows["example_keys"], rows["window_ids"]], axis=1).tolist()
         new = list(dict.fromkeys((file, line) for file, line, _, _ in table))

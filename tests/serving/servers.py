@@ -10,17 +10,15 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
 import httpx
 import psutil
 
-from nq.inference.scorer import Progress, Rows, Scorer, no_progress
+from nq.inference.scorer import Scorer
 from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import Columns, Example
 from nq.serving.access import AccessMiddleware
 from nq.serving.answering import Answering
 from nq.serving.app import make_app
@@ -36,7 +34,7 @@ PAGE = (
 )
 
 
-class InProcess(Scorer):
+class InProcess:
     """The application of a server without sockets, whose model runs in a thread.
 
     Args:
@@ -58,30 +56,17 @@ class InProcess(Scorer):
         self.answering.is_alive = lambda: True
         app = make_app(self.answering, token is not None)
         self.app = AccessMiddleware(app, self.answering, token)
-        self._scorer, self._threads, self.runner = scorer, ThreadPoolExecutor(1), asyncio.Runner()
+        self.runner = asyncio.Runner()
         if scorer:
-            self._batches = self.runner.get_loop().create_task(self.answering.batcher.run(self))
+            running = self.answering.batcher.run([scorer])
+            self._batches = self.runner.get_loop().create_task(running)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.runner.close()
-        self._threads.shutdown()
         self.answering.close()
-
-    parallel_parts = 1
-
-    def scores(
-        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
-    ) -> Columns:
-        assert self._scorer
-        return self._scorer.scores(rows, examples, progress)
-
-    def submit(
-        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
-    ) -> Future[Columns]:
-        return self._threads.submit(self.scores, rows, examples, progress)
 
     async def send(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Sends a request; the options are ``httpx.AsyncClient.request``'s."""
@@ -153,6 +138,15 @@ class RunningServer:
         connection.sendall(head.encode() + b"Connection: close\r\n\r\n")
         connection.sendall(b"".join(map(chunk, parts)) + (b"0\r\n\r\n" if end else b""))
         return connection
+
+    def exchange(self, method: str, path: str) -> bytes:
+        """Returns all that is sent back for a request without a body, but the time of day."""
+        host, port = self.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), 60) as connection:
+            head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+            connection.sendall(f"{head}Authorization: Bearer {TOKEN}\r\n\r\n".encode())
+            parts = iter(lambda: connection.recv(1 << 16), b"")
+            return re.sub(rb"\r\ndate: .*?(?=\r\n)", b"", b"".join(parts))
 
     def workers(self) -> list[psutil.Process]:
         """Returns the processes of the model, without those that read pages."""

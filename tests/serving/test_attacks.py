@@ -2,7 +2,9 @@
 
 import contextlib
 import resource
+import select
 import shutil
+import signal
 import socket
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,6 +14,7 @@ import httpx
 import orjson
 import pytest
 
+from nq.serving.config import ServeConfig
 from tests.child_processes import children, wait_until
 from tests.serving.servers import RunningServer, ask_body
 
@@ -49,6 +52,88 @@ def test_others_are_answered(server: RunningServer) -> None:
         assert client.post("/v1/ask", json=ask_body()).status_code == 200
         assert blanks.recv(4096).startswith(b"HTTP/1.1 200 ")
     assert len(server.log()) < 2000, server.log()
+
+
+def test_what_is_not_http_writes_few_lines(server: RunningServer) -> None:
+    """Nor does a request that asks for another protocol, or that goes wrong behind its answer."""
+    with server.stream("/v1/ask", end=False) as connection:
+        address = connection.getpeername()
+    head = b"POST /nothing HTTP/1.1\r\nHost: localhost\r\n"
+    chunked = head + b"Transfer-Encoding: chunked\r\n\r\n"
+    upgrade = head + b"Connection: upgrade, close\r\nUpgrade: websocket\r\n\r\n"
+    for data, later in ((b"\x16\x03\x01 no\r\n\r\n", b""), (chunked, b"x\r\n"), (upgrade, b"")):
+        for _ in range(20):
+            with socket.create_connection(address, timeout=60) as connection:
+                connection.sendall(data)
+                assert connection.recv(4096).startswith(b"HTTP/1.1 4")
+                connection.sendall(later)
+                with contextlib.suppress(ConnectionError):
+                    while connection.recv(4096):
+                        pass
+    with server.client() as client:
+        assert client.get("/healthz").status_code == 200
+    assert len(server.log()) < 2000, server.log()
+
+
+def test_uploads_that_stand_still_count_for_no_queue(server: RunningServer) -> None:
+    with contextlib.ExitStack() as stack, server.client() as client:
+        idle = [
+            stack.enter_context(server.stream("/v1/ask", b"{", end=False))
+            for _ in range(ServeConfig.queue)
+        ]
+        for _ in range(3):
+            assert client.post("/v1/ask", json=ask_body()).status_code == 200
+        for connection in idle:
+            assert connection.recv(4096).startswith(b"HTTP/1.1 408 ")
+
+
+def test_long_pages_take_turns_and_end_with_their_clients(tiny_model: Path, tmp_path: Path) -> None:
+    page = " ".join(f"lake{n} is deep." for n in range(2000))
+    long, windows = orjson.dumps(ask_body(page=page)), "nq_windows_total"
+    options = ("--batch-size", "1", "--max-windows", "100000")
+    with RunningServer(tmp_path, tiny_model, *options) as server, server.wait().client() as client:
+        (process,) = server.workers()
+        process.suspend()
+        with contextlib.ExitStack() as stack:
+            others = [stack.enter_context(server.stream("/v1/ask", long)) for _ in range(2)]
+            wait_until(lambda: server.metric("nq_queue_length") == 1)
+            total = 2 * server.metric("nq_batch_windows_sum")
+            process.resume()
+            assert client.post("/v1/ask", json=ask_body(page="It rains.")).status_code == 200
+            assert 0 < server.metric(windows) < total
+            assert not select.select(others, [], [], 0)[0]
+        wait_until(lambda: server.metric("nq_requests_in_progress") == 0)
+        computed = list[float]()
+        for _ in range(2):
+            assert client.post("/v1/ask", json=ask_body(page="It rains.")).status_code == 200
+            computed.append(server.metric(windows))
+        assert computed[1] == computed[0] + 1 < total
+
+
+def test_a_process_that_hangs_is_told_and_ends_soon(tiny_model: Path, tmp_path: Path) -> None:
+    with (
+        RunningServer(tmp_path, tiny_model, "--timeout", "5") as server,
+        server.wait().client() as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+
+        def status() -> int:
+            return client.get("/healthz").status_code
+
+        (process,) = server.workers()
+        process.suspend()
+        assert status() == 200
+        assert client.post("/v1/ask", json=ask_body()).status_code == 504
+        wait_until(lambda: status() == 503)
+        process.resume()
+        wait_until(lambda: status() == 200)
+        process.suspend()
+        assert client.post("/v1/ask", json=ask_body()).status_code == 504
+        wait_until(lambda: status() == 503)
+        waiting = pool.submit(client.post, "/v1/ask", json=ask_body())
+        wait_until(lambda: server.metric("nq_requests_in_progress") == 1)
+        assert server.stop() == 128 + signal.SIGTERM
+        assert isinstance(waiting.exception(), httpx.HTTPError)  # in place of its 504
 
 
 def test_pages_that_are_slow_to_read_delay_nobody_and_no_end(

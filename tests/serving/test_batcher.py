@@ -1,55 +1,49 @@
-"""Tests the batcher with a pool of one thread, whose scores tell which windows it has got."""
+"""Tests the batcher with a process whose scores tell which windows it has got."""
 
 import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
 from nq.errors import Error
-from nq.inference.scorer import Progress, Rows, Scorer, no_progress
-from nq.records import Columns, Example, Windowed
+from nq.inference.scorer import Rows, Scorer, Steps
+from nq.records import Example, ExampleId, Windowed
 from nq.serving.batcher import Batcher, ScoringError
 from nq.serving.metrics import Metrics
 
 SIZE = 8
 
 
-class OneThread(Scorer):
-    """Scores each window by its own number, in a thread that waits until it may.
+class Process(Scorer):
+    """Computes steps of at most ``SIZE`` windows, each scored by its own number, once it may.
 
     Attributes:
         batches: windows of the batches that it has begun.
+        asked: the number of the first example in the batch of each step.
         go: set when it may.
         error: is raised in place of scores.
     """
 
-    parallel_parts = 1
-
     def __init__(self) -> None:
-        self.batches, self.go = list[int](), threading.Event()
+        self.batches, self.asked, self.go = list[int](), list[ExampleId](), threading.Event()
         self.error: Exception | None = None
-        self._threads = ThreadPoolExecutor(1)
         self.go.set()
 
-    def submit(
-        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
-    ) -> Future[Columns]:
-        return self._threads.submit(self.scores, rows, examples)
-
-    def scores(
-        self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
-    ) -> Columns:
-        self.batches.append(len(rows["window_ids"]))
+    def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
         starts = np.flatnonzero(rows["window_ids"][:, 0] == 0)
         assert len(starts) == len(examples)
-        self.go.wait()
-        if self.error:
-            raise self.error
+        self.batches.append(len(rows["window_ids"]))
+        for start in range(0, len(rows["window_ids"]), SIZE):
+            if start:
+                yield SIZE
+            self.asked.append(examples[0].example_id)
+            self.go.wait()
+            if self.error:
+                raise self.error
         return {"sum": rows["input_ids"].sum(axis=1)}
 
 
@@ -60,9 +54,9 @@ def example(number: int, windows: int) -> Windowed:
 
 
 @contextlib.asynccontextmanager
-async def running(pool: OneThread, size: int = SIZE) -> AsyncIterator[Batcher]:
-    batcher = Batcher(size, Metrics())
-    task = asyncio.create_task(batcher.run(pool))
+async def running(pool: Process, metrics: Metrics | None = None) -> AsyncIterator[Batcher]:
+    batcher = Batcher(SIZE, metrics or Metrics())
+    task = asyncio.create_task(batcher.run([pool]))
     try:
         yield batcher
     finally:
@@ -75,7 +69,7 @@ def waiting(batcher: Batcher, number: int, windows: int) -> asyncio.Task[Any]:
     return asyncio.create_task(batcher.score(example(number, windows)))
 
 
-async def begun(pool: OneThread, batches: int) -> None:
+async def begun(pool: Process, batches: int) -> None:
     while len(pool.batches) < batches:
         await asyncio.sleep(0.001)
 
@@ -92,7 +86,7 @@ def test_each_example_gets_its_own_scores_whatever_is_beside_it() -> None:
         assert sum(pool.batches) == sum(counts)
         assert all(size <= max(SIZE, *counts) for size in pool.batches)
 
-    pool = OneThread()
+    pool = Process()
     asyncio.run(main())
 
 
@@ -107,9 +101,33 @@ def test_what_waits_is_batched_up_to_the_size_and_in_order() -> None:
             pool.go.set()
             await asyncio.gather(first, *others)
 
-    pool = OneThread()
+    pool = Process()
     asyncio.run(main())
     assert pool.batches == [1, 8, 1, 20, 4]
+
+
+def test_large_examples_take_turns_and_end_when_nobody_waits() -> None:
+    async def main() -> None:
+        async with running(pool, metrics) as batcher:
+            pool.go.clear()
+            large = [waiting(batcher, number, 5 * SIZE) for number in (1, 2)]
+            await begun(pool, 1)
+            small = waiting(batcher, 3, 1)
+            gone = waiting(batcher, 4, 5 * SIZE)
+            await asyncio.sleep(0)
+            small.add_done_callback(lambda _: gone.cancel())
+            pool.go.set()
+            for task, number in zip(large, (1, 2), strict=True):
+                scored = await task
+                assert scored.columns["sum"][0] == 3 * number
+            await small
+            await waiting(batcher, 5, 1)
+
+    pool, metrics = Process(), Metrics()
+    asyncio.run(main())
+    assert pool.asked == [1, 2, 1, 3, 4, *[2, 1] * 3, 2, 5]
+    computed = metrics.registry.get_sample_value("nq_windows_total")
+    assert computed == 2 * 5 * SIZE + 1 + SIZE + 1
 
 
 def test_what_nobody_waits_for_is_not_computed() -> None:
@@ -127,7 +145,7 @@ def test_what_nobody_waits_for_is_not_computed() -> None:
             last = await waiting(batcher, 5, 1)
             assert last.columns["sum"].tolist() == [15]
 
-    pool = OneThread()
+    pool = Process()
     asyncio.run(main())
     assert pool.batches == [1, 2, 1]
 
@@ -143,5 +161,5 @@ def test_an_error_reaches_all_of_its_batch_and_no_others() -> None:
             pool.error = None
             assert (await waiting(batcher, 2, 1)).columns["sum"].tolist() == [6]
 
-    pool = OneThread()
+    pool = Process()
     asyncio.run(main())

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -207,6 +208,8 @@ def test_a_registered_model_is_a_new_version_under_the_alias_of_its_profile(
     for version in ("1", "2"):
         output = tmp_path / version
         result = commands.json("answer", *paths, "--output", output, "--register", "lake model")
+        command = shlex.join(["mlflow", "models", "serve", "-m", result["model_uri"]])
+        assert f"has its model: {command} --env-manager" in commands.err
         assert result["model_uri"] == f"models:/lake model/{version}"
         by_alias = MlflowClient().get_model_version_by_alias("lake model", "grappler-buckets")
         assert (str(by_alias.version), by_alias.run_id) == (version, result["run_id"])

@@ -112,9 +112,9 @@ def test_markup_in_a_text_is_shown_and_not_obeyed(
     assert tab.run("document.querySelectorAll('#result img, #result script').length") == 0
 
 
-def give(tab: Browser, files: dict[str, bytes], drop: bool = True) -> None:
-    """Drops files, or chooses them, and waits until they are read."""
-    names = texts(tab, FILES)
+def give(tab: Browser, files: dict[str, bytes], drop: bool = True, new: int | None = None) -> None:
+    """Drops files, or chooses them, and waits until they are read: all are new, or so many."""
+    expected = len(texts(tab, FILES)) + (len(files) if new is None else new)
     encoded = {name: base64.b64encode(data).decode() for name, data in files.items()}
     event = "document.dispatchEvent(new DragEvent('drop', {dataTransfer: given, cancelable: true}))"
     if not drop:
@@ -125,7 +125,7 @@ def give(tab: Browser, files: dict[str, bytes], drop: bool = True) -> None:
         "  given.items.add(new File([Uint8Array.from(atob(data), c => c.charCodeAt(0))], name));"
         f"{event}; }} 1"
     )
-    tab.wait_for(f"files.length == {len({*names, *files})}")
+    tab.wait_for(f"files.length == {expected}")
 
 
 def test_a_dropped_html_file_is_read(tab: Browser, client: httpx.Client) -> None:
@@ -154,6 +154,10 @@ def test_several_files_and_a_text_are_read(width: int, tab: Browser) -> None:
     assert tab.run("document.documentElement.scrollWidth") <= width
     tab.run("document.querySelector('#files button').click()")
     assert texts(tab, FILES) == ["harbour.docx", long_name]
+    give(tab, {"harbour.docx": word}, new=0)
+    give(tab, {"harbour.docx": b"another one"})
+    assert texts(tab, FILES) == [long_name, "harbour.docx", "harbour.docx"]
+    tab.run("[...document.querySelectorAll('#files button')].at(-1).click()")
     give(tab, {"table.xls": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0"})
     ask(tab)
     assert "table.xls is an old document of Microsoft Office" in texts(tab, ".problem")[0]

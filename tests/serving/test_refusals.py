@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from nq.model.spec import find_model
+from nq.serving.answering import THREADS
+from nq.serving.app import MAX_UPLOADS
 from tests.serving.servers import BEARER, TOKEN, InProcess, ask_body
 
 JSON = {"Content-Type": "application/json"}
@@ -26,7 +29,7 @@ def text(**fields: object) -> bytes:
 
 @pytest.fixture(scope="module")
 def server(tiny_model: Path) -> Iterator[InProcess]:
-    with InProcess(find_model(tiny_model), max_windows=60, max_body_mb=1) as server:
+    with InProcess(find_model(tiny_model), max_windows=60, max_body_mb=6) as server:
         yield server
 
 
@@ -39,7 +42,19 @@ def server(tiny_model: Path) -> Iterator[InProcess]:
         (text(question="who", page=None), "page: expected either page, a text, or pages, a list"),
         (text(question="who", pages=[{"page": "x"}] * 1001), "list should have at most 1000"),
         (text(question="who", page="x", url="x"), "url: no such field: expected question, page"),
-        (text(question="who", pages=[{"data": "x"}]), "pages.0.data: base64 decoding error"),
+        *(
+            (text(question="who", pages=[{"name": "a.txt", "data": data}]), "pages.0.data: ")
+            for data in (
+                "x",
+                "data:text/plain;base64,eHl6",
+                "eHl6 ",
+                "eH*l6",
+                "eHl6eA",
+                "eHl6=",
+                "é",
+            )
+        ),
+        (text(question="who", pages=[{"name": "n" * 5_000_000, "page": "x"}]), "pages.0.name: "),
         (text(question="who", pages=[{"name": "a.pdf", "data": "eHl6"}]), "a.pdf is a PDF doc"),
         (text(question="w" * 100_001, page="x"), "too large: 100001 characters in the question"),
         (text(question="who", page="lake deep " * 300), "windows, the limit is 60"),
@@ -87,8 +102,8 @@ def test_a_body_that_is_too_large_is_not_read_to_its_end(
     headers = JSON | ({"Content-Length": "50000000"} if announced else {})
     response = server.post("/v1/ask", content=endless(), headers=headers)
     assert response.status_code == 413
-    assert "larger than 1000000 bytes" in response.json()["error"]
-    assert sum(sent) <= (0 if announced else 1_100_000)
+    assert "larger than 6000000 bytes" in response.json()["error"]
+    assert sum(sent) <= (0 if announced else 6_100_000)
 
 
 @pytest.mark.parametrize(
@@ -173,6 +188,42 @@ def test_only_hosts_of_the_server_are_answered(
         answer = server.runner.run(server.send("GET", "/healthz", headers={"Host": host}))
     assert answer.status_code == (200 if is_allowed else 421)
     assert is_allowed or "is not allowed: see --allowed-hosts" in answer.json()["error"]
+
+
+def test_uploads_beyond_the_limit_end_those_that_are_silent_for_longest(tiny_model: Path) -> None:
+    """They count for no queue."""
+
+    async def main(one: InProcess) -> list[int]:
+        def ask(content: Any) -> asyncio.Task[httpx.Response]:
+            sending = one.send("POST", "/v1/ask", content=content, headers=JSON)
+            return asyncio.create_task(sending)
+
+        sent = [ask(half()) for _ in range(MAX_UPLOADS + 2)]
+        while one.metric("nq_requests_in_progress") != MAX_UPLOADS:
+            await asyncio.sleep(0.01)
+        return [(await task).status_code for task in (ask(QUESTION), *sent)]
+
+    with InProcess(find_model(tiny_model), queue=1, timeout=5) as one:
+        assert one.runner.run(main(one)) == [504, *[408] * 3, *[504] * (MAX_UPLOADS - 1)]
+
+
+def test_it_is_not_healthy_while_all_threads_hang(tiny_model: Path) -> None:
+    """Any that is free answers the next question."""
+
+    async def main(one: InProcess) -> list[int]:
+        answering, go, statuses = one.answering, threading.Event(), list[int]()
+        hanging = list[asyncio.Task[object]]()
+        for number in (THREADS - 1, 1):
+            hanging += [asyncio.create_task(answering._in_thread(go.wait)) for _ in range(number)]
+            assert (await one.send("POST", "/v1/ask", content=QUESTION, headers=JSON)).is_error
+            await asyncio.sleep(answering.config.timeout)
+            statuses.append((await one.send("GET", "/healthz")).status_code)
+        go.set()
+        await asyncio.gather(*hanging)
+        return [*statuses, (await one.send("GET", "/healthz")).status_code]
+
+    with InProcess(find_model(tiny_model), timeout=0.2) as one:
+        assert one.runner.run(main(one)) == [200, 503, 200]
 
 
 @pytest.mark.parametrize("queue", [1, 3])

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from nq.interruption import REPEAT_S
+from nq.serving.access import ASK, OPEN
 from nq.serving.config import ServeConfig
 from tests.child_processes import free_port, wait_until
 from tests.serving.servers import (
@@ -74,6 +75,12 @@ def test_the_examples_of_the_documentation(server: RunningServer, tmp_path: Path
     assert outputs[2][0].startswith(b'{"status":"ok"}{"status":"ready"}')
     for name in re.findall(r"`(nq_\w+)`", TEXT):
         assert all(name.encode() in b"\n".join(output) for output in outputs[2:])
+
+
+@pytest.mark.parametrize("path", sorted({ASK, *OPEN, "/docs-assets/swagger-ui.css"}))
+def test_head_has_the_head_of_get(path: str, server: RunningServer) -> None:
+    head, get = (server.exchange(method, path) for method in ("HEAD", "GET"))
+    assert head == get.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" != get
 
 
 def test_clients_that_go_before_their_answers(server: RunningServer) -> None:

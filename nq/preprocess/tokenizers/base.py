@@ -5,21 +5,24 @@ word and every word to one document token. Markers such as ``[Q]`` are looked up
 ``marker_id`` only: text that spells ``[SEP]`` stays text.
 """
 
-import re
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from tokenizers import AddedToken, Encoding
+from tokenizers import AddedToken
+from tokenizers import Tokenizer as Backend
+from tokenizers.models import WordPiece
 
 from nq.records import IntArray
 
 MAX_ID = 2**31 - 1  # windows hold int32
-BYTE_LEVEL_BLANK = "\u0120"
+FIRST_MARKER_ROW = 104
+ADDED = "added_tokens_decoder"
+FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
+"""What ``tokenizer_config.json`` says of an added token."""
 Pieces = tuple[int, ...]
 
 # The markers of BERT-Joint's vocab-nq.txt, in the order of its rows 104 to 310.
@@ -36,6 +39,13 @@ CONTEXT_MARKERS = MARKERS[MARKERS.index("[ContextId=-1]") :]
 # The special pieces of all kinds of vocabularies; text never becomes one of them.
 SPECIAL = frozenset(MARKERS) | {"[CLS]", "[SEP]", "[PAD]", "[MASK]"}
 SPECIAL |= {"<s>", "</s>", "<pad>", "<mask>", "<cls>", "<sep>"}
+SPELLINGS = {
+    "cls_token": ("[CLS]", "<s>", "<cls>"),
+    "sep_token": ("[SEP]", "</s>", "<sep>"),
+    "pad_token": ("[PAD]", "<pad>"),
+    "unk_token": ("[UNK]", "<unk>"),
+}
+"""The pieces that a vocabulary needs, by their names in transformers; the first one counts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,20 +56,11 @@ class TextPieces:
     words: IntArray
     chars: IntArray
 
-    @classmethod
-    def of(cls, encoding: Encoding, text: str) -> Self:
-        """Returns the pieces that the ``tokenizers`` library found; some kinds know no words."""
-        ids, chars = encoding.word_ids, np.array(encoding.offsets, np.int64).reshape(-1, 2)
-        words = np.arange(len(ids)) if None in ids else np.array(ids, np.int64)
-        for row, piece in enumerate(encoding.tokens):
-            if piece.startswith(BYTE_LEVEL_BLANK):  # the blank is none of its characters
-                start, end = chars[row].tolist()
-                chars[row, 0] = end - len(text[start:end].lstrip(" "))
-        return cls(encoding.ids, words, chars)
 
+class Tokenizer:
+    """Maps words to piece ids, by the ``tokenizers`` library.
 
-class Tokenizer(ABC):
-    """Maps words to piece ids. It may be used from several threads at once.
+    It may be used from several threads at once.
 
     Attributes:
         files: the files it was loaded from, by their names in a model folder.
@@ -74,38 +75,63 @@ class Tokenizer(ABC):
             results take much memory.
     """
 
-    pad_id: int
-    unk_id: int
-    options: Mapping[str, Any] = {}
     separators: int = 1
     segments: bool = True
     max_cached_size: int = 10_000_000
     batch_characters: int = 1 << 18
-    _specials: Set[int] = frozenset()
-    """Ids that text must not get, of kinds that find special pieces in text."""
 
     def __init__(
-        self, files: dict[str, Path], ids: Mapping[str, int], unused: Sequence[int] = ()
+        self,
+        files: dict[str, Path],
+        backend: Backend,
+        added: Iterable[AddedToken] = (),
+        names: Mapping[str, str] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
-        """Assigns ids to the markers.
+        """Adds tokens and assigns ids to the markers.
 
-        BERT-Joint renamed the uncased BERT vocabulary's [unused] rows 104 to 310, so that a plain
-        vocabulary with those ``unused`` rows gives the same markers. Of a vocabulary that neither
-        names the markers nor has enough unused rows, they get the ids after the last piece, and
-        the embedding table needs those rows.
+        Added tokens are found in text unless they are special. BERT-Joint renamed the uncased BERT
+        vocabulary's [unused] rows 104 to 310, so that a plain vocabulary with those rows gives the
+        same markers. Of a vocabulary that neither names the markers nor has enough unused rows,
+        they get the ids after the last piece, and the embedding table needs those rows.
+
+        Args:
+            added: the tokens that were added to the vocabulary, in the order of their ids.
+            names: spellings of special pieces, by the keys of ``SPELLINGS``, as far as known.
         """
-        self.files, self._ids = files, ids
+        tokens = list(added)
+        for token in tokens:
+            token.special = token.special or token.content in SPECIAL
+        backend.encode_special_tokens = True
+        backend.add_tokens(tokens)  # in one call, because each one takes time for all tokens
+        decoder = sorted(backend.get_added_tokens_decoder().items())
+        ids = backend.get_vocab(with_added_tokens=False)
+        ids |= {token.content: i for i, token in decoder}
+        self.files, self.options = files, {**(options or {})}
+        self._backend, self._ids = backend, ids
+        if tokens:
+            self.options[ADDED] = {str(i): flags_of(token) for i, token in decoder}
         for piece, i in ids.items():
-            if type(i) is not int or not 0 <= i <= MAX_ID:
+            if i > MAX_ID:
                 raise ValueError(
-                    f"{next(iter(files.values()))} gives {piece!r:.40} the id {i!r:.40}: expected "
-                    f"a whole number from 0 to {MAX_ID}"
+                    f"{next(iter(files.values()))} gives {piece!r:.40} the id {i}: expected a "
+                    f"whole number up to {MAX_ID}"
                 )
-        self.cls_id = self._id_of("[CLS]", "<s>", "<cls>")
-        self.sep_id = self._id_of("[SEP]", "</s>", "<sep>")
+        known = {name: (piece,) for name, piece in (names or {}).items()}
+        self.cls_id, self.sep_id, self.pad_id, self.unk_id = (
+            self._id_of(known.get(name, spellings)) for name, spellings in SPELLINGS.items()
+        )
+        special = SPECIAL.union(token.content for token in tokens if token.special)
+        self._specials = {i for piece, i in ids.items() if piece in special} - {self.unk_id}
+        # Each word is encoded as inside a text, on which pieces of WordPiece do not depend.
+        self._word_before = "" if isinstance(backend.model, WordPiece) else "a "
+        self._before = len(backend.encode(self._word_before.strip(), add_special_tokens=False).ids)
         self.pieces = max(ids.values()) + 1
         self._markers = {marker: ids[marker] for marker in MARKERS if marker in ids}
         if not self._markers:
+            unused = sorted(
+                i for p, i in ids.items() if p.startswith("[unused") and i >= FIRST_MARKER_ROW
+            )
             new = range(self.pieces, self.pieces + len(MARKERS))
             free = unused if len(unused) >= len(MARKERS) else new
             self._markers = dict(zip(MARKERS, free, strict=False))
@@ -113,22 +139,34 @@ class Tokenizer(ABC):
         self._cache: dict[str, Pieces] = {}
         self._cached_size = 0
 
-    def _id_of(self, *spellings: str) -> int:
+    def _id_of(self, spellings: Sequence[str]) -> int:
         for piece in spellings:
             if piece in self._ids:
                 return self._ids[piece]
         path, names = next(iter(self.files.values())), ", ".join(spellings)
         raise ValueError(f"{path} has none of the pieces {names}: train the tokenizer with one")
 
-    @abstractmethod
     def _ids_of(self, texts: Sequence[str]) -> list[Pieces]:
-        """Returns the ids of each text, or of each character of one text."""
+        """Returns the ids of each text."""
+        inside = [self._word_before + text for text in texts]
+        encodings = self._backend.encode_batch_fast(inside, add_special_tokens=False)
+        return [
+            tuple(encoding.ids[self._before :]) if text else ()
+            for text, encoding in zip(texts, encodings, strict=True)
+        ]
+
+    def _ids_of_characters(self, text: str) -> list[Pieces]:
+        """Returns the ids of each character, none of them a special piece."""
+        return [
+            tuple(self.unk_id if i in self._specials else i for i in ids)
+            for ids in self._ids_of(text)
+        ]
 
     def _encode(self, words: Sequence[str]) -> list[Pieces]:
         """Returns the pieces of each word, character by character if it spells a special piece."""
         texts = [word if word.strip() else "" for word in words]
         return [
-            ids if self._specials.isdisjoint(ids) else tuple(chain(*self._ids_of(text)))
+            ids if self._specials.isdisjoint(ids) else tuple(chain(*self._ids_of_characters(text)))
             for text, ids in zip(texts, self._ids_of(texts), strict=True)
         ]
 
@@ -155,12 +193,22 @@ class Tokenizer(ABC):
         return list(map(cache.__getitem__, words))
 
     def encode_text(self, text: str) -> TextPieces:
-        """Returns the pieces of a whole text; a word is what stands between blanks."""
-        words = [(match[0], match.span()) for match in re.finditer(r"\S+", text)]
-        pieces = self.encode([word for word, _ in words])
-        numbers = np.repeat(np.arange(len(words)), list(map(len, pieces)))
-        places = np.array([place for _, place in words], np.int64).reshape(-1, 2)
-        return TextPieces(list(chain(*pieces)), numbers, places[numbers])
+        """Returns the pieces of a whole text, those of the library except that none is special."""
+        encoding = self._backend.encode(text, add_special_tokens=False)
+        ids, words, chars = encoding.ids, encoding.word_ids, encoding.offsets
+        words = list(range(len(ids))) if None in words else words  # some kinds know none
+        for i in reversed([i for i, piece in enumerate(ids) if piece in self._specials]):
+            start, end = chars[i]
+            pieces = self._ids_of_characters(text[start:end])
+            ids[i : i + 1] = chain(*pieces)
+            words[i : i + 1] = [words[i]] * sum(map(len, pieces))
+            chars[i : i + 1] = [(start + n, start + n + 1) for n, p in enumerate(pieces) for _ in p]
+        return TextPieces(ids, np.array(words, np.int64), np.array(chars, np.int64).reshape(-1, 2))
+
+
+def flags_of(token: AddedToken) -> dict[str, Any]:
+    """Returns an added token as ``tokenizer_config.json`` has it."""
+    return {name: getattr(token, name) for name in FLAGS}
 
 
 def _batches(words: Sequence[str], max_characters: int) -> Iterator[Sequence[str]]:
@@ -177,13 +225,3 @@ def _batches(words: Sequence[str], max_characters: int) -> Iterator[Sequence[str
         size += len(word)
     if words:
         yield words[start:]
-
-
-def add_tokens(backend: Any, tokens: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """Adds tokens, by id, which are found in text unless they are special; returns their ids."""
-    backend.encode_special_tokens = True
-    for _, token in sorted(tokens.items(), key=lambda item: int(item[0])):
-        flags = {name: value for name, value in token.items() if name != "id"}
-        flags["special"] = token.get("special", False) or token["content"] in SPECIAL
-        backend.add_tokens([AddedToken(**flags)])
-    return {token.content: i for i, token in backend.get_added_tokens_decoder().items()}

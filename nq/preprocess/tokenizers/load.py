@@ -9,36 +9,57 @@ from pathlib import Path
 from typing import Any
 
 from nq.config import WindowConfig
+from nq.errors import check_argument
+from nq.formats.lines import check_whole
 from nq.json_files import read_json_object
-from nq.preprocess.tokenizers.base import SPECIAL, Tokenizer
+from nq.preprocess.tokenizers.base import ADDED, MAX_ID, SPECIAL, Tokenizer
+from nq.preprocess.tokenizers.classes import (
+    ALIASES,
+    CLASSES,
+    LARGEST_WORD,
+    OF_FAMILIES,
+    VOCAB,
+    WHOLE,
+    WHOLE_FILE,
+    added_tokens,
+    make_tokenizer,
+    spelling,
+)
+from nq.preprocess.tokenizers.wordpiece import (
+    MAX_WORD_CHARS,
+    WORD_CHARS,
+    OriginalWordPieceTokenizer,
+    WordPieceTokenizer,
+)
 
 SAMPLE = ("The", "café", "in", "東京", "\U0001f600", "", "".join(map(chr, range(33, 0x3000))))
 """Words that every tokenizer can encode; a damaged one fails at some character only."""
 NAMES = (
-    *("vocab.txt", "vocab-nq.txt", "spiece.model", "spm.model", "sentencepiece.bpe.model"),
-    *("sentencepiece.model", "tokenizer.json", "vocab.json"),
+    *("tokenizer.json", "vocab.txt", "vocab-nq.txt", "spiece.model", "spm.model"),
+    *("sentencepiece.bpe.model", "sentencepiece.model", "vocab.json"),
 )
-SPIECE_DEFAULTS = {
-    "albert": {"do_lower_case": True, "keep_accents": False},
-    "rembert": {"do_lower_case": False, "keep_accents": True},
-}
 OWN_OPTIONS = {"do_lower_case", "strip_accents", "tokenize_chinese_chars"}
 """What nq writes into ``tokenizer_config.json``; Hugging Face writes other names too, or fewer."""
+CONFIG, VOCABULARY = "tokenizer_config.json", "vocab.txt"
+PLAIN = {"do_lower_case": False, "keep_accents": True}
+"""How words are prepared for a SentencePiece file alone."""
 Values = dict[str, Any]
-# The steps of a BERT; a tokenizer.json that names no step has these.
-BERT_STEPS = (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer"))
 
 
 def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
     """Loads the tokenizer of a folder or a file; ``compat`` may replace WordPiece by another."""
     path = Path(folder)
     if path.is_dir():
-        path = next((path / name for name in NAMES if (path / name).is_file()), path)
+        kind = CLASSES.get(_class_of(path, _values(path / CONFIG)))
+        names = (WHOLE_FILE, *([kind.vocabulary] if kind else ()), *NAMES)
+        path = next((path / name for name in names if (path / name).is_file()), path)
     if not path.is_file():
         raise FileNotFoundError(
             f"no tokenizer in {path}: expected vocab.txt (WordPiece) or spiece.model "
             "(SentencePiece), or tokenizer.json, or vocab.json and merges.txt (byte-level BPE)"
         )
+    for file in filter(Path.is_file, (path, path.with_name("merges.txt"))):
+        check_whole(file)
     try:
         with _without_stderr():  # to which Rust writes panics
             tokenizer = _load(path, compat)
@@ -53,6 +74,14 @@ def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
     return tokenizer
 
 
+def max_length(folder: str | Path) -> int:
+    """Returns the pieces that a folder's tokenizer says a window may have; else a huge number."""
+    length = _values(Path(folder) / CONFIG).get("model_max_length") or MAX_ID
+    is_length = type(length) in (int, float) and length >= 1
+    check_argument(is_length, "model_max_length", length, "a number from 1 on")
+    return int(min(length, MAX_ID))
+
+
 @contextlib.contextmanager
 def _without_stderr() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
@@ -63,61 +92,81 @@ def _without_stderr() -> Iterator[None]:
         yield
 
 
+def _class_of(folder: Path, config: Values) -> str:
+    """Returns the class of a folder's tokenizer in transformers; empty if nothing tells it."""
+    model = Values()
+    with contextlib.suppress(ValueError):  # whoever reads the model's config reports it
+        model = _values(folder / "config.json")
+    family = str(model.get("model_type", ""))
+    if OF_FAMILIES.get(family) == WHOLE:
+        return WHOLE
+    name = config.get("tokenizer_class") or model.get("tokenizer_class")
+    name = str(name or OF_FAMILIES.get(family, "")).removesuffix("Fast")
+    return ALIASES.get(name, name)
+
+
 def _load(path: Path, compat: str) -> Tokenizer:
     original = WindowConfig(compat=compat).switches.original_wordpiece
-    config, family = _values(path.with_name("tokenizer_config.json")), ""
-    with contextlib.suppress(ValueError):  # whoever reads the model's config reports it
-        family = str(_values(path.with_name("config.json")).get("model_type", ""))
-    is_whole = path.suffix == ".json" and path.name != "vocab.json"
-    whole = path if is_whole else path.with_name("tokenizer.json")
-    description = _values(whole)
-    added = _added_tokens(path, description, config)
-    if not is_whole and all(t.get("special") or t["content"] in SPECIAL for t in added.values()):
-        added = {}
-    if path.suffix not in (".json", ".model") or (is_whole and _is_wordpiece(description)):
-        from nq.preprocess.tokenizers import wordpiece
-
-        own = description.get("normalizer") or {}
-        lowercase = _flag(config, "do_lower_case")
-        lowercase = _flag(own, "lowercase") if lowercase is None else lowercase
-        strip_accents = _flag({**own, **config}, "strip_accents")
-        chinese = config.get("tokenize_chinese_chars", own.get("handle_chinese_chars")) is not False
-        if original:
-            return wordpiece.OriginalWordPieceTokenizer(path, lowercase, strip_accents, chinese)
-        from_hf = description or (family and config.keys() != OWN_OPTIONS)
-        longest = wordpiece.HF_WORD_CHARS if from_hf else wordpiece.MAX_WORD_CHARS
-        longest = {**config, **description.get("model", {})}.get(wordpiece.WORD_CHARS, longest)
-        return wordpiece.WordPieceTokenizer(path, lowercase, strip_accents, chinese, longest, added)
-    if original:
+    config = _values(path.with_name(CONFIG))
+    name, keys = _class_of(path.parent, config), config.keys() - {WORD_CHARS, ADDED}
+    is_whole = path.suffix == ".json" and path.name != VOCAB
+    is_text = path.suffix not in (".json", ".model")
+    description = _values(path if is_whole else path.with_name(WHOLE_FILE))
+    config |= _older_values(path.parent, config, description)
+    kind = CLASSES.get(name)
+    is_other = path.name != (kind.vocabulary if kind else VOCABULARY)
+    is_own = is_text and (not name or keys == OWN_OPTIONS or is_other)
+    if original and not (is_text or (is_whole and _is_wordpiece(description["model"]))):
         raise ValueError(f"{path}: compat {compat!r} is for WordPiece only, use 'ours'")
-    if path.suffix == ".model" and not added:
-        from nq.preprocess.tokenizers.sentencepiece import SentencePieceTokenizer
+    if original or is_own:
+        normalizer, added = description.get("normalizer") or {}, added_tokens(path, config, {})
+        lowercase, strip_accents = _flag(config, "do_lower_case"), _flag(config, "strip_accents")
+        options = (
+            _flag(normalizer, "lowercase") if lowercase is None else lowercase,
+            strip_accents,
+            config.get("tokenize_chinese_chars") is not False,
+        )
+        if original:
+            return OriginalWordPieceTokenizer(path, *options)
+        if all(token.special or token.content in SPECIAL for token in added):
+            added = []
+        longest = min(LARGEST_WORD, config.get(WORD_CHARS, MAX_WORD_CHARS))
+        return WordPieceTokenizer(path, *options, longest, added)
+    if not name:
+        fitting = (name for name, kind in CLASSES.items() if kind.vocabulary == path.name)
+        name = WHOLE if is_whole else next(fitting, "AlbertTokenizer")
+        config = PLAIN | config
+    if name != WHOLE and name not in CLASSES:
+        raise ValueError(
+            f"{path.parent} has a tokenizer of the class {name!r:.80}, which nq does not have: "
+            f"expected one of {', '.join((WHOLE, *CLASSES))}; choose another model"
+        )
+    needed = CLASSES[name].vocabulary if name in CLASSES else WHOLE_FILE
+    if not is_whole and path.suffix != Path(needed).suffix:
+        raise ValueError(f"{path.parent} has no {needed}, which its tokenizer_class {name} needs")
+    return make_tokenizer(path, name, config, description)
 
-        settings = dict(SPIECE_DEFAULTS.get(family, {}))
-        settings |= {name: value for name, value in config.items() if value is not None}
-        lowercase, keep_accents = (_flag(settings, n) for n in ("do_lower_case", "keep_accents"))
-        return SentencePieceTokenizer(path, lowercase, keep_accents, family)
-    from nq.preprocess.tokenizers.huggingface import LibraryTokenizer
 
-    if path.suffix == ".model" and not description:
-        raise ValueError(f"{path} has added tokens: save it with transformers as {whole.name}")
-    return LibraryTokenizer(whole if path.suffix == ".model" else path, added)
+def _is_wordpiece(model: Values) -> bool:
+    """Returns whether the model of a ``tokenizer.json``, which older ones do not name, is one."""
+    return bool(model.get("type", "WordPiece" if WORD_CHARS in model else "") == "WordPiece")
 
 
-def _added_tokens(path: Path, description: Values, config: Values) -> dict[str, Values]:
-    """Returns the tokens that were added to a vocabulary, by id, with their flags."""
-    if description:
-        return {str(token["id"]): token for token in description.get("added_tokens") or ()}
-    old = _values(path.with_name("added_tokens.json"))
-    return config.get("added_tokens_decoder") or {str(i): {"content": p} for p, i in old.items()}
-
-
-def _is_wordpiece(description: Values) -> bool:
-    """Returns whether a ``tokenizer.json`` is a WordPiece that prepares text as BERT does."""
-    model = description["model"]
-    untyped = "WordPiece" if "max_input_chars_per_word" in model else ""  # older files
-    steps = ((description.get(name) or {}).get("type", own) == own for name, own in BERT_STEPS)
-    return model.get("type", untyped) == "WordPiece" and all(steps)
+def _older_values(folder: Path, config: Values, description: Values) -> Values:
+    """Returns special pieces and added tokens of files that older transformers wrote."""
+    if ADDED in config:
+        return {}
+    special = _values(folder / "special_tokens_map.json")
+    named = [value for key, value in (config | special).items() if key.endswith("_token") and value]
+    for key in ("additional_special_tokens", "extra_special_tokens"):
+        named += (config | special).get(key) or []
+    spelled = set(map(spelling, named))
+    tokens = {
+        str(i): {"content": piece, "normalized": piece not in spelled, "special": piece in spelled}
+        for piece, i in _values(folder / "added_tokens.json").items()
+    }
+    tokens |= {str(token["id"]): token for token in description.get("added_tokens") or ()}
+    return {**special, ADDED: tokens}
 
 
 def _values(path: Path) -> Values:

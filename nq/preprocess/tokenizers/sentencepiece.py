@@ -1,98 +1,74 @@
-"""SentencePiece tokenizer (unigram or BPE), from a ``.model`` file."""
+"""Reads SentencePiece's ``.model`` files, which are protobuf messages.
 
-import unicodedata
-from collections.abc import Sequence
-from dataclasses import replace
-from itertools import pairwise
+Fields: https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto
+Wire format: https://protobuf.dev/programming-guides/encoding/
+"""
+
+from collections.abc import Iterator
 from pathlib import Path
+from struct import unpack
+from typing import Any
 
-import numpy as np
-from sentencepiece import SentencePieceProcessor
+from tokenizers import AddedToken
 
-from nq.preprocess.tokenizers.base import SPECIAL, Pieces, TextPieces, Tokenizer
+PIECES, TRAINER, NORMALIZER = 1, 2, 3
+TEXT, SCORE, KIND = 1, 2, 3  # of a piece
+CONTROL, USER_DEFINED = 3, 4  # kinds
+MODEL_TYPE, UNIGRAM = 3, 1  # of the trainer
+CHARACTER_MAP = 2  # of the normalizer
+_SIZES = {1: 8, 5: 4}  # of fields of a fixed size
 
-FAIRSEQ, CAMEMBERT = (1, ""), (4, "NOTUSED")
-"""By how much ids exceed those of the file, and what ends the names of unused pieces before it."""
-FAIRSEQ_FILE, DEBERTA_FILE = "sentencepiece.bpe.model", "spm.model"
-KNOWN_FILES = (FAIRSEQ_FILE, DEBERTA_FILE, "sentencepiece.model")  # the last is RemBERT's
 
+def read_sentencepiece(path: Path) -> tuple[list[tuple[str, float]], bytes, list[AddedToken]]:
+    """Reads a ``.model`` file; ``ValueError`` if it is not of the type unigram.
 
-class SentencePieceTokenizer(Tokenizer):
-    """SentencePiece; each word is encoded on its own, so no piece spans two words.
-
-    A file called ``sentencepiece.bpe.model`` is an XLM-RoBERTa's: its ids are those of the file
-    plus one, after ``<s> <pad> </s> <unk>``, and ``<mask>`` comes last. A CamemBERT's are those of
-    the file plus four, because its ``<s>`` and ``</s>`` are those of the file. A file called
-    ``spm.model`` is a DeBERTa's: ``[MASK]`` follows its pieces.
-
-    Args:
-        path: a trained SentencePiece ``.model`` with [CLS] and [SEP] (or <s>, </s>).
-        lowercase: whether words are lower-cased first, as for ALBERT; ``None`` for a model that
-            is not of ALBERT's kind.
-        keep_accents: whether accents are kept; by default where ``lowercase`` is not set.
-        family: ``model_type`` of the model that it is for, which tells a CamemBERT.
+    Returns:
+        Each piece with its score; the map of characters that replaces some before the text is cut;
+        the pieces that are found in any text, and special ones.
     """
-
-    def __init__(
-        self,
-        path: Path,
-        lowercase: bool | None = None,
-        keep_accents: bool | None = None,
-        family: str = "",
-    ) -> None:
-        keep_accents = not lowercase if keep_accents is None else keep_accents
-        self.options = {"do_lower_case": lowercase, "keep_accents": keep_accents}
-        self._backend = SentencePieceProcessor(model_file=str(path))
-        size = self._backend.get_piece_size()
-        fairseq, self._is_deberta = path.name == FAIRSEQ_FILE, path.name == DEBERTA_FILE
-        self._shift, unused = (
-            (CAMEMBERT if family == "camembert" else FAIRSEQ) if fairseq else (0, "")
+    pieces, added, parts = list[tuple[str, float]](), list[AddedToken](), dict[int, Any]()
+    for number, value in _fields(path.read_bytes()):
+        if number != PIECES:
+            parts[number] = dict(_fields(value)) if number in (TRAINER, NORMALIZER) else value
+            continue
+        fields = dict(_fields(value))
+        text, kind = fields[TEXT].decode(), fields.get(KIND)
+        pieces.append((text, unpack("<f", fields.get(SCORE, bytes(4)))[0]))
+        if kind in (CONTROL, USER_DEFINED):
+            added.append(AddedToken(text, normalized=False, special=kind == CONTROL))
+    if parts.get(TRAINER, {}).get(MODEL_TYPE, UNIGRAM) != UNIGRAM:
+        raise ValueError(
+            f"{path} is a SentencePiece model of another type than unigram, for which versions of "
+            "transformers differ: save the tokenizer with transformers as tokenizer.json"
         )
-        ids = {self._backend.id_to_piece(i): i + self._shift for i in range(size)}
-        if fairseq:
-            self.separators, self.segments = 2, False
-            first = f"<s>{unused}", "<pad>", f"</s>{unused}", "<unk>"
-            ids |= {piece: i for i, piece in enumerate(first)} | {"<mask>": size + self._shift}
-        elif self._is_deberta:
-            ids.setdefault("[MASK]", size)
-        name = path.name if path.name in KNOWN_FILES else "spiece.model"
-        super().__init__({name: path}, ids)
-        self.unk_id = ids["<unk>"] if fairseq else self._backend.unk_id()
-        self.pad_id = ids.get("[PAD]", ids.get("<pad>", max(self._backend.pad_id(), 0)))
-        controls = {i for i in range(size) if self._backend.is_control(i)}
-        self._specials = {
-            i for piece, i in ids.items() if piece in SPECIAL or i - self._shift in controls
-        } - {self.unk_id}
+    return pieces, parts.get(NORMALIZER, {}).get(CHARACTER_MAP, b""), added
 
-    def _ids_of(self, texts: Sequence[str]) -> list[Pieces]:
-        unknown = self._backend.unk_id()
-        return [  # one by one, because the library encodes a list in threads of its own
-            tuple(
-                self.unk_id if i == unknown else i + self._shift
-                for i in self._backend.encode(self._prepared(text))
-            )
-            for text in texts
-        ]
 
-    def encode_text(self, text: str) -> TextPieces:
-        """See ``Tokenizer.encode_text``; pieces of a word that is prepared are all of the word."""
-        whole = super().encode_text(text)
-        chars, edges = whole.chars.copy(), np.flatnonzero(np.diff(whole.words, prepend=-1)).tolist()
-        for first, end in pairwise([*edges, len(whole.ids)]):
-            start, behind = whole.chars[first].tolist()
-            word = text[start:behind]
-            places = self._backend.encode(self._prepared(word), out_type="offset_mapping")[
-                "offsets"
-            ]
-            if self._prepared(word) == word and len(places) == end - first:
-                chars[first:end] = start + np.array(places)
-        return replace(whole, chars=chars)
+def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
+    """Yields the number and the value, a whole number or bytes, of each field of a message.
 
-    def _prepared(self, text: str) -> str:
-        lowercase = self.options["do_lower_case"]
-        if lowercase is not None and not self._is_deberta:
-            text = text.replace("``", '"').replace("''", '"')
-        if not self.options["keep_accents"]:
-            decomposed = unicodedata.normalize("NFKD", text)
-            text = "".join(c for c in decomposed if not unicodedata.combining(c))
-        return text.lower() if lowercase else text
+    >>> dict(_fields(b"\\x18\\x02\\x12\\x01a"))
+    {3: 2, 2: b'a'}
+    """
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = 0
+        for shift in range(0, 70, 7):
+            byte = message[at]
+            at, value = at + 1, value | (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise ValueError(f"a number of the file has no end at byte {at}")
+
+    while at < len(message):
+        number, kind = divmod(varint(), 8)
+        if kind == 0:
+            yield number, varint()
+            continue
+        size = varint() if kind == 2 else _SIZES[kind]
+        if size > len(message) - at:
+            raise ValueError(f"the file ends within a field of {size} bytes")
+        yield number, message[at : at + size]
+        at += size

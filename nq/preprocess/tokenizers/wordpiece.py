@@ -3,24 +3,25 @@
 import re
 import string
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from nq.json_files import read_json_object
-from nq.preprocess.tokenizers.base import Pieces, TextPieces, Tokenizer, add_tokens
+from nq.preprocess.tokenizers.base import SPELLINGS, Pieces, Tokenizer
 
-FIRST_MARKER_ROW = 104
 WORD_CHARS = "max_input_chars_per_word"
 MAX_WORD_CHARS, HF_WORD_CHARS = 200, 100  # the original's, and that of Hugging Face
-SPECIAL_PIECES = ("[CLS]", "[SEP]", "[UNK]", "[PAD]")
-MPNET_PIECES = ("<s>", "</s>", "<pad>")  # in rows 0, 2 and 1, before the rows of a BERT
+BERT_PIECES = {name: spellings[0] for name, spellings in SPELLINGS.items()}
+MPNET_PIECES = {"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>"}
+"""Those in the rows 0, 1 and 2, before the rows of a BERT."""
 _BRACKETED = re.compile(r"^\[[^ ]*\]$")
 _CJK = re.compile(
     "[\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f"
@@ -46,7 +47,7 @@ class WordPieceTokenizer(Tokenizer):
         lowercase: whether text is lower-cased; by default if no piece has capitals.
         strip_accents: whether accents are removed; by default where ``lowercase``.
         max_word_chars: characters beyond which a word is unknown.
-        added: the tokens that were added to the vocabulary, by id.
+        added: the tokens that were added to the vocabulary, in the order of their ids.
     """
 
     def __init__(
@@ -56,43 +57,32 @@ class WordPieceTokenizer(Tokenizer):
         strip_accents: bool | None = None,
         tokenize_chinese_chars: bool = True,
         max_word_chars: int = MAX_WORD_CHARS,
-        added: Mapping[str, Mapping[str, Any]] | None = None,
+        added: Iterable[AddedToken] = (),
     ) -> None:
         is_json = path.suffix == ".json"
         words = read_json_object(path)["model"]["vocab"] if is_json else read_vocab(path)
         if lowercase is None:
             lowercase = all(piece == piece.lower() for piece in words if not piece.startswith("["))
         self._model = WordPiece(words, unk_token="[UNK]", max_input_chars_per_word=max_word_chars)
-        self._backend = Backend(self._model)
-        self._backend.normalizer = BertNormalizer(
+        backend = Backend(self._model)
+        backend.normalizer = BertNormalizer(
             lowercase=lowercase,
             strip_accents=strip_accents,
             handle_chinese_chars=tokenize_chinese_chars,
         )
-        self._backend.pre_tokenizer = BertPreTokenizer()
-        vocab = words | add_tokens(self._backend, added or {})
-        if missing := ", ".join(piece for piece in SPECIAL_PIECES if piece not in vocab):
-            raise ValueError(f"{path} lacks {missing}: expected a BERT vocab.txt, one piece a row")
-        unused = [i for p, i in vocab.items() if p.startswith("[unused") and i >= FIRST_MARKER_ROW]
-        super().__init__({path.name if is_json else "vocab.txt": path}, vocab, sorted(unused))
-        self.pad_id, self.unk_id = vocab["[PAD]"], vocab["[UNK]"]
-        if [vocab.get(piece) for piece in MPNET_PIECES] == [0, 2, 1]:
-            self.cls_id, self.sep_id, self.pad_id = 0, 2, 1
-            self.separators, self.segments = 2, False
-        self.options = {
+        backend.pre_tokenizer = BertPreTokenizer()
+        options: dict[str, Any] = {
             "do_lower_case": lowercase,
             "strip_accents": strip_accents,
             "tokenize_chinese_chars": tokenize_chinese_chars,
         }
-        if not is_json and (added or max_word_chars != MAX_WORD_CHARS):
-            self.options |= {WORD_CHARS: max_word_chars, "added_tokens_decoder": added or {}}
-
-    def _ids_of(self, texts: Sequence[str]) -> list[Pieces]:
-        encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [tuple(encoding.ids) for encoding in encodings]
-
-    def encode_text(self, text: str) -> TextPieces:
-        return TextPieces.of(self._backend.encode(text, add_special_tokens=False), text)
+        if not is_json and max_word_chars != MAX_WORD_CHARS:
+            options[WORD_CHARS] = max_word_chars
+        is_mpnet = [words.get(piece) for piece in MPNET_PIECES.values()] == [0, 1, 2]
+        self.separators, self.segments = (2, False) if is_mpnet else (1, True)
+        names = BERT_PIECES | (MPNET_PIECES if is_mpnet else {})
+        files = {path.name if is_json else "vocab.txt": path}
+        super().__init__(files, backend, added, names, options)
 
 
 class OriginalWordPieceTokenizer(WordPieceTokenizer):
@@ -104,8 +94,8 @@ class OriginalWordPieceTokenizer(WordPieceTokenizer):
     (google-research/bert ``tokenization.py``, ``run_nq.py``).
     """
 
-    def _ids_of(self, texts: Sequence[str]) -> list[Pieces]:
-        return list(map(self._encode_word, texts))
+    def _encode(self, words: Sequence[str]) -> list[Pieces]:
+        return list(map(self._encode_word, words))
 
     def _encode_word(self, word: str) -> Pieces:
         if _BRACKETED.match(word):

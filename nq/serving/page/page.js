@@ -142,7 +142,8 @@ async function add(list) {
     try {
       const data = await base64(file);
       const added = {name: file.name, size: file.size, data};
-      setFiles([...files.filter(one => one.name !== file.name), added]);
+      const isSame = one => one.name === file.name && one.data === data;
+      setFiles([...files.filter(one => !isSame(one)), added]);
     } catch (error) {
       showProblem(`${file.name} cannot be read: ${error.message}`);
     }

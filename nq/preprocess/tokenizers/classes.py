@@ -1,0 +1,362 @@
+"""The tokenizers of transformers 5, by the names of their classes.
+
+Most classes take only the vocabulary from a folder and have steps of their own, to which
+``tokenizer_config.json`` gives arguments; ``TokenizersBackend`` takes ``tokenizer.json`` as it is.
+Pieces and their characters are those of transformers, except that text that spells a special piece
+stays text.
+"""
+
+import base64
+import contextlib
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unicodedata import normalize
+
+from tokenizers import AddedToken, Regex, normalizers, processors
+from tokenizers import Tokenizer as Backend
+from tokenizers import pre_tokenizers as cuts
+from tokenizers.models import BPE, Unigram, WordPiece
+
+from nq.errors import check_argument
+from nq.preprocess.tokenizers.base import ADDED, FLAGS, SPELLINGS, Tokenizer
+from nq.preprocess.tokenizers.sentencepiece import read_sentencepiece
+from nq.preprocess.tokenizers.wordpiece import BERT_PIECES, MPNET_PIECES, WORD_CHARS, read_vocab
+
+WHOLE_FILE, VOCAB, MERGES = "tokenizer.json", "vocab.json", "merges.txt"
+WHOLE = "TokenizersBackend"
+ALIASES = {
+    "PreTrainedTokenizer": WHOLE,
+    **dict.fromkeys(("DistilBertTokenizer", "ElectraTokenizer"), "BertTokenizer"),
+    **dict.fromkeys(("BartTokenizer", "LongformerTokenizer"), "RobertaTokenizer"),
+}
+LARGEST_WORD = 1000
+"""Characters of a word beyond which WordPiece gives [UNK]; its time grows with their cube."""
+MAX_PIECE = 128
+"""Characters of a piece of a unigram, of which all prefixes are looked up at each character."""
+UNUSED = ("decoder", "truncation", "padding")
+"""Parts of a ``tokenizer.json`` that are for other tasks."""
+MAX_EXPANSION, EXPANSIONS = 64, {"ByteLevel": 4.0, "BertNormalizer": 3.0}
+"""Characters for one of a text, of all steps and of single ones; XLM-RoBERTa's map has up to 18."""
+PATTERN = re.compile(r'"Regex": ("(?:[^"\\]|\\.)*")')
+BLANKS, DEBERTA_BLANKS = " {2,}", r"\s{2,}|[\n\r\t]"
+KNOWN_PATTERNS = {BLANKS, DEBERTA_BLANKS}
+MAP = "precompiled_charsmap"
+MODELS = {".txt": "WordPiece", ".json": "BPE", ".model": "Unigram"}
+"""The type of a model by the name of its own file."""
+ENDS = {"bos_token": "<s>", "eos_token": "</s>"}
+ROBERTA_PIECES = {**ENDS, "unk_token": "<unk>", **MPNET_PIECES, "mask_token": "<mask>"}
+SPIECE_PIECES = {**BERT_PIECES, "unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "[MASK]"}
+Values = dict[str, Any]
+Pair = tuple[str, float]
+
+
+@dataclass(frozen=True)
+class TokenizerClass:
+    """A class of transformers.
+
+    Args:
+        vocabulary: the file that has the vocabulary where there is no ``tokenizer.json``.
+        make: returns a tokenizer from the vocabulary, the values of arguments and special pieces,
+            and the character map of SentencePiece.
+        pieces: its special pieces, by the names of its arguments.
+        arguments: its other arguments with their defaults.
+        like_roberta: whether two separators are between question and page, in one segment.
+        head, tail: the pieces before and behind those of a SentencePiece file.
+        skipped: the pieces of such a file that ``head`` replaces.
+    """
+
+    vocabulary: str
+    make: Callable[[Any, Values, bytes], Backend]
+    pieces: Mapping[str, str]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    like_roberta: bool = False
+    head: Sequence[Pair] = ()
+    tail: Sequence[Pair] = ()
+    skipped: int = 0
+
+
+def _wordpiece(vocab: dict[str, int], values: Values, _: bytes) -> Backend:
+    backend = Backend(WordPiece(vocab, unk_token=values["unk_token"]))
+    backend.normalizer = normalizers.BertNormalizer(
+        handle_chinese_chars=values["tokenize_chinese_chars"],
+        strip_accents=values["strip_accents"],
+        lowercase=values["do_lower_case"],
+    )
+    backend.pre_tokenizer = cuts.BertPreTokenizer()
+    return backend
+
+
+def _byte_level(vocab: tuple[dict[str, int], Any], values: Values, _: bytes) -> Backend:
+    backend, prefix = Backend(BPE(*vocab)), values["add_prefix_space"]
+    backend.pre_tokenizer = cuts.ByteLevel(add_prefix_space=prefix)
+    # It adds no pieces here: by it, places are without the blanks around words.
+    pieces = ("</s>", 2), ("<s>", 0)
+    backend.post_processor = processors.RobertaProcessing(*pieces, values["trim_offsets"], prefix)
+    return backend
+
+
+def _unigram(
+    vocab: list[Pair],
+    values: Values,
+    characters: bytes,
+    *,
+    quotes: bool = False,
+    blanks: str = "",
+    cuts_at_blanks: bool = True,
+    prefix: str = "never",
+) -> Backend:
+    """Returns a unigram; ``prefix`` says where a blank is added if not before each word."""
+    unknown = {piece: i for i, (piece, _) in enumerate(vocab)}.get(values["unk_token"])
+    backend = Backend(Unigram(vocab, unknown))
+    accents = quotes and not values["keep_accents"]
+    steps = [
+        *([normalizers.Replace("``", '"'), normalizers.Replace("''", '"')] if quotes else ()),
+        *([normalizers.Replace(Regex(blanks), " ")] if blanks == BLANKS else ()),
+        *([normalizers.NFKD(), normalizers.StripAccents()] if accents else ()),
+        *([normalizers.Lowercase()] if values.get("do_lower_case") else ()),
+    ]
+    if blanks != DEBERTA_BLANKS:
+        steps += [normalizers.Precompiled(characters)] if characters else []
+    else:
+        steps += [normalizers.Replace(Regex(blanks), " "), normalizers.NFC()]
+        steps += [normalizers.Strip(left=False, right=True)]
+    backend.normalizer = normalizers.Sequence(steps)
+    scheme = "always" if values["add_prefix_space"] else prefix
+    backend.pre_tokenizer = cuts.Sequence(
+        [
+            *([cuts.WhitespaceSplit()] if cuts_at_blanks else ()),
+            *([cuts.Punctuation("isolated")] if values.get("split_by_punct") else ()),
+            cuts.Metaspace(prepend_scheme=scheme),
+        ]
+    )
+    return backend
+
+
+PREFIX, MASK = {"add_prefix_space": True}, [("<mask>", 0.0)]
+HEAD = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+CAMEMBERT_HEAD = [
+    *((piece + "NOTUSED" * ("s" in piece), score) for piece, score in HEAD),
+    ("<unk>NOTUSED", -100.0),
+]
+BERT = TokenizerClass(
+    "vocab.txt",
+    _wordpiece,
+    {**BERT_PIECES, "mask_token": "[MASK]"},
+    {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True},
+)
+CLASSES = {
+    "BertTokenizer": BERT,
+    "MPNetTokenizer": TokenizerClass(
+        "vocab.txt", _wordpiece, {**ROBERTA_PIECES, "unk_token": "[UNK]"}, BERT.arguments, True
+    ),
+    "RobertaTokenizer": TokenizerClass(
+        VOCAB, _byte_level, ROBERTA_PIECES, {"add_prefix_space": False, "trim_offsets": True}, True
+    ),
+    "AlbertTokenizer": TokenizerClass(
+        *("spiece.model", partial(_unigram, quotes=True), SPIECE_PIECES),
+        {"do_lower_case": True, "keep_accents": False, **PREFIX},
+    ),
+    "RemBertTokenizer": TokenizerClass(
+        "sentencepiece.model",
+        partial(_unigram, quotes=True, blanks=BLANKS, cuts_at_blanks=False),
+        SPIECE_PIECES,
+        {"do_lower_case": False, "keep_accents": True, **PREFIX},
+    ),
+    "XLMRobertaTokenizer": TokenizerClass(
+        *("sentencepiece.bpe.model", _unigram, ROBERTA_PIECES, PREFIX, True, HEAD, MASK, 3)
+    ),
+    "CamembertTokenizer": TokenizerClass(
+        *("sentencepiece.bpe.model", _unigram, ROBERTA_PIECES, PREFIX),
+        *(True, CAMEMBERT_HEAD, MASK, 1),
+    ),
+    "DebertaV2Tokenizer": TokenizerClass(
+        "spm.model",
+        partial(_unigram, blanks=DEBERTA_BLANKS, cuts_at_blanks=False, prefix="first"),
+        {**BERT_PIECES, "mask_token": "[MASK]"},
+        {"do_lower_case": False, "split_by_punct": False, **PREFIX},
+    ),
+}
+OF_FAMILIES = {
+    **dict.fromkeys(("bert", "distilbert", "electra"), "BertTokenizer"),
+    "mpnet": "MPNetTokenizer",
+    "roberta": "RobertaTokenizer",
+    "albert": "AlbertTokenizer",
+    "rembert": "RemBertTokenizer",
+    "xlm-roberta": "XLMRobertaTokenizer",
+    "camembert": "CamembertTokenizer",
+    "deberta-v2": "DebertaV2Tokenizer",
+    "modernbert": WHOLE,
+}
+"""The class of each ``model_type`` where a folder names none."""
+
+
+def make_tokenizer(path: Path, name: str, config: Values, description: Values) -> Tokenizer:
+    """Returns the tokenizer of a class.
+
+    Args:
+        path: the ``tokenizer.json``, or the file of the vocabulary.
+        config: ``tokenizer_config.json``, with the values of older files.
+        description: the ``tokenizer.json``, if there is one.
+    """
+    kind, files = CLASSES.get(name), {path.name: path}
+    pieces = dict(kind.pieces) if kind else {}
+    pieces |= {key: spelling(config[key]) for key in {*SPELLINGS, *pieces} if config.get(key)}
+    added = added_tokens(path, config, {} if kind else description)
+    options: Values = {"tokenizer_class": name}
+    if kind is None:
+        backend = _whole(path, description)
+    else:
+        for key, default in kind.arguments.items():
+            options[key] = value = config.get(key, default)
+            is_flag = value is None or isinstance(value, bool)
+            check_argument(is_flag, f"{key} of the tokenizer", value, "true, false or null")
+        vocab, characters, found = _vocabulary(kind, path, description)
+        backend = kind.make(vocab, {**options, **pieces}, characters)
+        if path.name == VOCAB:
+            files[MERGES] = path.with_name(MERGES)
+        if path.suffix == ".model":  # special pieces that it lacks have the next ids
+            missing = [piece for piece in pieces.values() if backend.token_to_id(piece) is None]
+            added += [*(AddedToken(piece, special=True) for piece in missing), *found]
+    names = {key: piece for key, piece in pieces.items() if key in SPELLINGS}
+    tokenizer = Tokenizer(files, backend, added, names, {**options, **pieces})
+    like_roberta = kind.like_roberta if kind else tokenizer.cls_id == tokenizer.piece_id("<s>")
+    layout = None if kind else _layout(description.get("post_processor"))
+    tokenizer.separators, tokenizer.segments = layout or ((2, False) if like_roberta else (1, True))
+    return tokenizer
+
+
+def spelling(token: Any) -> str:
+    """Returns the text of a token, which is one or an object."""
+    content = token.get("content") if isinstance(token, dict) else token
+    check_argument(isinstance(content, str), "a special token", token, "a text")
+    return str(content)
+
+
+def added_tokens(path: Path, config: Values, description: Values) -> list[AddedToken]:
+    """Returns the tokens that were added to a vocabulary, in the order of their ids."""
+    whole = [(token["id"], token) for token in description.get("added_tokens") or ()]
+    named = [(int(i), token) for i, token in (config.get(ADDED) or {}).items()]
+    tokens: dict[str, Values] = {}
+    for own in (whole, named):
+        tokens |= {token["content"]: token for _, token in sorted(own, key=lambda item: item[0])}
+    extra = config.get("extra_special_tokens") or config.get("additional_special_tokens") or ()
+    for piece in map(spelling, extra):
+        tokens.setdefault(piece, {"content": piece, "special": True})
+    return [
+        AddedToken(**{key: value for key, value in token.items() if key in FLAGS})
+        for token in tokens.values()
+    ]
+
+
+def _vocabulary(
+    kind: TokenizerClass, path: Path, description: Values
+) -> tuple[Any, bytes, Sequence[AddedToken]]:
+    """Returns the vocabulary, the character map and the added tokens of a file."""
+    if path.suffix == ".txt":
+        return read_vocab(path), b"", ()
+    if path.name == VOCAB:
+        if not path.with_name(MERGES).is_file():
+            raise FileNotFoundError(f"{path} has no {MERGES} beside it: copy it there")
+        return BPE.read_file(str(path), str(path.with_name(MERGES))), b"", ()
+    if path.suffix == ".model":
+        pieces, characters, added = read_sentencepiece(path)
+        step = {"type": "Precompiled", MAP: base64.b64encode(characters).decode()}
+        _check_steps(path, *([step] if characters else ()))
+        vocab = [*kind.head, *pieces[kind.skipped :], *kind.tail]
+        return _checked(path, vocab), characters, added
+    model, normalizer = description["model"], description.get("normalizer") or {}
+    expected = MODELS[Path(kind.vocabulary).suffix]
+    if model.get("type", expected) != expected:
+        raise ValueError(
+            f"{path} has a model of the type {model['type']!r:.40}: expected {expected}, that of "
+            "its tokenizer_class; choose another model"
+        )
+    if expected == "WordPiece":
+        return model["vocab"], b"", ()
+    if expected == "BPE":
+        merges = [tuple(m.split(" ")) if isinstance(m, str) else tuple(m) for m in model["merges"]]
+        return (model["vocab"], merges), b"", ()
+    steps = normalizer.get("normalizers", [normalizer])
+    maps = [step for step in steps if step.get("type") == "Precompiled"]
+    _check_steps(path, *maps[:1])
+    characters = base64.b64decode(maps[0][MAP]) if maps else b""
+    return _checked(path, list(map(tuple, model["vocab"]))), characters, ()
+
+
+def _whole(path: Path, description: Values) -> Backend:
+    """Returns a ``tokenizer.json`` as it is, without tokens that were added."""
+    values = {**description, "added_tokens": [], **dict.fromkeys(UNUSED)}
+    model = values["model"] = {**values["model"]}
+    if model.get(WORD_CHARS, 0) > LARGEST_WORD:
+        model[WORD_CHARS] = LARGEST_WORD
+    if isinstance(model["vocab"], list):
+        _checked(path, model["vocab"])
+    text = json.dumps(values)
+    if unknown := {*map(json.loads, PATTERN.findall(text))} - KNOWN_PATTERNS:
+        raise ValueError(
+            f"{path} has the regular expression {min(unknown)!r:.80}, which may take for ever: "
+            "expected one of a known family or none; choose another model"
+        )
+    _check_steps(path, values.get("normalizer"), values.get("pre_tokenizer"))
+    return Backend.from_str(text)
+
+
+def _layout(template: Any) -> tuple[int, bool] | None:
+    """Returns the separators between question and page, and whether their segments differ."""
+    if template and template["type"] == "TemplateProcessing":
+        kinds = [next(iter(item.items())) for item in template["pair"]]
+        first, second = (i for i, (kind, _) in enumerate(kinds) if kind == "Sequence")
+        if second - first > 1:  # a template for single texts has no separator here
+            return second - first - 1, kinds[second][1]["type_id"] == 1
+    return None
+
+
+def _checked(path: Path, vocab: list[Pair]) -> list[Pair]:
+    """Returns a vocabulary of a unigram whose pieces are not so long that a text takes for ever."""
+    longest = max((len(piece) for piece, _ in vocab), default=0)
+    if longest > MAX_PIECE:
+        raise ValueError(
+            f"{path} has a piece of {longest} characters: expected at most {MAX_PIECE}; choose "
+            "another model"
+        )
+    return vocab
+
+
+def _check_steps(path: Path, *steps: Any) -> None:
+    """Checks that steps do not make a text much longer before it is cut."""
+    longer = math.prod(map(_expansion, steps))
+    if longer > MAX_EXPANSION:
+        raise ValueError(
+            f"{path} may make a text {longer:.3g} times longer before it cuts it: expected at "
+            f"most {MAX_EXPANSION} times; choose another model"
+        )
+
+
+def _expansion(step: Any) -> float:
+    """Returns how many times longer a step of a ``tokenizer.json`` may make a text.
+
+    Forms of Unicode, which do so once, are not counted. A map of SentencePiece has the size of its
+    trie, the trie, and the texts that replace characters, each with a zero behind it.
+    """
+    match step:
+        case {"normalizers": parts} | {"pretokenizers": parts}:
+            return math.prod(map(_expansion, parts))
+        case {"type": "Replace", "content": content, "pattern": pattern}:
+            replaced = pattern.get("String", "  ")  # or one of KNOWN_PATTERNS
+            return max(1.0, len(normalize("NFKD", content)) / max(1, len(replaced)))
+        case {"type": "Prepend", "prepend": text}:
+            return 1.0 + len(normalize("NFKD", text))
+        case {"type": "Precompiled", "precompiled_charsmap": str(characters)}:
+            with contextlib.suppress(ValueError):  # the library says what is damaged
+                data = base64.b64decode(characters)
+                texts = data[4 + int.from_bytes(data[:4], "little") :].decode().split("\0")
+                return max(1.0, *(len(normalize("NFKD", text)) for text in texts))
+        case {"type": str(kind)}:
+            return EXPANSIONS.get(kind, 1.0)
+    return 1.0

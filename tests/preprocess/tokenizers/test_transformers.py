@@ -1,0 +1,299 @@
+"""Pieces and places are those of the fast tokenizer of transformers, for each family and file."""
+
+import importlib
+import json
+import string
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sentencepiece import SentencePieceTrainer
+
+from nq.model.checkpoint import save_tokenizer
+from nq.preprocess.tokenizers.base import Tokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer
+from tests.preprocess.synthetic_examples import WORDS
+from tests.preprocess.tokenizers.test_huggingface import BERT, ROBERTA, TEXT, byte_level, unigram
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+transformers = pytest.importorskip("transformers")
+CHARACTERS = [*dict.fromkeys("".join(TEXT)), *string.ascii_letters, *string.digits, *"[]<>/#'`."]
+MPNET = ["<s>", "<pad>", "</s>", "<unk>"]
+Files = dict[str, Any]
+
+
+def words(*special: str, prefix: str = "##") -> list[str]:
+    """Returns the vocabulary of a WordPiece."""
+    plain = [word.removeprefix("##") for word in WORDS]
+    letters = [c.strip() for c in CHARACTERS if c.strip()]
+    inside = [prefix + text for text in (*plain, *letters)]
+    return [*dict.fromkeys([*special, *plain, *letters, *inside])]
+
+
+def description(prefix: str = "##", **steps: Any) -> Files:
+    """Returns the tokenizer.json of a WordPiece."""
+    vocab = {piece: i for i, piece in enumerate(words(*BERT, prefix=prefix))}
+    model = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": prefix}
+    special: list[Files] = [
+        {"id": i, "content": piece, "special": True, "normalized": False}
+        | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+        for i, piece in enumerate(BERT)
+    ]
+    normalizer = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
+    values = {
+        "version": "1.0",
+        "added_tokens": special,
+        "normalizer": {**normalizer, "strip_accents": None, "lowercase": True},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "model": {**model, "max_input_chars_per_word": 100, "vocab": vocab},
+        **steps,
+    }
+    return {**dict.fromkeys(("truncation", "padding", "post_processor", "decoder")), **values}
+
+
+def spiece(folder: Path, name: str, **options: Any) -> None:
+    """Trains a SentencePiece model."""
+    text = [*TEXT, *map(str.lower, TEXT), " ".join(CHARACTERS)] * 3
+    with (folder / name).open("wb") as file:
+        SentencePieceTrainer.train(
+            sentence_iterator=iter(text), model_writer=file, vocab_size=220, minloglevel=2,
+            hard_vocab_limit=False, character_coverage=1.0, **options,
+        )  # fmt: skip
+
+
+ALBERT: Files = {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1}
+ALBERT |= {"control_symbols": ["[CLS]", "[SEP]", "[MASK]"]}
+DEBERTA: Files = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3, "pad_piece": "[PAD]"}
+DEBERTA |= {"bos_piece": "[CLS]", "eos_piece": "[SEP]", "unk_piece": "[UNK]"}
+FILES: dict[str, Files] = {
+    "spiece.model": ALBERT,
+    "sentencepiece.model": {  # transformers 5 takes the id 2 for unknown
+        **{"pad_id": 0, "bos_id": 1, "unk_id": 2, "eos_id": 3},
+        **{"bos_piece": "[CLS]", "eos_piece": "[SEP]"},
+    },
+    "sentencepiece.bpe.model": {},
+    "spm.model": DEBERTA,
+}
+PLAIN = {"tokenizer_class": "PreTrainedTokenizerFast"}
+NFKC = {"type": "Sequence", "normalizers": [{"type": "NFKC"}, {"type": "Lowercase"}]}
+ADDED: dict[str, Files] = {"covid19": {}, "c++": {"single_word": True}, "<ent>": {"special": True}}
+
+
+def added(first: int) -> dict[str, Any]:
+    """Returns the added tokens of a tokenizer_config.json, from an id on."""
+    flags = {"lstrip": False, "rstrip": False, "normalized": False, "single_word": False}
+    tokens = enumerate(ADDED.items(), start=first)
+    return {str(i): {"content": t, "special": False, **flags, **own} for i, (t, own) in tokens}
+
+
+def roberta() -> Files:
+    model = json.loads(byte_level().to_str())["model"]
+    merges = "\n".join(" ".join(pair) for pair in model["merges"])
+    return {"vocab.json": model["vocab"], "merges.txt": f"#version: 0.2\n{merges}\n"}
+
+
+def whole(make: Callable[[], Any]) -> Files:
+    return dict(json.loads(make().to_str()))
+
+
+# name: model_type, files, tokenizer_config.json
+FOLDERS: dict[str, tuple[str, Callable[[], Files], Files]] = {
+    "bert": ("bert", lambda: {"vocab.txt": words(*BERT)}, {}),
+    "cased bert": ("bert", lambda: {"vocab.txt": words(*BERT)}, {"do_lower_case": False}),
+    "accents": ("electra", lambda: {"vocab.txt": words(*BERT)}, {"strip_accents": False}),
+    "chinese": ("bert", lambda: {"vocab.txt": words(*BERT)}, {"tokenize_chinese_chars": False}),
+    "unknown piece": (
+        "bert",
+        lambda: {"vocab.txt": [p.replace("[UNK]", "<unk>") for p in words(*BERT)]},
+        {"tokenizer_class": "BertTokenizer", "unk_token": "<unk>"},
+    ),
+    "added": (
+        "distilbert",
+        lambda: {"vocab.txt": words(*BERT)},
+        {
+            "tokenizer_class": "DistilBertTokenizer",
+            "added_tokens_decoder": added(len(words(*BERT))),
+        },
+    ),
+    "mpnet": ("mpnet", lambda: {"vocab.txt": words(*MPNET, "[UNK]", "<mask>")}, {}),
+    "roberta": ("roberta", roberta, {"tokenizer_class": "RobertaTokenizer"}),
+    "roberta prefix": ("roberta", roberta, {"add_prefix_space": True}),
+    "roberta json": ("roberta", lambda: {"tokenizer.json": whole(byte_level)}, {}),
+    "roberta json prefix": (
+        "roberta",
+        lambda: {"tokenizer.json": whole(byte_level)},
+        {"tokenizer_class": "RobertaTokenizerFast", "add_prefix_space": True},
+    ),
+    "modernbert": ("modernbert", lambda: {"tokenizer.json": whole(byte_level)}, {}),
+    "albert": ("albert", lambda: {"spiece.model": ...}, {}),
+    "cased albert": (
+        "albert",
+        lambda: {"spiece.model": ...},
+        {"do_lower_case": False, "keep_accents": True},
+    ),
+    "rembert": ("rembert", lambda: {"sentencepiece.model": ...}, {}),
+    "uncased rembert": (
+        "rembert",
+        lambda: {"sentencepiece.model": ...},
+        {"do_lower_case": True, "keep_accents": False},
+    ),
+    "xlm-roberta": ("xlm-roberta", lambda: {"sentencepiece.bpe.model": ...}, {}),
+    "xlm-roberta json": ("xlm-roberta", lambda: {"tokenizer.json": whole(unigram)}, {}),
+    "camembert": ("camembert", lambda: {"sentencepiece.bpe.model": ...}, {}),
+    "deberta": ("deberta-v2", lambda: {"spm.model": ...}, {}),
+    "deberta lower case": (
+        "deberta-v2",
+        lambda: {"spm.model": ...},
+        {"do_lower_case": True, "split_by_punct": True},
+    ),
+    "json": ("bert", lambda: {"tokenizer.json": description()}, PLAIN),
+    "json of the class": (
+        "bert",
+        lambda: {"tokenizer.json": description(normalizer=None)},
+        {"tokenizer_class": "BertTokenizer", "do_lower_case": False},
+    ),
+    "older files": (
+        "bert",
+        lambda: {
+            "vocab.txt": words(*BERT),
+            "special_tokens_map.json": {"sep_token": "[MASK]", "cls_token": {"content": "[PAD]"}},
+            "added_tokens.json": {token: len(words(*BERT)) + i for i, token in enumerate(ADDED)},
+        },
+        {"additional_special_tokens": ["<ent>"]},
+    ),
+    "prefix": ("bert", lambda: {"tokenizer.json": description("@@")}, PLAIN),
+    "do_lower_case of json": (
+        "bert",
+        lambda: {"tokenizer.json": description()},
+        {**PLAIN, "do_lower_case": False},
+    ),
+    "other vocabulary": (
+        "bert",
+        lambda: {
+            "tokenizer.json": description(normalizer=NFKC, pre_tokenizer={"type": "Whitespace"}),
+            "vocab.txt": words(*BERT),
+        },
+        PLAIN,
+    ),
+    "clean_text": (
+        "bert",
+        lambda: {
+            "tokenizer.json": description(
+                normalizer={
+                    **{"type": "BertNormalizer", "clean_text": False, "strip_accents": None},
+                    **{"handle_chinese_chars": True, "lowercase": False},
+                }
+            ),
+            "vocab.txt": words(*BERT),
+        },
+        PLAIN,
+    ),
+}
+"""Folders by what is special about them: ``model_type``, files and ``tokenizer_config.json``."""
+
+
+def write(folder: Path, model_type: str, files: Files, config: Files) -> Path:
+    """Writes the files of a tokenizer and of a model's config."""
+    both = {"config.json": {"model_type": model_type}, "tokenizer_config.json": config}
+    for name, value in (files | both).items():
+        if value is ...:
+            spiece(folder, name, **FILES[name])
+        elif isinstance(value, dict):
+            (folder / name).write_text(json.dumps(value))
+        else:
+            text = value if isinstance(value, str) else "".join(f"{row}\n" for row in value)
+            (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def protobuf() -> Any:
+    return importlib.import_module("transformers.utils.sentencepiece_model_pb2_new")
+
+
+@pytest.fixture(scope="module", params=FOLDERS)
+def both(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Tokenizer, Any, Tokenizer]]:
+    """A tokenizer, that of transformers, and the first one saved and loaded again."""
+    model_type, files, config = FOLDERS[request.param]
+    folder = write(tmp_path_factory.mktemp("folder"), model_type, files(), config)
+    tokenizer, saved = load_tokenizer(folder), tmp_path_factory.mktemp("saved")
+    (saved / "config.json").write_text(json.dumps({"model_type": model_type}))
+    save_tokenizer(saved, tokenizer)
+    with pytest.MonkeyPatch.context() as patch:  # sentencepiece's own needs a newer protobuf
+        patch.setitem(sys.modules, "sentencepiece.sentencepiece_model_pb2", protobuf())
+        reference = transformers.AutoTokenizer.from_pretrained(folder).backend_tokenizer
+    reference.encode_special_tokens = True  # text stays text
+    yield tokenizer, reference, load_tokenizer(saved)
+
+
+SNIPPETS = [
+    *("Who ", "the bridge", " river", "  ", "\n", "\t", "\u00a0", "Øresund", "straße", "1,969"),
+    *("東京の川", "がぎ", "e\u0301", "a\u0323\u0308", "Ünïcödé", "ﬁne ½", "«q»", "``x''", "\u200b"),
+    *("\U0001f600", "\U0001f469\u200d\U0001f680", "\x00", "\x07", "\ufeff", "\ufffd", "İI", "ß"),
+    *("[SEP]", "</s>", "<mask>", "[CLS] ", "covid19", "c++", "<ent>", "x" * 99, "y" * 101, "Ġ▁"),
+]
+texts = st.lists(
+    st.one_of(
+        st.sampled_from(SNIPPETS), st.text(max_size=4), st.text("abé日\u0301 .'", max_size=6)
+    ),
+    max_size=8,
+).map("".join)
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=texts)
+def test_pieces_and_places_are_those_of_transformers(
+    both: tuple[Tokenizer, Any, Tokenizer], text: str
+) -> None:
+    tokenizer, reference, again = both
+    expected = reference.encode(text, add_special_tokens=False)
+    pieces = tokenizer.encode_text(text)
+    assert again.encode_text(text).ids == pieces.ids
+    special = {i for i in map(tokenizer.piece_id, (*BERT, *ROBERTA, "<ent>")) if i is not None}
+    special -= {tokenizer.unk_id}
+    assert special.isdisjoint(pieces.ids)
+    if special.isdisjoint(expected.ids):  # transformers finds those of a unigram in text
+        assert list(pieces.ids) == expected.ids
+        assert list(map(tuple, pieces.chars.tolist())) == expected.offsets
+
+
+def test_special_pieces_are_those_of_transformers(both: tuple[Tokenizer, Any, Tokenizer]) -> None:
+    tokenizer, reference, again = both
+    for one in (tokenizer, again):
+        plain, single = (reference.encode("who", add_special_tokens=b).ids for b in (False, True))
+        assert single in (plain, [one.cls_id, *plain, one.sep_id])  # a template may be absent
+
+
+@pytest.mark.parametrize("name", ["BertJapaneseTokenizer", "BertweetTokenizer", "T5Tokenizer"])
+def test_another_class_is_refused(tmp_path: Path, name: str) -> None:
+    write(tmp_path, "bert", {"vocab.txt": words(*BERT)}, {"tokenizer_class": name})
+    with pytest.raises(ValueError, match=f"tokenizer of the class '{name}'"):
+        load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("files", "config"),
+    [
+        ({"vocab.txt": words(*BERT)}, PLAIN),  # which has a tokenizer.json only
+        ({"tokenizer.json": whole(byte_level)}, {"tokenizer_class": "BertTokenizer"}),
+        ({"spiece.model": ...}, {"tokenizer_class": "BertTokenizer"}),
+    ],
+)
+def test_files_that_do_not_fit_the_class_are_refused(
+    tmp_path: Path, files: Files, config: Files
+) -> None:
+    write(tmp_path, "bert", files, config)
+    with pytest.raises(ValueError, match=r"tokenizer\.json|no vocab\.txt"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_sentencepiece_model_of_pairs_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "albert", {}, {})
+    spiece(tmp_path, "spiece.model", **ALBERT, model_type="bpe")
+    with pytest.raises(ValueError, match=r"spiece\.model .* unigram"):
+        load_tokenizer(tmp_path)

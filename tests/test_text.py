@@ -1,0 +1,44 @@
+"""Texts for people: what they may not show."""
+
+import pytest
+
+from nq.text import without_password
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("at db://me:pa/ss@host:5/runs.", "at db://***@host:5/runs."),
+        ("at db://me:pa@ss@host/runs.", "at db://***@host/runs."),
+        ("at db://me:p a ss@host/runs.", "at db://***@host/runs."),
+        ("at db://me:12/34@host/runs.", "at db://***@host/runs."),
+        ("at db://:pass@host, http://token@host", "at db://***@host, http://***@host"),
+        ("db://host/a?password=b c&d=e", "db://host/a?password=***&d=e"),
+        ("at db://host/?d=e&sslkey=/a/b&sslpassword=c fails", None),
+        ("at https://host/a?X-Amz-Signature=b&c=d", "at https://host/a?X-Amz-Signature=***&c=d"),
+        ("at mssql:///?odbc_connect=PWD%3Db", "at mssql:///?odbc_connect=***"),
+    ],
+)
+def test_uris_show_no_password(text: str, expected: str | None) -> None:
+    expected = expected or "at db://host/?d=e&sslkey=***&sslpassword=*** fails"
+    assert without_password(text) == expected == without_password(expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "at hf://datasets/org/name@main/a.parquet: ask me@host",
+        "at http://127.0.0.1:5000: ask me@host",
+        "at http://127.0.0.1:5000/#/runs?viewStateShareKey=nq, or me@host",
+        "at http://[::1]:5000/a or me@host",
+        "at https://host: org/name@main",
+    ],
+)
+def test_other_texts_stay(text: str) -> None:
+    assert without_password(text) == text
+
+
+def test_parts_of_a_known_password_are_not_shown() -> None:
+    uri = "db://me:pa@ss/word@host/runs"
+    text = "no host 'ss', no port 'me:pa', no passage at host"
+    assert without_password(text, uri) == "no host '***', no port '***:***', no passage at host"
