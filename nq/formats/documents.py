@@ -63,9 +63,8 @@ def decode_page(data: bytes, name: str) -> Page:
     if data.startswith(PDF) or (name.lower().endswith(".pdf") and not binary_kind(data)):
         return page_from_text(pdf_text(data, name), name)
     if docx.is_docx(data):
-        html = docx.docx_html(
-            data, name, decode_text
-        )  # which is not the file, so that its places are none of it
+        # the HTML is not the file, so that its places are none of it
+        html = docx.docx_html(data, name, decode_text)
         return _checked(lambda text: parse_html(text, lambda _: PageBuilder()), html, name)
     text = decode_text(data, name)
     if name.lower().endswith(docx.SUFFIXES):

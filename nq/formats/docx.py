@@ -21,26 +21,28 @@ from lxml import etree
 from nq.formats.fields import LIMITS, RecordError
 
 SUFFIXES = (".docx", ".docm", ".dotx", ".dotm")
-MAX_NODES, MAX_FILES, MAX_ATTRIBUTES, MAX_LEVEL = 800_000, 10_000, 64, 8
-"""Elements and attributes, files, attributes of an element, and levels of lists."""
-FREE_CHARACTERS, EXPANSION = 100_000, 10
-"""Characters of text, and those for each byte of the file; a text is compressed to a third."""
+MAX_NODES, MAX_FILES = 800_000, 10_000
+"""Elements and attributes, and files."""
+FREE_CHARACTERS, EXPANSION, ELEMENT = 100_000, 10, 4
+"""Characters of text, those for each byte of the file, and those that an element counts for.
+
+The text of a small file that expands to more is repeated: it would take seconds to read.
+"""
 _TYPE = re.compile(rb"word[a-z.]*\.main\+xml", re.IGNORECASE)
 _MIME = re.compile(rb"(?:MIME-Version|Content-Type|From|Subject):", re.IGNORECASE)
-_HEADING = re.compile(r"heading ?([1-6]?)", re.IGNORECASE)
 _MARKUP = re.compile(r"<[a-zA-Z!?/]")
-_OFF = (None, "0", "false", "off")
-_INSERTED = {  # in formulas as Word writes them in a line: 1/2, 10^6
+_HEADING = re.compile(r"heading ?([1-6]?)", re.IGNORECASE)
+_PATHS = {"vanish": "rPr/vanish", "list": "pPr/numPr/numId", "level": "pPr/numPr/ilvl"}
+_HIDDEN_ENDS = ("pPr/rPr/del", "pPr/rPr/moveFrom", "pPr/rPr/vanish")
+_INSERTED = {  # those of formulas as Word writes them in a line: 1/2, 10^6
     **{"br": "<br>", "cr": "<br>", "tab": "\t", "ptab": "\t", "noBreakHyphen": "\u2011"},
     **{"softHyphen": "\u00ad", "den": "/", "sup": "^", "sub": "_"},
 }
 _TABLES = {"tbl": "table", "tr": "tr", "tc": "td"}
-_SYMBOL = {  # letters and signs of the font Symbol
-    **dict(enumerate(" !∀#∃%&∍()*+,−./0123456789:;<=>?≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_", 32)),  # noqa: RUF001
-    **dict(enumerate("‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}~", 96)),
-    **dict(enumerate("€ϒ′≤⁄∞ƒ♣♦♥♠↔←↑→↓°±″≥×∝∂•÷≠≡≈…⏐⎯↵ℵℑℜ℘⊗⊕∅∩∪⊃⊇⊄⊂⊆∈∉∠∇®©™∏√⋅¬∧∨⇔⇐⇑⇒⇓", 160)),  # noqa: RUF001
-}
-_WINGDINGS = {0x6F: "☐", 0xA8: "☐", 0xE0: "→", 0xFB: "✗", 0xFC: "✓", 0xFD: "☒", 0xFE: "☑"}
+_SYMBOL = str.maketrans(  # letters and signs of the font Symbol
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz\xa3\xb3\xb4\xb9\xbb",
+    "ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖαβχδεφγηιϕκλμνοπθρστυϖωξψζ≤≥×≠≈",  # noqa: RUF001
+)
 
 
 def is_docx(data: bytes) -> bool:
@@ -62,31 +64,50 @@ def docx_html(data: bytes, name: str, decode: Callable[[bytes, str], str]) -> st
     the text of the bytes of a file that the document imports.
     """
     try:
-        n_characters = min(LIMITS.characters, FREE_CHARACTERS + EXPANSION * len(data))
-        counts = Counter(characters=-n_characters)
+        counts = Counter(characters=-FREE_CHARACTERS - EXPANSION * len(data))
         return _Document(data, counts, decode).html()
     except Exception as error:  # zipfile and lxml raise many kinds for damaged documents
-        problem = f"that cannot be read ({str(error) or 'out of memory'}): save it again"
-        raise ValueError(f"{name} is a Word document {problem}") from error
+        problem = " ".join(str(error).split())[:200] or "out of memory"
+        advice = f"that cannot be read ({problem}): save it again"
+        raise ValueError(f"{name} is a Word document {advice}") from error
+
+
+def _get(element: Any, name: str) -> str:
+    """Returns an attribute, whatever its namespace is; "" if there is none."""
+    return next((value for key, value in element.items() if key.rpartition("}")[2] == name), "")
 
 
 def _value(element: Any, path: str) -> str | None:
     found = element.find(path)
-    return None if found is None else found.get("val", "")
+    return None if found is None else _get(found, "val")
 
 
-def _vanishes(properties: Mapping[str, str]) -> bool:
-    return properties.get("vanish") not in _OFF
+def _is_on(value: str | None) -> bool:
+    return value not in (None, "0", "false", "off")
 
 
 def _properties(element: Any) -> dict[str, str]:
-    """Returns the properties that a style, a paragraph or a run has itself."""
-    paths = {"vanish": "rPr/vanish", "list": "pPr/numPr/numId", "level": "pPr/numPr/ilvl"}
-    values = {key: _value(element, path) for key, path in paths.items()}
-    for name in (element.get("styleId", ""), _value(element, "name") or ""):
+    """Returns the properties that a style or a paragraph has itself."""
+    values = {key: _value(element, path) for key, path in _PATHS.items()}
+    for name in (_get(element, "styleId"), _value(element, "name") or ""):
         if heading := _HEADING.fullmatch(name):
             values["heading"] = heading[1] or "1"
     return {key: value for key, value in values.items() if value is not None}
+
+
+def _remove_instructions(root: Any) -> None:
+    """Removes the text of instructions of fields, which is not displayed, if all fields end."""
+    fields, texts = list[bool](), list[Any]()  # of each open field, whether it is its instruction
+    n_instructions = 0
+    for element in root.iter("fldChar", "t"):
+        kind = _get(element, "fldCharType")
+        if element.tag == "t":
+            texts += [element] * (n_instructions > 0)
+        elif kind == "begin" or fields:
+            n_instructions += kind == "begin" or -fields.pop()
+            fields += [kind == "begin"] * (kind != "end")
+    for text in texts if not fields else ():
+        text.text = ""
 
 
 class _Document:
@@ -99,50 +120,45 @@ class _Document:
         self._files = {file.filename.replace("\\", "/").lower(): file for file in files}
         self._part = self._targets("").get("officeDocument", "word/document.xml")
         self._parts = self._targets(self._part)
-        self._styles = {style.get("styleId"): style for style in self._side("styles")}
+        self._styles = {_get(style, "styleId"): style for style in self._side("styles")}
         self._style = cache(self._read_style)
         numbering = self._side("numbering")
         numbers = numbering.iterfind("num")
-        self._numbers = {one.get("numId"): _value(one, "abstractNumId") for one in numbers}
+        self._numbers = {_get(one, "numId"): _value(one, "abstractNumId") for one in numbers}
         self._bullets = {
-            (level.getparent().get("abstractNumId"), level.get("ilvl"))
+            (_get(level.getparent(), "abstractNumId"), _get(level, "ilvl"))
             for level in numbering.iterfind("abstractNum/lvl")
             if _value(level, "numFmt") == "bullet"
         }
-        self._out, self._lists, self._fields = list[str](), list[str](), list[bool]()
-        self._joined, self._boxes = list[Any](), list[Any]()
-        self._notes = dict[tuple[str, str | None], int]()
+        self._lists, self._boxes = list[str](), list[Any]()
+        self._notes = dict[tuple[str, str], int]()
         self._paragraph_style = dict[str, str]()
-        self._n_cells = self._n_instructions = 0
-        self._is_head = False  # whether the row is one of the table's head
-        self._readers: dict[str, Callable[[Any], object]] = {
-            **dict.fromkeys(("pPr", "rPr", "rt", "del", "moveFrom"), len),  # not read
+        self._joined, self._n_cells = "", 0
+        self._readers: dict[str, Callable[[Any], str | None]] = {
+            **dict.fromkeys(("pPr", "rPr", "rt", "del", "moveFrom"), lambda _: None),
             **dict.fromkeys(("txbxContent", "txBody"), self._boxes.append),
             **dict.fromkeys(("footnoteReference", "endnoteReference"), self._note),
             **dict.fromkeys(_TABLES, self._table),
-            **{"p": self._paragraph, "r": self._run, "sym": self._symbol, "fldChar": self._field},
+            **{"p": self._paragraph, "r": self._run, "t": self._words, "sym": self._symbol},
             **{"altChunk": self._import, "AlternateContent": self._alternative},
         }
 
     def html(self) -> str:
         """Returns the text as HTML, with the notes at its end."""
-        self._walk(self._xml(self._part))
-        self._end_lists(0)
+        html = self._text(self._xml(self._part)) + self._end_lists(0)
         self._n_cells += 1  # a note is one line too
-        self._out.append("<ol>" * bool(self._notes))
         kinds = {kind for kind, _ in self._notes}
-        notes = {(kind, note.get("id")): note for kind in kinds for note in self._side(kind)}
-        for key in list(self._notes):
-            self._wrap("li", notes.get(key, ()))
-        return "".join([*self._out, "</ol>" * bool(self._notes)])
+        notes = {(kind, _get(note, "id")): note for kind in kinds for note in self._side(kind)}
+        items = [f"<li>{self._text(notes.get(key, ()))}</li>" for key in list(self._notes)]
+        return f"{html}<ol>{''.join(items)}</ol>" if items else html
 
     def _read(self, part: str) -> bytes:
         """Returns the bytes of a part, if its nodes do not take too much memory."""
         if part.lower() not in self._files:
             raise RecordError(f"it has no part {part}")
         file = self._files[part.lower()]
-        self._counts["bytes"] += max(0, file.file_size - file.compress_size)  # 0 if it is stored
-        LIMITS.check(bytes=self._counts["bytes"], document_bytes=file.file_size)
+        self._counts["bytes"] += file.file_size
+        LIMITS.check(bytes=self._counts["bytes"])
         data = self._archive.read(file)
         marks = data.replace(b"\0", b"")  # of UTF-16
         self._counts["nodes"] += marks.count(b"<") - marks.count(b"</") + marks.count(b"=")
@@ -151,16 +167,12 @@ class _Document:
         return data
 
     def _xml(self, part: str) -> Any:
-        """Returns the root of a part; fields that do not end are read as text."""
+        """Returns the root of a part, whose elements have names without namespaces."""
         parser = etree.XMLParser(resolve_entities=False, remove_comments=True, remove_pis=True)
         root = etree.fromstring(self._read(part), parser)
         for element in root.iter():
             element.tag = element.tag.rpartition("}")[2]
-            for key, value in element.items()[:MAX_ATTRIBUTES]:  # to set one takes linear time
-                element.set(key.rpartition("}")[2], value)
-        fields = Counter(field.get("fldCharType") for field in root.iter("fldChar"))
-        if fields["begin"] != fields["end"]:
-            etree.strip_elements(root, "fldChar")
+        _remove_instructions(root)
         return root
 
     def _targets(self, part: str) -> dict[str, str]:
@@ -168,9 +180,9 @@ class _Document:
         path = join(dirname(part), "_rels", f"{basename(part)}.rels")
         targets: dict[str, str] = {}
         for one in self._xml(path) if path.lower() in self._files else ():
-            target = normpath(join("/", dirname(part), one.get("Target", ""))).lstrip("/")
-            targets[one.get("Id", "")] = target
-            targets.setdefault(basename(one.get("Type", "")), target)
+            target = normpath(join("/", dirname(part), _get(one, "Target"))).lstrip("/")
+            targets[_get(one, "Id")] = target
+            targets.setdefault(basename(_get(one, "Type")), target)
         return targets
 
     def _side(self, kind: str) -> Any:
@@ -180,154 +192,113 @@ class _Document:
 
     def _read_style(self, name: str | None) -> dict[str, str]:
         """Returns the properties of a style with those of the styles that it is based on."""
-        style = self._styles.get(name, etree.Element("style", styleId=name or ""))
+        style = self._styles.get(name or "", etree.Element("style", styleId=name or ""))
         base = _value(style, "basedOn")
         return (self._style(base) if base not in (None, name) else {}) | _properties(style)
 
-    def _add(self, text: str, is_markup: bool = False) -> None:
-        """Adds text, if it is displayed."""
-        if not self._n_instructions:
-            self._count(len(text))
-            self._out.append(text if is_markup else escape(text, quote=False))
-
     def _count(self, n_characters: int) -> None:
-        """Counts text and blocks; the count is negative within the limit."""
+        """Counts text; the count is negative within the limit."""
         self._counts["characters"] += n_characters
         if self._counts["characters"] > 0:
             raise RecordError("too large: more text than a file of this size has")
 
-    def _walk(self, parent: Any) -> None:
-        """Adds the text in the elements of an element."""
+    def _text(self, parent: Any) -> str:
+        """Returns what is displayed of the elements in an element."""
+        texts = []
         for element in parent:
-            if element.tag == "t":
-                self._add(element.text or "")
-            else:
-                self._add(_INSERTED.get(element.tag, ""), is_markup=True)
-                self._readers.get(element.tag, self._walk)(element)
+            self._count(ELEMENT)
+            texts.append(_INSERTED.get(element.tag, ""))
+            texts.append(self._readers.get(element.tag, self._text)(element) or "")
+        return "".join(texts)
 
-    def _wrap(self, tag: str, element: Any) -> None:
-        if not self._n_cells:
-            self._end_lists(0)
-        self._count(len(tag))
-        self._out.append(f"<{tag}>")
-        self._walk(element)
-        self._out.append(f"</{tag}>")
+    def _words(self, element: Any) -> str:
+        self._count(len(element.text or ""))
+        return escape(element.text or "", quote=False)
 
-    def _alternative(self, element: Any) -> None:
-        """Adds the first of the forms of a content that has text."""
-        before = self._counts["characters"], len(self._boxes)
-        for form in element:
-            if before == (self._counts["characters"], len(self._boxes)):
-                self._walk(form)
+    def _alternative(self, element: Any) -> str:
+        """Returns the first of the forms of a content that has text."""
+        n_boxes = len(self._boxes)
+        texts = (self._text(form) for form in element)
+        return next((text for text in texts if text or len(self._boxes) > n_boxes), "")
 
-    def _note(self, element: Any) -> None:
-        key = element.tag.removesuffix("Reference") + "s", element.get("id")
-        self._add(f"[{self._notes.setdefault(key, len(self._notes) + 1)}]")
+    def _note(self, element: Any) -> str:
+        key = element.tag.removesuffix("Reference") + "s", _get(element, "id")
+        return f"[{self._notes.setdefault(key, len(self._notes) + 1)}]"
 
-    def _run(self, element: Any) -> None:
+    def _run(self, element: Any) -> str:
         own, style = _value(element, "rPr/vanish"), self._style(_value(element, "rPr/rStyle"))
-        is_hidden = _vanishes(style) != _vanishes(self._paragraph_style)  # ECMA-376 17.7.3
-        if is_hidden if own is None else own not in _OFF:
-            for field in element.iter("fldChar"):
-                self._field(field)
-        else:
-            self._walk(element)
+        toggled = _is_on(style.get("vanish")) != _is_on(self._paragraph_style.get("vanish"))
+        is_hidden = toggled if own is None else _is_on(own)  # ECMA-376 17.7.3
+        return "" if is_hidden else self._text(element)
 
-    def _field(self, element: Any) -> None:
-        """Begins or ends a field, or its instruction, which is not displayed."""
-        kind = element.get("fldCharType")
-        if self._fields and kind != "begin":
-            self._n_instructions -= self._fields.pop()
-        if kind != "end":
-            self._fields.append(kind == "begin")
-        self._n_instructions += kind == "begin"
+    def _symbol(self, element: Any) -> str:
+        """Returns a character, a blank for one that only a font of symbols knows."""
+        code, is_known = int(_get(element, "char"), 16), _get(element, "font") == "Symbol"
+        if is_known or 0xF000 <= code < 0xF100:
+            return chr(code & 0xFF).translate(_SYMBOL) if is_known else " "
+        return chr(code)
 
-    def _symbol(self, element: Any) -> None:
-        """Adds a character of a font of symbols, a blank if it is not known."""
-        code, font = int(element.get("char", "20"), 16), element.get("font", "")
-        names = {"Symbol": _SYMBOL, "Wingdings": _WINGDINGS}.get(font, {})
-        is_private = names or 0xF000 <= code < 0xF100
-        self._add(names.get(code & 0xFF, " ") if is_private else chr(code))
-
-    def _paragraph(self, element: Any) -> None:
-        """Adds a paragraph, with those before it whose ends are not displayed, and its boxes."""
-        self._joined.append(element)
-        following, end = element.getnext(), element.find("pPr/rPr")
-        if end is not None and following is not None and following.tag == "p":
-            is_deleted = end.find("del") is not None or end.find("moveFrom") is not None
-            if is_deleted or _value(end, "vanish") not in _OFF:
-                return
-        joined, outer = [*self._joined], self._out
-        self._joined.clear()
-        self._out = []
-        for one in joined:
-            self._paragraph_style = self._style(_value(one, "pPr/pStyle"))
-            self._walk(one)
-        text, self._out = "".join(self._out), outer
-        self._block(text, self._paragraph_style | _properties(element))
+    def _paragraph(self, element: Any) -> str:
+        """Returns a paragraph, with those before it whose ends are not displayed, and its boxes."""
+        self._paragraph_style = self._style(_value(element, "pPr/pStyle"))
+        text = self._joined + self._text(element)
+        self._joined, following = "", element.getnext()
+        is_joined = following is not None and following.tag == "p"
+        if is_joined and any(_is_on(_value(element, path)) for path in _HIDDEN_ENDS):
+            self._joined = text
+            return ""
+        block = self._block(text, self._paragraph_style | _properties(element))
         boxes = [*self._boxes]
         self._boxes.clear()
-        for box in boxes:
-            self._walk(box)
+        return block + "".join(map(self._text, boxes))
 
-    def _block(self, text: str, about: Mapping[str, str]) -> None:
-        """Adds the text of a paragraph as a line of a cell, an item of a list, or a block."""
-        self._count(len("<p></p>"))
-        number, tag = about.get("list"), f"h{about['heading']}" if "heading" in about else "p"
+    def _block(self, text: str, about: Mapping[str, str]) -> str:
+        """Returns a paragraph as a line of a cell, an item of a list, or a block."""
+        number, tag = about.get("list", ""), f"h{about['heading']}" if "heading" in about else "p"
         if self._n_cells:
-            self._out.append(f"{text}<br>")
-        elif tag == "p" and number in self._numbers:
+            return f"{text}<br>"
+        if tag == "p" and number in self._numbers:
             is_bullet = (self._numbers[number], about.get("level", "0")) in self._bullets
-            tag, depth = "ul" if is_bullet else "ol", min(int(about.get("level", 0)), MAX_LEVEL)
-            self._end_lists(depth + (self._lists[depth : depth + 1] == [tag]))
-            self._out.append("</li><li>" * (len(self._lists) > depth))
-            while len(self._lists) <= depth:
-                self._lists.append(tag)
-                self._out.append(f"<{tag}><li>")
-            self._out.append(text)
-        elif text.strip():
-            self._end_lists(0)
-            self._out.append(f"<{tag}>{text}</{tag}>")
+            tag, depth = "ul" if is_bullet else "ol", min(int(about.get("level", 0)), 8)
+            before = self._end_lists(depth + (self._lists[depth : depth + 1] == [tag]))
+            before += "</li><li>" * (len(self._lists) > depth)
+            n_new = depth + 1 - len(self._lists)
+            self._lists += [tag] * n_new
+            return before + f"<{tag}><li>" * n_new + text
+        return f"{self._end_lists(0)}<{tag}>{text}</{tag}>" if text.strip() else ""
 
-    def _end_lists(self, depth: int) -> None:
-        while len(self._lists) > depth:
-            self._out.append(f"</li></{self._lists.pop()}>")
+    def _end_lists(self, depth: int) -> str:
+        ended = reversed(self._lists[depth:])
+        del self._lists[depth:]
+        return "".join(f"</li></{tag}>" for tag in ended)
 
-    def _table(self, element: Any) -> None:
-        """Adds a table, a row or a cell, unless it is deleted or a part of the cell above it."""
-        above, is_cell = element.getparent().getprevious(), element.tag == "tc"
-        is_merged = _value(element, "tcPr/vMerge") in ("", "continue")
-        is_merged &= above is not None and above.tag == "tr"
-        is_deleted = any(element.find(path) is not None for path in ("trPr/del", "tcPr/cellDel"))
-        if not is_merged and not is_deleted:
-            is_head, tag = (
-                self._is_head,
-                "th" if is_cell and self._is_head else _TABLES[element.tag],
-            )
-            self._is_head = _value(element, "trPr/tblHeader") not in _OFF
-            self._n_cells += is_cell
-            self._wrap(tag, element)
-            self._n_cells -= is_cell
-            self._is_head = is_head
+    def _table(self, element: Any) -> str:
+        """Returns a table, a row or a cell."""
+        is_cell, tag = element.tag == "tc", _TABLES[element.tag]
+        if is_cell and _is_on(_value(element, "../trPr/tblHeader")):
+            tag = "th"
+        before = "" if self._n_cells else self._end_lists(0)
+        self._n_cells += is_cell
+        text = self._text(element)
+        self._n_cells -= is_cell
+        return f"{before}<{tag}>{text}</{tag}>"
 
-    def _import(self, element: Any) -> None:
-        """Adds the text of a file that the document imports: Word, HTML, MHTML or text."""
-        part = self._parts.get(element.get("id", ""), "that is imported")
-        data = self._read(part)
-        self._end_lists(0)
+    def _import(self, element: Any) -> str:
+        """Returns the text of a file that the document imports: Word, HTML, MHTML or text."""
+        part = self._parts.get(_get(element, "id"), "that is imported")
+        data, charset, before = self._read(part), None, self._end_lists(0)
         if is_docx(data):
-            self._out.append(_Document(data, self._counts, self._decode).html())
-            return
+            return before + _Document(data, self._counts, self._decode).html()
         if _MIME.match(data):
             message: Any = email.message_from_bytes(data, policy=email.policy.default)
-            data = message.get_body(("html", "plain")).get_payload(decode=True)
-        text = self._decode(data, part)
+            body = message.get_body(("html", "plain"))
+            data, charset = body.get_payload(decode=True), body.get_content_charset()
+        text = data.decode(charset, "replace") if charset else self._decode(data, part)
+        self._count(len(text))
         if part.lower().endswith(".txt") or not _MARKUP.search(text):
-            text = "".join(f"<p>{escape(line)}</p>" for line in text.splitlines())
+            return before + "".join(f"<p>{escape(line)}</p>" for line in text.splitlines())
         parser = etree.HTMLParser(encoding="utf-8")
         root = etree.fromstring(f"<body>{text}</body>".encode("utf-8", "replace"), parser)
         if any(entry.level == etree.ErrorLevels.FATAL for entry in parser.error_log):
             raise RecordError(f"its part {part} has more than 256 elements in each other")
-        html = etree.tostring(root.find("body"), encoding="unicode", method="html")
-        self._count(len(html) // 2)  # as there are tags
-        self._out.append(html)
+        return before + etree.tostring(root.find("body"), encoding="unicode", method="html")

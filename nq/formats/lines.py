@@ -152,7 +152,6 @@ _BINARY = {
         *("an archive", "extract the files in it"),
     ),
     rb"\s*\{\\rtf": ("an RTF document", "save it as docx or text"),
-    rb"version https://git-lfs\.": ("a pointer of Git LFS", "get the file with git lfs pull"),
     rb"BZh[1-9](1AY&SY|\x17rE8P\x90)": ("a bzip2 file", "decompress it with bunzip2"),
     rb"\xfd7zXZ\x00": ("an xz file", "decompress it with unxz"),
     rb"\x28\xb5\x2f\xfd": ("a zstd file", "decompress it with unzstd"),

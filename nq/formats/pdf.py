@@ -78,20 +78,20 @@ class _ActualText:
     """
 
     def __init__(self, page: Any) -> None:
-        self._forms = [(page.get("/Resources"), 1)]  # with the number of contents around it
+        self._resources = [page.get("/Resources")]  # of the page and of the forms in it
         # the text of each open marked content, which is taken out when it is shown
-        self._texts: list[list[str] | None] = [None]
+        self._texts: list[list[str] | None] = []
 
     def before(self, operator: bytes, operands: Any, *_: Any) -> None:
         from pypdf.generic import ArrayObject, TextStringObject
 
-        text = self._texts[-1]
+        text = self._texts[-1] if self._texts else None
         if operator == b"Do":
-            resources = self._entry("/XObject", operands).get("/Resources", self._forms[-1][0])
-            self._forms.append((resources, len(self._texts)))
+            form = self._entry("/XObject", operands)
+            self._resources.append(form.get("/Resources", self._resources[-1]))
         elif operator in (b"BMC", b"BDC"):
             self._texts.append(self._text(operands[1:]) if text is None else text)
-        elif operator == b"EMC" and len(self._texts) > self._forms[-1][1]:
+        elif operator == b"EMC" and self._texts:
             self._texts.pop()
         elif operator in (b"Tj", b"TJ", b"'", b'"') and operands and text is not None:
             shown = TextStringObject(text.pop() if text else "")
@@ -99,12 +99,12 @@ class _ActualText:
 
     def after(self, operator: bytes, *_: Any) -> None:
         if operator == b"Do":
-            del self._texts[self._forms.pop()[1] :]
+            self._resources.pop()
 
     def _text(self, operands: Any) -> list[str] | None:
-        from pypdf.generic import DictionaryObject, create_string_object
+        from pypdf.generic import create_string_object
 
-        given = operands and isinstance(operands[0], DictionaryObject)
+        given = operands and isinstance(operands[0], dict)
         text = (operands[0] if given else self._entry("/Properties", operands)).get("/ActualText")
         text = text.get_object() if text is not None else None
         return [str(create_string_object(text))] if isinstance(text, str | bytes) else None
@@ -112,7 +112,7 @@ class _ActualText:
     def _entry(self, kind: str, names: Any) -> Any:
         """Returns what the first name means in the resources, {} if it means nothing."""
         with suppress(AttributeError, IndexError, KeyError, TypeError):
-            found = self._forms[-1][0].get_object()[kind].get_object()[names[0]].get_object()
+            found = self._resources[-1].get_object()[kind].get_object()[names[0]].get_object()
             return found if isinstance(found, dict) else {}
         return {}
 

@@ -95,7 +95,6 @@ def choice(first: str, second: str) -> str:
                 ("br", " "), ('br w:type="page"', " "), ('br w:type="column"', " "), ("cr", " "),
                 ("tab", " "), ("ptab", " "), ("noBreakHyphen", "\u2011"), ("softHyphen", "\u00ad"),
                 ('sym w:font="Symbol" w:char="F06D"', "μ"), ('sym w:font="X" w:char="F06D"', " "),
-                ('sym w:font="Wingdings" w:char="F0FC"', "✓"),
                 ('sym w:font="X" w:char="00B5"', "µ"),
             )
         ),
@@ -111,10 +110,6 @@ def choice(first: str, second: str) -> str:
            "</m:r></m:sup></m:sSup></m:oMath>", " kg"), ["is 10^6 kg"]),
         (p("<w:commentRangeStart/>", "a", "<w:commentReference/>"), ["a"]),
         (table(cell(p("a") + p("b")) + cell(table(cell(p("c")) + cell(p("d"))))), ["a b c | d"]),
-        (table(cell(p("a"), '<w:vMerge w:val="restart"/>') + cell(p("b")),
-               cell(p(), "<w:vMerge/>") + cell(p("c"))), ["a | b c"]),
-        (table(cell(p("a"), "<w:vMerge/>") + cell(p("b"), '<w:gridSpan w:val="2"/>')), ["a | b"]),
-        (table(cell(p("a")), "<w:trPr><w:del/></w:trPr>" + cell(p("b"))), ["a"]),
         (table("<w:trPr><w:tblHeader/></w:trPr>" + cell(p("a")), cell(p("b"))), ["a b"]),
     ],
 )  # fmt: skip
@@ -226,7 +221,10 @@ def test_what_is_not_word_is_refused(name: str, data: bytes, kind: str) -> None:
 def test_a_small_file_that_expands_is_refused(body: str, problem: str) -> None:
     data = word(body)
     assert len(data) < 50_000
-    with pytest.raises(ValueError, match=rf"^a\.docx .*too large: .*{problem}"):
+    with (
+        limited_memory(128 << 20),
+        pytest.raises(ValueError, match=f"^a.docx .*large: .*{problem}"),
+    ):
         read(data)
 
 
