@@ -13,7 +13,6 @@ EXTRAS = {
     "mlflow": ("mlflow",),
     "openvino": ("openvino", "nncf"),
     "hub": ("huggingface_hub",),
-    "docx": ("mammoth",),
     "pdf": ("pypdf",),
     "onnx": ("onnx", "onnxruntime", "tf2onnx"),
     "plots": ("matplotlib",),

@@ -2,11 +2,16 @@
 
 import io
 import zipfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
+from types import MappingProxyType
 from typing import Any
 
 WORDML = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+STRICT_WORDML = "http://purl.oclc.org/ooxml/wordprocessingml/main"
+OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006"
+PACKAGE = "http://schemas.openxmlformats.org/package/2006"
+COMPATIBILITY = "http://schemas.openxmlformats.org/markup-compatibility/2006"
 
 
 def pdf(
@@ -68,6 +73,45 @@ def docx(*paragraphs: str, table: Sequence[Sequence[str]] = ()) -> bytes:
     with zipfile.ZipFile(data, "w") as archive:
         archive.writestr("[Content_Types].xml", "<Types/>")
         archive.writestr("word/document.xml", document)
+    return data.getvalue()
+
+
+def word(
+    body: str,
+    *,
+    main: str = "word/document.xml",
+    namespace: str = WORDML,
+    targets: Mapping[str, str] = MappingProxyType({}),
+    parts: Mapping[str, str | bytes] = MappingProxyType({}),
+) -> bytes:
+    """Returns a Word document; the main part refers to ``targets`` by their ids.
+
+    ``parts`` are others in ``word/``; in ``<w:root>`` the prefixes of names are declared.
+    """
+    about = f'xmlns:w="{namespace}" xmlns:r="{OFFICE}/relationships"'
+    kind = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
+    about += f' xmlns:m="{OFFICE}/math" xmlns:mc="{COMPATIBILITY}"'
+    data = io.BytesIO()
+
+    def references(targets: Mapping[str, str], kind: str) -> str:
+        rows = (
+            f'<Relationship Id="{name}" Type="{OFFICE}/relationships/{kind}" Target="{target}"/>'
+            for name, target in targets.items()
+        )
+        return f'<Relationships xmlns="{PACKAGE}/relationships">{"".join(rows)}</Relationships>'
+
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        override = f'<Override PartName="/{main}" ContentType="{kind}"/>'
+        types = f'<Types xmlns="{PACKAGE}/content-types">{override}</Types>'
+        archive.writestr("[Content_Types].xml", types)
+        archive.writestr("_rels/.rels", references({"r1": main}, "officeDocument"))
+        archive.writestr(main, f"<w:document {about}><w:body>{body}</w:body></w:document>")
+        folder, _, name = main.rpartition("/")
+        archive.writestr(f"{folder}/_rels/{name}.rels", references(targets, "aFChunk"))
+        for part, content in parts.items():
+            root = f"<w:root {about}>".encode()
+            xml = content.encode() if isinstance(content, str) else content
+            archive.writestr(f"word/{part}", xml.replace(b"<w:root>", root))
     return data.getvalue()
 
 

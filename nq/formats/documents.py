@@ -12,8 +12,7 @@ from lxml import etree
 
 from nq.answers import Page
 from nq.errors import check_argument
-from nq.formats import markdown
-from nq.formats.docx import docx_html, is_docx
+from nq.formats import docx, markdown
 from nq.formats.fields import LIMITS, RecordError
 from nq.formats.html import PageBuilder, parse_html
 from nq.formats.lines import binary_kind
@@ -24,7 +23,7 @@ from nq.records import Example, Span, readable_text
 from nq.text import counted, format_bytes
 
 TEXT_SUFFIXES, HTML_SUFFIXES = (".txt", ".text"), (".html", ".htm", ".xhtml")
-SUFFIXES = (*TEXT_SUFFIXES, *HTML_SUFFIXES, *markdown.SUFFIXES, ".pdf", ".docx")
+SUFFIXES = (*TEXT_SUFFIXES, *HTML_SUFFIXES, *markdown.SUFFIXES, ".pdf", *docx.SUFFIXES)
 """Suffixes of the documents in a folder."""
 PDF = b"%PDF-"
 _PACKED = (PDF, b"PK\x03\x04")
@@ -70,10 +69,14 @@ def decode_page(data: bytes, name: str) -> Page:
         raise ValueError(f"{name} is larger than {format_bytes(limit)}: give it in several parts")
     if data.startswith(PDF) or (name.lower().endswith(".pdf") and not binary_kind(data)):
         return page_from_text(pdf_text(data, name), name)
-    if is_docx(data):
-        html = docx_html(data, name)  # which is not the file, so that its places are none of it
+    if docx.is_docx(data):
+        # the HTML is not the file, so that its places are none of it
+        html = docx.docx_html(data, name, decode_text)
         return _checked(lambda text: parse_html(text, lambda _: PageBuilder()), html, name)
-    return page_of(decode_text(data, name), name)
+    text = decode_text(data, name)
+    if name.lower().endswith(docx.SUFFIXES):
+        raise ValueError(f"{name} is not a Word document but text; rename it, or save it as docx")
+    return page_of(text, name)
 
 
 def page_of(text: str, name: str) -> Page:

@@ -1,57 +1,304 @@
-"""Word documents (docx): their paragraphs, lists and tables as HTML, by mammoth."""
+"""Word documents (docx): what Word displays of their text, as HTML with headings, lists and tables.
 
+The names are those of the elements of ECMA-376, without their namespaces, which differ between its
+editions. Elements that are not named here are read for the text in them.
+"""
+
+import email.policy
 import io
 import re
 import zipfile
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache
+from html import escape
+from posixpath import basename, dirname, join, normpath
+from typing import Any
 
-from nq.extras import require
+from lxml import etree
+
 from nq.formats.fields import LIMITS, RecordError
 
+SUFFIXES = (".docx", ".docm", ".dotx", ".dotm")
 MAX_NODES, MAX_FILES = 800_000, 10_000
-"""Elements and attributes, and files: mammoth and zipfile take up to 1 kB of memory for each."""
-_NODE = re.compile(rb"<[\w:]+[\s/>]|\w\s*=\s*[\"']")
-_PARAGRAPH = re.compile(rb"<(?:\w+:)?p[\s/>]")
-_CELL = re.compile(r"<t[dh]\b.*?</t[dh]>", re.DOTALL)
-_BLOCK_TAG = re.compile(r"</?(?:p|h[1-6]|[ou]l|li)\b[^>]*>")
+"""Elements and attributes, and files."""
+FREE_CHARACTERS, EXPANSION, ELEMENT = 100_000, 10, 4
+"""Characters of text, those for each byte of the file, and those that an element counts for.
+
+The text of a small file that expands to more is repeated: it would take seconds to read.
+"""
+_TYPE = re.compile(rb"word[a-z.]*\.main\+xml", re.IGNORECASE)
+_MIME = re.compile(rb"(?:MIME-Version|Content-Type|From|Subject):", re.IGNORECASE)
+_MARKUP = re.compile(r"<[a-zA-Z!?/]")
+_HEADING = re.compile(r"heading ?([1-6]?)", re.IGNORECASE)
+_PATHS = {"vanish": "rPr/vanish", "list": "pPr/numPr/numId", "level": "pPr/numPr/ilvl"}
+_HIDDEN_ENDS = ("pPr/rPr/del", "pPr/rPr/moveFrom", "pPr/rPr/vanish")
+_INSERTED = {  # those of formulas as Word writes them in a line: 1/2, 10^6
+    **{"br": "<br>", "cr": "<br>", "tab": "\t", "ptab": "\t", "noBreakHyphen": "\u2011"},
+    **{"softHyphen": "\u00ad", "den": "/", "sup": "^", "sub": "_"},
+}
+_TABLES = {"tbl": "table", "tr": "tr", "tc": "td"}
+_SYMBOL = str.maketrans(  # letters and signs of the font Symbol
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz\xa3\xb3\xb4\xb9\xbb",
+    "ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖαβχδεφγηιϕκλμνοπθρστυϖωξψζ≤≥×≠≈",  # noqa: RUF001
+)
 
 
 def is_docx(data: bytes) -> bool:
     """Returns whether a file is a Word document."""
     if data.count(b"PK\1\2") > MAX_FILES:
         return False
-    with suppress(zipfile.BadZipFile), zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return "word/document.xml" in archive.namelist()
+    with suppress(Exception), zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if "word/document.xml" in archive.namelist():
+            return True
+        with archive.open("[Content_Types].xml") as types:
+            return bool(_TYPE.search(types.read(LIMITS.bytes).replace(b"\0", b"")))
     return False
 
 
-def docx_html(data: bytes, name: str) -> str:
+def docx_html(data: bytes, name: str, decode: Callable[[bytes, str], str]) -> str:
     """Returns the text of a Word document as HTML; errors are those of ``nq.formats.pdf``.
 
-    Cells have no paragraphs and lists, so that a row of a table is one line.
+    Cells have no paragraphs and lists, so that a row of a table is one line. ``decode`` returns
+    the text of the bytes of a file that the document imports.
     """
-    require("docx")
-    import mammoth
-
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            _check(archive)
-        html = mammoth.convert_to_html(io.BytesIO(data), convert_image=lambda image: [])
-    except Exception as error:  # mammoth raises many kinds for damaged documents
-        problem = f"that cannot be read ({str(error) or 'out of memory'}): save it again"
-        raise ValueError(f"{name} is a Word document {problem}") from error
-    return _CELL.sub(lambda cell: _BLOCK_TAG.sub("<br>", cell[0]), str(html.value))
+        counts = Counter(characters=-FREE_CHARACTERS - EXPANSION * len(data))
+        return _Document(data, counts, decode).html()
+    except Exception as error:  # zipfile and lxml raise many kinds for damaged documents
+        problem = " ".join(str(error).split())[:200] or "out of memory"
+        advice = f"that cannot be read ({problem}): save it again"
+        raise ValueError(f"{name} is a Word document {advice}") from error
 
 
-def _check(archive: zipfile.ZipFile) -> None:
-    """Raises ``RecordError`` if the XML takes too much memory, even if it has no text."""
-    n_nodes = n_paragraphs = n_bytes = 0
-    for one in archive.infolist():
-        n_bytes += max(0, one.file_size - one.compress_size)  # 0 of most pictures
-        LIMITS.check(bytes=n_bytes, document_bytes=one.file_size)
-        xml = archive.read(one).replace(b"\0", b"")  # of UTF-16
-        n_nodes += sum(1 for _ in _NODE.finditer(xml))
-        n_paragraphs += sum(1 for _ in _PARAGRAPH.finditer(xml))
-        LIMITS.check(candidates=n_paragraphs)
-        if n_nodes > MAX_NODES or b"<!ENTITY" in xml:
+def _get(element: Any, name: str) -> str:
+    """Returns an attribute, whatever its namespace is; "" if there is none."""
+    return next((value for key, value in element.items() if key.rpartition("}")[2] == name), "")
+
+
+def _value(element: Any, path: str) -> str | None:
+    found = element.find(path)
+    return None if found is None else _get(found, "val")
+
+
+def _is_on(value: str | None) -> bool:
+    return value not in (None, "0", "false", "off")
+
+
+def _properties(element: Any) -> dict[str, str]:
+    """Returns the properties that a style or a paragraph has itself."""
+    values = {key: _value(element, path) for key, path in _PATHS.items()}
+    for name in (_get(element, "styleId"), _value(element, "name") or ""):
+        if heading := _HEADING.fullmatch(name):
+            values["heading"] = heading[1] or "1"
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _remove_instructions(root: Any) -> None:
+    """Removes the text of instructions of fields, which is not displayed, if all fields end."""
+    fields, texts = list[bool](), list[Any]()  # of each open field, whether it is its instruction
+    n_instructions = 0
+    for element in root.iter("fldChar", "t"):
+        kind = _get(element, "fldCharType")
+        if element.tag == "t":
+            texts += [element] * (n_instructions > 0)
+        elif kind == "begin" or fields:
+            n_instructions += kind == "begin" or -fields.pop()
+            fields += [kind == "begin"] * (kind != "end")
+    for text in texts if not fields else ():
+        text.text = ""
+
+
+class _Document:
+    """A document; ``counts`` are of its parts and of those of the documents that it imports."""
+
+    def __init__(self, data: bytes, counts: Counter[str], decode: Callable[..., str]) -> None:
+        self._archive = zipfile.ZipFile(io.BytesIO(data))
+        self._counts, self._decode = counts, decode
+        files = self._archive.infolist()
+        self._files = {file.filename.replace("\\", "/").lower(): file for file in files}
+        self._part = self._targets("").get("officeDocument", "word/document.xml")
+        self._parts = self._targets(self._part)
+        self._styles = {_get(style, "styleId"): style for style in self._side("styles")}
+        self._style = cache(self._read_style)
+        numbering = self._side("numbering")
+        numbers = numbering.iterfind("num")
+        self._numbers = {_get(one, "numId"): _value(one, "abstractNumId") for one in numbers}
+        self._bullets = {
+            (_get(level.getparent(), "abstractNumId"), _get(level, "ilvl"))
+            for level in numbering.iterfind("abstractNum/lvl")
+            if _value(level, "numFmt") == "bullet"
+        }
+        self._lists, self._boxes = list[str](), list[Any]()
+        self._notes = dict[tuple[str, str], int]()
+        self._paragraph_style = dict[str, str]()
+        self._joined, self._n_cells = "", 0
+        self._readers: dict[str, Callable[[Any], str | None]] = {
+            **dict.fromkeys(("pPr", "rPr", "rt", "del", "moveFrom"), lambda _: None),
+            **dict.fromkeys(("txbxContent", "txBody"), self._boxes.append),
+            **dict.fromkeys(("footnoteReference", "endnoteReference"), self._note),
+            **dict.fromkeys(_TABLES, self._table),
+            **{"p": self._paragraph, "r": self._run, "t": self._words, "sym": self._symbol},
+            **{"altChunk": self._import, "AlternateContent": self._alternative},
+        }
+
+    def html(self) -> str:
+        """Returns the text as HTML, with the notes at its end."""
+        html = self._text(self._xml(self._part)) + self._end_lists(0)
+        self._n_cells += 1  # a note is one line too
+        kinds = {kind for kind, _ in self._notes}
+        notes = {(kind, _get(note, "id")): note for kind in kinds for note in self._side(kind)}
+        items = [f"<li>{self._text(notes.get(key, ()))}</li>" for key in list(self._notes)]
+        return f"{html}<ol>{''.join(items)}</ol>" if items else html
+
+    def _read(self, part: str) -> bytes:
+        """Returns the bytes of a part, if its nodes do not take too much memory."""
+        if part.lower() not in self._files:
+            raise RecordError(f"it has no part {part}")
+        file = self._files[part.lower()]
+        self._counts["bytes"] += file.file_size
+        LIMITS.check(bytes=self._counts["bytes"])
+        data = self._archive.read(file)
+        marks = data.replace(b"\0", b"")  # of UTF-16
+        self._counts["nodes"] += marks.count(b"<") - marks.count(b"</") + marks.count(b"=")
+        if self._counts["nodes"] > MAX_NODES or b"<!ENTITY" in marks:
             raise RecordError(f"too large: more than {MAX_NODES} XML nodes, or entities")
+        return data
+
+    def _xml(self, part: str) -> Any:
+        """Returns the root of a part, whose elements have names without namespaces."""
+        parser = etree.XMLParser(resolve_entities=False, remove_comments=True, remove_pis=True)
+        root = etree.fromstring(self._read(part), parser)
+        for element in root.iter():
+            element.tag = element.tag.rpartition("}")[2]
+        _remove_instructions(root)
+        return root
+
+    def _targets(self, part: str) -> dict[str, str]:
+        """Returns the parts to which a part refers, by the ids and the kinds of the references."""
+        path = join(dirname(part), "_rels", f"{basename(part)}.rels")
+        targets: dict[str, str] = {}
+        for one in self._xml(path) if path.lower() in self._files else ():
+            target = normpath(join("/", dirname(part), _get(one, "Target"))).lstrip("/")
+            targets[_get(one, "Id")] = target
+            targets.setdefault(basename(_get(one, "Type")), target)
+        return targets
+
+    def _side(self, kind: str) -> Any:
+        """Returns the root of the styles, the numbering or the notes."""
+        part = self._parts.get(kind, join(dirname(self._part), f"{kind}.xml"))
+        return self._xml(part) if part.lower() in self._files else etree.Element("none")
+
+    def _read_style(self, name: str | None) -> dict[str, str]:
+        """Returns the properties of a style with those of the styles that it is based on."""
+        style = self._styles.get(name or "", etree.Element("style", styleId=name or ""))
+        base = _value(style, "basedOn")
+        return (self._style(base) if base not in (None, name) else {}) | _properties(style)
+
+    def _count(self, n_characters: int) -> None:
+        """Counts text; the count is negative within the limit."""
+        self._counts["characters"] += n_characters
+        if self._counts["characters"] > 0:
+            raise RecordError("too large: more text than a file of this size has")
+
+    def _text(self, parent: Any) -> str:
+        """Returns what is displayed of the elements in an element."""
+        texts = []
+        for element in parent:
+            self._count(ELEMENT)
+            texts.append(_INSERTED.get(element.tag, ""))
+            texts.append(self._readers.get(element.tag, self._text)(element) or "")
+        return "".join(texts)
+
+    def _words(self, element: Any) -> str:
+        self._count(len(element.text or ""))
+        return escape(element.text or "", quote=False)
+
+    def _alternative(self, element: Any) -> str:
+        """Returns the first of the forms of a content that has text."""
+        n_boxes = len(self._boxes)
+        texts = (self._text(form) for form in element)
+        return next((text for text in texts if text or len(self._boxes) > n_boxes), "")
+
+    def _note(self, element: Any) -> str:
+        key = element.tag.removesuffix("Reference") + "s", _get(element, "id")
+        return f"[{self._notes.setdefault(key, len(self._notes) + 1)}]"
+
+    def _run(self, element: Any) -> str:
+        own, style = _value(element, "rPr/vanish"), self._style(_value(element, "rPr/rStyle"))
+        toggled = _is_on(style.get("vanish")) != _is_on(self._paragraph_style.get("vanish"))
+        is_hidden = toggled if own is None else _is_on(own)  # ECMA-376 17.7.3
+        return "" if is_hidden else self._text(element)
+
+    def _symbol(self, element: Any) -> str:
+        """Returns a character, a blank for one that only a font of symbols knows."""
+        code, is_known = int(_get(element, "char"), 16), _get(element, "font") == "Symbol"
+        if is_known or 0xF000 <= code < 0xF100:
+            return chr(code & 0xFF).translate(_SYMBOL) if is_known else " "
+        return chr(code)
+
+    def _paragraph(self, element: Any) -> str:
+        """Returns a paragraph, with those before it whose ends are not displayed, and its boxes."""
+        self._paragraph_style = self._style(_value(element, "pPr/pStyle"))
+        text = self._joined + self._text(element)
+        self._joined, following = "", element.getnext()
+        is_joined = following is not None and following.tag == "p"
+        if is_joined and any(_is_on(_value(element, path)) for path in _HIDDEN_ENDS):
+            self._joined = text
+            return ""
+        block = self._block(text, self._paragraph_style | _properties(element))
+        boxes = [*self._boxes]
+        self._boxes.clear()
+        return block + "".join(map(self._text, boxes))
+
+    def _block(self, text: str, about: Mapping[str, str]) -> str:
+        """Returns a paragraph as a line of a cell, an item of a list, or a block."""
+        number, tag = about.get("list", ""), f"h{about['heading']}" if "heading" in about else "p"
+        if self._n_cells:
+            return f"{text}<br>"
+        if tag == "p" and number in self._numbers:
+            is_bullet = (self._numbers[number], about.get("level", "0")) in self._bullets
+            tag, depth = "ul" if is_bullet else "ol", min(int(about.get("level", 0)), 8)
+            before = self._end_lists(depth + (self._lists[depth : depth + 1] == [tag]))
+            before += "</li><li>" * (len(self._lists) > depth)
+            n_new = depth + 1 - len(self._lists)
+            self._lists += [tag] * n_new
+            return before + f"<{tag}><li>" * n_new + text
+        return f"{self._end_lists(0)}<{tag}>{text}</{tag}>" if text.strip() else ""
+
+    def _end_lists(self, depth: int) -> str:
+        ended = reversed(self._lists[depth:])
+        del self._lists[depth:]
+        return "".join(f"</li></{tag}>" for tag in ended)
+
+    def _table(self, element: Any) -> str:
+        """Returns a table, a row or a cell."""
+        is_cell, tag = element.tag == "tc", _TABLES[element.tag]
+        if is_cell and _is_on(_value(element, "../trPr/tblHeader")):
+            tag = "th"
+        before = "" if self._n_cells else self._end_lists(0)
+        self._n_cells += is_cell
+        text = self._text(element)
+        self._n_cells -= is_cell
+        return f"{before}<{tag}>{text}</{tag}>"
+
+    def _import(self, element: Any) -> str:
+        """Returns the text of a file that the document imports: Word, HTML, MHTML or text."""
+        part = self._parts.get(_get(element, "id"), "that is imported")
+        data, charset, before = self._read(part), None, self._end_lists(0)
+        if is_docx(data):
+            return before + _Document(data, self._counts, self._decode).html()
+        if _MIME.match(data):
+            message: Any = email.message_from_bytes(data, policy=email.policy.default)
+            body = message.get_body(("html", "plain"))
+            data, charset = body.get_payload(decode=True), body.get_content_charset()
+        text = data.decode(charset, "replace") if charset else self._decode(data, part)
+        self._count(len(text))
+        if part.lower().endswith(".txt") or not _MARKUP.search(text):
+            return before + "".join(f"<p>{escape(line)}</p>" for line in text.splitlines())
+        parser = etree.HTMLParser(encoding="utf-8")
+        root = etree.fromstring(f"<body>{text}</body>".encode("utf-8", "replace"), parser)
+        if any(entry.level == etree.ErrorLevels.FATAL for entry in parser.error_log):
+            raise RecordError(f"its part {part} has more than 256 elements in each other")
+        return before + etree.tostring(root.find("body"), encoding="unicode", method="html")

@@ -141,6 +141,9 @@ _BINARY = {
     rb"PK\x03\x04.{26}(\[Content_Types\]\.xml|_rels/|xl/)": (
         *("a document of Microsoft Office", "save it as text, a workbook as CSV in UTF-8"),
     ),
+    rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1.*?E\0n\0c\0r\0y\0p\0t\0e\0d\0P\0a\0c\0k\0a\0g\0e": (
+        *("a document of Microsoft Office with a password", "save it without one"),
+    ),
     rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (
         *("an old document of Microsoft Office", "save it as docx, a workbook as CSV in UTF-8"),
     ),
@@ -148,6 +151,7 @@ _BINARY = {
     rb"PK(\x03\x04|\x05\x06)|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|.{257}ustar": (
         *("an archive", "extract the files in it"),
     ),
+    rb"\s*\{\\rtf": ("an RTF document", "save it as docx or text"),
     rb"BZh[1-9](1AY&SY|\x17rE8P\x90)": ("a bzip2 file", "decompress it with bunzip2"),
     rb"\xfd7zXZ\x00": ("an xz file", "decompress it with unxz"),
     rb"\x28\xb5\x2f\xfd": ("a zstd file", "decompress it with unzstd"),

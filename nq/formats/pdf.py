@@ -4,6 +4,7 @@ import io
 import logging
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import pairwise
 from statistics import mode
 from typing import Any
@@ -54,10 +55,13 @@ def pdf_text(data: bytes, name: str) -> str:
 def _with_headings_apart(page: Any) -> str:
     """Returns the text of a page, with a blank line around lines that are larger than most."""
     sizes, result, start, was_large = list[float](), "", 0, False
+    actual = _ActualText(page)
     text: str = page.extract_text(
         visitor_text=lambda text, cm, tm, _, size: sizes.extend(
             [abs(cm[3] * tm[3] * size)] * len(text)
-        )
+        ),
+        visitor_operand_before=actual.before,
+        visitor_operand_after=actual.after,
     )
     usual = _font_size(text, sizes)
     for line in text.splitlines(keepends=True) if len(sizes) == len(text) else [text]:
@@ -65,6 +69,52 @@ def _with_headings_apart(page: Any) -> str:
         result += "\n" * (is_large != was_large) + line
         start, was_large = start + len(line), is_large
     return result
+
+
+class _ActualText:
+    """Replaces text that a page shows by its ``ActualText`` (ISO 32000-1, 14.9.4).
+
+    Its methods are called around each operator, whose operands they change.
+    """
+
+    def __init__(self, page: Any) -> None:
+        self._resources = [page.get("/Resources")]  # of the page and of the forms in it
+        # the text of each open marked content, which is taken out when it is shown
+        self._texts: list[list[str] | None] = []
+
+    def before(self, operator: bytes, operands: Any, *_: Any) -> None:
+        from pypdf.generic import ArrayObject, TextStringObject
+
+        text = self._texts[-1] if self._texts else None
+        if operator == b"Do":
+            form = self._entry("/XObject", operands)
+            self._resources.append(form.get("/Resources", self._resources[-1]))
+        elif operator in (b"BMC", b"BDC"):
+            self._texts.append(self._text(operands[1:]) if text is None else text)
+        elif operator == b"EMC" and self._texts:
+            self._texts.pop()
+        elif operator in (b"Tj", b"TJ", b"'", b'"') and operands and text is not None:
+            shown = TextStringObject(text.pop() if text else "")
+            operands[-1] = ArrayObject([shown]) if operator == b"TJ" else shown
+
+    def after(self, operator: bytes, *_: Any) -> None:
+        if operator == b"Do":
+            self._resources.pop()
+
+    def _text(self, operands: Any) -> list[str] | None:
+        from pypdf.generic import create_string_object
+
+        given = operands and isinstance(operands[0], dict)
+        text = (operands[0] if given else self._entry("/Properties", operands)).get("/ActualText")
+        text = text.get_object() if text is not None else None
+        return [str(create_string_object(text))] if isinstance(text, str | bytes) else None
+
+    def _entry(self, kind: str, names: Any) -> Any:
+        """Returns what the first name means in the resources, {} if it means nothing."""
+        with suppress(AttributeError, IndexError, KeyError, TypeError):
+            found = self._resources[-1].get_object()[kind].get_object()[names[0]].get_object()
+            return found if isinstance(found, dict) else {}
+        return {}
 
 
 def _font_size(text: str, sizes: Sequence[float]) -> float:

@@ -1,7 +1,5 @@
 """Tests of documents: Markdown, PDF and Word, and of those that cannot be read."""
 
-import io
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ from nq.formats.inputs import read_page
 from nq.formats.pdf import paragraphs
 from nq.records import Span
 from tests import document_files
-from tests.peak_memory import limited_memory
 
 MARKDOWN = """# The *old* lake
 
@@ -183,30 +180,6 @@ def test_a_document_that_cannot_be_read_has_a_reason(
     with pytest.raises(ValueError, match=message) as error:
         read_page(tmp_path / name)
     assert str(tmp_path / name) in str(error.value) and "\n" not in str(error.value)
-
-
-def spoilt_docx(xml: str, entries: int = 0) -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("word/document.xml", xml)
-        for i in range(entries):
-            archive.writestr(f"word/{i}.xml", "")
-    return data.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (spoilt_docx("<w:p/>" * 100_001), "too large: 100001 candidates, the limit is 100000"),
-        (spoilt_docx("<w:r a=''/>" * 500_000), "too large: more than 800000 XML nodes"),
-        (spoilt_docx("<!ENTITY x 'y'><a>"), "too large: .* or entities"),
-        (spoilt_docx("<a>" + " " * (33 << 20)), "too large: [0-9]+ bytes"),
-    ],
-)
-def test_a_word_document_is_counted_before_it_is_expanded(data: bytes, message: str) -> None:
-    assert len(data) < 2 << 20
-    with limited_memory(128 << 20), pytest.raises(ValueError, match=f"^a.docx .*{message}"):
-        decode_page(data, "a.docx")
 
 
 def test_pages_of_pdf_are_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

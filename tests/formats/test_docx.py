@@ -1,0 +1,274 @@
+"""Tests of what is read of a Word document."""
+
+import io
+import zipfile
+from html import escape
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.answers import Page
+from nq.formats.documents import decode_page
+from tests.document_files import STRICT_WORDML, word
+from tests.peak_memory import limited_memory
+
+FIELD = '<w:r><w:fldChar w:fldCharType="{}"/></w:r>'
+BEGIN, SEPARATE, END = map(FIELD.format, ("begin", "separate", "end"))
+HIDDEN = "<w:rPr><w:vanish/></w:rPr>"
+DELETED_END = "<w:pPr><w:rPr><w:del/></w:rPr></w:pPr>"
+
+
+def run(text: str, about: str = "") -> str:
+    return f'<w:r>{about}<w:t xml:space="preserve">{escape(text)}</w:t></w:r>'
+
+
+def p(*parts: str) -> str:
+    """Returns a paragraph; a part without markup is a run."""
+    return f"<w:p>{''.join(part if '<' in part else run(part) for part in parts)}</w:p>"
+
+
+def item(text: str, number: int, level: int = 0) -> str:
+    about = f'<w:ilvl w:val="{level}"/><w:numId w:val="{number}"/>'
+    return p(f"<w:pPr><w:numPr>{about}</w:numPr></w:pPr>", run(text))
+
+
+def table(*rows: str) -> str:
+    return f"<w:tbl>{''.join(f'<w:tr>{row}</w:tr>' for row in rows)}</w:tbl>"
+
+
+def cell(content: str, about: str = "") -> str:
+    return f"<w:tc><w:tcPr>{about}</w:tcPr>{content}</w:tc>"
+
+
+def style(name: str, about: str, base: str = "") -> str:
+    based = f'<w:basedOn w:val="{base}"/>' if base else ""
+    return f'<w:style w:styleId="{name}"><w:name w:val="{name}"/>{based}{about}</w:style>'
+
+
+def read(data: bytes) -> Page:
+    return decode_page(data, "a.docx")
+
+
+def blocks(data: bytes) -> list[str]:
+    page = read(data)
+    return [" ".join(page.text(c.span).split()) for c in page.example.candidates if c.top_level]
+
+
+def box(text: str) -> str:
+    return f"<w:pict><w:txbxContent>{p(text)}</w:txbxContent></w:pict>"
+
+
+def choice(first: str, second: str) -> str:
+    forms = f"<mc:Choice>{first}</mc:Choice><mc:Fallback>{second}</mc:Fallback>"
+    return f"<w:r><mc:AlternateContent>{forms}</mc:AlternateContent></w:r>"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        *(
+            (p("by ", f"<w:{name}>{run('Ada')}</w:{name}>", " in"), ["by Ada in"])
+            for name in (
+                *("fldSimple", "bdo", "dir", "smartTag", "customXml", "hyperlink", "ins", "moveTo"),
+                "new",
+            )
+        ),
+        (p("by ", f"<w:sdt><w:sdtContent>{run('Ada')}</w:sdtContent></w:sdt>"), ["by Ada"]),
+        (f"<w:sdt><w:sdtContent>{p('by Ada')}</w:sdtContent></w:sdt>", ["by Ada"]),
+        *(
+            (p("by ", f"<w:{name}>{run('Bea')}</w:{name}>", "Ada"), ["by Ada"])
+            for name in ("del", "moveFrom")
+        ),
+        (p("by ", BEGIN, "<w:r><w:instrText>DATE</w:instrText></w:r>", SEPARATE, "Ada", END, "."),
+         ["by Ada."]),
+        (p("by ", BEGIN, run("IF "), BEGIN, run("x"), SEPARATE, run("y"), END, SEPARATE, "Ada",
+           END), ["by Ada"]),
+        (p("a ", run("", HIDDEN) + BEGIN.replace("<w:r>", f"<w:r>{HIDDEN}"), run("XE"),
+           END.replace("<w:r>", f"<w:r>{HIDDEN}"), "b"), ["a b"]),
+        (p("a ", BEGIN, "b"), ["a b"]),  # a field that does not end
+        (p(f"<w:r><w:ruby><w:rt>{run('kyo')}</w:rt><w:rubyBase>{run('東')}</w:rubyBase></w:ruby></w:r>"),
+         ["東"]),
+        *(
+            (p(f"<w:r><w:t>lit</w:t><w:{name}/><w:t>in</w:t></w:r>"), [f"lit{between}in"])
+            for name, between in (
+                ("br", " "), ('br w:type="page"', " "), ('br w:type="column"', " "), ("cr", " "),
+                ("tab", " "), ("ptab", " "), ("noBreakHyphen", "\u2011"), ("softHyphen", "\u00ad"),
+                ('sym w:font="Symbol" w:char="F06D"', "μ"), ('sym w:font="X" w:char="F06D"', " "),
+                ('sym w:font="X" w:char="00B5"', "µ"),
+            )
+        ),
+        (p("a ", run("x", HIDDEN), run("b", HIDDEN.replace("/>", ' w:val="false"/>'))), ["a b"]),
+        (p(DELETED_END, run("It ")) + p("rains."), ["It rains."]),
+        (p(DELETED_END.replace("del", "vanish"), run("It ")) + p("rains."), ["It rains."]),
+        (p(DELETED_END, run("It ")) + table(cell(p("x"))), ["It", "x"]),
+        (p("a ", f"<w:r>{box('boxed')}</w:r>", "b") + p("c"), ["a b", "boxed", "c"]),
+        (p("a ", choice(box("boxed"), box("boxed")), "b"), ["a b", "boxed"]),
+        (p("a ", choice(box("boxed"), "<w:pict/>"), "b"), ["a b", "boxed"]),
+        (p("a ", choice("<w:symEx/>", "<w:t>☺</w:t>")), ["a ☺"]),
+        (p("is ", "<m:oMath><m:sSup><m:e><m:r><m:t>10</m:t></m:r></m:e><m:sup><m:r><m:t>6</m:t>"
+           "</m:r></m:sup></m:sSup></m:oMath>", " kg"), ["is 10^6 kg"]),
+        (p("<w:commentRangeStart/>", "a", "<w:commentReference/>"), ["a"]),
+        (table(cell(p("a") + p("b")) + cell(table(cell(p("c")) + cell(p("d"))))), ["a b c | d"]),
+        (table("<w:trPr><w:tblHeader/></w:trPr>" + cell(p("a")), cell(p("b"))), ["a b"]),
+    ],
+)  # fmt: skip
+def test_what_word_displays_is_read(body: str, expected: list[str]) -> None:
+    assert blocks(word(body)) == expected
+    assert blocks(word(body, main="document.xml", namespace=STRICT_WORDML)) == expected
+
+
+def test_styles_hide_text_and_make_headings_and_lists() -> None:
+    styles = style("Secret", HIDDEN) + style("More", "", "Secret") + style("Own", "", "Heading2")
+    styles += style("Heading2", "") + style("Circle", "", "Circle")
+    styles += style("Bullets", '<w:pPr><w:numPr><w:numId w:val="7"/></w:numPr></w:pPr>')
+    kinds = (("1", "bullet"), ("2", "decimal"))
+    numbering = "".join(
+        f'<w:abstractNum w:abstractNumId="{n}"><w:lvl w:ilvl="0"><w:numFmt w:val="{kind}"/>'
+        f'</w:lvl></w:abstractNum><w:num w:numId="{n}{n}"><w:abstractNumId w:val="{n}"/></w:num>'
+        for n, kind in kinds
+    )
+    numbering += '<w:num w:numId="7"><w:abstractNumId w:val="1"/></w:num>'
+
+    def styled(name: str, *runs: str) -> str:
+        return p(f'<w:pPr><w:pStyle w:val="{name}"/></w:pPr>', *map(run, runs))
+
+    secret = '<w:rPr><w:rStyle w:val="More"/></w:rPr>'
+    shown = '<w:pPr><w:pStyle w:val="Secret"/></w:pPr>'  # hidden twice is displayed
+    body = styled("Own", "Head") + p("a ", run("x", secret)) + p(shown, run("b", secret) + run("x"))
+    body += styled("Circle", "c") + styled("Bullets", "d") + item("e", 11) + item("f", 22, 1)
+    body += item("g", 11) + item("h", 22) + styled("More", "x") + item("i", 5) + item("j", 0)
+    parts = {"styles.xml": styles, "numbering.xml": numbering}
+    data = word(body, parts={name: f"<w:root>{xml}</w:root>" for name, xml in parts.items()})
+    assert blocks(data) == ["Head a", "b", "c", "d e f g", "h", "i", "j"]
+    tokens = read(data).example.tokens
+    tags = [token for token in tokens if token[1:3] in ("Ul", "Ol", "Li") or token[2:4] == "Ul"]
+    assert tags == ["<Ul>", "<Li>", "<Li>", "<Ol>", "<Li>", "<Li>", "</Ul>", "<Ol>", "<Li>"]
+
+
+def test_notes_are_at_the_end_and_headers_and_comments_are_not_read() -> None:
+    notes = "".join(f'<w:footnote w:id="{i}">{p("note ", str(i))}</w:footnote>' for i in range(4))
+    mark = '<w:r><w:footnoteReference w:id="{}"/></w:r>'
+    body = p("in 1874", mark.format(3), " and", mark.format(1), mark.format(3))
+    other = f"<w:root>{p('other')}</w:root>"
+    parts = {"footnotes.xml": f"<w:root>{notes}</w:root>"}
+    data = word(body, parts=parts | dict.fromkeys(("comments.xml", "header1.xml"), other))
+    assert blocks(data) == ["in 1874 [1] and [2] [1]".replace(" [", "["), "note 3 note 1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "chunk"),
+    [
+        ("a.html", b"<html><body><title>no</title><p>in</p><div><!-- x"),
+        ("a.txt", b"\xef\xbb\xbfin\n"),
+        ("a.docx", word(p("in"))),
+        (
+            "a.mht",
+            b"MIME-Version: 1.0\nContent-Type: multipart/related; boundary=x\n\n--x\n"
+            b"Content-Type: text/html\nContent-Transfer-Encoding: quoted-printable\n\n"
+            b"<p id=3D1>i=\nn</p>\n--x--\n",
+        ),
+    ],
+)
+def test_imported_files_are_read(name: str, chunk: bytes) -> None:
+    body = p("a") + '<w:altChunk r:id="r5"/>' + p("b")
+    data = word(body, targets={"r5": name}, parts={name: chunk})
+    assert blocks(data) == ["a", "in", "b"]
+    for missing in (word(body, targets={"r5": name}), word(body)):
+        with pytest.raises(ValueError, match=r"^a\.docx .* has no part"):
+            read(missing)
+
+
+@pytest.mark.parametrize("chunk", [b"{\\rtf1 in}", b"<div>" * 300 + b"in"])
+def test_an_imported_file_that_cannot_be_read_refuses_the_document(chunk: bytes) -> None:
+    data = word(
+        '<w:altChunk r:id="r5"/>' + p("b"), targets={"r5": "a.html"}, parts={"a.html": chunk}
+    )
+    with pytest.raises(ValueError, match=r"^a\.docx .*word/a\.html"):
+        read(data)
+
+
+RTF, OLE = b"{\\rtf1 It rains.}", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "kind"),
+    [
+        ("a.docx", b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "Git LFS"),
+        ("a.docx", b"It rains.", "text"),
+        ("a.DOCM", b"<p>It rains.</p>", "text"),
+        *((name, RTF, "RTF") for name in ("a.docx", "a.txt", "a")),
+        *((name, OLE, "an old document") for name in ("a.docx", "a.doc")),
+        ("a.docx", OLE + "EncryptedPackage".encode("utf-16-le"), "with a password"),
+    ],
+)
+def test_what_is_not_word_is_refused(name: str, data: bytes, kind: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name} is .*{kind}"):
+        decode_page(data, name)
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (p("a " * 1_000_000), "more text"),
+        (p("a") * 50_000, "more text"),
+        (table(cell(p("a")) * 60_000), "more text"),
+        ("<w:p/>" * 120_000, "more text"),
+        ("<w:r w:a=''/>" * 500_000, "nodes"),
+        ("<a>" + " " * (33 << 20) + "</a>", "bytes"),
+    ],
+)
+def test_a_small_file_that_expands_is_refused(body: str, problem: str) -> None:
+    data = word(body)
+    assert len(data) < 50_000
+    with (
+        limited_memory(128 << 20),
+        pytest.raises(ValueError, match=f"^a.docx .*large: .*{problem}"),
+    ):
+        read(data)
+
+
+def test_entities_are_refused() -> None:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        xml = '<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>'
+        archive.writestr("word/document.xml", xml.encode("utf-16"))
+    with limited_memory(128 << 20), pytest.raises(ValueError, match="entities"):
+        read(data.getvalue())
+
+
+words = st.text(st.sampled_from("abé東&<> 1."), max_size=4)
+pieces = st.one_of(
+    words.map(lambda text: (run(text), text)),
+    words.map(lambda text: (run(text, HIDDEN), "")),
+    words.map(lambda text: (f"<w:del>{run(text)}</w:del>", "")),
+    st.sampled_from(["br", "tab", "cr"]).map(lambda name: (f"<w:r><w:{name}/></w:r>", " ")),
+    words.map(lambda text: (BEGIN + run("x") + SEPARATE + run(text) + END, text)),
+)
+wrapped = st.recursive(
+    pieces,
+    lambda inner: st.builds(
+        lambda name, parts: (
+            f"<w:{name}>{''.join(xml for xml, _ in parts)}</w:{name}>",
+            "".join(text for _, text in parts),
+        ),
+        st.sampled_from(["ins", "bdo", "smartTag", "fldSimple", "any"]),
+        st.lists(inner, max_size=3),
+    ),
+)
+
+
+@given(st.lists(st.lists(wrapped, max_size=5), min_size=1, max_size=5))
+def test_text_is_that_of_the_runs(paragraphs: list[list[tuple[str, str]]]) -> None:
+    body = "".join(f"<w:p>{''.join(xml for xml, _ in one)}</w:p>" for one in paragraphs)
+    texts = ["".join(text for _, text in one) for one in paragraphs]
+    expected = ["".join(text.split()) for text in texts if text.strip()]
+    if not expected:
+        with pytest.raises(ValueError, match="no text"):
+            read(word(body))
+        return
+    page = read(word(body))
+    shown = [page.text(c.span) for c in page.example.candidates]
+    assert ["".join(text.split()) for text in shown] == expected
+    spans = [" ".join(text.split()) for text in shown]
+    assert spans == [" ".join(text.split()) for text in texts if text.strip()]
