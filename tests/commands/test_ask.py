@@ -7,12 +7,15 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nq.commands.main import console
+from nq.formats import inputs
 from tests import document_files
 from tests.conftest import Commands
+from tests.nq_records import simplified, write_lines
 
 PAGE = """<!doctype html><title>Skerry Point</title><nav><p>Home</p></nav>
 <h1>Skerry Point lighthouse</h1>
@@ -152,3 +155,18 @@ def test_a_document_that_takes_too_much_memory_is_skipped(
     assert "c.pdf is a PDF document that cannot be read (too large: 25400" in second
     commands.out("ask", "who built the harbour", tmp_path / "b.pdf", *options, code=1)
     assert "cannot be read (out of memory)" in commands.err
+
+
+def test_the_records_behind_the_second_are_not_counted(
+    tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_lines(tmp_path / "pages.jsonl", [simplified(i) for i in range(4)])
+    counts, count = list[int](), inputs.count_records
+
+    def counted(*arguments: Any) -> int:
+        counts.append(count(*arguments))
+        return counts[-1]
+
+    monkeypatch.setattr(inputs, "count_records", counted)
+    commands.json("ask", "who", path)
+    assert counts == [2]
