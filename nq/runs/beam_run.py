@@ -93,7 +93,7 @@ class BeamRun:
     def answers(self, table_rows: int, dead_letters: IO[bytes]) -> Iterator[Answered]:
         """Runs the pipeline; yields the answers in order, and writes the lines of the dead letters.
 
-        Answers from the first ``table_rows`` lines of a file have a row of the table of answers.
+        The first ``table_rows`` answers have a row of the table of answers.
         """
         from nq.beam.files import absolute, check_unchanged, stage_model
         from nq.beam.pipelines import answering, run_in_order
@@ -116,7 +116,7 @@ class BeamRun:
             names = tuple(map(absolute, pages.files))
             pages = replace(pages, folder=absolute(pages.folder), files=names)
         questions = ReadQuestions([*map(absolute, job.files)], job.limit, workers, pages=pages)
-        decide = Decide(spec.model.decision, job.formats, table_rows)
+        decide = Decide(spec.model.decision, job.formats, table_rows > 0)
         steps = answering(spec.in_folders(models), staged, decide)
         finished, elements = run_in_order(
             questions, steps, options, self._part, self._shared, self._progress
@@ -124,7 +124,7 @@ class BeamRun:
         check_unchanged(self._statuses)
         plan.requests[0].check_unchanged()
         self._clock.enter(MERGE)
-        yield from _merge(job.files, elements, self._totals, dead_letters)
+        yield from _merge(job.files, elements, self._totals, dead_letters, table_rows)
         self.pipeline = _description(finished, options, workers, self._totals.counters)
 
 
@@ -133,6 +133,7 @@ def _merge(
     items: Iterable[Decided | DeadLetter],
     totals: Totals,
     dead_letters: IO[bytes],
+    table_rows: int,
 ) -> Iterator[Answered]:
     """Yields the answers of the workers, in the order of the input, and writes the dead letters.
 
@@ -165,7 +166,8 @@ def _merge(
             setattr(totals.counters, name, getattr(totals.counters, name) + value)
         if is_answered:
             seen.add(key)
-            yield item.answered
+            keeps_row = len(seen) <= table_rows
+            yield item.answered if keeps_row else replace(item.answered, row=None)
         else:
             duplicates.append(duplicate(item.source, key, item.question))
     for letter in duplicates:
