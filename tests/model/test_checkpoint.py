@@ -1,6 +1,7 @@
 """Model folders: saving and loading are inverse; no tensor is lost, no model half filled."""
 
 import dataclasses
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -68,9 +69,9 @@ def test_float32_weights_are_loaded_exactly(tiny_model: Path, folder: Path) -> N
 
 def test_an_unfinished_folder_is_no_model(tiny_model: Path, folder: Path) -> None:
     """Not even if another model was in it before."""
-    with small_files(10_000), pytest.raises(OSError, match=r"large: '.*model\.safetensors'"):
+    with small_files(10_000), pytest.raises(OSError, match=r"model\.safetensors"):
         save(folder, tiny_model)
-    with pytest.raises(FileNotFoundError, match=r"expected config\.json"):
+    with pytest.raises(FileNotFoundError, match=r"config\.json"):
         joint.load_model(folder)
 
 
@@ -145,7 +146,7 @@ def test_a_wrong_shape_is_named_and_nothing_is_filled(
     before = weights(built)
     wrong = {n: value * 2 for n, value in TENSORS.items()}
     wrong[name] = np.asarray(change(TENSORS[name]))
-    with pytest.raises(ValueError, match="do not belong together") as error:
+    with pytest.raises(ValueError, match=re.escape(name)) as error:
         checkpoint.fill(built, tiny_models.stored(wrong), tiny_models.SHAPE)
     assert name in str(error.value) and "\n" not in str(error.value)
     after = weights(built)
