@@ -87,8 +87,8 @@ def blank_header(folder: Path) -> None:
 
 
 def huge_table(folder: Path) -> None:
-    """Makes a hole of 2 TB where the table would be, after all other tensors."""
-    path, rows = folder / WEIGHTS, 2**36
+    """Makes a hole of 64 GB where the table would be, after all other tensors."""
+    path, rows = folder / WEIGHTS, 2**31 - 1
     tensors(lambda stored: [stored.pop(name) for name in list(stored) if WORDS in name])(folder)
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
@@ -108,10 +108,10 @@ def huge_table(folder: Path) -> None:
         (holds("config.json", "[" * 10**6), r"config\.json is .* nested too deeply"),
         (config(hidden_size="8"), "hidden_size is '8'"),
         (config(num_hidden_layers=3), "lacks 16 of the 53 tensors"),
-        (config(intermediate_size=2**62), "has shape"),
+        (config(intermediate_size=2**30), "has shape"),
         (config(model_type="albert", num_hidden_layers=10**9), "expected at most 128"),
         (config(num_hidden_layers=129), "num_hidden_layers is 129: expected at most 128"),
-        (huge_table, "take 1024 GB at least, this machine has"),
+        (huge_table, r"take \d+ GB at least, this machine has"),
         (holds("nq.json", "{"), r"nq\.json is not JSON"),
         (holds("nq.json", '{"windows": {"max_length": 8}}'), r"nq\.json: unknown settings"),
         (lambda folder: (folder / WEIGHTS).unlink(), r"no model\.safetensors in "),
