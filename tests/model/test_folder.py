@@ -88,8 +88,8 @@ def blank_header(folder: Path) -> None:
 
 
 def huge_table(folder: Path) -> None:
-    """Makes a hole of 2 TB where the table would be, after all other tensors."""
-    path, rows = folder / WEIGHTS, 2**36
+    """Makes a hole of 64 GB where the table would be, after all other tensors."""
+    path, rows = folder / WEIGHTS, 2**31 - 1
     tensors(lambda stored: [stored.pop(name) for name in list(stored) if WORDS in name])(folder)
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
@@ -109,14 +109,14 @@ def huge_table(folder: Path) -> None:
         (holds("config.json", "[" * 10**6), r"config\.json"),
         (config(hidden_size="8"), "hidden_size is '8'"),
         (config(num_hidden_layers=3), "16 of the 53"),
-        (config(intermediate_size=2**62), "has shape"),
+        (config(intermediate_size=2**30), "has shape"),
         (config(model_type="albert", num_hidden_layers=10**9), "128"),
         (config(num_hidden_layers=129), "num_hidden_layers is 129.* 128"),
-        (huge_table, "1024 GB"),
+        (huge_table, "GB"),
         (holds("nq.json", "{"), r"nq\.json"),
         (holds("nq.json", '{"windows": {"max_length": 8}}'), r"nq\.json.*max_length"),
         (lambda folder: (folder / WEIGHTS).unlink(), r"model\.safetensors"),
-        (pickle, "pytorch_model.bin"),
+        (pickle, r"pytorch_model\.bin"),
         (lambda folder: os.truncate(folder / WEIGHTS, 1000), r"model\.safetensors"),
         (blank_header, "4 MiB"),
         (odd_type, "x is 'F8_E4M3'.* F64, F32"),
