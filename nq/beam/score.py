@@ -193,29 +193,29 @@ class Decide(beam.PTransform):  # type: ignore[misc]
         decision: how scores become answers, or folder or name of the model whose settings it is
             in; by default the settings of the bundled model.
         formats: names of output formats (``nq.formats.outputs``) that answers have besides.
-        table_rows: answers from the first so many lines of a file are rows of the table of answers.
+        with_rows: whether answers have their rows of the table of answers.
     """
 
     def __init__(
         self,
         decision: DecisionConfig | str | Path | None = None,
         formats: str | Sequence[str] = (),
-        table_rows: int = 0,
+        with_rows: bool = False,
     ) -> None:
         super().__init__()
         if not isinstance(decision, DecisionConfig):
             decision = find_model(decision).decision
-        self.settings = decision, outputs.parse(formats), table_rows
+        self.settings = decision, outputs.parse(formats), with_rows
 
     def expand(self, scored: Any) -> Any:
         return scored | "Decide" >> beam.Map(_decide, *self.settings)
 
 
 def _decide(
-    element: tuple[Scored, Work], decision: DecisionConfig, formats: Sequence[str], table_rows: int
+    element: tuple[Scored, Work], decision: DecisionConfig, formats: Sequence[str], with_rows: bool
 ) -> Decided:
     scored, work = element
     example, source = scored.example, scored.windowed.source
     ranked = decide(example, scored.scores, decision)
-    answered = answer(example, ranked, formats, source.line <= table_rows)
+    answered = answer(example, ranked, formats, with_rows)
     return Decided(source, example.question, answered, work)

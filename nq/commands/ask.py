@@ -167,10 +167,9 @@ def _read_page(path: str, record: str | None, process: PageProcess) -> Page:
         if record is None and not is_records and not is_stream(path):
             return process.read(path, inputs.read_page, path)
         page = inputs.read_page(path, record)
-        n = inputs.count_records(path) if not record and path.endswith(SHARD_SUFFIXES) else 1
-        if n > 1:
+        if not record and path.endswith(SHARD_SUFFIXES) and inputs.count_records(path, 2) > 1:
             advice = "--record N takes another, nq answer --data answers all questions"
-            log.info("%s has %d records, and the page of the first is read: %s", path, n, advice)
+            log.info("%s has several records, and the page of the first is read: %s", path, advice)
         if path.endswith(SUFFIXES) and QUESTION in columns(path):
             advice = "nq answer --data answers them"
             log.warning("%s is a table of questions, and is read as a page: %s", path, advice)

@@ -158,20 +158,21 @@ def read_scorable(
     """Returns gold labels, predictions of official metrics, and the metrics of gold texts."""
     predicted = labels.read_predictions(Path(input_files.path_text(predictions)))
     gold_labels: nq_eval.Gold = {}
-    texts, seen = list[text_match.TextScore](), set[ExampleId]()
+    texts, scored, seen = list[text_match.TextScore](), set[ExampleId](), set[ExampleId]()
     with input_files.unchanged(gold):
         for example in read_examples(gold, skip_bad=True, pages=pages):
             key = example.example_id
-            if key in seen:
-                continue
             seen.add(key)
             if example.annotations:
                 gold_labels[key] = example_labels(example)
+            if example.annotations or example.answers is not None:
+                scored.add(key)
             if key in predicted and (text := text_score(example, predicted[key])):
                 texts.append(text)
-    if not gold_labels and not texts:
+    if not scored:
         raise ValueError(f"no annotations in {', '.join(gold)}: give annotated data")
-    kept = {key: label for key, label in predicted.items() if key in gold_labels or key not in seen}
+    nq_eval.check_ids(scored, predicted.keys() - (seen - scored))
+    kept = {key: predicted[key] for key in gold_labels}
     return gold_labels, kept, text_match.metrics(texts)
 
 

@@ -38,7 +38,7 @@ predecessor ran with one annotator enough; Kaggle's "TensorFlow 2.0 Question Ans
 
 import enum
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from nq.evaluation.labels import ExampleId, Label
@@ -153,18 +153,7 @@ def score(
     ``one_annotator``, one is enough for examples with only one. A ``ValueError`` tells that the ids
     of gold and of the predictions differ.
     """
-    missing, extra = gold.keys() - predictions.keys(), predictions.keys() - gold.keys()
-    if missing or extra:
-
-        def some(ids: set[ExampleId]) -> str:
-            first = [*sorted(map(str, ids))[:MAX_SHOWN_IDS], *["…"] * (len(ids) > MAX_SHOWN_IDS)]
-            return f"{len(ids)} ({', '.join(first)})" if ids else "0"
-
-        raise ValueError(
-            f"the ids of gold ({len(gold)}) and predictions ({len(predictions)}) differ: "
-            f"{some(missing)} missing from the predictions, {some(extra)} extra; "
-            "predict every gold example once (null answers are -1) and nothing else"
-        )
+    check_ids(gold.keys(), predictions.keys())
     long, short = decisions(gold, predictions, needed, one_annotator)
     return (
         _threshold_metrics("long-", long)
@@ -174,6 +163,22 @@ def score(
         | _plain_metrics("all-answer-", long + short)
         | _micro_metrics(*decisions(gold, predictions, (1, 1)))
     )
+
+
+def check_ids(gold: Set[ExampleId], predictions: Set[ExampleId]) -> None:
+    """Raises ``ValueError`` if the ids of gold and of the predictions differ."""
+
+    def some(ids: Set[ExampleId]) -> str:
+        first = [*sorted(map(str, ids))[:MAX_SHOWN_IDS], *["…"] * (len(ids) > MAX_SHOWN_IDS)]
+        return f"{len(ids)} ({', '.join(first)})" if ids else "0"
+
+    if gold != predictions:
+        raise ValueError(
+            f"the ids of gold ({len(gold)}) and predictions ({len(predictions)}) differ: "
+            f"{some(gold - predictions)} missing from the predictions, "
+            f"{some(predictions - gold)} extra; "
+            "predict every gold example once (null answers are -1) and nothing else"
+        )
 
 
 def _point(n_correct: int, n_predicted: int, n_gold: int, threshold: float = 0.0) -> Point:

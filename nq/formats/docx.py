@@ -301,4 +301,5 @@ class _Document:
         root = etree.fromstring(f"<body>{text}</body>".encode("utf-8", "replace"), parser)
         if any(entry.level == etree.ErrorLevels.FATAL for entry in parser.error_log):
             raise RecordError(f"its part {part} has more than 256 elements in each other")
-        return before + etree.tostring(root.find("body"), encoding="unicode", method="html")
+        html: str = etree.tostring(root.find("body"), encoding="unicode", method="html")
+        return before + html

@@ -103,7 +103,8 @@ def fill(model: Any, tensors: CheckpointTensors, config: ModelConfig) -> LoadRep
         rows, all_rows = len(value), variable.shape[0]
         if rows < all_rows:  # of word embeddings
             missing.append(f"{path}[{rows}:]")
-            more = np.random.default_rng(0).normal(0, 0.02, (all_rows - rows, *value.shape[1:]))
+            shape = (all_rows - rows, *value.shape[1:])
+            more = np.random.default_rng(0).normal(0, config.initializer_range, shape)
             value = np.concatenate([value, more.astype(np.float32)])
         _write(variable, value.astype(variable.dtype, copy=False))  # ml_dtypes knows bfloat16
     return LoadReport(tuple(missing), tuple(sorted(tensors.shapes.keys() - used)))

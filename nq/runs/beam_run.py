@@ -80,7 +80,7 @@ class Pipeline:
     def answers(self, table_rows: int) -> Iterator[Answered | bytes]:
         """Runs the pipeline; yields the answers and the lines of the dead letters, in order.
 
-        Answers from the first ``table_rows`` lines of a file have a row of the table of answers.
+        The first ``table_rows`` answers have a row of the table of answers.
         """
         from nq.beam.files import absolute, stage_model
         from nq.beam.pipelines import answering, run_in_order
@@ -103,14 +103,14 @@ class Pipeline:
             names = tuple(map(absolute, pages.files))
             pages = replace(pages, folder=absolute(pages.folder), files=names)
         read = ReadQuestions([*map(absolute, questions.files)], job.limit, workers, pages=pages)
-        decide = Decide(spec.model.decision, job.formats, table_rows)
+        decide = Decide(spec.model.decision, job.formats, table_rows > 0)
         steps = answering(spec.in_folders(models), staged, decide)
         finished, elements = run_in_order(
             read, steps, options, self._part, self._shared, self._progress
         )
         questions.check_same()
         self._clock.enter(MERGE)
-        yield from _merge(questions.files, elements, self._totals)
+        yield from _merge(questions.files, elements, self._totals, table_rows)
         self.pipeline = _description(finished, workers, self._totals.counters)
 
 
@@ -132,13 +132,13 @@ def open_pipeline(
 
 
 def _merge(
-    files: Sequence[str], items: Iterable[Decided | DeadLetter], totals: Totals
+    files: Sequence[str], items: Iterable[Decided | DeadLetter], totals: Totals, table_rows: int
 ) -> Iterator[Answered | bytes]:
     """Yields the answers of the workers and the lines of the dead letters, in order.
 
-    What the workers did is added to ``totals``.
+    What the workers did is added to ``totals``; the first ``table_rows`` answers keep their rows.
     """
-    ids = Ids()
+    ids, n_answers = Ids(), 0
     for element in items:
         path = shown(files[element.source.file_index])
         item = replace(element, source=replace(element.source, path=path))
@@ -157,7 +157,9 @@ def _merge(
                 totals.truncated_pages += work.unread_blocks > 0
                 totals.second_model_windows += work.second_model_windows
                 totals.rescored += work.rescored
-                yield item.answered
+                n_answers += 1
+                keeps_row = n_answers <= table_rows
+                yield item.answered if keeps_row else replace(item.answered, row=None)
                 continue
         assert letter is not None
         totals.dead_letters += 1

@@ -7,12 +7,15 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nq.commands.main import console
+from nq.formats import inputs
 from tests import document_files
 from tests.conftest import Commands
+from tests.nq_records import simplified, write_lines
 
 PAGE = """<!doctype html><title>Skerry Point</title><nav><p>Home</p></nav>
 <h1>Skerry Point lighthouse</h1>
@@ -124,17 +127,16 @@ def test_a_folder_is_read_and_what_is_left_out_is_told(
         "docs/locked.pdf",
         "docs/nul.txt",
     ]
-    (warning,) = (line for line in commands.err.splitlines() if "cannot be read" in line)
-    assert warning.startswith("nq: warning: 2 of 6 documents cannot be read: docs/locked.pdf")
+    (warning,) = (line for line in commands.err.splitlines() if "2 of 6" in line)
+    assert "docs/locked.pdf" in warning
     options = ["--set", "max_contexts=3", "--top", "0"]
     out = commands.out("ask", "who opened the school", "docs", "page.html", *options)
     assert out.startswith("Jim Dale (")
     assert "found in docs/school.pdf, page 2 (" in out
-    assert "4 blocks were not read" in commands.err
+    assert "4 blocks" in commands.err
     commands.out("ask", "who " * 10_000, "page.html", "--top", "0")
-    assert "the question has 10000 pieces; the last 63 are read" in commands.err
-    error = commands.error("ask", "who", "docs", "--record", "2", code=2)
-    assert "--record is for a single jsonl file" in error
+    assert "10000" in commands.err
+    assert "--record" in commands.error("ask", "who", "docs", "--record", "2", code=2)
 
 
 @pytest.mark.slow
@@ -148,7 +150,22 @@ def test_a_document_that_takes_too_much_memory_is_skipped(
     options = ["--top", "0", "--model", tiny_model, "--profile", "baseline"]
     answer = commands.json("ask", "who built the harbour", tmp_path, *options)
     first, second = answer["skipped_documents"]
-    assert "b.pdf is a PDF document that cannot be read (out of memory)" in first
-    assert "c.pdf is a PDF document that cannot be read (too large: 25400" in second
+    assert "b.pdf" in first and "out of memory" in first
+    assert "c.pdf" in second and "25400" in second
     commands.out("ask", "who built the harbour", tmp_path / "b.pdf", *options, code=1)
-    assert "cannot be read (out of memory)" in commands.err
+    assert "out of memory" in commands.err
+
+
+def test_the_records_behind_the_second_are_not_counted(
+    tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_lines(tmp_path / "pages.jsonl", [simplified(i) for i in range(4)])
+    counts, count = list[int](), inputs.count_records
+
+    def counted(*arguments: Any) -> int:
+        counts.append(count(*arguments))
+        return counts[-1]
+
+    monkeypatch.setattr(inputs, "count_records", counted)
+    commands.json("ask", "who", path)
+    assert counts == [2]

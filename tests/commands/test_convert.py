@@ -84,7 +84,7 @@ def test_two_conversions_to_one_folder_and_one_after_a_killed_one(
 ) -> None:
     new, unfinished = tmp_path / "new", tmp_path / ".convert-new"
     with hold(unfinished, PART):
-        assert f"writes to {unfinished}" in commands.error("convert", tiny_model, new)
+        assert str(unfinished) in commands.error("convert", tiny_model, new)
         write(unfinished / "model" / "config.json")
     assert run(tiny_model, new) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
@@ -109,7 +109,7 @@ def test_hugging_faces_folder_is_converted_and_converted_back(
     hugging_face: Path, tmp_path: Path, commands: Commands
 ) -> None:
     ours, back = tmp_path / "ours", tmp_path / "back"
-    assert "not in the checkpoint: pooler/kernel" in commands.out("convert", hugging_face, ours)
+    assert "pooler/kernel" in commands.out("convert", hugging_face, ours)
     assert run(ours, back, "--to", "hf") == 0
     for folder in (ours, back):
         assert_same_spans(load(folder), np.load(hugging_face / "reference.npz"))
@@ -159,4 +159,4 @@ def test_a_model_with_fewer_heads_is_converted_but_not_to_hugging_faces_folder(
     for name, value in load(new)(ROWS).items():
         np.testing.assert_array_equal(value, model(ROWS)[name])
     error = commands.error("convert", fewer, tmp_path / "theirs", "--to", "hf")
-    assert "3 heads of 2 columns, which the format hf cannot have" in error
+    assert "3 heads of 2 columns" in error

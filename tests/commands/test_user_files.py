@@ -74,7 +74,7 @@ def test_an_input_that_would_be_overwritten_is_refused(
         data = write_lines(tmp_path / name, [simplified()])
     before = tree(tmp_path)
     error = commands.error(*arguments, data, "--output", tmp_path)
-    assert f"the input {data} is the file {data}" in error
+    assert error.count(str(data)) == 2
     assert tree(tmp_path) == before
 
 
@@ -111,4 +111,4 @@ def test_a_read_only_folder_is_one_line_before_the_work(
 ) -> None:
     with without_privileges():
         error = commands.error(*command, f"{read_only}/out/new")
-    assert f"{read_only} cannot be written" in error
+    assert str(read_only) in error

@@ -16,6 +16,7 @@ from nq.evaluation.evaluate import Evaluation, Verdict, accepted_answers, evalua
 from nq.formats.outputs import encode_prediction, write_predictions
 from nq.questions import read_examples
 from nq.records import Annotation, Example, Prediction, Span, YesNo
+from tests.nq_records import write_lines
 
 N_TOKENS = 20
 BYTES = np.stack([np.arange(N_TOKENS) * 3, np.arange(N_TOKENS) * 3 + 2], axis=1)
@@ -206,3 +207,20 @@ def test_files_of_gold_and_predictions_are_evaluated(tmp_path: Path) -> None:
     assert (
         evaluate([bundled_sample()] * 2, str(predictions)) == metrics
     )  # the first of an id counts
+
+
+@pytest.mark.parametrize("ids", [["a"], ["a", "b", "c"]])
+def test_gold_texts_need_one_prediction_each(ids: list[str], tmp_path: Path) -> None:
+    records = [
+        {"id": i, "question": "who", "context": "It is Ada.", "answers": ["Bea"]} for i in "ab"
+    ]
+    gold = write_lines(tmp_path / "gold.jsonl", records)
+    null: dict[str, Any] = {
+        "long_answer": {"start_token": -1, "end_token": -1},
+        "short_answers": [],
+    }
+    null |= {"long_answer_score": 0.0, "short_answers_score": 0.0, "yes_no_answer": "NONE"}
+    predictions = tmp_path / "predictions.json"
+    write_predictions(predictions, [{"example_id": i, **null} for i in ids])
+    with pytest.raises(ValueError, match=r"gold \(2\)"):
+        evaluate([gold], predictions)

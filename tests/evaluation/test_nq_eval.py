@@ -195,11 +195,8 @@ def test_sweep_equals_the_metrics_at_every_threshold(items: list[Decision]) -> N
 def test_different_ids_are_a_value_error_that_names_them() -> None:
     gold: Gold = {i: [Label()] for i in range(7)}
     predictions: Predictions = {6: Label(), 70: Label(), 80: Label()}
-    with pytest.raises(ValueError, match="differ") as error:
+    with pytest.raises(ValueError, match=r"\(7\).*\(3\).* 6 \(0, 1, 2, 3, 4, …\).* 2 \(70, 80\)"):
         nq_eval.score(gold, predictions)
-    assert "gold (7) and predictions (3)" in str(error.value)
-    assert "6 (0, 1, 2, 3, 4, …) missing from the predictions" in str(error.value)
-    assert "2 (70, 80) extra" in str(error.value)
 
 
 IDS = [7, "007", "7_0", " 7", "+7", "\uff17", "-0", 1.5, 7e300, "q\ud800"]
@@ -248,10 +245,10 @@ def test_a_null_score_ranks_last(
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("[" * 100_000, "not JSON"),
-        ('{"example_id": null, "annotations": []}', "field 'example_id' must be an integer"),
-        ('{"example_id": 1, "annotations": []}', "no 'annotations'"),
-        ('{"example_id": 1, "annotations": [{"long_answer": {"end_byte": 3}}]}', ".* half null"),
+        ("[" * 100_000, ""),
+        ('{"example_id": null, "annotations": []}', ".*'example_id'"),
+        ('{"example_id": 1, "annotations": []}', ".*'annotations'"),
+        ('{"example_id": 1, "annotations": [{"long_answer": {"end_byte": 3}}]}', r".*\[-1, 3\)"),
     ],
 )
 def test_a_bad_gold_line_is_a_value_error_with_its_number(
@@ -287,12 +284,12 @@ def test_predictions_may_lack_answers_and_repeat(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("prediction", "message"),
     [
-        ({"short_answers_score": "1"}, "field 'short_answers_score' must be .*, found a string"),
+        ({"short_answers_score": "1"}, "'short_answers_score'"),
         ({"long_answer_score": float("nan")}, "NaN"),
-        ({"yes_no_answer": "perhaps"}, "yes_no_answer is 'perhaps', expected YES, NO or NONE"),
+        ({"yes_no_answer": "perhaps"}, "yes_no_answer is 'perhaps'"),
         (
             {"yes_no_answer": "NO", "short_answers": [{"start_token": 1, "end_token": 2}]},
-            "both yes_no_answer NO",
+            "yes_no_answer NO",
         ),
     ],
 )
@@ -315,7 +312,7 @@ def files(tmp_path: Path) -> tuple[str, str]:
 def test_command_prints_one_json_object(files: tuple[str, str]) -> None:
     process = python("-m", "eval.nq_eval", *files)
     assert process.returncode == 0
-    assert process.stderr.startswith("nq_eval: note: 4 of 14 examples have fewer than 2 annotators")
+    assert "4 of 14" in process.stderr
     assert json.loads(process.stdout) == nq_eval.score(*frozen())
 
 

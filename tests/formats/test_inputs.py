@@ -63,7 +63,6 @@ def test_a_damaged_gzip_file_is_read_up_to_the_damage(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         *good, last = items(path)
         assert isinstance(last, DeadLetter) and good
-        assert "the compressed file is cut off or damaged" in last.reason
         assert last.source.path == str(path) and last.source.line >= len(good) + 1
         assert len([item for i in range(3) for item in items(path, share=(i, 3))]) == len(good) + 1
 
@@ -90,7 +89,7 @@ def test_find_files(tmp_path: Path) -> None:
     assert find("b.jsonl", "*.jsonl*") == ["b.jsonl", "[x].jsonl", "a.jsonl.gz"]
     assert find("[x].jsonl", "notes.md", "./b.jsonl") == ["[x].jsonl", "notes.md", "b.jsonl"]
     for pattern in ("nothing*", "sub.jsonl"):
-        with pytest.raises(FileNotFoundError, match="no file"):
+        with pytest.raises(FileNotFoundError, match=re.escape(pattern)):
             find(pattern)
     for other in ("/dev/null", 5):
         with pytest.raises(ValueError):
@@ -101,27 +100,25 @@ def test_find_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "name", "advice"),
+    ("data", "kind"),
     [
-        (gzip.compress(bytes(257) + b"ustar\0"), "an archive in a gzip file", "extract"),
-        (b"PK\x03\x04" + bytes(26) + b"xl/" + bytes(99), "a document of Microsoft", "as CSV"),
-        (frame(b"one"), "a TFRecord file", "give the records"),
-        (TEXT.encode("utf-16"), "UTF-16 text", "iconv -f UTF-16 -t UTF-8"),
-        (json.dumps(RECORDS, indent=2).encode(), "a JSON array", "jq -c '.[]'"),
-        (b"[\n" + b",\n".join(map(to_line, RECORDS)) + b"\n]\n", "a JSON array", "jq"),
-        (json.dumps(RECORDS[0], indent="\t").encode(), "pretty-printed JSON", "jq -c ."),
-        (gzip.compress(json.dumps(RECORDS).encode()), "a JSON array in a gzip file", "jq"),
-        (b"<!DOCTYPE html>\n<html>", "an HTML or XML file", "nq ask"),
-        (b"id,query\n" + b"1,who\n" * 100, "no file of records, by its first 100", "another"),
+        (gzip.compress(bytes(257) + b"ustar\0"), "gzip"),
+        (b"PK\x03\x04" + bytes(26) + b"xl/" + bytes(99), "CSV"),
+        (frame(b"one"), "TFRecord"),
+        (TEXT.encode("utf-16"), "iconv -f UTF-16 -t UTF-8"),
+        (json.dumps(RECORDS, indent=2).encode(), "jq -c '.[]'"),
+        (b"[\n" + b",\n".join(map(to_line, RECORDS)) + b"\n]\n", "jq -c '.[]'"),
+        (json.dumps(RECORDS[0], indent="\t").encode(), "jq -c ."),
+        (gzip.compress(json.dumps(RECORDS).encode()), "jq"),
+        (b"<!DOCTYPE html>\n<html>", "nq ask"),
+        (b"id,query\n" + b"1,who\n" * 100, "100"),
     ],
 )
-def test_a_file_of_another_kind_is_refused_in_one_line(
-    tmp_path: Path, data: bytes, name: str, advice: str
-) -> None:
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, data: bytes, kind: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(data)
     for read in (read_examples, inputs.read_page):
-        with pytest.raises(ValueError, match=f"is {re.escape(name)}.*{re.escape(advice)}"):
+        with pytest.raises(ValueError, match=f"{path}.*{re.escape(kind)}"):
             read(path)
 
 
@@ -167,24 +164,28 @@ def test_a_bad_first_line_does_not_cost_the_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limit", "value", "found"),
     [
-        ("bytes", len(GOOD) - 1, f"{len(GOOD)} bytes"),
-        ("values", 30, "34 JSON values"),
-        ("characters", 300, "360 characters on the page"),
-        ("question_characters", 27, "28 characters in the question"),
-        ("id_characters", 0, "1 characters in the example_id"),
-        ("tokens", 60, "68 tokens"),
-        ("candidates", 1, "2 candidates"),
-        ("block_tokens", 60, "65 tokens in top-level candidates"),
+        ("bytes", len(GOOD) - 1, len(GOOD)),
+        ("values", 30, 34),
+        ("characters", 300, 360),
+        ("question_characters", 27, 28),
+        ("id_characters", 0, 1),
+        ("tokens", 60, 68),
+        ("candidates", 1, 2),
+        ("block_tokens", 60, 65),
     ],
 )
 def test_a_record_beyond_a_limit_is_a_dead_letter(
-    tmp_path: Path, limit: str, value: int, found: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, limit: str, value: int, found: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_lines(tmp_path / "a.jsonl", [GOOD])
     monkeypatch.setattr(LIMITS, limit, value)
-    assert reasons(path) == [f"too large: {found}, the limit is {value}"]
-    monkeypatch.setattr(LIMITS, limit, int(found.split(maxsplit=1)[0]))
+    assert numbers(path) == [[found, value]]
+    monkeypatch.setattr(LIMITS, limit, found)
     assert reasons(path) == [""]
+
+
+def numbers(path: Path) -> list[list[int]]:
+    return [[int(number) for number in re.findall(r"\d+", reason)] for reason in reasons(path)]
 
 
 def test_a_long_line_is_skipped_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,12 +194,10 @@ def test_a_long_line_is_skipped_to_its_end(tmp_path: Path, monkeypatch: pytest.M
     lines = [GOOD, b"x" * (3 << 20), GOOD, b"x" * (longest + 1), GOOD + b" " * 10, b"x" * 5000]
     for name in ("a.jsonl", "b.jsonl.gz"):
         path = write_lines(tmp_path / name, lines)
-        assert [reason.partition(",")[0] for reason in reasons(path)] == [
-            *("", f"too large: {3 << 20} bytes", "", f"too large: {longest + 1} bytes", ""),
-            "too large: 5000 bytes",
-        ]
+        found = [*numbers(path)]
+        assert [some[:1] for some in found] == [[], [3 << 20], [], [longest + 1], [], [5000]]
     path.write_bytes(GOOD + b"\n" + b"x" * 9000)
-    assert reasons(path)[1].startswith("too large: 9000 bytes, ")
+    assert numbers(path)[1][0] == 9000
 
 
 def test_windows_have_a_limit(tiny_vocab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,4 +209,4 @@ def test_windows_have_a_limit(tiny_vocab: Path, monkeypatch: pytest.MonkeyPatch)
             patch.setattr(LIMITS, limit, count - 1)
             letter = make_windows(Source(0, "a", 3), example, tokenizer, config)
         assert isinstance(letter, DeadLetter) and letter.record == example.question
-        assert letter.reason.startswith("too large: ") and letter.source.line == 3
+        assert str(count) in letter.reason and letter.source.line == 3

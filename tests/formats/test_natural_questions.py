@@ -108,7 +108,7 @@ def test_a_long_answer_without_index_is_the_candidate_of_its_tokens(make: Make) 
         assert (annotation.long, annotation.candidate) == (Span(3, 11), 1)
     del answer["candidate_index"]
     answer["end_token"] = 9
-    with pytest.raises(RecordError, match=r"long_answer has no candidate_index and is no cand"):
+    with pytest.raises(RecordError, match="candidate_index"):
         decode_line(to_line(record))
 
 
@@ -126,22 +126,20 @@ def test_python_writes_nan_infinity_and_lone_surrogates(make: Make) -> None:
 # --- bad records --------------------------------------------------------------------------
 
 
-C, A, T, OUTSIDE = (
-    *("long_answer_candidates", "annotations", "document_tokens", "is no span of the 11 tokens"),
-)
+C, A, T = "long_answer_candidates", "annotations", "document_tokens"
 
 
 @pytest.mark.parametrize(
     ("path", "value", "expected"),
     [
-        ("example_id", 2**70, "found a number that is no 64-bit integer"),
-        (f"{C}.1.start_token", ..., f"missing field '{C}[1].start_token'"),
-        (f"{C}.0.end_token", 12, f"{C}[0] [3, 12) {OUTSIDE}"),
-        (f"{C}.0", {"start_token": -1, "end_token": -1}, f"{C}[0] has no span"),
-        (f"{A}.0.long_answer.candidate_index", 2, "is 2 of 2 candidates"),
-        (f"{A}.0.short_answers.0.start_token", 8, f"{A}[0].short_answers[0] [8, 7) {OUTSIDE}"),
-        (f"{A}.0.yes_no_answer", "MAYBE" * 10**5, "must be YES, NO or NONE, found 'MAYBE"),
-        (f"{T}.1.end_byte", 2**63, "beyond 64 bits"),
+        ("example_id", 2**70, "64-bit"),
+        (f"{C}.1.start_token", ..., f"{C}[1].start_token"),
+        (f"{C}.0.end_token", 12, f"{C}[0] [3, 12)"),
+        (f"{C}.0", {"start_token": -1, "end_token": -1}, f"{C}[0]"),
+        (f"{A}.0.long_answer.candidate_index", 2, "candidate_index"),
+        (f"{A}.0.short_answers.0.start_token", 8, f"{A}[0].short_answers[0] [8, 7)"),
+        (f"{A}.0.yes_no_answer", "MAYBE" * 10**5, "'MAYBE"),
+        (f"{T}.1.end_byte", 2**63, "64"),
     ],
 )
 @each_layout

@@ -133,12 +133,12 @@ def test_every_byte_that_is_changed_or_lacks_is_noticed(tmp_path: Path) -> None:
         data = bytearray(whole)
         data[byte] ^= 1
         path.write_bytes(data)
-        with pytest.raises(Error, match="is cut off or damaged"):
+        with pytest.raises(Error, match=str(path)):
             list(raw_records(path))
         if byte > 11:  # the data or its checksum, not the header
-            with path.open("rb") as file, pytest.raises(Error, match="is cut off or damaged"):
+            with path.open("rb") as file, pytest.raises(Error, match=str(path)):
                 read_record_at(file, 12, 60)
         path.write_bytes(whole[:byte])
         for read in (raw_records, record_offsets) if byte else ():
-            with pytest.raises(Error, match="is cut off or damaged near byte"):
+            with pytest.raises(Error, match=str(path)):
                 list(read(path))

@@ -161,7 +161,7 @@ def test_a_dead_instance_comes_back_and_what_kills_two_fails(
         fatal = pool.submit(part.rows, part.examples, kill)
         waiting = [pool.submit(one.rows, one.examples) for one in (part, *others)]
         assert waiting[-1].cancel()
-        with pytest.raises(InstanceDiedError, match=r"instance 1 of 1 .* killed"):
+        with pytest.raises(InstanceDiedError, match="1 of 1"):
             fatal.result()
         assert_same_bytes([waiting[0].result()], [expected])
     assert len(caplog.records) >= 2

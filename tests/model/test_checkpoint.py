@@ -1,6 +1,7 @@
 """Model folders: saving and loading are inverse; no tensor is lost, no model half filled."""
 
 import dataclasses
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -68,9 +69,9 @@ def test_float32_weights_are_loaded_exactly(tiny_model: Path, folder: Path) -> N
 
 def test_an_unfinished_folder_is_no_model(tiny_model: Path, folder: Path) -> None:
     """Not even if another model was in it before."""
-    with small_files(10_000), pytest.raises(OSError, match=r"large: '.*model\.safetensors'"):
+    with small_files(10_000), pytest.raises(OSError, match=r"model\.safetensors"):
         save(folder, tiny_model)
-    with pytest.raises(FileNotFoundError, match=r"expected config\.json"):
+    with pytest.raises(FileNotFoundError, match=r"config\.json"):
         joint.load_model(folder)
 
 
@@ -116,12 +117,15 @@ def test_missing_rows_of_word_embeddings_are_drawn_and_reported(
 ) -> None:
     save(tmp_path / "m", tiny_model, store)
     stored = read_tensors(tmp_path / "m")[WORDS]
-    larger = dataclasses.replace(tiny_models.SHAPE, vocab_size=len(stored) + 50)
+    vocab_size, deviation = len(stored) + 50, 0.5
+    larger = dataclasses.replace(
+        tiny_models.SHAPE, vocab_size=vocab_size, initializer_range=deviation
+    )
     loaded = joint.load_model(tmp_path / "m", config=larger)
     assert loaded.report == checkpoint.LoadReport((f"{WORD_EMBEDDINGS}[{len(stored)}:]",))
     rows = weights(loaded.model)[WORD_EMBEDDINGS]
     np.testing.assert_array_equal(rows[: len(stored)], stored)
-    assert 0.01 < rows[len(stored) :].std() < 0.03
+    assert rows[len(stored) :].std() == pytest.approx(deviation, rel=0.2)
 
 
 @given(
@@ -142,7 +146,7 @@ def test_a_wrong_shape_is_named_and_nothing_is_filled(
     before = weights(built)
     wrong = {n: value * 2 for n, value in TENSORS.items()}
     wrong[name] = np.asarray(change(TENSORS[name]))
-    with pytest.raises(ValueError, match="do not belong together") as error:
+    with pytest.raises(ValueError, match=re.escape(name)) as error:
         checkpoint.fill(built, tiny_models.stored(wrong), tiny_models.SHAPE)
     assert name in str(error.value) and "\n" not in str(error.value)
     after = weights(built)

@@ -150,7 +150,7 @@ def test_a_pretraining_checkpoint_lacks_the_heads(tmp_path: Path) -> None:
         ("span_output/kernel", "span_output/bias", "type_output/kernel", "type_output/bias"),
         ("cls/predictions/output_bias",),
     )
-    assert "left random: span_output/kernel" in report.warning()
+    assert "span_output/kernel" in report.warning()
     assert not np.asarray(loaded.model(ROWS)["type_logits"]).any()
 
 
@@ -159,17 +159,13 @@ def halve(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "damage", "problem"),
-    [
-        ("*.data-*", Path.unlink, r"\.index is there but no .*\.data-…"),
-        ("*.data-*", halve, "is damaged"),
-    ],
+    ("damage", "name"), [(Path.unlink, r"\.index .*\.data-"), (halve, "model_cpkt|bert_joint")]
 )
 def test_a_missing_or_truncated_file_is_named(
-    folder: Path, pattern: str, damage: Callable[[Path], object], problem: str
+    folder: Path, damage: Callable[[Path], object], name: str
 ) -> None:
-    (path,) = folder.glob(pattern)
+    (path,) = folder.glob("*.data-*")
     damage(path)
-    with pytest.raises((ValueError, FileNotFoundError), match=problem) as error:
+    with pytest.raises((ValueError, FileNotFoundError), match=name) as error:
         joint.load_model(folder)
     assert "\n" not in str(error.value)

@@ -89,13 +89,13 @@ def test_a_runner_gives_the_files_of_a_run_without_beam(
 ) -> None:
     import mlflow
 
-    expected = run(job(data, tiny_model, tmp_path / "local", None), table_rows=40)
+    expected = run(job(data, tiny_model, tmp_path / "local", None), table_rows=5)
     seen: list[tuple[int, int]] = []
     address = f"sqlite:///{tmp_path / 'runs.db'}"
     found = run(
         job(data, tiny_model, tmp_path / "beam"),
         track=TrackingConfig(address, "e"),
-        table_rows=40,
+        table_rows=5,
         progress=lambda new, total: seen.append((new, total)),
     )
     assert_equal(found, expected)

@@ -57,9 +57,9 @@ def test_only_a_step_that_is_what_the_profile_requires_is_in_force(profile: Prof
     with grappler_options(profile.changes.grappler):
         check_in_force(profile, step, precision)
         for other in {"float32", "bfloat16", "float16"} - {precision}:
-            with pytest.raises(ProfileNotInForceError, match="types of the matrix products"):
+            with pytest.raises(ProfileNotInForceError, match="types"):
                 check_in_force(profile, traced_step(other, jit), precision)
-        with pytest.raises(ProfileNotInForceError, match=f"by XLA: {not jit}, expected {jit}"):
+        with pytest.raises(ProfileNotInForceError, match=f"XLA: {not jit}.* {jit}"):
             check_in_force(profile, traced_step(precision, not jit), precision)
     with pytest.raises(ProfileNotInForceError, match="Grappler"):
         check_in_force(profile, step, precision)
@@ -76,7 +76,7 @@ def test_weights_are_constants_only_under_frozen(names: str) -> None:
         with grappler_options(profile.changes.grappler):
             traced = engine._traced(Shape(2, 16), INPUTS)
             check_in_force(profile, traced, engine.precision)
-            with pytest.raises(ProfileNotInForceError, match="weights frozen"):
+            with pytest.raises(ProfileNotInForceError, match="frozen"):
                 check_in_force(other, traced, engine.precision)
 
 

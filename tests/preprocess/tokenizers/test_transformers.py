@@ -272,7 +272,7 @@ def test_special_pieces_are_those_of_transformers(both: tuple[Tokenizer, Any, To
 @pytest.mark.parametrize("name", ["BertJapaneseTokenizer", "BertweetTokenizer", "T5Tokenizer"])
 def test_another_class_is_refused(tmp_path: Path, name: str) -> None:
     write(tmp_path, "bert", {"vocab.txt": words(*BERT)}, {"tokenizer_class": name})
-    with pytest.raises(ValueError, match=f"tokenizer of the class '{name}'"):
+    with pytest.raises(ValueError, match=f"'{name}'"):
         load_tokenizer(tmp_path)
 
 
