@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
         *("beam", "evaluation", "formats", "inference", "model", "postprocess", "preprocess"),
     },
     "commands": {
-        *("beam", "evaluation", "formats", "inference", "model"),
+        *("beam", "evaluation", "formats", "inference", "model", "preprocess"),
         *("report", "runs", "serving", "training"),
     },
 }

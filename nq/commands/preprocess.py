@@ -57,13 +57,14 @@ def run(args: argparse.Namespace) -> int:
     sampling = (config.negatives, config.seed) if args.training else None
     if args.unknown:
         arguments.beam_options(args.unknown)
+    from nq.beam.windows import by_workers
     from nq.preprocess.prepared import Request, prepare
     from nq.questions import Questions, mention_unnamed_pages
 
     with Questions.open(args.data, arguments.pages(args), args.limit) as questions:
         mention_unnamed_pages(questions)
         request = Request(questions, str(tokenizer), windows, sampling)
-        prepared = prepare(request, args.output, args.workers, args.unknown)
+        prepared = prepare(request, args.output, by_workers(args.workers, args.unknown))
     if args.json:
         values = {name: getattr(prepared, name) for name in COUNTS}
         values |= {"shards": list(map(str, prepared.shards)), "reused": prepared.reused}

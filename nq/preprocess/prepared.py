@@ -10,12 +10,10 @@ manifest.json              the request, counts, sizes and digests of the files
 
 A shard is published when it is whole, and then the manifest names it, so that what follows reads it
 at once, and a job that was interrupted continues behind it. Damage is found by the sizes and
-digests of the manifest and by the checksums of the records. Without Beam one process makes the
-windows in a plain loop; workers and options of Beam give the same files.
+digests of the manifest and by the checksums of the records.
 """
 
 import contextlib
-import glob
 import itertools
 import logging
 import os
@@ -23,7 +21,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -34,7 +32,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import orjson
 
-from nq import __version__, child, extras, storage
+from nq import __version__, child, storage
 from nq.config import WindowConfig
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
@@ -135,12 +133,12 @@ class Windows:
         request: Request,
         folder: Path,
         manifest: Mapping[str, Any] | None,
-        workers: int | None = None,
+        make: "Make | None" = None,
         process: "_Process | None" = None,
         waiting: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
         self.folder, self.reused, self.n_shards = folder, process is None, 0
-        self._request, self._workers, self._process = request, workers, process
+        self._request, self._make_with, self._process = request, make, process
         self._waiting, self._is_complete = waiting, False
         self._update(manifest or {"counts": {}, "shards": [], "complete": False})
 
@@ -204,7 +202,7 @@ class Windows:
 
     def _make(self) -> None:
         self._process, self.reused = None, False
-        made = prepare(self._request, self.folder, self._workers)
+        made = prepare(self._request, self.folder, self._make_with)
         vars(self).update({name: getattr(made, name) for name in (*COUNTERS, "seconds")})
         self.n_shards, self._is_complete = made.n_shards, True
 
@@ -252,6 +250,10 @@ class StoredExample(NamedTuple):
     question: str
 
 
+Make = Callable[[Request, Path], Iterable[StoredExample | DeadLetter]]
+"""Makes what is stored of a request, in order, with an empty folder for its own files."""
+
+
 def make_windows(
     source: Source,
     item: Example | DeadLetter,
@@ -291,53 +293,41 @@ def stored_example(
 def prepare(
     request: Request,
     output: str | Path,
-    workers: int | None = None,
-    beam_options: Sequence[str] = (),
+    make: Make | None = None,
     published: Published = lambda manifest: None,
 ) -> Windows:
     """Makes the windows of a request, or reuses ``output`` if it holds them already.
 
-    An interrupted job continues behind its last shard; one of Beam or for training begins again.
+    An interrupted job continues behind its last shard; one for training, or with a ``make`` of
+    its own, begins again.
 
     Args:
-        workers: processes of Beam; by default a plain loop in this process, which needs no Beam.
-        beam_options: options of Apache Beam, such as ``--runner=DirectRunner``.
+        make: makes the windows in another way than a plain loop, such as ``nq.beam.windows``.
 
     Raises:
         OSError: a file cannot be read or written.
-        ValueError: Beam refuses an option.
-        Error: the folder has other files, the job failed, an input changed, or there is no Beam.
+        Error: the folder has other files, the job failed, or an input changed.
     """
     folder, questions = Path(output), request.questions
     found = find(request, folder)
     if found and found["complete"]:
         return Windows(request, folder, found)
-    with_beam = bool(beam_options) or (workers or 1) > 1
-    if with_beam:
-        extras.require("beam")
-        if glob.escape(str(folder)) != visible(str(folder)):
-            problem = f"Beam takes *, ? and [ in {folder} for patterns, and refuses odd bytes"
-            raise Error(f"{problem}: give another folder")
     questions.check_same()
     with storage.hold(folder, storage.WINDOWS, request.sources):
-        manifest, ids = _begun(folder, None if with_beam or request.training else found)
+        manifest, ids = _begun(folder, None if make or request.training else found)
         with storage.unfinished(folder) as part:
             writer = _Writer(request, folder, part, manifest, published)
-            if with_beam:
-                from nq.beam.pipelines import made_windows
-
-                writer.write(made_windows(request, part, workers, beam_options))
-            else:
-                writer.write(_made_windows(request, writer.place, ids))
+            made = make(request, part) if make else _made_windows(request, writer.place, ids)
+            writer.write(made)
             try:
                 questions.check_same()
             except Error:
                 (folder / MANIFEST).unlink()
                 raise
             writer.complete()
-        made = Windows(request, folder, writer.manifest)
-        made.reused = False
-        return made
+        result = Windows(request, folder, writer.manifest)
+        result.reused = False
+        return result
 
 
 def _begun(
@@ -508,7 +498,7 @@ def find(request: Request, folder: Path) -> dict[str, Any] | None:
 def windows(
     request: Request,
     folder: Path,
-    workers: int | None = None,
+    make: Make | None = None,
     waiting: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
 ) -> Iterator[Windows]:
     """Makes the windows of a request in a process of its own, unless a folder has them.
@@ -519,11 +509,11 @@ def windows(
     """
     request.check_output(folder)
     if (found := find(request, folder)) and found["complete"]:
-        yield Windows(request, folder, found, workers, waiting=waiting)
+        yield Windows(request, folder, found, make, waiting=waiting)
         return
-    process = _Process(request, folder, workers)
+    process = _Process(request, folder, make)
     try:
-        yield Windows(request, folder, None, workers, process, waiting)
+        yield Windows(request, folder, None, make, process, waiting)
     finally:
         process.end()
 
@@ -531,11 +521,11 @@ def windows(
 class _Process:
     """The process that makes the windows, which sends its manifests."""
 
-    def __init__(self, request: Request, folder: Path, workers: int | None) -> None:
+    def __init__(self, request: Request, folder: Path, make: Make | None) -> None:
         code = f"from {__name__} import prepare_for; prepare_for({{}})"
         self._process, self._connection = child.start(code)
         with contextlib.suppress(OSError):  # it died
-            self._connection.send((request, folder, workers))
+            self._connection.send((request, folder, make))
 
     def receive(self, is_wanted: bool) -> dict[str, Any] | None:
         """Returns the next manifest; ``None`` if there is none yet, unless it ``is_wanted``."""
@@ -568,9 +558,9 @@ def prepare_for(number: int) -> None:
     logging.getLogger().addHandler(logging.NullHandler())  # the process that waits warns
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
     try:
-        request, folder, workers = connection.recv()
+        request, folder, make = connection.recv()
         threading.Thread(target=interrupt_at_end, daemon=True).start()
-        prepare(request, folder, workers, published=connection.send)
+        prepare(request, folder, make, published=connection.send)
     finally:  # without an error, which the process that waits raises too, or a wait for threads
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os._exit(0)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from nq import storage
+from nq.beam.windows import by_workers
 from nq.evaluation.answers import Answered, answer
 from nq.inference.chain import answers
 from nq.inference.instances import InstanceDiedError, InstancePool, warn_if_too_few_cores
@@ -112,8 +113,9 @@ def open_scoring(
     The times of the run are kept until the block ends.
     """
     shared = (job.output or job.root) / f"windows-{request.key}"
+    make = by_workers(job.compute.workers)
     with (
-        windows(request, shared, job.compute.workers, partial(clock, WAIT)) as made,
+        windows(request, shared, make, partial(clock, WAIT)) as made,
         _open_scorer(job, made) as scorer,
     ):
         store = ScoreStore(folder.work, job.scores(request))

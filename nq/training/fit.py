@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nq import tracking
+from nq.beam.windows import by_workers
 from nq.config import TrackingConfig
 from nq.errors import DamagedError
 from nq.formats.input_files import shown
@@ -115,7 +116,7 @@ def _params(job: TrainingJob, teacher: Teacher | None) -> dict[str, Any]:
 
 def _windows(job: TrainingJob, folder: Path) -> tuple[Windows, TrainingWindows]:
     """Returns the prepared windows of a training in a folder, and in memory."""
-    prepared = prepare(job.request, folder, job.workers)
+    prepared = prepare(job.request, folder, by_workers(job.workers))
     try:
         if not prepared.windows:
             also = ", or with a teacher a higher --negatives" if job.teacher else ""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from nq.beam.windows import by_workers
 from nq.errors import Error
 from nq.preprocess import prepared
 from nq.preprocess.prepared import prepare
@@ -38,9 +39,9 @@ def test_the_plain_loop_writes_the_bytes_of_any_number_of_workers(
     request = make_request(tmp_path)
     questions = Questions(request.questions.files, limit=limit)
     request = replace(request, questions=questions, training=training)
-    by_beam = prepare(request, tmp_path / "beam", workers, options)
+    by_beam = prepare(request, tmp_path / "beam", by_workers(workers, options))
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    by_loop = prepare(request, tmp_path / "loop", 1)
+    by_loop = prepare(request, tmp_path / "loop", by_workers(1))
     assert folder_bytes(tmp_path / "loop") == folder_bytes(tmp_path / "beam")
     counts = by_loop.examples, by_loop.dead_letters
     assert counts == (by_beam.examples, by_beam.dead_letters)
@@ -54,7 +55,7 @@ def test_an_error_while_writing_is_one_line(
     """The output of workers has more than 500 bytes, too."""
     request = make_request(tmp_path)
     with small_files(500), pytest.raises(OSError, match="File too large") as caught:
-        prepare(request, tmp_path / "out", 2)
+        prepare(request, tmp_path / "out", by_workers(2))
     assert Path(caught.value.filename).parent == tmp_path / "out"
     assert not list(tmp_path.glob(f"out/{UNFINISHED}*"))
     assert capfd.readouterr() == ("", "")
@@ -73,7 +74,7 @@ def test_a_killed_worker_is_an_error_and_does_not_hang(
     killer = threading.Thread(target=kill_one)
     killer.start()
     with pytest.raises(Error, match="a worker process was killed, perhaps for want of memory"):
-        prepare(make_request(tmp_path), tmp_path / "out", workers=2)
+        prepare(make_request(tmp_path), tmp_path / "out", by_workers(2))
     killer.join()
     assert not list(tmp_path.glob(f"out/{UNFINISHED}*"))
     assert capfd.readouterr() == ("", "")
