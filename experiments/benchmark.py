@@ -25,6 +25,7 @@ import orjson
 from experiments import command
 from nq.beam.prepare import Prepared, prepare
 from nq.commands import arguments
+from nq.comparison.compare import answer_in_process
 from nq.formats import lines
 from nq.formats.input_files import find_files
 from nq.inference.profile import DEFAULT_PROFILE
@@ -36,7 +37,6 @@ from nq.postprocess.decision import decide
 from nq.preprocess.local import write_windows
 from nq.preprocess.request import Request
 from nq.records import Windowed
-from nq.runs.compare import answer_in_process
 from nq.runs.config import Compute
 from nq.runs.score_store import ScoreStore, StoringScorer
 

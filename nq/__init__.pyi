@@ -1,5 +1,6 @@
 from .answers import Answer, Page
 from .bundle import bundled_sample
+from .comparison.compare import compare
 from .config import DecisionConfig, WindowConfig
 from .errors import Error
 from .evaluation.evaluate import evaluate
@@ -10,7 +11,6 @@ from .model.convert import convert
 from .model.spec import find_model
 from .reader import Reader, load, pipeline
 from .records import Example
-from .runs.compare import compare
 from .runs.config import Compute
 from .runs.job import Job
 from .runs.run import run
