@@ -24,6 +24,7 @@ import orjson
 
 from experiments import command
 from nq.commands import arguments
+from nq.comparison.compare import answer_in_process
 from nq.formats import lines
 from nq.formats.input_files import find_files
 from nq.inference.profile import DEFAULT_PROFILE
@@ -35,7 +36,6 @@ from nq.postprocess.decision import decide
 from nq.preprocess.prepared import Request, Windows, prepare
 from nq.questions import Questions
 from nq.records import Windowed
-from nq.runs.compare import answer_in_process
 from nq.runs.config import Compute
 from nq.runs.score_store import ScoreStore, StoringScorer
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from experiments import command
 from experiments.table_sources import read_result
+from nq.comparison.page import comparison_page
 from nq.errors import Error
 from nq.report.comparison import ComparisonRow
-from nq.report.page import comparison_page
 
 ROOT = Path(__file__).parents[1]
 RESULT, PICTURE = "compare_60", ROOT / "docs" / "compare.png"

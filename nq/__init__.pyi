@@ -1,5 +1,6 @@
 from .answers import Answer, Page
 from .bundle import bundled_sample
+from .comparison.compare import compare
 from .config import DecisionConfig, WindowConfig
 from .errors import Error
 from .evaluation.evaluate import evaluate
@@ -11,7 +12,6 @@ from .model.spec import find_model
 from .questions import read_examples
 from .reader import Reader, load, pipeline
 from .records import Example
-from .runs.compare import compare
 from .runs.config import Compute
 from .runs.job import Job
 from .runs.run import run

@@ -15,6 +15,9 @@ ROOT = Path(__file__).parent.parent
 ALLOWED: dict[str, set[str]] = {
     "eval": {"commands"},
     "beam": {"evaluation", "formats", "inference", "model", "postprocess", "preprocess"},
+    "comparison": {
+        *("evaluation", "formats", "inference", "model", "report", "runs"),
+    },
     "evaluation": {"formats", "postprocess"},
     "formats": set(),
     "inference": {"model", "postprocess", "preprocess"},
@@ -31,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
         *("beam", "evaluation", "formats", "inference", "model", "postprocess", "preprocess"),
     },
     "commands": {
-        *("beam", "evaluation", "formats", "inference", "model", "preprocess"),
+        *("beam", "comparison", "evaluation", "formats", "inference", "model", "preprocess"),
         *("report", "runs", "serving", "training"),
     },
 }

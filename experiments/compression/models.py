@@ -23,6 +23,7 @@ from nq.bundle import bundled_model
 from nq.commands.main import console
 from nq.config import DecisionConfig
 from nq.errors import Error
+from nq.evaluation import tuning
 from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import Label, prediction_label
 from nq.evaluation.nq_eval import Gold
@@ -34,7 +35,6 @@ from nq.postprocess.decision import decide
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
 from nq.records import Example, ExampleId, Scores
-from nq.runs import tuning
 from nq.runs.config import Compute
 from nq.runs.folder import FinishedRun
 from nq.runs.job import Job

@@ -12,6 +12,14 @@ from nq.errors import Error
 from nq.text import counted, visible
 
 SETS = ("default", "thesis", "all")
+OF_COMPARE = ("model", "batch_sizes", "max_seq_lengths", "rounds", "output")
+REFUSED = {
+    "profile": "give --profiles",
+    "root": "give --output, the folder of the comparison",
+    "log_model": "leave it out",
+    "register": "leave it out",
+}
+"""Options of ``nq answer`` that a comparison has no use for."""
 
 
 def parser() -> terminal.Parser:
@@ -32,8 +40,7 @@ def parser() -> terminal.Parser:
         pass_on=True,
         allow_abbrev=False,  # --batch-size is one of nq answer
     )
-    text = "files, globs or folders; default: the bundled sample"
-    parser.add_argument("--data", nargs="+", metavar="FILE", help=text, default=[bundled_sample()])
+    arguments.add_data(parser, required=False, note="; default: the bundled sample")
     parser.add_argument(
         "--profiles",
         nargs="+",
@@ -44,8 +51,8 @@ def parser() -> terminal.Parser:
         "xla and grappler; all: more; default: that of this machine, and without mixed",
     )
     for name, what in (("batch-sizes", "windows in a batch"), ("max-seq-lengths", "window length")):
-        text = f"measure the one profile with each {what}, in place of several profiles"
-        parser.add_argument(f"--{name}", nargs="+", type=arguments.positive, metavar="N", help=text)
+        several: Any = {"nargs": "+", "type": arguments.positive, "default": (), "metavar": "N"}
+        parser.add_argument(f"--{name}", help=f"measure the profiles with each {what}", **several)
     arguments.add_model(parser)
     text = "rounds that count for the speed (default: 3)"
     parser.add_argument("--rounds", type=arguments.positive, default=3, metavar="N", help=text)
@@ -61,20 +68,28 @@ def parser() -> terminal.Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
-    passed_on = answer.parser().parse_args(args.unknown)
+    of_answer = answer.parser()
+    of_answer.set_defaults(root=None)
+    passed_on = of_answer.parse_args(args.unknown)
     if passed_on.unknown:
         raise terminal.UsageError(parser().unknown(passed_on.unknown))
-    if passed_on.log_model or passed_on.register is not None:
-        raise terminal.UsageError("--log-model and --register are options of nq answer alone")
+    for name, instead in REFUSED.items():
+        if getattr(passed_on, name) not in (None, False):
+            option = name.replace("_", "-")
+            raise terminal.UsageError(f"--{option} is an option of nq answer alone: {instead}")
     if args.forget:
         return _forget(args)
-    if args.batch_sizes or args.max_seq_lengths:
-        return _run_shapes(args)
-    from nq.report.comparison import PAGE, advice
-    from nq.runs.compare import compare
+    from nq.comparison.compare import compare
+    from nq.comparison.page import PAGE, advice
 
-    track = arguments.tracking_config(args)
-    rows = compare(args.data, args.profiles, track=track, **_settings(args))
+    rows = compare(
+        args.data or [bundled_sample()],
+        args.profiles,
+        pages=arguments.pages(args),
+        options=args.unknown,
+        track=arguments.tracking_config(args),
+        **{name: getattr(args, name) for name in OF_COMPARE},
+    )
     (take, reason), page = advice(rows), rows.folder.absolute() / PAGE
     if args.json:
         values = {"take": take, "reason": reason, "rows": list(map(asdict, rows))}
@@ -83,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"{rows}\n{visible(f'the page: {page}')}")
     if args.open:
         webbrowser.open(page.as_uri())
-    if failed := [row.profile for row in rows if row.error]:
+    if failed := [row.label for row in rows if row.error]:
         raise Error(f"{counted(len(failed), 'profile')} failed: {', '.join(failed)}")
     return 0
 
@@ -98,23 +113,4 @@ def _forget(args: argparse.Namespace) -> int:
         terminal.print_json({"forgotten": forgotten})
     else:
         print(visible("\n".join(lines) or f"no comparison in {root} names a profile to take", True))
-    return 0
-
-
-def _settings(args: argparse.Namespace) -> dict[str, Any]:
-    names = ("model", "rounds", "output")
-    return {name: getattr(args, name) for name in names} | {"options": args.unknown}
-
-
-def _run_shapes(args: argparse.Namespace) -> int:
-    if len(args.profiles) != 1 or args.profiles[0] in SETS:
-        raise terminal.UsageError("give one profile for a table of sizes: --profiles P")
-    from nq.runs.shapes import compare_shapes, shapes_table
-
-    sizes = args.batch_sizes or (), args.max_seq_lengths or ()
-    rows = compare_shapes(args.data, args.profiles[0], *sizes, **_settings(args))
-    if args.json:
-        terminal.print_json({"profile": str(args.profiles[0]), "rows": rows})
-    else:
-        print(shapes_table(rows))
     return 0

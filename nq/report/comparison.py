@@ -2,30 +2,17 @@
 
 import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import lt
-from pathlib import Path
-from statistics import median
 from typing import Any
 
 from nq.report.tables import prediction_s
-from nq.text import counted, grid, html_table, truncate, visible
+from nq.text import counted, grid, truncate, visible
 
-BASELINE, MAX_LOSS, MAX_CHANCE = "baseline", 0.005, 0.05
-"""The profile to take may lose this share of the micro-F1 of baseline; and by chance the second."""
-MIN_ROUNDS, NEAR = 2, 0.95
-"""Quiet rounds that a verdict needs; the share of the highest speed that is as fast."""
-PAGE, WIDTH, MIB = "compare.html", 80, 1 << 20
+BASELINE, WIDTH, MIB = "baseline", 80, 1 << 20
 FIRST_START = ("load_s", "compile_s", "warmup_s")
 SECONDS = {"pre- dict s": "predict_s", "pre- pare s": "prepare_s"}
 """Columns of runs; words of a head stand below each other."""
-BAR_WIDTH, COLOR, TAKEN_COLOR = 120, "#7a93b8", "#2f9e62"  # seen on light and dark pages
-BAR = (  # notebooks make an image narrower without a least width
-    '<svg width="120" height="14" viewBox="0 0 120 14" style="min-width:120px">'
-    '<rect y="2" width="{:.0f}" height="10" fill="{}"/>'
-    '<path d="M{:.0f} 7H{:.0f}" stroke="currentColor"/></svg>'
-)
 BREAKS = str.maketrans("+-", "-+")
 """Lets the lines of a profile break where those of other texts do."""
 
@@ -49,7 +36,10 @@ class ComparisonRow:
         error: why the profile could not be measured; empty if it was.
         busy: in how many rounds other programs took much of the processor.
         ratios: the speed divided by that of baseline in each quiet round, which has no busy run.
+        name: of a run.
         prepare_s: seconds of waiting for windows, of a run.
+        batch_size, max_seq_length: windows in a batch and pieces in a window, if not the default.
+        questions_per_s: the speed where not all rows have the same windows.
     """
 
     profile: str
@@ -69,10 +59,16 @@ class ComparisonRow:
     prepare_s: float | None = None
     busy: int = 0
     ratios: tuple[float, ...] = ()
+    batch_size: int | None = None
+    max_seq_length: int | None = None
+    questions_per_s: float | None = None
 
     @property
     def label(self) -> str:
-        return f"{self.profile} · {self.name}" if self.name else self.profile
+        """What tells the row from the others: of a row without sizes and name, the profile."""
+        batch = f"batch of {self.batch_size}" if self.batch_size else ""
+        pieces = f"{self.max_seq_length} pieces" if self.max_seq_length else ""
+        return " · ".join(filter(None, (self.profile, self.name, batch, pieces)))
 
     @property
     def note(self) -> str:
@@ -122,6 +118,7 @@ def cells(rows: Sequence[ComparisonRow]) -> tuple[list[str], list[list[str]]]:
     columns = {
         "profile": [visible(row.label) for row in rows],
         "windows/s": [*map(speed, rows)],
+        "ques- tions /s": [figure(row.questions_per_s) for row in rows],
         "times base- line": [figure(row.times_baseline, 2) for row in rows],
         "first start s": [figure(row.first_start_s) for row in rows],
         **{head: [figure(getattr(row, name)) for row in rows] for head, name in seconds},
@@ -150,76 +147,3 @@ def comparison_table(rows: Sequence[ComparisonRow]) -> str:
     aligned = grid(lines[0], [(line[0].translate(BREAKS), *line[1:]) for line in lines[1:]])
     texts = (text for i, line in enumerate(aligned) for text in (line, *notes.get(i, ())))
     return "\n".join(map(str.rstrip, texts))
-
-
-def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
-    """Returns the profile to take, empty if none, and a sentence that names it and tells why.
-
-    A profile keeps the answers if it changes none, or if its relative loss of micro-F1 is at most
-    ``MAX_LOSS``, or at most ``MAX_CHANCE`` and no more than chance (its interval contains 0). Of
-    these, one is left out if another was faster in every quiet round, or if its median is below
-    ``NEAR`` of the highest. Of the others, it is the one with the fewest changed answers, then the
-    fewest optimizations.
-    """
-    baseline = next((row for row in rows if row.profile == BASELINE and row.windows_per_s), None)
-    if baseline is None:
-        return "", "No profile can be named, since baseline was not measured."
-    if len(baseline.ratios) < MIN_ROUNDS:
-        quiet = f"{MIN_ROUNDS} quiet rounds are needed, and there are {len(baseline.ratios)}"
-        return "", f"No profile is named: {quiet}. The same command measures busy rounds again."
-    measured = [row for row in rows if row.ratios]
-    measured.sort(key=lambda row: (-median(row.ratios), row.profile))
-
-    def cost(row: ComparisonRow) -> str:
-        f1 = ""
-        if row.changed and row.loss:
-            loss, low = row.loss
-            chance = " (may be chance)" if low <= 0 < loss else ""
-            f1 = f", relative {'loss' if loss >= 0 else 'gain'} of micro-F1 {abs(loss):.1%}{chance}"
-        changes = counted(row.changed, "changed answer") if row.changed else "no changed answer"
-        return f"{figure(median(row.ratios), 2)} times as fast as baseline, {changes}{f1}"
-
-    fit = [row for row in measured if not row.changed or _loses_little(row)]
-    near = [row for row in fit if median(row.ratios) >= NEAR * median(fit[0].ratios)]
-    near = [row for row in near if not any(all(map(lt, row.ratios, one.ratios)) for one in fit)]
-    best = min(near, key=lambda row: (row.changed or 0, row != baseline, row.profile.count("+")))
-    others = ", ".join(row.profile for row in near if row is not best)
-    reason = "no profile that keeps the answers is faster" if best is baseline else cost(best)
-    equal = f"; as fast within the rounds: {others}" if others else ""
-    lost = f" The fastest, {measured[0].profile}, loses too much: {cost(measured[0])}."
-    return best.profile, f"Take {best.profile}: {reason}{equal}." + lost * (measured[0] not in fit)
-
-
-def _loses_little(row: ComparisonRow) -> bool:
-    if row.loss is None:
-        return False
-    loss, low = row.loss
-    return loss <= (MAX_LOSS if low > 0 else MAX_CHANCE)
-
-
-class Comparison(list[ComparisonRow]):
-    """The rows of a comparison, the fastest first, and its folder, which has the page."""
-
-    def __init__(self, rows: Iterable[ComparisonRow], folder: Path) -> None:
-        super().__init__(rows)
-        self.folder = folder
-
-    def __repr__(self) -> str:
-        return f"{comparison_table(self)}\n\n{advice(self)[1]}"
-
-    def _repr_html_(self) -> str:
-        """Returns the table with bars of the speeds; a line has the range of the rounds."""
-        from markupsafe import Markup
-
-        (take, reason), (heads, body) = advice(self), cells(self)
-        scale = BAR_WIDTH / max(row.high or row.windows_per_s or 1e-9 for row in self)
-        for row, texts in zip(self, body, strict=True):
-            is_taken, speed = row.profile == take, row.windows_per_s or 0.0
-            note = Markup("<br><small>{}</small>").format(visible(row.note)) if row.note else ""
-            texts[0] = Markup("<b>{}</b>{}" if is_taken else "{}{}").format(texts[0], note)
-            ends = ((end or speed) * scale for end in (row.low, row.high))
-            color = TAKEN_COLOR if is_taken else COLOR
-            texts.append(Markup(BAR).format(speed * scale, color, *ends) if speed else "")
-        names = [*(head.replace("- ", "") for head in heads), ""]
-        page = visible(f"the page: {self.folder / PAGE}")
-        return html_table([reason, page], names, body, "right")

@@ -1,4 +1,4 @@
-"""Writes the page of a run, and that of a comparison, each one file.
+"""Writes the page of a run as one file, and renders others in its way.
 
 Text of the data reaches a page as JSON, in which no character can end a script, and the script
 shows it as text only. The template escapes everything else.
@@ -7,7 +7,7 @@ shows it as text only. The template escapes everything else.
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +143,7 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         }
         for kind in KINDS
     }
-    html = _render(
+    html = render(
         "report.html",
         [*CHART_CODE, "report.js"],
         scripts | {"charts": script_json(charts)},
@@ -178,21 +178,7 @@ def curve(decisions: Sequence[Decision]) -> dict[str, Any] | None:
     return {"points": kept, "best": best(points), "given": points[0]}
 
 
-def comparison_page(
-    rows: Sequence[ComparisonRow], title: str, sentences: Sequence[str], changes: Sequence[Any] = ()
-) -> bytes:
-    """Returns a page of one file with charts of the rows, at least one, and their table.
-
-    ``changes`` has the question and, by profile, the answers (as in the details of a question).
-    """
-    values = [asdict(row) | {"label": row.label} for row in rows]
-    json = {"rows": script_json(values), "changes": script_json(changes)}
-    comparison = *cells(rows), [row.note for row in rows]
-    view = {"title": title, "sentences": sentences, "comparison": comparison}
-    return _render("compare.html", [*CHART_CODE, "compare.js"], json, **view)
-
-
-def _render(template: str, code: Sequence[str], scripts: Mapping[str, str], **view: Any) -> bytes:
+def render(template: str, code: Sequence[str], scripts: Mapping[str, str], **view: Any) -> bytes:
     """Returns a page with files of code and escaped JSON, whose policy lets no other script run."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup

@@ -20,10 +20,11 @@ import nq
 from nq import storage, tracking
 from nq.commands.compare import parser
 from nq.commands.main import console
+from nq.comparison import compare
 from nq.config import TrackingConfig
 from nq.errors import Error
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
-from nq.runs import compare, profile_choice, shapes
+from nq.runs import profile_choice
 from nq.runs.measure import BUSY, machine
 from nq.runs.profile_choice import COMPARED, default_choice
 from nq.storage import COMPARISON, own_paths
@@ -93,20 +94,30 @@ def continued(data: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFac
 
 
 def test_a_comparison_that_was_killed_is_continued(continued: Continued) -> None:
-    assert "nq: error: 1 profile failed: mixed+buckets+openvino" in continued.err.splitlines()
-    *rows, failed = continued.result["rows"]
-    names = {row["profile"] for row in rows}
-    assert names > {"baseline", "grappler"}  # and the default without OpenVINO
     assert all(path.stat().st_mtime_ns == time_ns for path, time_ns in continued.before.items())
     assert {"000-baseline.json", "001-baseline.json"} <= {path.name for path in continued.before}
-    assert kept(continued.folder) == [(0, "baseline"), *((1, name) for name in sorted(names))]
-    assert "nq-pipeline[openvino]" in failed["error"]
-    for row in rows:
+    names = sorted(row["profile"] for row in continued.result["rows"] if not row["error"])
+    assert set(names) > {"baseline", "grappler"}  # and the default without OpenVINO
+    assert kept(continued.folder) == [(0, "baseline"), *((1, name) for name in names)]
+
+
+def test_a_profile_that_is_not_installed_has_a_row(continued: Continued) -> None:
+    name = "mixed+buckets+openvino"
+    assert continued.err.splitlines()[-1].endswith(f"1 profile failed: {name}")
+    *_, failed = continued.result["rows"]
+    assert failed["profile"] == name and "nq-pipeline[openvino]" in failed["error"]
+
+
+def test_a_row_has_the_figures_of_its_runs(continued: Continued) -> None:
+    for row in (row for row in continued.result["rows"] if not row["error"]):
         assert row["low"] == row["windows_per_s"] == row["high"] > 0
         assert row["first_start_s"] > 0 and row["memory_mb"] > 100 and row["changed"] == 0
         assert row["micro_f1"] is not None
+
+
+def test_the_folder_has_page_verdict_and_measurements(continued: Continued) -> None:
     page = Path(continued.result["page"]).read_text("utf-8")
-    assert page.count('<th scope="row">') == len(rows) + 1
+    assert page.count('<th scope="row">') == len(continued.result["rows"])
     parts = {f"{number:03d}-{profile}.json" for number, profile in kept(continued.folder)}
     assert {path.name for path in own_paths(continued.folder, COMPARISON)} == {
         *("compare.json", "compare.html", storage.MEASURED, "request.json", *parts)
@@ -189,7 +200,7 @@ def test_a_failure_of_the_store_is_told_once_and_a_model_may_move(
     command = ["compare", "--model", str(moved), "--output", str(continued.folder)]
     command += ["--data", str(data), "--profiles", "grappler", "--rounds", "1"]
     command += ["--limit", str(QUESTIONS), "--tracking-uri", f"sqlite:///{data}"]
-    monkeypatch.setattr(compare, "_reopened", lambda file, memo: [])  # this machine may be busy
+    monkeypatch.setattr(compare, "_reopened", lambda memo: [])  # this machine may be busy
     assert console(command) == 0
     assert kept(continued.folder) == before
     assert capfd.readouterr().err.count("not recorded") == 1  # not once for each profile
@@ -361,32 +372,73 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
     assert page.count('"question":') == QUESTIONS and "micro F1" not in page
 
 
-def test_a_profile_is_measured_in_batches_and_windows_of_several_sizes(
+def answer_all(commands: Commands) -> Answer:
+    return lambda profile, options: answer_here(commands, profile, *options)
+
+
+def test_profiles_are_measured_in_batches_and_windows_of_several_sizes(
     data: Path,
     tiny_model: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     commands: Commands,
+    one_default: str,
 ) -> None:
-    monkeypatch.setattr(
-        shapes, "answer_in_process", lambda name, options: answer_here(commands, name, *options)
-    )
-    command = ["compare", "--data", data, "--model", tiny_model, "--rounds", "1"]
-    command += ["--output", tmp_path / "out", "--profiles", "grappler"]
-    sizes = ["--batch-sizes", "1", "4", "--max-seq-lengths", "24", "32"]
-    rows = commands.json(*command, *sizes)["rows"]
-    cells = [(row["batch_size"], row["max_seq_length"]) for row in rows]
-    assert cells == [(1, 24), (1, 32), (4, 24), (4, 32)]
-    assert all(row["windows_per_s"] > 0 < row["questions_per_s"] for row in rows)
+    monkeypatch.setattr(compare, "answer_in_process", answer_all(commands))
+    command = ["compare", "--data", data, "--model", tiny_model, "--rounds", "1", "--no-track"]
+    command += ["--output", tmp_path / "out", "--profiles", one_default]
+    command += ["--batch-sizes", "1", "4", "--max-seq-lengths", "24"]
+    result = commands.json(*command)
+    rows = {(row["profile"], row["batch_size"], row["max_seq_length"]) for row in result["rows"]}
+    sizes = {(one_default, 1, 24), (one_default, 4, 24)}
+    assert rows == {("baseline", None, None), (one_default, None, None)} | sizes
+    assert all(row["windows_per_s"] > 0 < row["questions_per_s"] for row in result["rows"])
+    jobs = [json.loads(path.read_bytes())["job"] for path in (tmp_path / "out").glob("*/job.json")]
+    run = {(job["profile"], job["batch_size"], job["windows"]["max_seq_length"]) for job in jobs}
+    assert len(run) == 4 and sizes <= run
     measured = tmp_path / "out" / storage.MEASURED
     times = {path: path.stat().st_mtime_ns for path in measured.iterdir()}
-    damaged = measured / "001-4-32.json"
+    assert len(times) == len(["request.json"]) + 2 + 4  # round 0 has both window lengths
+    damaged = measured / f"001-{one_default}-4-24.json"
     damaged.write_bytes(b"{")
-    text = commands.out(*command, *sizes)
+    monkeypatch.setattr(compare, "_reopened", lambda memo: [])  # this machine may be busy
+    assert "batch of" in commands.out(*command)
     again = {path for path, time_ns in times.items() if path.stat().st_mtime_ns != time_ns}
     assert again == {damaged}  # nothing else is repeated
-    assert "windows/s, batch  24 pieces  32 pieces" in text and "Fastest: batch of " in text
-    others = [*command, "--limit", "1", "--batch-sizes", "1"]
-    assert str(tmp_path / "out") in commands.error(*others)
-    assert "--batch-sizes" in commands.error("compare", "--batch-sizes", "1", code=2)
+
+
+def test_the_batch_size_of_all_runs_is_passed_on() -> None:
     assert parser().parse_args(["--batch-size", "1"]).unknown == ["--batch-size", "1"]
+
+
+def test_a_comparison_of_pages_that_were_edited_is_another(
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    commands: Commands,
+    one_default: str,
+) -> None:
+    monkeypatch.setattr(compare, "answer_in_process", answer_all(commands))
+    page = tmp_path / "pages" / "tower.txt"
+    page.parent.mkdir()
+    page.write_text("The tower was built in 1889.")
+    lines = [{"id": 1, "question": "When was the tower built?", "page": "tower"}]
+    file = nq_records.write_lines(tmp_path / "questions.jsonl", lines)
+    command = ["compare", "--data", file, "--pages", page.parent, "--model", tiny_model]
+    command += ["--rounds", "1", "--profiles", "baseline", "--no-track"]
+    first = commands.json(*command)["page"]
+    assert commands.json(*command)["page"] == first
+    page.write_text("The tower was built in 1890.")
+    assert commands.json(*command)["page"] != first
+    assert "other pages" in commands.error(*command, "--output", str(Path(first).parent))
+
+
+@pytest.mark.parametrize(
+    ("option", "instead"),
+    [("--profile", "--profiles"), ("--prof", "--profiles"), ("--root", "--output")],
+)
+def test_options_that_a_comparison_would_override_are_refused(
+    commands: Commands, option: str, instead: str
+) -> None:
+    (line,) = commands.error("compare", option, "mixed", code=2).splitlines()
+    assert f"give {instead}" in line

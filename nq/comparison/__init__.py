@@ -1,0 +1,1 @@
+"""Profiles of a model against each other: measurement, verdict, page, and records in MLflow."""

@@ -1,0 +1,196 @@
+"""Tunes the decision of a model by the scores of annotated questions, and measures it on others.
+
+The examples with even ids determine the weights and the thresholds; those with odd ids measure the
+result.
+"""
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, RankingWeights
+from nq.evaluation import labels, nq_eval
+from nq.evaluation.calibration import area_under_roc, expected_calibration_error
+from nq.evaluation.evaluate import example_labels
+from nq.formats.outputs import encode_prediction
+from nq.postprocess.fit import (
+    ChoiceSet,
+    block_choices,
+    fit_weights,
+    option_choices,
+    yes_no_separation,
+)
+from nq.postprocess.ranking import rank
+from nq.records import Example, Scores
+
+DIGITS = 4
+SLACK = 0.005  # thresholds whose F1 is within this of the best are equally good
+GAP = 0.002
+"""Width of the gap between scores that a threshold needs, so that rounding does not matter."""
+FOLDS = 5
+LONG_PAGE = 40  # blocks at least
+YES_NO_AUC = 0.6
+"""Area under the ROC curve from which on yes and no count as told apart; 0.5 is chance."""
+
+Gold = dict[labels.ExampleId, list[labels.Label]]
+Predictions = dict[labels.ExampleId, labels.Label]
+ChoiceSets = tuple[ChoiceSet | None, ChoiceSet | None]  # of blocks, and of options
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A fitted decision, with all gold and the predictions by it, no threshold applied.
+
+    ``yes_no_auc`` is how well the model tells yes from no on the even half, ``long_pages`` has the
+    ids of the examples with a long page.
+    """
+
+    decision: DecisionConfig
+    gold: Gold
+    predictions: Predictions
+    yes_no_auc: float
+    long_pages: set[labels.ExampleId]
+
+    def figures(self) -> dict[str, Any]:
+        """Returns the figures of the odd half by name, of short and of long pages alone, too."""
+        odd = [key for key in self.gold if fold_of(key) is None and key in self.predictions]
+        groups = {"odd": odd}
+        long = [key for key in odd if key in self.long_pages]
+        if 0 < len(long) < len(odd):
+            short = [key for key in odd if key not in self.long_pages]
+            groups |= {"odd_short_pages": short, "odd_long_pages": long}
+        figures: dict[str, Any] = {}
+        for group, keys in groups.items():
+            gold = {key: self.gold[key] for key in keys}
+            predictions = {key: self.predictions[key] for key in keys}
+            measured = measure(gold, predictions, self.decision)
+            figures |= {f"{group}_{name}": value for name, value in measured.items()}
+        return figures
+
+
+def tune_decision(
+    scored: Iterable[tuple[Example, Scores]], decision: DecisionConfig, name: str = "the data"
+) -> Tuned:
+    """Fits the decision on the even half.
+
+    The thresholds use predictions by weights that were fitted without the example (in
+    ``FOLDS`` folds), since weights fit their own examples better than others.
+
+    All examples with their scores are iterated twice. The maximum answer length of the decision is
+    kept; ``name`` is that of the data, for errors.
+    """
+    gold: Gold = {}
+    choice_sets: dict[int, list[ChoiceSets]] = {}
+    separations: list[tuple[float, bool]] = []
+    long_pages: set[labels.ExampleId] = set()
+    for example, scores in scored:
+        if not example.annotations:
+            continue
+        gold[example.example_id] = example_labels(example)
+        if sum(candidate.top_level for candidate in example.candidates) >= LONG_PAGE:
+            long_pages.add(example.example_id)
+        fold = fold_of(example.example_id)
+        if fold is not None:
+            evidence = rank(example, scores, decision).evidence
+            sets = block_choices(example, evidence), option_choices(example, evidence)
+            choice_sets.setdefault(fold, []).append(sets)
+            if separation := yes_no_separation(example, evidence):
+                separations.append(separation)
+    if not gold:
+        raise ValueError(f"no annotations in {name}: give annotated data to tune on")
+    auc = area_under_roc([odds for odds, _ in separations], [is_yes for _, is_yes in separations])
+    plain = replace(
+        decision, long_threshold=0.0, short_threshold=0.0, says_yes_no=auc >= YES_NO_AUC
+    )
+    start = CascadeWeights() if isinstance(decision, CascadeDecision) else RankingWeights()
+    weights = _fit(choice_sets.values(), start)
+    held_out = [
+        _fit((choice_sets[f] for f in choice_sets if f != fold), start) for fold in range(FOLDS)
+    ]
+    predictions: Predictions = {}
+    for example, scores in scored:
+        fold = fold_of(example.example_id)
+        config = replace(plain, weights=weights if fold is None else held_out[fold])
+        prediction = encode_prediction(rank(example, scores, config).prediction())
+        predictions[example.example_id] = labels.prediction_label(prediction)
+    even = [key for key in gold if fold_of(key) is not None and key in predictions]
+    longs, shorts = nq_eval.decisions(  # one annotator is enough
+        {key: gold[key] for key in even}, {key: predictions[key] for key in even}, (1, 1)
+    )
+    long, short = best_threshold(longs), best_threshold(shorts)
+    tuned = replace(plain, weights=weights, long_threshold=long, short_threshold=short)
+    return Tuned(tuned, gold, predictions, auc, long_pages)
+
+
+def _fit(folds: Iterable[Iterable[ChoiceSets]], start: RankingWeights) -> RankingWeights:
+    sets = [both for fold in folds for both in fold]
+    blocks = [block for block, _ in sets if block]
+    return fit_weights(blocks, [option for _, option in sets if option], start)
+
+
+def best_threshold(decisions: Sequence[nq_eval.Decision]) -> float:
+    """Returns the most plausible of the thresholds whose F1 is within ``SLACK`` of the best.
+
+    That is the middle of the gap between scores nearest to half of the best F1, the best threshold
+    for probabilities (Lipton, Elkan and Naryanaswamy 2014), since a few examples leave a plateau.
+    Gaps are ``GAP`` wide where there are such, since close to a score the slightest rounding would
+    change that answer.
+    """
+    points = nq_eval.sweep(decisions)
+    best = nq_eval.best(points).f1
+    gaps = [
+        (above.threshold - below.threshold, (above.threshold + below.threshold) / 2)
+        for above, below in itertools.pairwise(points)
+        if above.f1 >= best - SLACK
+    ]
+    if not gaps:
+        return points[0].threshold
+    enough = min(GAP, max(gaps)[0])
+    wide = [middle for width, middle in gaps if width >= enough]
+    nearest: float = min(wide, key=lambda middle: abs(middle - best / 2))
+    return round(nearest, DIGITS)
+
+
+def measure(gold: Gold, predictions: Predictions, decision: DecisionConfig) -> dict[str, Any]:
+    """Returns the figures of a decision, from predictions without a threshold applied.
+
+    Scores are measured by how far they are from the share of right answers, and by how well they
+    rank right answers.
+    """
+    kept = {}
+    for key, label in predictions.items():
+        long = label.long if label.long_score >= decision.long_threshold else labels.LabelSpan()
+        kept[key] = replace(label, long=long)
+        if label.short_score < decision.short_threshold:
+            kept[key] = replace(kept[key], short=(), yes_no="none")
+    metrics = nq_eval.score(gold, kept, one_annotator=True)
+    best = nq_eval.score(gold, predictions, one_annotator=True)
+    figures: dict[str, Any] = {
+        "examples": len(predictions),
+        "micro_f1": metrics["micro_f1"],
+        "micro_f1_best": best["micro_f1_best"],
+    }
+    for name in ("long", "short"):
+        figures[f"{name}_f1"] = metrics[f"{name}-answer-f1"]
+        figures[f"{name}_f1_best"] = best[f"{name}-best-threshold-f1"]
+    decisions = nq_eval.decisions(gold, predictions, one_annotator=True)
+    for name, of_name in zip(("long", "short"), decisions, strict=True):
+        scores = [d.score for d in of_name if d.predicted]
+        correct = [d.correct for d in of_name if d.predicted]
+        figures[f"{name}_calibration_error"] = expected_calibration_error(scores, correct)
+        figures[f"{name}_auc"] = area_under_roc(scores, correct)
+    return figures
+
+
+def fold_of(key: labels.ExampleId) -> int | None:
+    """Returns the fold of an example of the even half; ``None`` for others.
+
+    The number of an id that is text is a digest.
+    """
+    if isinstance(key, str):
+        text = key.encode("utf-8", "surrogatepass")
+        key = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+    half, is_odd = divmod(key, 2)
+    return None if is_odd else half % FOLDS

@@ -1,0 +1,146 @@
+"""Tests which profile a comparison advises to take, and its page in Chromium."""
+
+import re
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+from statistics import median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nq.comparison.page import TAKEN_COLOR, Comparison, advice, comparison_page
+from nq.report import comparison
+from nq.report.comparison import ComparisonRow
+from tests.chromium import browser, needs_chromium
+
+BASE = ComparisonRow("baseline", 20.0, 19.5, 20.5, 1.0, 34.0, 10.0, 1025.0, 0.5, 0)
+BASE = replace(BASE, ratios=(1.0, 1.0, 1.0), loss=(0.0, 0.0))
+FAST = replace(BASE, profile="mixed+buckets+openvino", windows_per_s=60.0, low=59.0, high=61.0)
+FAST = replace(
+    FAST, times_baseline=3.0, micro_f1=0.499, changed=2, ratios=(3.1, 3.0, 2.9), loss=(0.002, 0.001)
+)
+ROUGH = replace(FAST, profile="openvino+int8", windows_per_s=90.0, low=89.0, high=91.0)
+ROUGH = replace(ROUGH, micro_f1=0.4, changed=9, ratios=(4.5, 4.5, 4.5), loss=(0.2, 0.1))
+FAILED = ComparisonRow("onnx", error="ONNX is not installed: " + "do this " * 12)
+RUN = replace(BASE, low=None, high=None, times_baseline=None, prepare_s=3.0)
+RUN = replace(RUN, name="a file with a long name.jsonl", against="grappler in runs/a")
+EVIL = replace(BASE, profile="</script><b>&", low=None)
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([FAST, BASE], "Take mixed+buckets+openvino: 3.00 times as fast as baseline, 2 changed"),
+        ([ROUGH, BASE], "Take baseline: no profile"),
+        ([BASE, replace(ROUGH, loss=(0.04, 0.0))], "Take openvino+int8"),  # may be chance
+        ([BASE, replace(ROUGH, loss=(0.2, 0.0))], "Take baseline"),
+        ([BASE, replace(FAST, changed=0, loss=None)], "Take mixed"),
+        ([BASE, replace(FAST, loss=None)], "Take baseline"),  # no gold
+        (
+            [FAST, replace(FAST, profile="mixed", ratios=(3.0, 2.9, 3.0), changed=1), BASE],
+            "Take mixed: 3.00 times as fast as baseline, 1 changed answer, relative loss",
+        ),
+        (  # slower in every round, if by little
+            [FAST, replace(FAST, profile="mixed", ratios=(3.0, 2.9, 2.8), changed=1), BASE],
+            "Take mixed+buckets+openvino",
+        ),
+        (  # slower in most rounds, and by much
+            [FAST, replace(FAST, profile="mixed", ratios=(2.0, 2.0, 2.95), changed=1), BASE],
+            "Take mixed+buckets+openvino",
+        ),
+        ([FAST, FAILED], "No profile can be named"),
+    ],
+)
+def test_the_profile_to_take_is_the_fastest_that_keeps_the_answers(
+    rows: list[ComparisonRow], sentence: str
+) -> None:
+    name, text = advice(rows)
+    assert text.startswith(sentence)
+    assert name in text
+
+
+def row(
+    profile: str, *speeds: float, baseline: tuple[float, ...], changed: int = 0
+) -> ComparisonRow:
+    """Returns the row of a profile that had these speeds in quiet rounds."""
+    ratios = tuple(one / other for one, other in zip(speeds, baseline, strict=True))
+    speed = median(speeds), min(speeds), max(speeds)
+    return ComparisonRow(profile, *speed, median(ratios), changed=changed, ratios=ratios)
+
+
+def test_rounds_are_compared_with_each_other_and_not_their_ranges() -> None:
+    """The range of the fastest one contains all others."""
+    slow = (2.92, 2.97, 3.80)
+    rows = [
+        row("mixed+xla", 2.5, 4.5, 4.4, baseline=slow),
+        row("grappler", 4.11, 4.20, 4.27, baseline=slow),
+        row("baseline", *slow, baseline=slow),
+    ]
+    assert advice(rows)[0] == "grappler"
+
+
+SPEED = st.floats(1, 100)
+NAMES = ("baseline", "mixed", "xla", "mixed+xla", "buckets+openvino")
+
+
+@given(st.data(), st.integers(2, 4), st.permutations(range(len(NAMES))))
+def test_no_profile_is_named_that_another_one_beats_in_every_round(
+    data: st.DataObject, rounds: int, order: list[int]
+) -> None:
+    speeds = {name: data.draw(st.tuples(*[SPEED] * rounds)) for name in NAMES}
+    changed = {name: data.draw(st.integers(0, 2)) * (name != "baseline") for name in NAMES}
+    slow, with_gold = speeds["baseline"], data.draw(st.booleans())
+    rows = [row(name, *speeds[name], baseline=slow, changed=changed[name]) for name in NAMES]
+    rows = [replace(one, loss=(0.0, 0.0)) for one in rows] if with_gold else rows
+    take, reason = advice(rows)
+    assert (take, reason) == advice([rows[number] for number in order])
+    assert with_gold or not changed[take]
+    for one in rows:
+        if with_gold or not one.changed:
+            ratios = zip(one.ratios, next(r for r in rows if r.profile == take).ratios, strict=True)
+            assert not all(other > own for other, own in ratios)
+    for n_quiet in (0, 1):
+        assert advice([replace(r, ratios=r.ratios[:n_quiet]) for r in rows])[0] == ""
+
+
+def test_a_page_needs_no_other_file_and_escapes_its_texts() -> None:
+    change = {"question": EVIL.profile, "answers": {}}
+    page = comparison_page([EVIL], EVIL.profile, [EVIL.profile], [change]).decode()
+    assert EVIL.profile not in page
+    assert "default-src &#39;none&#39;" in page and "unsafe-eval" not in page
+    assert not re.search(r"<link|<img|<script src", page)
+
+
+def test_a_notebook_shows_the_table_with_bars_and_marks_the_profile_to_take() -> None:
+    rows = Comparison([FAST, BASE, EVIL, FAILED], Path("<i>"))
+    html = rows._repr_html_()
+    assert all(escape(text) in html for texts in comparison.cells(rows)[1] for text in texts)
+    assert html.count("<svg") == 3 and html.count(TAKEN_COLOR) == 1
+    assert f"<b>{FAST.profile}</b>" in html and "<small>ONNX is not installed" in html
+    assert "&lt;i&gt;/compare.html" in html and not re.search("<i>|<script|class=", html)
+    assert repr(rows) == f"{comparison.comparison_table(rows)}\n\n{advice(rows)[1]}"
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_the_charts_are_drawn_without_overlap_in_every_width(tmp_path: Path) -> None:
+    rows = [FAST, ROUGH, FAILED, EVIL, *(replace(BASE, profile=f"profile{i}") for i in range(5))]
+    answer = {"s": "Ann <b>", "l": "by Ann", "t": [1, 2], "outcome": "right"}
+    answers = {"baseline": answer, "mixed": answer, "xla": {**answer, "s": "Bob"}}
+    changes = [{"question": "who?", "answers": answers}]
+    (tmp_path / "page.html").write_bytes(comparison_page(rows, "nine", ["Take it."], changes))
+    with browser(tmp_path / "profile") as tab:
+        for width in (1500, 800, 390):
+            tab.size(width)
+            tab.open((tmp_path / "page.html").as_uri())
+            assert tab.run("document.documentElement.scrollWidth") <= width
+            labels = "[...document.querySelectorAll('#changed .mark-text.role-mark text')]"
+            assert tab.run(f"{labels}.filter(t => t.getAttribute('opacity') !== '0').length") == 8
+            boxes = f"{labels}.map(t => t.getBoundingClientRect())"
+            hit = "b.x < a.right && a.x < b.right && b.y + 3 < a.bottom && a.y + 3 < b.bottom"
+            assert not tab.run(f"{boxes}.some((a, i, all) => all.some((b, j) => i < j && {hit}))")
+            assert tab.run("document.querySelectorAll('#predict_s .mark-rect path').length") == 16
+            assert tab.run("document.querySelectorAll('.change .answers > div').length") == 2
+        assert tab.messages == []
