@@ -1,4 +1,4 @@
-"""Tests that the time for a stranger's text is linear in its length, for what reads texts."""
+"""Tests that the time to read a text that other people wrote is linear in its length."""
 
 import contextlib
 import signal
