@@ -12,8 +12,9 @@ import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, TypeVar
+
+import psutil
 
 from nq import child
 
@@ -70,8 +71,7 @@ def answer_calls(number: int, limit_s: float) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a server that drains still reads
     from nq.formats import inputs  # noqa: F401 - its libraries are not counted
 
-    used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    limits = {resource.RLIMIT_AS: used * resource.getpagesize() + MEMORY_BYTES}
+    limits = {resource.RLIMIT_AS: psutil.Process().memory_info().vms + MEMORY_BYTES}
     connection: Connection[Any, Any] = Connection(number)
     while True:
         function, arguments = connection.recv()

@@ -119,9 +119,7 @@ class InstancePool(Scorer):
 
     def _add(self, done: Counters) -> None:
         with self._lock:
-            for name, value in vars(done).items():
-                share = value / len(self.cores) if name.endswith("_s") else value
-                setattr(self.counters, name, getattr(self.counters, name) + share)
+            self.counters.add(done, len(self.cores))
 
     def _log_once(self, record: logging.LogRecord) -> None:
         """Logs a record of an instance, unless another one has logged the same."""

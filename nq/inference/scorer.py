@@ -67,6 +67,12 @@ class Counters:
     rescore_s: float = 0.0
     second_model_s: float = 0.0
 
+    def add(self, done: Counters, processes: int = 1) -> None:
+        """Adds what one of several processes has done; their seconds go by at the same time."""
+        for name, value in vars(done).items():
+            share = value / processes if name.endswith("_s") else value
+            setattr(self, name, getattr(self, name) + share)
+
     def __sub__(self, earlier: Counters) -> Counters:
         """Returns what was done since ``earlier``, a copy."""
         return Counters(**{n: x - getattr(earlier, n) for n, x in vars(self).items()})

@@ -149,8 +149,8 @@ def _merge(
             totals.prepare_s += work.prepare_s
             totals.devices.add(work.device)
             totals.precisions.add(work.precision)
-            for name, value in vars(work.part).items() if work.part else ():
-                setattr(totals.counters, name, getattr(totals.counters, name) + value)
+            if work.part is not None:
+                totals.counters.add(work.part)
             if letter is None:
                 totals.windows += work.windows
                 totals.unread_blocks += work.unread_blocks

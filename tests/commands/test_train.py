@@ -21,6 +21,7 @@ from nq.memo import Memo
 from nq.mlflow_store import connect
 from nq.model.folder import load_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.questions import Questions
 from nq.runs import cleaning
 from nq.storage import STATE, TRAINING, hold
 from nq.training.fit import FINAL_STEPS
@@ -197,6 +198,7 @@ def test_the_training_of_other_options_is_refused_and_not_touched(
 ) -> None:
     out, small = tmp_path / "out", WindowConfig(32, 16, 8)
     job = TrainingJob.of([bundled_sample()], init=tiny_model, output=out, windows=small)
+    job = dataclasses.replace(job, questions=Questions(job.files))
     with hold(out, TRAINING):
         Memo.open(out / STATE, job.description)
     if is_finished:
