@@ -75,7 +75,8 @@ def docx_html(data: bytes, name: str, decode: Callable[[bytes, str], str]) -> st
 def _get(element: Any, name: str) -> str:
     """Returns an attribute, whatever its namespace is; "" if there is none."""
     found = (key for key in element.keys() if key.rpartition("}")[2] == name)  # noqa: SIM118
-    return element.get(next(found, name), "")  # its items would take quadratic time
+    value: str = element.get(next(found, name), "")  # its items would take quadratic time
+    return value
 
 
 def _value(element: Any, path: str) -> str | None:
@@ -303,4 +304,5 @@ class _Document:
         root = etree.fromstring(f"<body>{text}</body>".encode("utf-8", "replace"), parser)
         if any(entry.level == etree.ErrorLevels.FATAL for entry in parser.error_log):
             raise RecordError(f"its part {part} has more than 256 elements in each other")
-        return before + etree.tostring(root.find("body"), encoding="unicode", method="html")
+        html: str = etree.tostring(root.find("body"), encoding="unicode", method="html")
+        return before + html
