@@ -45,6 +45,39 @@ def pdf(
     return data.getvalue()
 
 
+def pdf_of_content(content: str, texts: Mapping[str, str], *, is_form: bool = False) -> bytes:
+    """Returns a PDF document with this content of its page, or of a form on it.
+
+    ``texts`` are the actual texts of the named properties of marked content.
+    """
+    from pypdf import PdfReader, PdfWriter
+    from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject, TextStringObject
+
+    writer = PdfWriter(PdfReader(io.BytesIO(pdf(["x"]))))
+    page, stream = writer.pages[0], DecodedStreamObject()
+    stream.set_data(content.encode())
+    properties = {
+        NameObject(f"/{name}"): DictionaryObject(
+            {NameObject("/ActualText"): TextStringObject(text)}
+        )
+        for name, text in texts.items()
+    }
+    resources: Any = page["/Resources"]
+    resources[NameObject("/Properties")] = DictionaryObject(properties)
+    if is_form:
+        kind = {"/Type": "/XObject", "/Subtype": "/Form"}
+        stream.update({NameObject(key): NameObject(value) for key, value in kind.items()})
+        stream[NameObject("/Resources")] = DictionaryObject(resources)
+        form = DictionaryObject({NameObject("/X"): writer._add_object(stream)})
+        page[NameObject("/Resources")] = DictionaryObject({NameObject("/XObject"): form})
+        stream = DecodedStreamObject()
+        stream.set_data(b"/X Do")
+    page[NameObject("/Contents")] = writer._add_object(stream)
+    data = io.BytesIO()
+    writer.write(data)
+    return data.getvalue()
+
+
 def docx(*paragraphs: str, table: Sequence[Sequence[str]] = ()) -> bytes:
     """Returns a Word document with a heading, paragraphs and a table; a line is a paragraph."""
 

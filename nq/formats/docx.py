@@ -38,7 +38,7 @@ _INSERTED = {  # those of formulas as Word writes them in a line: 1/2, 10^6
     **{"br": "<br>", "cr": "<br>", "tab": "\t", "ptab": "\t", "noBreakHyphen": "\u2011"},
     **{"softHyphen": "\u00ad", "den": "/", "sup": "^", "sub": "_"},
 }
-_TABLES = {"tbl": "table", "tr": "tr", "tc": "td"}
+_TABLES = {"tbl": "table", "tr": "tr", "tc": ""}  # a cell is td, or th in a row of the head
 _SYMBOL = str.maketrans(  # letters and signs of the font Symbol
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz\xa3\xb3\xb4\xb9\xbb",
     "ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖαβχδεφγηιϕκλμνοπθρστυϖωξψζ≤≥×≠≈",  # noqa: RUF001
@@ -74,7 +74,9 @@ def docx_html(data: bytes, name: str, decode: Callable[[bytes, str], str]) -> st
 
 def _get(element: Any, name: str) -> str:
     """Returns an attribute, whatever its namespace is; "" if there is none."""
-    return next((value for key, value in element.items() if key.rpartition("}")[2] == name), "")
+    found = (key for key in element.keys() if key.rpartition("}")[2] == name)  # noqa: SIM118
+    value: str = element.get(next(found, name), "")  # its items would take quadratic time
+    return value
 
 
 def _value(element: Any, path: str) -> str | None:
@@ -133,7 +135,7 @@ class _Document:
         self._lists, self._boxes = list[str](), list[Any]()
         self._notes = dict[tuple[str, str], int]()
         self._paragraph_style = dict[str, str]()
-        self._joined, self._n_cells = "", 0
+        self._joined, self._cell, self._n_cells = "", "td", 0
         self._readers: dict[str, Callable[[Any], str | None]] = {
             **dict.fromkeys(("pPr", "rPr", "rt", "del", "moveFrom"), lambda _: None),
             **dict.fromkeys(("txbxContent", "txBody"), self._boxes.append),
@@ -274,19 +276,21 @@ class _Document:
 
     def _table(self, element: Any) -> str:
         """Returns a table, a row or a cell."""
-        is_cell, tag = element.tag == "tc", _TABLES[element.tag]
-        if is_cell and _is_on(_value(element, "../trPr/tblHeader")):
-            tag = "th"
+        is_cell, outer = element.tag == "tc", self._cell
+        tag = outer if is_cell else _TABLES[element.tag]
         before = "" if self._n_cells else self._end_lists(0)
+        self._cell = "th" if _is_on(_value(element, "trPr/tblHeader")) else "td"
         self._n_cells += is_cell
         text = self._text(element)
         self._n_cells -= is_cell
+        self._cell = outer
         return f"{before}<{tag}>{text}</{tag}>"
 
     def _import(self, element: Any) -> str:
         """Returns the text of a file that the document imports: Word, HTML, MHTML or text."""
         part = self._parts.get(_get(element, "id"), "that is imported")
         data, charset, before = self._read(part), None, self._end_lists(0)
+        self._count(len(data))
         if is_docx(data):
             return before + _Document(data, self._counts, self._decode).html()
         if _MIME.match(data):
@@ -294,7 +298,6 @@ class _Document:
             body = message.get_body(("html", "plain"))
             data, charset = body.get_payload(decode=True), body.get_content_charset()
         text = data.decode(charset, "replace") if charset else self._decode(data, part)
-        self._count(len(text))
         if part.lower().endswith(".txt") or not _MARKUP.search(text):
             return before + "".join(f"<p>{escape(line)}</p>" for line in text.splitlines())
         parser = etree.HTMLParser(encoding="utf-8")

@@ -142,6 +142,27 @@ def test_lines_of_pdf_in_a_larger_font_are_apart_from_their_paragraph() -> None:
     assert len(blocks(plain)) < 5
 
 
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "/Span << /ActualText (fi) >> BDC (x) Tj EMC",
+        "/Span << /ActualText <FEFF00660069> >> BDC [(x) -20 (y)] TJ EMC",
+        "/Span << /ActualText (fi) >> BDC (x) Tj /P BMC (y) Tj EMC (z) Tj EMC",
+        "/Span << /ActualText (f) >> BDC (x) Tj EMC /Span << /Lang (en) >> BDC (i) Tj EMC",
+        "/Span /MC0 BDC (x) Tj EMC",
+        "/Span /MC1 BDC (fi) Tj EMC",
+        "EMC (fi) Tj",
+    ],
+)
+@pytest.mark.parametrize("is_form", [False, True])
+def test_actual_text_of_pdf_replaces_what_is_drawn(shown: str, is_form: bool) -> None:
+    names = {"MC0": "fi"}
+    data = document_files.pdf_of_content(
+        f"BT /F1 11 Tf 72 700 Td (The of) Tj {shown} (ce is old.) Tj ET", names, is_form=is_form
+    )
+    assert blocks(decode_page(data, "a.pdf")) == ["The office is old."]
+
+
 def test_a_word_document_has_its_paragraphs_and_tables() -> None:
     data = document_files.docx(
         "The lake & more.", "It is <old>.", table=[["lake", "depth"], ["x", "1"]]

@@ -213,13 +213,14 @@ def test_what_is_not_word_is_refused(name: str, data: bytes, kind: str) -> None:
         (p("a " * 1_000_000), "more text"),
         (p("a") * 50_000, "more text"),
         (table(cell(p("a")) * 60_000), "more text"),
+        ('<w:altChunk r:id="r5"/>' * 20_000, "more text"),
         ("<w:p/>" * 120_000, "more text"),
         ("<w:r w:a=''/>" * 500_000, "nodes"),
         ("<a>" + " " * (33 << 20) + "</a>", "bytes"),
     ],
 )
 def test_a_small_file_that_expands_is_refused(body: str, problem: str) -> None:
-    data = word(body)
+    data = word(body, targets={"r5": "a.docx"}, parts={"a.docx": word(p("in"))})
     assert len(data) < 50_000
     with (
         limited_memory(128 << 20),
