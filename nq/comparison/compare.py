@@ -307,7 +307,7 @@ def answer_in_process(profile: str, options: Sequence[str]) -> dict[str, Any]:
         (*_, error) = [line for line in lines if line.startswith("nq: error: ")] or lines
         raise Error(error.removeprefix("nq: error: "))
     result: dict[str, Any] = json.loads(process.stdout)
-    if result["parts"] > 1:  # it continued a run that was killed
+    if result["resumed_windows"]:  # it continued a run that was killed
         return answer_in_process(profile, options)
     return {**result, "wall_s": time.perf_counter() - started}
 

@@ -401,7 +401,7 @@ def test_profiles_are_measured_in_batches_and_windows_of_several_sizes(
     damaged = measured / f"001-{one_default}-4-24.json"
     damaged.write_bytes(b"{")
     monkeypatch.setattr(compare, "_reopened", lambda memo: [])  # this machine may be busy
-    assert "batch of" in commands.out(*command)
+    assert "batch" in commands.out(*command)
     again = {path for path, time_ns in times.items() if path.stat().st_mtime_ns != time_ns}
     assert again == {damaged}  # nothing else is repeated
 
