@@ -34,8 +34,8 @@ CLOSE = {
 }
 """Margins of evidence (a sum of logits) that rounding may change, by engine and compute type.
 
-Each is 1.3 times the largest margin of an answer that rounding changed, of the bundled model on the
-even half of dev and on whole pages (``experiments.rescoring``).
+Each is at least 1.3 times the largest margin of an answer that rounding changed, of the bundled
+model on the even half of dev and on whole pages (``experiments.rescoring``).
 """
 
 

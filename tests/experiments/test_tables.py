@@ -10,7 +10,7 @@ from nq.bundle import bundled_model
 from nq.model.folder import copy_model
 
 TO_MEASURE_AGAIN = {
-    *("cluster_dev", "compression_cpu", "rescoring_dev"),
+    *("cluster_dev", "compression_cpu"),
     *("scale_dev", "scale_pages", "serving_small"),
 }
 """Results of an earlier decision, whose commands take hours together."""
