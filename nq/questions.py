@@ -92,17 +92,15 @@ class Questions:
             yield found
 
     def _check(self) -> None:
-        """Checks all files, and keeps the records up to the first good one as they are decoded."""
+        """Checks all files, and that there is a good record."""
         for path in self.files:
             with self.system.local_copy(path) as copy:
                 try:
                     containers.check(copy)
                 except ValueError as error:
                     raise ValueError(str(error).replace(copy, path)) from error
-        for source, item in self:
-            self._first.append((source, item))
-            if isinstance(item, Example):
-                return
+        if self.first(1):
+            return
         if not self._first:
             names = ", ".join(map(shown, self.files))
             raise Error(f"there are no records in {names}: give a file with at least one")
@@ -110,6 +108,17 @@ class Questions:
         assert isinstance(letter, DeadLetter)
         what = "the only record is bad" if count == 1 else f"all {count} records are bad; the first"
         raise Error(f"{what}: {source.path}, line {source.line}: {letter.reason}")
+
+    def first(self, n: int) -> list[Example]:
+        """Returns the first good records; those that it reads are not decoded again."""
+        good = [item for _, item in self._first if isinstance(item, Example)]
+        last = self._first[-1][0] if self._first else None
+        place = START if last is None else (last.file_index, last.line)
+        rest = self.behind(place, [example.example_id for example in good])
+        while len(good) < n and (record := next(rest, None)):
+            self._first.append(record)
+            good += [record[1]] if isinstance(record[1], Example) else []
+        return good[:n]
 
     def __iter__(self) -> Iterator[Record]:
         return self.behind(START)

@@ -3,14 +3,18 @@
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nq.errors import Error
+from nq.formats import inputs
 from nq.formats.fields import RecordError
+from nq.formats.input_files import find_files
+from nq.formats.inputs import decode_row
 from nq.formats.questions import list_pages
 from nq.questions import Questions, mention_unnamed_pages, read_examples
-from nq.records import DeadLetter, Example
+from nq.records import DeadLetter, Example, Source
 from tests import nq_records
 from tests.folders import write
 from tests.formats.hugging_face_rows import row
@@ -122,3 +126,22 @@ def test_pages_that_no_question_names_are_mentioned(
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert "1 of the 2 pages" in record.getMessage() and "other.txt" in record.getMessage()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 9])
+def test_first_records_are_decoded_once(
+    folder: Path, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = kinds(Questions(tuple(find_files(folder))))
+    decoded = list[tuple[int, int]]()
+
+    def decode(source: Source, *others: Any) -> Any:
+        decoded.append((source.file_index, source.line))
+        return decode_row(source, *others)
+
+    monkeypatch.setattr(inputs, "decode_row", decode)
+    with Questions.open(folder) as questions:
+        for _ in range(2):
+            assert [example.example_id for example in questions.first(n)] == [1, 2, 3, 4][:n]
+        assert kinds(questions) == expected
+    assert len(decoded) == len(set(decoded)) == len(expected)

@@ -7,7 +7,6 @@ Without such a comparison ``default_choice`` names a profile by the processor.
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -138,5 +137,5 @@ def without_gain(profile: str, device: str) -> str:
 
 def may_prune(job: Job, questions: Questions) -> bool:
     """Returns whether ``prune`` suits a job: its pages are long, its decision has a margin."""
-    tokens = [len(example.tokens) for example in islice(questions.examples(), FIRST_EXAMPLES)]
+    tokens = [len(example.tokens) for example in questions.first(FIRST_EXAMPLES)]
     return RULES[job.model.decision.rule].ranks and sum(tokens) >= PAGE_TOKENS * max(1, len(tokens))
