@@ -90,7 +90,8 @@ def tune(
         request = job.request(questions)
         path = job.folder(request)
         run = stack.enter_context(RunFolder.writing(path, {}, job.sources))
-        scoring = stack.enter_context(open_scoring(job, request, run, Clock(phase), report))
+        clock = Clock(phase)
+        scoring = stack.enter_context(open_scoring(job, request, run, clock, report))
         tuned = tune_decision(scoring, start, ", ".join(job.files))
         settings = load_settings(folder)
         if isinstance(tuned.decision, CascadeDecision):
@@ -105,6 +106,7 @@ def tune(
             with storage.unfinished(output.parent) as part:
                 copy_model(folder, part / "model", settings).rename(output)
             folder = output
+        clock.finish(scoring.totals())
         if not keep_scores:
             scoring.store.memo.clear()
     made = scoring.windows

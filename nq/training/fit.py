@@ -78,14 +78,14 @@ def train_on_files(
             distillation = teacher.distillation(job.distillation, data, work / "teacher")
         started = time.perf_counter()
         with new_bar(unit=" steps") as bar:
-            progress = TrainingProgress(bar, run)
+            progress = TrainingProgress(bar, run, state)
             if job.held_out is not None:
                 measure = held_out(job.held_out, tokenizer, windows, Network(shape, model))
             losses = fit(
                 *(model, data, config, state, progress, distillation),
                 *(measure, job.evaluate_every, progress.evaluated),
             )
-        progress.record(losses)
+        progress.record()
         loss = float(np.mean(losses[LOSS][-FINAL_STEPS:]))
         run.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
         saved = ModelSettings(windows, removed_parts=load_settings(job.init).removed_parts)
@@ -138,10 +138,11 @@ def _windows(job: TrainingJob, folder: Path) -> tuple[Windows, TrainingWindows]:
 
 
 class TrainingProgress:
-    """Reports the steps of a training: a bar, or log lines without a terminal, and a loss curve."""
+    """Reports the steps of a training: a bar, or log lines without a terminal, and curves."""
 
-    def __init__(self, bar: Any, run: tracking.Run) -> None:
-        self.bar, self.run, self._recorded = bar, run, 0
+    def __init__(self, bar: Any, run: tracking.Run, state: TrainingState) -> None:
+        self.bar, self.run, self.state = bar, run, state
+        self._steps = self._evaluations = 0  # that are recorded
 
     def __call__(self, losses: Curves, total: int) -> None:
         """Reports the last of the steps, all of whose losses are given."""
@@ -150,7 +151,7 @@ class TrainingProgress:
         self.bar.set_postfix({n: f"{x[-1]:.3f}" for n, x in losses.items()}, refresh=False)
         self.bar.update(step - self.bar.n)
         if step % REPORT_EVERY == 0 or step == total:
-            self.record(losses)
+            self.record()
             if self.bar.disable:
                 first = (step - 1) // REPORT_EVERY * REPORT_EVERY
                 recent = {name: sum(x[first:]) / (step - first) for name, x in losses.items()}
@@ -159,14 +160,16 @@ class TrainingProgress:
 
     def evaluated(self, figures: Figures, is_best: bool) -> None:
         """Reports an evaluation on held-out questions."""
-        step = int(figures[STEP])
-        self.run.metrics({f"dev/{name}": figures[name] for name in MEASURED}, step)
+        self.record()
         shown = ", ".join(f"{name} {figures[name]:.3f}" for name in MEASURED)
-        log.info("step %d, held-out %s%s", step, shown, ", the best so far" if is_best else "")
+        best = ", the best so far" if is_best else ""
+        log.info("step %d, held-out %s%s", figures[STEP], shown, best)
 
-    def record(self, losses: Curves) -> None:
-        """Adds the steps that the curves of the run do not have yet."""
-        done, self._recorded = self._recorded, len(losses[LOSS])
-        if self._recorded > done:
-            curves = {f"train/{name}": values[done:] for name, values in losses.items()}
-            self.run.metrics(curves, done + 1)
+    def record(self) -> None:
+        """Records what the curves do not have yet, also what an interrupted training computed."""
+        state = self.state
+        for name, values in state.losses.items():
+            self.run.metrics({f"train/{name}": values[self._steps :]}, self._steps + 1)
+        for figures in state.evaluations[self._evaluations :]:
+            self.run.metrics({f"dev/{n}": figures[n] for n in MEASURED}, int(figures[STEP]))
+        self._steps, self._evaluations = state.step, len(state.evaluations)

@@ -24,6 +24,7 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
 from nq.runs import cleaning
 from nq.storage import STATE, TRAINING, hold
+from nq.tracking import RESUMES
 from nq.training.fit import FINAL_STEPS
 from nq.training.job import TrainingJob
 from nq.training.train import train
@@ -43,11 +44,11 @@ def curve(run: mlflow.entities.Run, key: str) -> dict[int, float]:
     return {point.step: point.value for point in sorted(points, key=lambda point: point.step)}
 
 
-def only_run(experiment: str) -> mlflow.entities.Run:
+def runs(experiment: str) -> list[mlflow.entities.Run]:
+    """Returns the runs of an experiment, the latest first."""
     client = connect("sqlite:///mlflow.db")
     found = client.get_experiment_by_name(experiment)
-    (run,) = client.search_runs([found.experiment_id])
-    return run
+    return [*client.search_runs([found.experiment_id], order_by=["start_time DESC"])]
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def killed_at(command: list[str], folder: Path, line: bytes) -> list[bytes]:
 
 
 @pytest.mark.slow
-def test_a_student_is_killed_and_resumed_in_its_run(
+def test_a_student_is_killed_and_resumed(
     tiny_model: Path,
     teacher: Path,
     tmp_path: Path,
@@ -106,7 +107,7 @@ def test_a_student_is_killed_and_resumed_in_its_run(
     assert caplog.text.count("held-out files") == 1
     assert (whole["examples"], whole["dead_letters"]) == (36, 0)
     steps, best = whole["steps"], whole["best"]
-    undisturbed = only_run("whole")
+    (undisturbed,) = runs("whole")
     losses = list(curve(undisturbed, "train/loss").values())
     assert whole["loss"] == pytest.approx(np.mean(losses[-FINAL_STEPS:]))
     assert sum(losses[-10:]) < sum(losses[:10])
@@ -125,7 +126,7 @@ def test_a_student_is_killed_and_resumed_in_its_run(
     assert any(line.startswith(b"nq: teacher: 1024 of ") for line in lines)
     assert before == {path: path.stat().st_mtime_ns for path in parts}
     assert any(b"hard_loss" in line and b"soft_loss" in line for line in lines)
-    assert only_run("nq").info.status == "RUNNING"
+    assert runs("nq")[0].info.status == "RUNNING"
     caplog.clear()
     with caplog.at_level(logging.INFO):
         resumed = commands.json("train", *recipe, "--output", "out")
@@ -137,8 +138,10 @@ def test_a_student_is_killed_and_resumed_in_its_run(
     assert weights[0] == weights[1]
     items = cleaning.clean([Path("out")], dry_run=True)
     assert {item.what for item in items} == {"state of a finished training", "prepared windows"}
-    run = only_run("nq")
+    run, *killed = runs("nq")  # the first kill may have been before MLflow was imported
     assert run.info.status == "FINISHED"
+    assert {one.info.status for one in killed} == {"KILLED"}
+    assert run.data.tags[RESUMES] == killed[0].info.run_id
     expected = {"teacher": "teacher", "teacher_weight": "0.7", "temperature": "3.0"}
     expected["teacher_profile"] = "baseline"
     assert expected.items() <= run.data.params.items()
