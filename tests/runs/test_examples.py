@@ -1,6 +1,7 @@
 """Tests which examples of a job are answered, in which order, and how often they are decoded."""
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,12 +88,14 @@ def test_the_input_is_not_read_again_once_it_is_prepared(job: Job) -> None:
     before = [path.read_bytes() for path in files]
     job = replace(job, compute=Compute(batch_size=1))
     expected = (run(job).folder / PREDICTIONS).read_bytes()
+    other = replace(job, root=job.root / "other")
 
     def on_progress(windows: int, total: int) -> None:
+        while b'"complete": true' not in next(other.root.glob("*/manifest.json")).read_bytes():
+            time.sleep(0.01)
         files[0].write_bytes(before[0].replace(b" the ", b" a "))
         files[1].unlink(missing_ok=True)
 
-    other = replace(job, root=job.root / "other")
     changed = run(other, progress=on_progress)
     assert (changed.folder / PREDICTIONS).read_bytes() == expected
     for path, data in zip(files, before, strict=True):
