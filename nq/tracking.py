@@ -57,7 +57,7 @@ INTERRUPTED = (130, 143)
 
 PAGE = "/#/experiments/{}/runs{}?workflowType=machine_learning"
 """Page of a run, or of the table of runs; without the type, MLflow opens that of traces."""
-EXTERNAL = "mlflow.model.isExternal"
+EXTERNAL, REGISTERED = "mlflow.model.isExternal", "mlflow.modelVersions"
 """The tags of a model whose files MLflow does not have, and of one that is registered."""
 MODEL_NAME = re.compile(r"[/:.%\"']")
 """Characters that MLflow refuses in the name of a model."""
@@ -425,6 +425,8 @@ class Run:
                 raise
         about = {"run_id": logged.source_run_id, "model_id": logged.model_id}
         version = client.create_model_version(name, source, **about).version
+        versions = json.dumps([{"name": name, "version": version}])
+        client.set_logged_model_tags(logged.model_id, {REGISTERED: versions})
         if alias:
             client.set_registered_model_alias(name, alias, version)
             log.info("%s version %s is models:/%s@%s now, too", name, version, name, alias)
