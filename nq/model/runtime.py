@@ -53,6 +53,7 @@ def import_tensorflow(threads: int | None = None) -> ModuleType:
             gc.enable()
     if not hasattr(tensorflow, "__version__"):  # an uninstallation can leave an empty folder
         raise Error(f"TensorFlow is not installed: {INSTALL}")
+    tensorflow.get_logger().setLevel("WARNING")  # in a notebook it tells of each model it saves
     module: ModuleType = tensorflow
     if threads is None:
         return module
