@@ -24,7 +24,7 @@ import orjson
 
 from experiments import command
 from nq.commands import arguments
-from nq.comparison.compare import answer_in_process
+from nq.comparison.rounds import answer_in_process
 from nq.formats import lines
 from nq.formats.input_files import find_files
 from nq.inference.profile import DEFAULT_PROFILE

@@ -1,12 +1,11 @@
 """The machine that a study was measured on."""
 
-import importlib.metadata
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nq import processor
+from nq import extras, processor
 
 FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16")
 PACKAGES = (
@@ -24,7 +23,7 @@ def describe() -> dict[str, Any]:
         "flags": [flag for flag in known if flag.startswith("amx_") or flag in FLAGS],
         "topology": topology(),
         "python": platform.python_version(),
-        "versions": versions(),
+        "versions": extras.versions(PACKAGES),
     }
 
 
@@ -50,17 +49,6 @@ def _place(cpu: int) -> tuple[str, str]:
         )
     except OSError:  # the system does not say, as in some containers
         return "0", str(cpu)
-
-
-def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
-    """Returns the versions of those of some packages that are installed, by name."""
-    installed = {}
-    for name in packages:
-        try:
-            installed[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return installed
 
 
 def in_words(machine: Mapping[str, Any]) -> str:

@@ -29,8 +29,8 @@ def draw(args: argparse.Namespace) -> int:
         raise Error("the picture needs Chromium: install chromium or google-chrome")
     data = read_result(RESULT, ROOT)
     rows = [ComparisonRow(**row) for row in data["result"]["rows"]]
-    scope = f"60 questions about excerpts; {data['machine']}."
-    page = comparison_page(rows, f"{len(rows)} profiles", (data["result"]["reason"], scope), [])
+    about = "60 questions about excerpts", data["machine"], data["date"]
+    page = comparison_page(rows, f"{len(rows)} profiles", data["result"]["reason"], about)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "compare.html"
         file.write_bytes(page)

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import importlib.util
+from collections.abc import Iterable
 from pathlib import Path
 
 from nq import __version__
@@ -38,6 +39,12 @@ def installed(name: str) -> str:
         return f"{name}-{importlib.metadata.version(name)}"
     except importlib.metadata.PackageNotFoundError:
         return ""
+
+
+def versions(names: Iterable[str]) -> dict[str, str]:
+    """Returns the versions of those of some distributions that are installed, by name."""
+    found = {name: installed(name).removeprefix(f"{name}-") for name in names}
+    return {name: version for name, version in found.items() if version}
 
 
 def tensorflow_extra() -> str:

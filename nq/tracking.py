@@ -9,7 +9,6 @@ or damaged) is logged as one warning, and from then on every call does nothing.
 import contextlib
 import getpass
 import hashlib
-import importlib.metadata
 import json
 import logging
 import math
@@ -26,6 +25,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Self
 
+from nq import extras
 from nq.config import TrackingConfig
 from nq.errors import Error
 from nq.mlflow_store import DEFAULT_EXPERIMENT, DEFAULT_URI, connect, database_path, reason, store
@@ -39,7 +39,7 @@ MICRO_F1, PREDICT_S, WINDOWS_PER_S = "micro_f1", "predict_s", "windows_per_s"
 """No metric of an answering has a slash: MLflow would show its chart in a section before these."""
 CHANGED, PEAK_MB = "changed_answers", "peak_mb"
 SPEED_COMPARABLE, MACHINE = "speed_comparable", "machine"
-DESCRIPTION = "mlflow.note.content"
+DESCRIPTION, PARENT = "mlflow.note.content", "mlflow.parentRunId"
 RESUMES = "resumes"
 """The tag with the id of the interrupted run that a run continues."""
 """The tag that MLflow's pages show as the description of a run or experiment, in Markdown."""
@@ -71,9 +71,7 @@ def _tags(source: str) -> dict[str, str]:
 
     tags = {"mlflow.source.name": source, "mlflow.source.type": "LOCAL"}
     tags |= {"host": platform.node(), "version.python": platform.python_version()}
-    for package in VERSIONS:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            tags[f"version.{package}"] = importlib.metadata.version(package)
+    tags |= {f"version.{name}": version for name, version in extras.versions(VERSIONS).items()}
     with contextlib.suppress(Exception):  # a user without a name, as in some containers
         tags["mlflow.user"] = getpass.getuser()
     if commit := get_git_commit(__file__):  # not of an installed package

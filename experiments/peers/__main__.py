@@ -22,6 +22,7 @@ from experiments.peers.models import BASELINE, PEERS, Peer
 from experiments.peers.report import rows, table
 from experiments.planning import models
 from experiments.planning.flop import window_gflop
+from nq import extras
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.model.registry import model_folder
@@ -83,7 +84,7 @@ def compared(args: argparse.Namespace, files: Sequence[str], folder: Path) -> di
         **{"gflop_per_window": gflop, "peak_gflop_per_s": best},
         **{"peers": rows(whole, gflop, best), "skipped": skipped},
         "failed": {str(row["peer"]): row["failure"] for row in results if row["failure"]},
-        "versions": machine.versions((*machine.PACKAGES, "onnx", "nncf", "tf2onnx")),
+        "versions": extras.versions((*machine.PACKAGES, "onnx", "nncf", "tf2onnx")),
     }
 
 

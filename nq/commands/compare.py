@@ -1,4 +1,4 @@
-"""``nq compare``: measures profiles against each other on the same questions."""
+"""``nq compare``: measures profiles, or models, against each other on the same questions."""
 
 import argparse
 import webbrowser
@@ -12,7 +12,10 @@ from nq.errors import Error
 from nq.text import counted, visible
 
 SETS = ("default", "thesis", "all")
-OF_COMPARE = ("model", "batch_sizes", "max_seq_lengths", "rounds", "output")
+OF_COMPARE = (
+    *("profiles", "model", "models", "as_is", "save_tuned"),
+    *("batch_sizes", "max_seq_lengths", "rounds", "output"),
+)
 REFUSED = {
     "profile": "give --profiles",
     "root": "give --output, the folder of the comparison",
@@ -26,13 +29,14 @@ def parser() -> terminal.Parser:
     """Returns the parser of the command."""
     parser = terminal.Parser(
         prog="nq compare",
-        description="Measures profiles in rounds that alternate between them, each in a process of "
-        "its own, and names the one to take. Further options are those of nq answer. Run the same "
-        "command again to resume.",
+        description="Measures profiles, or models, in rounds that alternate between them, each in "
+        "a process of its own, and names the one to take. Further options are those of nq answer. "
+        "Run the same command again to resume.",
         examples=(
             "nq compare --data dev.jsonl.gz --limit 60 --open",
             "nq compare --data dev.jsonl --profiles mixed mixed+buckets+openvino --rounds 5",
             "nq compare --model org/name --data squad.json",
+            "nq compare --models small org/name ./my_model --data squad.json --open",
             "nq compare --profiles grappler --batch-sizes 1 8 --max-seq-lengths 128 384",
         ),
         notes=arguments.PROFILES_HELP,
@@ -45,11 +49,23 @@ def parser() -> terminal.Parser:
         "--profiles",
         nargs="+",
         type=lambda text: text if text in SETS else arguments.profile(text),
-        default=["default"],
+        default=None,
         metavar="P",
         help="profiles beside baseline and what --profile auto takes; thesis: the eight of mixed, "
-        "xla and grappler; all: more; default: that of this machine, and without mixed",
+        "xla and grappler; all: more; default: that of this machine, and without mixed; with "
+        "--models only what --profile auto takes for each",
     )
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        default=(),
+        metavar="M",
+        help="folders or names of models that are compared; with gold answers each gets a decision "
+        "fitted to one half of the questions and judged on the other, and the other way round",
+    )
+    parser.flag("as-is", "judge --models by the decisions that they have")
+    text = "new folder for the model to take, with a decision fitted to all questions"
+    parser.add_argument("--save-tuned", type=Path, metavar="DIR", help=text)
     for name, what in (("batch-sizes", "windows in a batch"), ("max-seq-lengths", "window length")):
         several: Any = {"nargs": "+", "type": arguments.positive, "default": (), "metavar": "N"}
         parser.add_argument(f"--{name}", help=f"measure the profiles with each {what}", **several)
@@ -79,12 +95,16 @@ def run(args: argparse.Namespace) -> int:
             raise terminal.UsageError(f"--{option} is an option of nq answer alone: {instead}")
     if args.forget:
         return _forget(args)
+    if args.models and args.model:
+        raise terminal.UsageError("--model is one of --models: name it there")
+    if (args.as_is or args.save_tuned) and (not args.models or (args.as_is and args.save_tuned)):
+        raise terminal.UsageError("--as-is and --save-tuned are for --models, one of the two")
     from nq.comparison.compare import compare
-    from nq.comparison.page import PAGE, advice
+    from nq.comparison.page import PAGE
+    from nq.comparison.verdict import advice
 
     rows = compare(
         args.data or [bundled_sample()],
-        args.profiles,
         pages=arguments.pages(args),
         options=args.unknown,
         track=arguments.tracking_config(args),
@@ -99,7 +119,8 @@ def run(args: argparse.Namespace) -> int:
     if args.open:
         webbrowser.open(page.as_uri())
     if failed := [row.label for row in rows if row.error]:
-        raise Error(f"{counted(len(failed), 'profile')} failed: {', '.join(failed)}")
+        what = "row" if args.models else "profile"
+        raise Error(f"{counted(len(failed), what)} failed: {', '.join(failed)}")
     return 0
 
 

@@ -1,20 +1,16 @@
-"""The verdict on the rows of a comparison: which to take and why; and its page."""
+"""The rows of a comparison with their verdict, as text, in a notebook and as a page."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from operator import lt
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from nq.report.comparison import BASELINE, ComparisonRow, cells, comparison_table, figure
+from nq.comparison.models import MIN_TUNED
+from nq.comparison.verdict import advice
+from nq.report.comparison import ComparisonRow, cells, comparison_table
 from nq.report.page import CHART_CODE, render, script_json
-from nq.text import counted, html_table, visible
+from nq.text import html_table, visible
 
-MAX_LOSS, MAX_CHANCE = 0.005, 0.05
-"""The row to take may lose this share of the micro-F1 of baseline; and by chance the second."""
-MIN_ROUNDS, NEAR = 2, 0.95
-"""Quiet rounds that a verdict needs; the share of the highest speed that is as fast."""
 PAGE = "compare.html"
 BAR_WIDTH, COLOR, TAKEN_COLOR = 120, "#7a93b8", "#2f9e62"  # seen on light and dark pages
 BAR = (  # notebooks make an image narrower without a least width
@@ -22,55 +18,6 @@ BAR = (  # notebooks make an image narrower without a least width
     '<rect y="2" width="{:.0f}" height="10" fill="{}"/>'
     '<path d="M{:.0f} 7H{:.0f}" stroke="currentColor"/></svg>'
 )
-
-
-def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
-    """Returns the label of the row to take, empty if none, and a sentence that tells why.
-
-    A row keeps the answers if it changes none, or if its relative loss of micro-F1 is at most
-    ``MAX_LOSS``, or at most ``MAX_CHANCE`` and no more than chance (its interval contains 0). Of
-    these, one is left out if another was faster in every quiet round, or if its median is below
-    ``NEAR`` of the highest. Of the others, it is the one with the fewest changed answers, then the
-    fewest optimizations.
-    """
-    baseline = next((row for row in rows if row.label == BASELINE and row.windows_per_s), None)
-    if baseline is None:
-        return "", "No profile can be named, since baseline was not measured."
-    if len(baseline.ratios) < MIN_ROUNDS:
-        quiet = f"{MIN_ROUNDS} quiet rounds are needed, and there are {len(baseline.ratios)}"
-        return "", f"No profile is named: {quiet}. The same command measures busy rounds again."
-    measured = [row for row in rows if row.ratios]
-    measured.sort(key=lambda row: (-median(row.ratios), row.label))
-    fit = [row for row in measured if _keeps_answers(row)]
-    near = [row for row in fit if median(row.ratios) >= NEAR * median(fit[0].ratios)]
-    near = [row for row in near if not any(all(map(lt, row.ratios, one.ratios)) for one in fit)]
-    best = min(near, key=lambda row: (row.changed or 0, row != baseline, row.profile.count("+")))
-    reason = _cost(best) if best != baseline else "no profile that keeps the answers is faster"
-    if others := ", ".join(row.label for row in near if row is not best):
-        reason += f"; as fast within the rounds: {others}"
-    text = f"Take {best.label}: {reason}."
-    if measured[0] not in fit:
-        text += f" The fastest, {measured[0].label}, loses too much: {_cost(measured[0])}."
-    return best.label, text
-
-
-def _keeps_answers(row: ComparisonRow) -> bool:
-    if not row.changed or row.loss is None:
-        return not row.changed
-    loss, low = row.loss
-    return loss <= (MAX_LOSS if low > 0 else MAX_CHANCE)
-
-
-def _cost(row: ComparisonRow) -> str:
-    speed = f"{figure(median(row.ratios), 2)} times as fast as baseline"
-    if not row.changed:
-        return f"{speed}, no changed answer"
-    text = f"{speed}, {counted(row.changed, 'changed answer')}"
-    if row.loss is None:
-        return text
-    loss, low = row.loss
-    chance = " (may be chance)" if low <= 0 < loss else ""
-    return f"{text}, relative {'loss' if loss >= 0 else 'gain'} of micro-F1 {abs(loss):.1%}{chance}"
 
 
 class Comparison(list[ComparisonRow]):
@@ -88,28 +35,53 @@ class Comparison(list[ComparisonRow]):
         from markupsafe import Markup
 
         (take, reason), (heads, body) = advice(self), cells(self)
-        scale = BAR_WIDTH / max(row.high or row.windows_per_s or 1e-9 for row in self)
-        for row, texts in zip(self, body, strict=True):
-            is_taken, speed = row.label == take, row.windows_per_s or 0.0
+        bars = [_bar(row) for row in self]
+        scale = BAR_WIDTH / max(1e-9, *(max(one) for one in bars))
+        for row, bar, texts in zip(self, bars, body, strict=True):
+            is_taken, (speed, *ends) = row.label == take, (end * scale for end in bar)
             note = Markup("<br><small>{}</small>").format(visible(row.note)) if row.note else ""
             texts[0] = Markup("<b>{}</b>{}" if is_taken else "{}{}").format(texts[0], note)
-            ends = ((end or speed) * scale for end in (row.low, row.high))
             color = TAKEN_COLOR if is_taken else COLOR
-            texts.append(Markup(BAR).format(speed * scale, color, *ends) if speed else "")
+            texts.append(Markup(BAR).format(speed, color, *ends) if speed else "")
         names = [*(head.replace("- ", "") for head in heads), ""]
         page = visible(f"the page: {self.folder / PAGE}")
         return html_table([reason, page], names, body, "right")
 
 
+def _bar(row: ComparisonRow) -> list[float]:
+    """Returns the speed with its ends, in questions where a row has these."""
+    speed = row.windows_per_s or 0.0
+    unit = row.questions_per_s / speed if row.questions_per_s and speed else 1.0
+    return [unit * (end or speed) for end in (speed, row.low, row.high)]
+
+
 def comparison_page(
-    rows: Sequence[ComparisonRow], title: str, sentences: Sequence[str], changes: Sequence[Any] = ()
+    rows: Sequence[ComparisonRow],
+    title: str,
+    reason: str,
+    about: Sequence[str] = (),
+    changes: Sequence[Any] = (),
+    agreement: Mapping[str, Sequence[float]] | None = None,
 ) -> bytes:
     """Returns a page of one file with charts of the rows, at least one, and their table.
 
-    ``changes`` has the question and, by label, the answers (as in the details of a question).
+    ``about`` is what was measured, on what machine; ``changes`` and ``agreement`` are those of
+    ``nq.comparison.models.Answered``.
     """
-    values = [asdict(row) | {"label": row.label} for row in rows]
+    values = [asdict(row) | {"label": row.label, "f1": row.f1} for row in rows]
     json = {"rows": script_json(values), "changes": script_json(changes)}
-    comparison = *cells(rows), [row.note for row in rows]
-    view = {"title": title, "sentences": sentences, "comparison": comparison}
-    return render("compare.html", [*CHART_CODE, "compare.js"], json, **view)
+    shares = {one: [f"{share:.0%}" for share in line] for one, line in (agreement or {}).items()}
+    body = [[one, *line] for one, line in shares.items()]
+    return render(
+        "compare.html",
+        [*CHART_CODE, "compare.js"],
+        json,
+        title=title,
+        reason=reason,
+        about=about,
+        agreement=(["equal answers", *shares], body, [""] * len(body)) if len(body) > 1 else None,
+        comparison=(*cells(rows), [row.note for row in rows]),
+        has_models=any(row.model for row in rows),
+        is_tuned=any(row.tuned for row in rows),
+        min_tuned=MIN_TUNED,
+    )

@@ -13,7 +13,7 @@ interval); Koehn 2004, Statistical Significance Tests for Machine Translation Ev
 (both systems on the same draws).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -27,8 +27,11 @@ BATCH_ITEMS = 1_000_000
 """Questions that are drawn at once, which bounds the memory."""
 PASSED, FAILED, UNDECIDED = "passed", "failed", "undecided"
 
-Counts = tuple[int, int, int]
-"""Of one question, how many of its two answers are correct, are predicted, and have gold."""
+Counts = tuple[float, float, float]
+"""Of one question, how many of its two answers are correct, are predicted, and have gold.
+
+Half of an F1 of words, 0 and 1 give the mean of such F1 as micro-F1.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,32 +136,56 @@ def relative_loss(
         raise ValueError(
             f"a relative loss of micro-F1 needs two questions with annotations, found {len(mine)}"
         )
-    (correct, items), (other_correct, other_items) = (
-        (table[:, 0], table[:, 1] + table[:, 2])
-        for table in (np.asarray(counts, np.int64) for counts in (mine, others))
-    )
-    if not other_correct.any():
+    tables = _tables(mine, others)
+    correct, items, other_correct, other_items = (int(column.sum()) for column in tables)
+    if not other_correct:
         raise ValueError(
             "the micro-F1 of the other run is 0, so that no loss is relative to it: compare with a "
             "run that answers a question correctly"
         )
-    f1 = 2 * int(correct.sum()) / max(int(items.sum()), 1)
-    other_f1 = 2 * int(other_correct.sum()) / int(other_items.sum())
+    f1, other_f1 = 2 * correct / max(items, 1), 2 * other_correct / other_items
+    interval = _interval(_losses, tables)
+    return Gate(f1, other_f1, 1 - f1 / other_f1, *interval, len(mine), max_loss)
+
+
+def f1_behind(mine: Sequence[Counts], others: Sequence[Counts]) -> tuple[float, float, float]:
+    """Returns how much lower the F1 is than that of others, with the ends of its interval.
+
+    The interval of one question, which tells nothing, is from -1 to 1. Arguments are those of
+    ``relative_loss``.
+
+    >>> wrong, right = (0, 1, 1), (1, 1, 1)
+    >>> f1_behind([wrong, right], [right, right]), f1_behind([wrong], [right])
+    ((0.5, 0.0, 1.0), (1.0, -1.0, 1.0))
+    """
+    tables = _tables(mine, others)
+    behind = float(_differences(*tables, 0))
+    return (behind, *(_interval(_differences, tables) if len(mine) > 1 else (-1.0, 1.0)))
+
+
+def _tables(mine: Sequence[Counts], others: Sequence[Counts]) -> tuple[Any, Any, Any, Any]:
+    """Returns ``[Q]`` correct answers, and predicted ones and gold together, of both runs."""
+    own, other = (np.asarray(counts, np.float64) for counts in (mine, others))
+    return own[:, 0], own[:, 1] + own[:, 2], other[:, 0], other[:, 1] + other[:, 2]
+
+
+def _interval(statistic: Callable[..., Any], tables: Sequence[Any]) -> tuple[float, float]:
+    """Returns the ends of the interval of a statistic of both runs on the same draws."""
     from scipy.stats import bootstrap
 
     result = bootstrap(
-        (correct, items, other_correct, other_items),
-        _losses,
+        tables,
+        statistic,
         paired=True,
         vectorized=True,
         n_resamples=RESAMPLES,
-        batch=max(1, BATCH_ITEMS // len(mine)),
+        batch=max(1, BATCH_ITEMS // len(tables[0])),
         confidence_level=LEVEL,
         method="percentile",
         rng=np.random.default_rng(0),
     )
     low, high = map(float, result.confidence_interval)
-    return Gate(f1, other_f1, 1 - f1 / other_f1, low, high, len(mine), max_loss)
+    return low, high
 
 
 def _losses(correct: Any, items: Any, other_correct: Any, other_items: Any, axis: int) -> Any:
@@ -170,3 +197,12 @@ def _losses(correct: Any, items: Any, other_correct: Any, other_items: Any, axis
     numerator, denominator = correct * other_items, items * other_correct
     ones = np.ones(np.shape(denominator))
     return 1 - np.divide(numerator, denominator, out=ones, where=denominator > 0)
+
+
+def _differences(correct: Any, items: Any, other_correct: Any, other_items: Any, axis: int) -> Any:
+    """Returns how much lower the micro-F1 of each bootstrap sample along ``axis`` is."""
+    mine, others = (
+        2 * one.sum(axis=axis) / np.maximum(of.sum(axis=axis), 1)
+        for one, of in ((correct, items), (other_correct, other_items))
+    )
+    return others - mine

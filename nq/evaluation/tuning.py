@@ -6,7 +6,7 @@ result.
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from nq.evaluation import labels, nq_eval
 from nq.evaluation.calibration import area_under_roc, expected_calibration_error
 from nq.evaluation.evaluate import example_labels
 from nq.formats.outputs import encode_prediction
+from nq.model.spec import ModelSpec
 from nq.postprocess.fit import (
     ChoiceSet,
     block_choices,
@@ -37,6 +38,7 @@ YES_NO_AUC = 0.6
 Gold = dict[labels.ExampleId, list[labels.Label]]
 Predictions = dict[labels.ExampleId, labels.Label]
 ChoiceSets = tuple[ChoiceSet | None, ChoiceSet | None]  # of blocks, and of options
+FoldOf = Callable[[labels.ExampleId], int | None]
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,36 @@ class Tuned:
         return figures
 
 
+def fold_of(key: labels.ExampleId) -> int | None:
+    """Returns the fold of an example of the even half; ``None`` for others.
+
+    The number of an id that is text is a digest.
+    """
+    if isinstance(key, str):
+        text = key.encode("utf-8", "surrogatepass")
+        key = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+    half, is_odd = divmod(key, 2)
+    return None if is_odd else half % FOLDS
+
+
+def start_decision(model: ModelSpec) -> DecisionConfig:
+    """Returns the decision that is fitted: the default rule, of both models if there are two."""
+    if cascade := model.cascade:
+        return CascadeDecision(
+            max_answer_length=cascade.max_answer_length,
+            read_blocks=cascade.read_blocks,
+            first=cascade.first,
+        )
+    return DecisionConfig(max_answer_length=model.decision.max_answer_length)
+
+
 def tune_decision(
-    scored: Iterable[tuple[Example, Scores]], decision: DecisionConfig, name: str = "the data"
+    scored: Iterable[tuple[Example, Scores]],
+    decision: DecisionConfig,
+    name: str = "the data",
+    fold_of: FoldOf = fold_of,
 ) -> Tuned:
-    """Fits the decision on the even half.
+    """Fits the decision on the even half, or on all examples of which ``fold_of`` has a fold.
 
     The thresholds use predictions by weights that were fitted without the example (in
     ``FOLDS`` folds), since weights fit their own examples better than others.
@@ -124,6 +152,40 @@ def tune_decision(
     return Tuned(tuned, gold, predictions, auc, long_pages)
 
 
+def unseen_answers(
+    scored: Iterable[tuple[Example, Scores]],
+    decision: DecisionConfig,
+    order: Mapping[labels.ExampleId, int],
+) -> Predictions:
+    """Returns the answer to each question by a decision that was fitted without it.
+
+    Those with gold have a number in ``order``. The decision of the questions with even numbers is
+    fitted to those with odd ones, and the other way round, so that each half has questions
+    whatever their ids are. All examples with their scores are iterated four times.
+    """
+    answers: Predictions = {}
+    for half in (0, 1):
+
+        def fold_in(key: labels.ExampleId, half: int = half) -> int | None:
+            number = order.get(key, 1 - half)
+            return None if number % 2 != half else number // 2 % FOLDS
+
+        tuned = tune_decision(scored, decision, fold_of=fold_in)
+        for key, label in tuned.predictions.items():
+            if fold_in(key) is None:
+                answers[key] = accepted(label, tuned.decision)
+    return answers
+
+
+def accepted(label: labels.Label, decision: DecisionConfig) -> labels.Label:
+    """Returns an answer without the parts whose scores are below the thresholds of a decision."""
+    if label.long_score < decision.long_threshold:
+        label = replace(label, long=labels.LabelSpan())
+    if label.short_score < decision.short_threshold:
+        label = replace(label, short=(), yes_no="none")
+    return label
+
+
 def _fit(folds: Iterable[Iterable[ChoiceSets]], start: RankingWeights) -> RankingWeights:
     sets = [both for fold in folds for both in fold]
     blocks = [block for block, _ in sets if block]
@@ -159,12 +221,7 @@ def measure(gold: Gold, predictions: Predictions, decision: DecisionConfig) -> d
     Scores are measured by how far they are from the share of right answers, and by how well they
     rank right answers.
     """
-    kept = {}
-    for key, label in predictions.items():
-        long = label.long if label.long_score >= decision.long_threshold else labels.LabelSpan()
-        kept[key] = replace(label, long=long)
-        if label.short_score < decision.short_threshold:
-            kept[key] = replace(kept[key], short=(), yes_no="none")
+    kept = {key: accepted(label, decision) for key, label in predictions.items()}
     metrics = nq_eval.score(gold, kept, one_annotator=True)
     best = nq_eval.score(gold, predictions, one_annotator=True)
     figures: dict[str, Any] = {
@@ -182,15 +239,3 @@ def measure(gold: Gold, predictions: Predictions, decision: DecisionConfig) -> d
         figures[f"{name}_calibration_error"] = expected_calibration_error(scores, correct)
         figures[f"{name}_auc"] = area_under_roc(scores, correct)
     return figures
-
-
-def fold_of(key: labels.ExampleId) -> int | None:
-    """Returns the fold of an example of the even half; ``None`` for others.
-
-    The number of an id that is text is a digest.
-    """
-    if isinstance(key, str):
-        text = key.encode("utf-8", "surrogatepass")
-        key = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
-    half, is_odd = divmod(key, 2)
-    return None if is_odd else half % FOLDS

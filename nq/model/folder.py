@@ -182,10 +182,15 @@ def _shards(index: Path) -> list[Path]:
     return [index.parent / shard for shard in shards]
 
 
+def model_files(folder: Path) -> list[Path]:
+    """Returns the files of a model, without others in its folder."""
+    others = (folder / name for name in (*OTHERS, INDEX))
+    return [*weight_files(folder), *(path for path in others if path.is_file())]
+
+
 def copy_model(source: Path, target: Path, settings: ModelSettings | None = None) -> Path:
     """Copies a model alone to ``target``, which it returns; ``settings`` replace its own."""
-    others = [source / name for name in (*OTHERS, INDEX) if (source / name).is_file()]
-    paths = [*weight_files(source), *others]
+    paths = model_files(source)
     target.mkdir(parents=True)
     for path in paths:
         shutil.copyfile(path, target / path.name)

@@ -1,9 +1,9 @@
-"""Profiles, or runs, beside each other: their rows, and the table of them."""
+"""Profiles, models or runs beside each other: their rows, and the table of them."""
 
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nq.report.tables import prediction_s
@@ -19,7 +19,7 @@ BREAKS = str.maketrans("+-", "-+")
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """The measurements of one profile, or of one run; ``None`` where there are none.
+    """The measurements of a profile and a model, or of a run; ``None`` where there are none.
 
     Args:
         windows_per_s: the speed of ``nq answer``: the median of the rounds, of which ``low`` is the
@@ -40,6 +40,14 @@ class ComparisonRow:
         prepare_s: seconds of waiting for windows, of a run.
         batch_size, max_seq_length: windows in a batch and pieces in a window, if not the default.
         questions_per_s: the speed where not all rows have the same windows.
+        model: its name, where several are compared.
+        quality: metrics of the answers by name, such as ``long_f1``; ``exact_match`` and
+            ``squad_f1`` where gold is text.
+        tuned: those of the answers of decisions that were fitted to the other half of the
+            questions.
+        behind: how much lower its F1 is than the best of all rows, with the ends of its interval;
+            by ``tuned`` if there is one. ``None`` without gold.
+        size_mb: of the model's files in MiB.
     """
 
     profile: str
@@ -62,13 +70,24 @@ class ComparisonRow:
     batch_size: int | None = None
     max_seq_length: int | None = None
     questions_per_s: float | None = None
+    model: str = ""
+    quality: Mapping[str, float] = field(default_factory=dict, hash=False)
+    tuned: Mapping[str, float] = field(default_factory=dict, hash=False)
+    behind: tuple[float, float, float] | None = None
+    size_mb: float | None = None
 
     @property
     def label(self) -> str:
-        """What tells the row from the others: of a row without sizes and name, the profile."""
+        """What tells the row from the others: of a row of one model without sizes, the profile."""
         batch = f"batch of {self.batch_size}" if self.batch_size else ""
         pieces = f"{self.max_seq_length} pieces" if self.max_seq_length else ""
-        return " · ".join(filter(None, (self.profile, self.name, batch, pieces)))
+        return " · ".join(filter(None, (self.model, self.profile, self.name, batch, pieces)))
+
+    @property
+    def f1(self) -> float | None:
+        """The F1 by which models are compared: micro-F1, that of words where gold is only text."""
+        quality = {"micro_f1": self.micro_f1} | {**(self.tuned or self.quality)}
+        return quality["micro_f1"] if quality["micro_f1"] is not None else quality.get("squad_f1")
 
     @property
     def note(self) -> str:
@@ -105,25 +124,49 @@ def figure(value: float | None, digits: int | None = None) -> str:
     return f"{value:.{(value < 100) + (value < 10) if digits is None else digits}f}"
 
 
-def cells(rows: Sequence[ComparisonRow]) -> tuple[list[str], list[list[str]]]:
-    """Returns the heads of the columns that have a figure, and the texts of each row in them."""
+QUALITY = {
+    **{"long F1": "long_f1", "short F1": "short_f1"},
+    **{"exact match": "exact_match", "F1 of words": "squad_f1"},
+}
+"""Columns of models on a page; with gold of both kinds, all of them."""
+
+
+def cells(
+    rows: Sequence[ComparisonRow], is_narrow: bool = False
+) -> tuple[list[str], list[list[str]]]:
+    """Returns the heads of the columns that have a figure, and the texts of each row in them.
+
+    A narrow table of models has only those that tell which to take.
+    """
     others = {row.against for row in rows if row.changed is not None}
     other = others.pop().partition(" in ")[0] if len(others) == 1 else "others"
     seconds = SECONDS.items() if any(row.name for row in rows) else ()
+    has_models = any(row.model for row in rows)
 
     def speed(row: ComparisonRow) -> str:
         rounds = "" if row.low is None else f" ({figure(row.low)}-{figure(row.high)})"
         return "failed" if row.error else figure(row.windows_per_s) + rounds
 
+    def qualities(head: str, name: str) -> dict[str, list[str]]:
+        if not has_models or (is_narrow and name not in ("micro_f1", "squad_f1")):
+            return {}
+        return {
+            head: [figure(row.quality.get(name), 3) for row in rows],
+            f"{head} tuned": [figure(row.tuned.get(name), 3) for row in rows],
+        }
+
     columns = {
-        "profile": [visible(row.label) for row in rows],
-        "windows/s": [*map(speed, rows)],
+        "model" if has_models else "profile": [visible(row.label) for row in rows],
+        "windows/s": [] if has_models and is_narrow else [*map(speed, rows)],
         "ques- tions /s": [figure(row.questions_per_s) for row in rows],
         "times base- line": [figure(row.times_baseline, 2) for row in rows],
         "first start s": [figure(row.first_start_s) for row in rows],
         **{head: [figure(getattr(row, name)) for row in rows] for head, name in seconds},
         "peak MB": [figure(row.memory_mb, 0) for row in rows],
-        "micro F1": [figure(row.micro_f1, 4) for row in rows],
+        "disk MB": [figure(row.size_mb, 0) for row in rows],
+        "micro F1": [] if has_models else [figure(row.micro_f1, 4) for row in rows],
+        **qualities("micro F1", "micro_f1"),
+        **{k: v for pair in QUALITY.items() for k, v in qualities(*pair).items()},
         f"changed from {truncate(visible(other), 8)}": [figure(row.changed, 0) for row in rows],
     }
     filled = {head: texts for head, texts in columns.items() if any(texts)}
@@ -132,7 +175,7 @@ def cells(rows: Sequence[ComparisonRow]) -> tuple[list[str], list[list[str]]]:
 
 def comparison_table(rows: Sequence[ComparisonRow]) -> str:
     """Returns the table as text of at most 80 columns; a note stands below its row."""
-    heads, body = cells(rows)
+    heads, body = cells(rows, is_narrow=True)
     words = [head.split() for head in heads]
     height = max(map(len, words))
     lines = [*zip(*([""] * (height - len(parts)) + parts for parts in words), strict=True)]

@@ -50,17 +50,19 @@ def with_profile(job: Job, questions: Questions) -> tuple[Job, str]:
     if job.profile != AUTO:
         return job, ""
     device = _device(job.compute.threads)
-    *_, profile, why = choices(job, questions, job.root, device)
+    *_, profile, why = choices(job.model, questions, job.root, device)
     return replace(job, profile=profile), f"profile auto: {profile}, {why}"
 
 
-def choices(job: Job, questions: Questions, root: Path, device: str) -> tuple[str, str, str, str]:
-    """Returns the comparison key of a job, the default profile, the profile to take and the reason.
+def choices(
+    model: ModelSpec, questions: Questions, root: Path, device: str
+) -> tuple[str, str, str]:
+    """Returns the default profile for a model, the profile to take and the reason.
 
     It is the winner of the last comparison in ``root``; one without today's default is ignored.
     """
-    prune = may_prune(job, questions)
-    key, default = comparison_key(job.model, prune), default_choice(device, prune)
+    key = comparison_key(model, questions)
+    default = default_choice(device, may_prune(model, questions))
     winners = [
         (file.stat().st_mtime, file.parent, str(profile))
         for file, profile, values in _verdicts(root)
@@ -68,9 +70,9 @@ def choices(job: Job, questions: Questions, root: Path, device: str) -> tuple[st
     ]
     if winners:
         *_, folder, profile = max(winners)
-        return key, default, profile, f"the profile to take of nq compare in {folder}"
+        return default, profile, f"the profile to take of nq compare in {folder}"
     why = "the default for this machine; nq compare finds the fastest for your data"
-    return key, default, default, why
+    return default, default, why
 
 
 def _device(threads: int | None) -> str:
@@ -103,10 +105,10 @@ def _verdicts(root: Path) -> Iterator[tuple[Path, Profile, dict[str, Any]]]:
             yield file, profile, values
 
 
-def comparison_key(model: ModelSpec, may_prune: bool) -> str:
+def comparison_key(model: ModelSpec, questions: Questions) -> str:
     """Returns a digest of what a comparison depends on: model, windows, rule and processor."""
     digests = [weights_digest(one.folder) for one in model.models]
-    shape = [model.windows.max_seq_length, may_prune]
+    shape = [model.windows.max_seq_length, may_prune(model, questions)]
     return storage.digest_json([digests, shape, model.decision.rule, machine()])[:16]
 
 
@@ -135,7 +137,7 @@ def without_gain(profile: str, device: str) -> str:
     return f"{'; '.join(texts)}; the default of --profile auto is {choice}"
 
 
-def may_prune(job: Job, questions: Questions) -> bool:
-    """Returns whether ``prune`` suits a job: its pages are long, its decision has a margin."""
+def may_prune(model: ModelSpec, questions: Questions) -> bool:
+    """Returns whether ``prune`` suits questions: their pages are long, the rule ranks blocks."""
     tokens = [len(example.tokens) for example in questions.first(FIRST_EXAMPLES)]
-    return RULES[job.model.decision.rule].ranks and sum(tokens) >= PAGE_TOKENS * max(1, len(tokens))
+    return RULES[model.decision.rule].ranks and sum(tokens) >= PAGE_TOKENS * max(1, len(tokens))

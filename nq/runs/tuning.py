@@ -10,7 +10,7 @@ from typing import Any
 from nq import storage
 from nq.config import CascadeDecision, DecisionConfig
 from nq.errors import Error
-from nq.evaluation.tuning import tune_decision
+from nq.evaluation.tuning import start_decision, tune_decision
 from nq.formats.input_files import path_list
 from nq.formats.questions import PageFolder
 from nq.inference.profile import DEFAULT_PROFILE, Profile
@@ -68,13 +68,7 @@ def tune(
         model = find_model(model) if output else own_model(find_model(model), model)
     folder = model.models[-1].folder
     several = path_list("files", files)
-    start = DecisionConfig(max_answer_length=model.decision.max_answer_length)
-    if cascade := model.cascade:
-        start = CascadeDecision(
-            max_answer_length=cascade.max_answer_length,
-            read_blocks=cascade.read_blocks,
-            first=cascade.first,
-        )
+    start = start_decision(model)
     with contextlib.ExitStack() as stack:
         model = replace(model, decision=start).reading_whole_pages()
         job = Job(several, model, profile, pages=pages, compute=compute, limit=limit)
@@ -93,19 +87,7 @@ def tune(
         clock = Clock(phase)
         scoring = stack.enter_context(open_scoring(job, request, run, clock, report))
         tuned = tune_decision(scoring, start, ", ".join(job.files))
-        settings = load_settings(folder)
-        if isinstance(tuned.decision, CascadeDecision):
-            cascades = {**settings.cascades, weights_digest(model.folder): tuned.decision}
-            settings = replace(settings, cascades=cascades)
-        else:
-            settings = replace(settings, decision=tuned.decision)
-        if output is None:
-            save_settings(folder, settings)
-        else:
-            output = Path(output)
-            with storage.unfinished(output.parent) as part:
-                copy_model(folder, part / "model", settings).rename(output)
-            folder = output
+        written = save_decision(model, tuned.decision, output)
         clock.finish(scoring.totals())
         if not keep_scores:
             scoring.store.memo.clear()
@@ -118,10 +100,28 @@ def tune(
         "short_threshold": tuned.decision.short_threshold,
         **tuned.figures(),
         "yes_no_auc": tuned.yes_no_auc,
-        "model": str(folder),
+        "model": str(written),
         "truncated_pages": made.truncated_pages,
         "unread_blocks": made.unread_blocks,
     }
+
+
+def save_decision(
+    model: ModelSpec, decision: DecisionConfig, output: str | Path | None = None
+) -> Path:
+    """Writes a decision into the folder of the (second) model, or into a new copy of it."""
+    folder = model.models[-1].folder
+    settings = load_settings(folder)
+    if isinstance(decision, CascadeDecision):
+        cascades = {**settings.cascades, weights_digest(model.folder): decision}
+        settings = replace(settings, cascades=cascades)
+    else:
+        settings = replace(settings, decision=decision)
+    if output is None:
+        save_settings(folder, settings)
+        return folder
+    with storage.unfinished(Path(output).parent) as part:
+        return copy_model(folder, part / "model", settings).rename(output)
 
 
 def own_model(model: ModelSpec, *given: str | Path) -> ModelSpec:

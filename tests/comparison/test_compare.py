@@ -20,7 +20,7 @@ import nq
 from nq import storage, tracking
 from nq.commands.compare import parser
 from nq.commands.main import console
-from nq.comparison import compare
+from nq.comparison import compare, rounds
 from nq.config import TrackingConfig
 from nq.errors import Error
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
@@ -139,8 +139,13 @@ def test_the_runs_of_a_comparison_are_recorded_as_those_of_an_answering(
     client = connect(continued.store)
     experiment = client.get_experiment_by_name(DEFAULT_EXPERIMENT)
     recorded = client.search_runs([experiment.experiment_id])
-    (comparison,) = {run.data.tags["comparison"] for run in recorded}
-    assert comparison.startswith(str(continued.folder))
+    (whole,) = [run for run in recorded if tracking.PARENT not in run.data.tags]
+    assert whole.data.tags["output"] == str(continued.folder)
+    assert whole.data.tags[tracking.DESCRIPTION] == continued.result["reason"]
+    files = {file.path for file in client.list_artifacts(whole.info.run_id)}
+    assert files == {"comparison.json", "compare.html", "compare.json"}
+    recorded = [run for run in recorded if run is not whole]
+    assert {run.data.tags[tracking.PARENT] for run in recorded} == {whole.info.run_id}
     assert {run.info.run_name for run in recorded} == {row["profile"] for row in rows}
     order = [{"field_name": f"metrics.{tracking.WINDOWS_PER_S}", "ascending": False}]
     models = client.search_logged_models([experiment.experiment_id], order_by=order)
@@ -161,11 +166,7 @@ def test_the_runs_of_a_comparison_are_recorded_as_those_of_an_answering(
         assert not [name for name in figures if name.startswith("rounds/")]
         (dataset,) = run.inputs.dataset_inputs
         assert {metric.dataset_digest for metric in model.metrics} == {dataset.dataset.digest}
-        files = {file.path for file in client.list_artifacts(run.info.run_id)}
-        is_first = run.info.run_name == rows[0]["profile"]
-        assert files == ({"comparison.json", "compare.html", "compare.json"} if is_first else set())
-        description, reason = run.data.tags[tracking.DESCRIPTION], continued.result["reason"]
-        assert (description == reason) == is_first and reason in description
+        assert continued.result["reason"] in run.data.tags[tracking.DESCRIPTION]
 
 
 def test_a_comparison_is_not_mixed_with_another(
@@ -199,7 +200,7 @@ def test_a_failure_of_the_store_is_told_once_and_a_model_may_move(
     command = ["compare", "--model", str(moved), "--output", str(continued.folder)]
     command += ["--data", str(data), "--profiles", "grappler", "--rounds", "1"]
     command += ["--limit", str(QUESTIONS), "--tracking-uri", f"sqlite:///{data}"]
-    monkeypatch.setattr(compare, "_reopened", lambda memo: [])  # this machine may be busy
+    monkeypatch.setattr(compare, "reopened", lambda memo: [])  # this machine may be busy
     assert console(command) == 0
     assert kept(continued.folder) == before
     assert capfd.readouterr().err.count("not recorded") == 1  # not once for each profile
@@ -241,7 +242,7 @@ def test_a_busy_run_is_repeated_once_and_its_round_does_not_count(
     one_default: str,
 ) -> None:
     busy = iter([False, True, True, False, True, False, *[False] * 4])
-    monkeypatch.setattr(compare, "answer_in_process", answer_marked(commands, busy))
+    monkeypatch.setattr(rounds, "answer_in_process", answer_marked(commands, busy))
     phases, totals = list[str](), set[int]()
     rows = compare.compare(
         *([data], ["baseline"]),
@@ -268,7 +269,7 @@ def test_removed_answers_are_given_again(
     one_default: str,
 ) -> None:
     marks = iter([False] * 4)
-    monkeypatch.setattr(compare, "answer_in_process", answer_marked(commands, marks))
+    monkeypatch.setattr(rounds, "answer_in_process", answer_marked(commands, marks))
     speeds = []
     for given, profiles in ((str(data), "baseline"), ([data], ["baseline"])):
         rows = compare.compare(given, profiles, model=tiny_model, rounds=1, limit=2)
@@ -289,7 +290,7 @@ def test_busy_rounds_give_no_verdict_and_are_measured_again(
     one_default: str,
 ) -> None:
     marks = chain([False], repeat(True, 8), repeat(False))
-    monkeypatch.setattr(compare, "answer_in_process", answer_marked(commands, marks))
+    monkeypatch.setattr(rounds, "answer_in_process", answer_marked(commands, marks))
     store, comparable = f"sqlite:///{tmp_path}/mlflow.db", list[str]()
     command = ["compare", "--data", data, "--model", tiny_model, "--rounds", "2"]
     command += ["--profiles", "baseline", "--tracking-uri", store]
@@ -302,7 +303,8 @@ def test_busy_rounds_give_no_verdict_and_are_measured_again(
         assert (folder in why, bool(result["take"])) == (not is_busy, not is_busy)
         experiment = client.get_experiment_by_name(DEFAULT_EXPERIMENT)
         runs = client.search_runs([experiment.experiment_id])
-        comparable += sorted(run.data.tags[tracking.SPEED_COMPARABLE] for run in runs)
+        rows = [run for run in runs if tracking.PARENT in run.data.tags]
+        comparable += sorted(run.data.tags[tracking.SPEED_COMPARABLE] for run in rows)
     assert comparable == [f"no: {BUSY}"] * 4 + ["yes"] * 2  # the first two are there twice
     assert commands.json("compare", "--forget") == {"forgotten": {folder: result["take"]}}
     profile, why = chosen(job)
@@ -329,7 +331,7 @@ def test_a_profile_that_fails_in_a_later_round_has_one_row_and_new_ones_are_reco
             raise Error("out of memory")
         return quiet(profile, options)
 
-    monkeypatch.setattr(compare, "answer_in_process", answer)
+    monkeypatch.setattr(rounds, "answer_in_process", answer)
     track, recorded = TrackingConfig(f"sqlite:///{tmp_path}/mlflow.db"), []
     for profile in ("xla", "buckets"):
         rows = compare.compare([data], [profile], model=tiny_model, rounds=2, track=track)
@@ -339,7 +341,8 @@ def test_a_profile_that_fails_in_a_later_round_has_one_row_and_new_ones_are_reco
     client = connect(str(track.uri))
     experiment = client.get_experiment_by_name(DEFAULT_EXPERIMENT)
     runs = client.search_runs([experiment.experiment_id])
-    assert sorted(run.info.run_name for run in runs) == sorted(recorded)
+    names = [run.info.run_name for run in runs if tracking.PARENT in run.data.tags]
+    assert sorted(names) == sorted(recorded)
     assert "--register" in commands.error("compare", "--register", "x", code=2)
 
 
@@ -360,7 +363,7 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
         threshold = "-9" if profile == "baseline" else "9"
         return answer_here(commands, profile, *options, "--set", f"long_threshold={threshold}")
 
-    monkeypatch.setattr(compare, "answer_in_process", answer)
+    monkeypatch.setattr(rounds, "answer_in_process", answer)
     base, other = compare.compare(
         *([file], [one_default]), model=tiny_model, rounds=1, output=tmp_path / "out"
     )
@@ -383,7 +386,7 @@ def test_profiles_are_measured_in_batches_and_windows_of_several_sizes(
     commands: Commands,
     one_default: str,
 ) -> None:
-    monkeypatch.setattr(compare, "answer_in_process", answer_all(commands))
+    monkeypatch.setattr(rounds, "answer_in_process", answer_all(commands))
     command = ["compare", "--data", data, "--model", tiny_model, "--rounds", "1", "--no-track"]
     command += ["--output", tmp_path / "out", "--profiles", one_default]
     command += ["--batch-sizes", "1", "4", "--max-seq-lengths", "24"]
@@ -400,7 +403,7 @@ def test_profiles_are_measured_in_batches_and_windows_of_several_sizes(
     assert len(times) == len(["request.json"]) + 2 + 4  # round 0 has both window lengths
     damaged = measured / f"001-{one_default}-4-24.json"
     damaged.write_bytes(b"{")
-    monkeypatch.setattr(compare, "_reopened", lambda memo: [])  # this machine may be busy
+    monkeypatch.setattr(compare, "reopened", lambda memo: [])  # this machine may be busy
     assert "batch" in commands.out(*command)
     again = {path for path, time_ns in times.items() if path.stat().st_mtime_ns != time_ns}
     assert again == {damaged}  # nothing else is repeated
@@ -417,7 +420,7 @@ def test_a_comparison_of_pages_that_were_edited_is_another(
     commands: Commands,
     one_default: str,
 ) -> None:
-    monkeypatch.setattr(compare, "answer_in_process", answer_all(commands))
+    monkeypatch.setattr(rounds, "answer_in_process", answer_all(commands))
     page = tmp_path / "pages" / "tower.txt"
     page.parent.mkdir()
     page.write_text("The tower was built in 1889.")

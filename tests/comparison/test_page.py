@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.comparison.page import TAKEN_COLOR, Comparison, advice, comparison_page
+from nq.comparison.page import TAKEN_COLOR, Comparison, comparison_page
+from nq.comparison.verdict import advice
 from nq.report import comparison
 from nq.report.comparison import ComparisonRow
 from tests.chromium import browser, needs_chromium
@@ -27,6 +28,66 @@ FAILED = ComparisonRow("onnx", error="ONNX is not installed: " + "do this " * 12
 RUN = replace(BASE, low=None, high=None, times_baseline=None, prepare_s=3.0)
 RUN = replace(RUN, name="a file with a long name.jsonl", against="grappler in runs/a")
 EVIL = replace(BASE, profile="</script><b>&", low=None)
+MODEL = replace(FAST, model="small", questions_per_s=6.0, changed=0, loss=None)
+MODEL = replace(MODEL, behind=(0.0, 0.0, 0.0), tuned={"micro_f1": 0.6}, quality={"micro_f1": 0.5})
+SLOW = replace(MODEL, model="org/other", questions_per_s=2.0, ratios=(0.34, 0.33, 0.32), changed=9)
+ANSWER = {"s": "Ann <b>", "l": "by Ann", "t": [1, 2], "outcome": "right", "group": 0}
+CHANGES = [
+    {
+        "question": "who?",
+        "gold": ["Ann"],
+        "answers": {"baseline": ANSWER, "mixed": ANSWER, "xla": {**ANSWER, "s": "Bob", "group": 1}},
+    }
+]
+
+
+def judged(row: ComparisonRow, f1: float, *behind: float) -> ComparisonRow:
+    one, low, high = behind
+    return replace(row, tuned={"micro_f1": f1}, behind=(one, low, high))
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        (
+            [MODEL, judged(SLOW, 0.608, -0.008, -0.03, 0.02)],
+            "Take small · mixed+buckets+openvino: its F1 of 0.600 is",
+        ),
+        (
+            [MODEL, judged(SLOW, 0.4, 0.2, 0.1, 0.3)],
+            "Take small · mixed+buckets+openvino: it has the best F1, 0.600; that of org/other",
+        ),
+        (
+            [judged(MODEL, 0.4, 0.2, 0.1, 0.3), SLOW],
+            "Take org/other · mixed+buckets+openvino: it has the best F1, 0.600;",
+        ),
+        ([judged(MODEL, 0.56, 0.04, -0.01, 0.1), SLOW], "Take small"),  # may be chance
+        ([judged(MODEL, 0.56, 0.04, 0.01, 0.1), SLOW], "Take org/other"),
+        ([judged(MODEL, 0.5, 0.1, -0.01, 0.2), SLOW], "Take org/other"),
+        ([replace(MODEL, ratios=(3.0,)), replace(SLOW, ratios=(0.3,))], "small"),
+        ([replace(one, behind=None) for one in (MODEL, SLOW)], "No model is named, since"),
+        ([MODEL, replace(FAILED, model="bad")], "Take small · mixed+buckets+openvino: it has"),
+    ],
+)
+def test_the_model_to_take_is_the_fastest_that_is_as_good_as_the_best(
+    rows: list[ComparisonRow], sentence: str
+) -> None:
+    name, text = advice(rows)
+    assert text.startswith(sentence)
+    assert name in text and bool(name) == text.startswith("Take")
+    is_open = all(row.behind and row.behind[1] <= 0 for row in rows) and len(rows[0].ratios) > 1
+    assert ("No difference in F1 can be seen" in text) == (is_open and len(rows) > 1)
+
+
+def test_a_table_of_models_fits_a_terminal_and_a_page_has_all_its_columns() -> None:
+    rows = [MODEL, judged(SLOW, 0.4, 0.2, 0.1, 0.3), replace(FAILED, model="bad")]
+    quality = {"micro_f1": 0.5, "long_f1": 0.51, "short_f1": 0.52, "squad_f1": 0.53}
+    rows[0] = replace(rows[0], quality=quality, size_mb=22.0)
+    text = comparison.comparison_table(rows)
+    assert max(map(len, text.splitlines())) <= comparison.WIDTH
+    heads, body = comparison.cells(rows)
+    assert {"long F1", "short F1", "F1 of words", "windows/s", "disk MB"} <= set(heads)
+    assert {"0.510", "0.520", "0.530"} <= set(body[0]) and "failed" in body[2]
 
 
 @pytest.mark.parametrize(
@@ -106,8 +167,8 @@ def test_no_profile_is_named_that_another_one_beats_in_every_round(
 
 
 def test_a_page_needs_no_other_file_and_escapes_its_texts() -> None:
-    change = {"question": EVIL.profile, "answers": {}}
-    page = comparison_page([EVIL], EVIL.profile, [EVIL.profile], [change]).decode()
+    change = {"question": EVIL.profile, "answers": {}, "gold": [EVIL.profile]}
+    page = comparison_page([EVIL], EVIL.profile, EVIL.profile, [EVIL.profile], [change]).decode()
     assert EVIL.profile not in page
     assert "default-src &#39;none&#39;" in page and "unsafe-eval" not in page
     assert not re.search(r"<link|<img|<script src", page)
@@ -127,10 +188,7 @@ def test_a_notebook_shows_the_table_with_bars_and_marks_the_profile_to_take() ->
 @pytest.mark.slow
 def test_the_charts_are_drawn_without_overlap_in_every_width(tmp_path: Path) -> None:
     rows = [FAST, ROUGH, FAILED, EVIL, *(replace(BASE, profile=f"profile{i}") for i in range(5))]
-    answer = {"s": "Ann <b>", "l": "by Ann", "t": [1, 2], "outcome": "right"}
-    answers = {"baseline": answer, "mixed": answer, "xla": {**answer, "s": "Bob"}}
-    changes = [{"question": "who?", "answers": answers}]
-    (tmp_path / "page.html").write_bytes(comparison_page(rows, "nine", ["Take it."], changes))
+    (tmp_path / "page.html").write_bytes(comparison_page(rows, "nine", "Take it.", (), CHANGES))
     with browser(tmp_path / "profile") as tab:
         for width in (1500, 800, 390):
             tab.size(width)
@@ -143,4 +201,29 @@ def test_the_charts_are_drawn_without_overlap_in_every_width(tmp_path: Path) -> 
             assert not tab.run(f"{boxes}.some((a, i, all) => all.some((b, j) => i < j && {hit}))")
             assert tab.run("document.querySelectorAll('#predict_s .mark-rect path').length") == 16
             assert tab.run("document.querySelectorAll('.change .answers > div').length") == 2
+        assert tab.messages == []
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_models_have_quality_against_speed_or_bars_where_that_tells_nothing(
+    tmp_path: Path,
+) -> None:
+    other = judged(SLOW, 0.4, 0.2, 0.1, 0.3)
+    agreement = {one.label: [1.0, 0.25] for one in (MODEL, other)}
+    drawn = {"differs": [MODEL, other], "equal": [MODEL, SLOW]}
+    with browser(tmp_path / "profile") as tab:
+        for name, rows in drawn.items():
+            page = comparison_page(rows, "2 models", "Take it.", ["now"], CHANGES, agreement)
+            (tmp_path / f"{name}.html").write_bytes(page)
+            for width in (1500, 390):
+                tab.size(width)
+                tab.open((tmp_path / f"{name}.html").as_uri())
+                assert tab.run("document.documentElement.scrollWidth") <= width
+                shown = "[...document.querySelectorAll('figure')].filter(f => !f.hidden)"
+                ids = tab.run(f"{shown}.map(f => f.querySelector('.chart').id).join()")
+                assert ids == ("f1,predict_s" if name == "differs" else "speed,predict_s")
+                assert tab.run(f"{shown}.every(f => f.querySelector('svg'))")
+                assert "25%" in tab.run("document.body.innerText")
+                assert "gold: Ann" in tab.run("document.getElementById('changes').innerText")
         assert tab.messages == []

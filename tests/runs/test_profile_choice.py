@@ -9,6 +9,7 @@ import pytest
 from nq import extras, processor, storage
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig
+from nq.questions import Questions
 from nq.runs import profile_choice
 from nq.runs.config import AUTO
 from nq.runs.job import Job
@@ -41,10 +42,12 @@ def test_the_winner_of_the_last_fitting_comparison_is_taken(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(extras.EXTRAS, "openvino", ("no_such_package",))
-    key = comparison_key(job.model, False)
+    questions = Questions(job.files)
+    key = comparison_key(job.model, questions)
+    other = comparison_key(replace(job.model, decision=DecisionConfig(rule="squad")), questions)
     write_comparison(tmp_path / "last", key, 2, take="xla")
     write_comparison(tmp_path / "earlier", key, 1, take="mixed")
-    write_comparison(tmp_path / "other", comparison_key(job.model, True), 3, take="mixed+prune")
+    write_comparison(tmp_path / "other", other, 3, take="mixed+prune")
     write_comparison(tmp_path / "not_installed", key, 3, take="buckets+openvino")
     write_comparison(tmp_path / "without_a_winner", key, 3, take="")
     write_comparison(tmp_path / "unfinished", key, 3)
@@ -73,13 +76,16 @@ def test_what_a_comparison_is_for(job: Job, monkeypatch: pytest.MonkeyPatch) -> 
         replace(model, windows=replace(model.windows, max_seq_length=24)),
         replace(model, decision=DecisionConfig(rule="bert-joint")),
     )
-    keys = {comparison_key(one, False) for one in (model, *others)}
-    keys.add(comparison_key(model, True))
+    questions = Questions(job.files)
+    keys = {comparison_key(one, questions) for one in (model, *others)}
+    monkeypatch.setattr(profile_choice, "PAGE_TOKENS", 2)  # whole pages
+    keys.add(comparison_key(model, questions))
+    monkeypatch.setattr(profile_choice, "PAGE_TOKENS", 10**6)
     monkeypatch.setattr(processor, "name", lambda: "another")
-    keys.add(comparison_key(model, False))
+    keys.add(comparison_key(model, questions))
     assert len(keys) == 5
     stride = replace(model.windows, doc_stride=8)
-    assert comparison_key(replace(model, windows=stride), False) in keys
+    assert comparison_key(replace(model, windows=stride), questions) in keys
 
 
 def test_whole_pages_are_pruned_by_default(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

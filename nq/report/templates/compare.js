@@ -3,6 +3,13 @@
 
 const json = name => JSON.parse(document.getElementById(`json-${name}`).textContent);
 const rows = json("rows").filter(row => row.windows_per_s);
+for (const row of rows) {
+  const factor = row.questions_per_s ? row.questions_per_s / row.windows_per_s : 1;
+  row.speed = factor * row.windows_per_s;
+  row.slowest = factor * (row.low ?? row.windows_per_s);
+  row.fastest = factor * (row.high ?? row.windows_per_s);
+}
+const UNIT = rows.some(row => row.questions_per_s) ? "questions/s" : "windows/s";
 const SIDES = ["right", "left", "top", "bottom", "top-right", "bottom-right", "top-left", "bottom-left"];
 const DISTANCES = [7, 16, 28, 42, 58, 76];
 const LEFT = "\u200b\u00a0", RIGHT = "\u00a0\u200b"; // keep labels apart; vega trims blanks
@@ -15,7 +22,7 @@ function padded(values, share, least) {
 }
 
 function scatter(field, title, format, width, points) {
-  const speeds = points.flatMap(row => [row.windows_per_s, row.low ?? row.windows_per_s, row.high ?? row.windows_per_s]);
+  const speeds = points.flatMap(row => [row.slowest, row.fastest]);
   const values = points.map(row => row[field]);
   const [low, high] = padded(speeds, 0.05, Math.max(...speeds) * 0.02);
   const y = field === "changed" ? [0, Math.max(1, ...values)] : padded(values, 0.12, 0.005);
@@ -30,24 +37,23 @@ function scatter(field, title, format, width, points) {
       { name: "color", type: "ordinal", domain: { data: "rows", field: "label" }, range: { scheme: "tableau10" } },
     ],
     axes: [
-      { scale: "x", orient: "bottom", title: "windows/s, steady", grid: true, tickCount: Math.round(width / 90) },
+      { scale: "x", orient: "bottom", title: `${UNIT}, steady`, grid: true, tickCount: Math.round(width / 90) },
       { scale: "y", orient: "left", title, grid: true, format, tickCount: format === "d" ? Math.min(5, y[1]) : 5 },
     ],
     marks: [
       {
         type: "rule", name: "intervals", from: { data: "rows" },
         encode: { update: {
-          x: { scale: "x", signal: "datum.low === null ? datum.windows_per_s : datum.low" },
-          x2: { scale: "x", signal: "datum.high === null ? datum.windows_per_s : datum.high" },
+          x: { scale: "x", field: "slowest" }, x2: { scale: "x", field: "fastest" },
           y: { scale: "y", field }, stroke: color, strokeWidth: { value: 2 },
         } },
       },
       {
         type: "symbol", name: "points", from: { data: "rows" },
         encode: { update: {
-          x: { scale: "x", field: "windows_per_s" }, y: { scale: "y", field },
+          x: { scale: "x", field: "speed" }, y: { scale: "y", field },
           fill: color, size: { value: 80 }, stroke: { value: css("--card") },
-          tooltip: { signal: `datum.label + ': ' + format(datum.windows_per_s, '.3~r') + ' windows/s, ' + format(datum.${field}, '${format}')` },
+          tooltip: { signal: `datum.label + ': ' + format(datum.speed, '.3~r') + ' ${UNIT}, ' + format(datum.${field}, '${format}')` },
         } },
       },
       {
@@ -70,23 +76,23 @@ function scatter(field, title, format, width, points) {
   };
 }
 
-function bars(width, points) {
-  const parts = points.flatMap((row, index) => [
-    { index, label: row.label, part: "first start", seconds: row.first_start_s ?? 0 },
-    { index, label: row.label, part: "prediction", seconds: row.predict_s ?? 0 },
-  ]);
+function bars(width, points, parts, axis, format) {
+  const values = points.flatMap((row, index) => parts.map(([part, field]) => (
+    { index, label: row.label, part, value: row[field] ?? 0 }
+  )));
+  const names = parts.map(([part]) => part);
   return {
-    width, height: 30 * points.length + 90, padding: 4, autosize: { type: "fit", contains: "padding" },
-    data: [{ name: "parts", values: parts, transform: [{ type: "stack", groupby: ["index"], field: "seconds" }] }],
+    width, height: 30 * points.length + (names.length > 1 ? 90 : 60), padding: 4, autosize: { type: "fit", contains: "padding" },
+    data: [{ name: "parts", values, transform: [{ type: "stack", groupby: ["index"], field: "value" }] }],
     scales: [
       { name: "y", type: "band", domain: { data: "parts", field: "index" }, range: "height", padding: 0.25 },
       { name: "name", type: "ordinal", domain: points.map((_, index) => index), range: points.map(row => row.label) },
       { name: "x", domain: { data: "parts", field: "y1" }, range: [0, { signal: "width - 46" }], nice: true, zero: true },
-      { name: "color", type: "ordinal", domain: ["first start", "prediction"], range: [css("--p2"), css("--p0")] },
+      { name: "color", type: "ordinal", domain: names, range: names.length > 1 ? [css("--p2"), css("--p0")] : [css("--p0")] },
     ],
-    legends: [{ fill: "color", orient: "top", direction: "horizontal" }],
+    legends: names.length > 1 ? [{ fill: "color", orient: "top", direction: "horizontal" }] : [],
     axes: [
-      { scale: "x", orient: "bottom", grid: true, tickCount: Math.round(width / 120), title: "seconds" },
+      { scale: "x", orient: "bottom", grid: true, tickCount: Math.round(width / 120), title: axis },
       {
         scale: "y", orient: "left", domain: false, ticks: false,
         encode: { labels: { update: { text: { signal: "scale('name', datum.value)" }, limit: { value: width * 0.45 } } } },
@@ -98,28 +104,34 @@ function bars(width, points) {
         encode: { update: {
           x: { scale: "x", field: "y0" }, x2: { scale: "x", field: "y1" }, y: { scale: "y", field: "index" },
           height: { scale: "y", band: 1 }, fill: { scale: "color", field: "part" },
-          tooltip: { signal: "datum.label + ', ' + datum.part + ': ' + format(datum.seconds, '.1f') + ' s'" },
+          tooltip: { signal: `datum.label + ', ' + datum.part + ': ' + format(datum.value, '${format}') + ' ${axis}'` },
         } },
       },
       {
         type: "text", from: { data: "parts" },
         encode: { update: {
           x: { scale: "x", field: "y1", offset: 5 }, y: { scale: "y", field: "index", band: 0.5 }, baseline: { value: "middle" },
-          text: { signal: "datum.part === 'prediction' ? format(datum.y1, '.1f') : ''" }, fill: { value: css("--quiet") },
+          text: { signal: `datum.part === '${names.at(-1)}' ? format(datum.y1, '${format}') : ''` }, fill: { value: css("--quiet") },
         } },
       },
     ],
   };
 }
 
+const known = field => rows.filter(row => row[field] !== null);
+const differs = field => new Set(known(field).map(row => row[field])).size > 1;
+// Where all points would lie in one row, bars show the speed.
 const CHARTS = [
-  ["changed", (...view) => scatter("changed", "changed answers", "d", ...view)],
-  ["micro_f1", (...view) => scatter("micro_f1", "micro-F1", ".3f", ...view)],
-  ["predict_s", bars],
+  ["changed", () => differs("changed") ? known("changed") : [], (...view) => scatter("changed", "changed answers", "d", ...view)],
+  ["f1", () => differs("f1") ? known("f1") : [], (...view) => scatter("f1", "F1", ".3f", ...view)],
+  ["speed", () => differs("changed") && document.getElementById("changed") || differs("f1") ? [] : rows,
+    (...view) => bars(...view, [["speed", "speed"]], UNIT, ".3~r")],
+  ["predict_s", () => known("predict_s"),
+    (...view) => bars(...view, [["first start", "first_start_s"], ["prediction", "predict_s"]], "seconds", ".1f")],
 ];
 
 function drawAll() {
-  const charts = CHARTS.map(([field, spec]) => [document.getElementById(field), rows.filter(row => row[field] !== null), spec]);
+  const charts = CHARTS.map(([id, points, spec]) => [document.getElementById(id), points(), spec]).filter(([box]) => box);
   for (const [box, points] of charts) {
     box.parentElement.hidden = !points.length; // of all before the first is drawn, since they share a line
   }
@@ -135,10 +147,10 @@ function element(name, className, ...children) {
   return made;
 }
 
-function answerBox(answer, profiles, isBaseline) {
-  const box = element("div", isBaseline ? "expected" : "predicted");
+function answerBox(answer, labels, isFirst) {
+  const box = element("div", isFirst ? "expected" : "predicted");
   if (answer.outcome) box.append(element("span", `mark ${answer.outcome}`, answer.outcome));
-  box.append(element("div", "profiles", profiles.join(", ")));
+  box.append(element("div", "profiles", labels.join(", ")));
   box.append(element("div", "short", answer.s || (answer.l ? "(no short answer)" : "(no answer)")));
   if (answer.l) box.append(element("div", "long", answer.l));
   return box;
@@ -148,13 +160,13 @@ function listChanges() {
   const section = document.getElementById("changes");
   for (const change of json("changes")) {
     const groups = new Map();
-    for (const [profile, answer] of Object.entries(change.answers)) {
-      const key = JSON.stringify([answer.s, answer.l, answer.t]);
-      if (!groups.has(key)) groups.set(key, { answer, profiles: [] });
-      groups.get(key).profiles.push(profile);
+    for (const [label, answer] of Object.entries(change.answers)) {
+      if (!groups.has(answer.group)) groups.set(answer.group, { answer, labels: [] });
+      groups.get(answer.group).labels.push(label);
     }
-    const boxes = [...groups.values()].map((one, index) => answerBox(one.answer, one.profiles, index === 0));
-    section.append(element("article", "card change", element("h3", "", change.question), element("div", "answers", ...boxes)));
+    const boxes = [...groups.values()].map((one, index) => answerBox(one.answer, one.labels, index === 0));
+    const gold = change.gold.length ? [element("p", "quiet", `gold: ${change.gold.join(" | ")}`)] : [];
+    section.append(element("article", "card change", element("h3", "", change.question), ...gold, element("div", "answers", ...boxes)));
     section.hidden = false;
   }
 }

@@ -1,0 +1,194 @@
+"""The models of a comparison, and the answers by which it tells how good they are."""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nq.config import DecisionConfig
+from nq.errors import Error
+from nq.evaluation.evaluate import Evaluation, judge_label
+from nq.evaluation.gate import Counts, question_counts
+from nq.evaluation.labels import Label
+from nq.evaluation.text_match import normalize
+from nq.evaluation.tuning import FOLDS, start_decision, tune_decision, unseen_answers
+from nq.model.folder import model_files, weights_digest
+from nq.model.registry import model_name
+from nq.model.spec import ModelSpec, find_model
+from nq.postprocess.decision import RULES
+from nq.records import Example, ExampleId, Scores, Source, YesNo
+from nq.report.questions import Question, entries
+from nq.runs.folder import FinishedRun
+
+MIN_TUNED = 40
+"""Questions with annotations that a decision needs, which is fitted to half of them."""
+MAX_CHANGES = 100
+MIB = 1 << 20
+
+Answers = Mapping[ExampleId, Label]
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A model that is compared; the only one that profiles are compared of has no name."""
+
+    name: str
+    spec: ModelSpec
+
+    @property
+    def options(self) -> list[str]:
+        """The options of ``nq answer`` that name it."""
+        return ["--model", str(self.spec.folder.absolute())]
+
+    @property
+    def size_mb(self) -> float:
+        files = (file for one in self.spec.models for file in model_files(one.folder))
+        return sum(file.stat().st_size for file in files) / MIB
+
+
+def find_entrants(models: Sequence[str | Path | None], have_names: bool) -> list[Entrant]:
+    """Finds and checks models, in milliseconds where they are on this machine.
+
+    Raises:
+        Error, FileNotFoundError, ValueError: there is no such model, it answers no questions or is
+            damaged, or it is given twice.
+    """
+    found, known = list[ModelSpec](), dict[Any, str | Path | None]()
+    for given in models:
+        spec = find_model(given)
+        spec.check()
+        found.append(spec)
+        digests = tuple(weights_digest(one.folder) for one in spec.models)
+        key = digests, spec.windows, spec.decision
+        if key in known:
+            raise Error(f"{known[key]} and {given} are the same model: give each model once")
+        known[key] = given
+    short = [_name(spec) for spec in found]
+    names = [n if short.count(n) == 1 else str(one) for n, one in zip(short, models, strict=True)]
+    return [Entrant(n if have_names else "", one) for n, one in zip(names, found, strict=True)]
+
+
+def _name(spec: ModelSpec) -> str:
+    return " with ".join(model_name(one.folder).partition("@")[0] for one in spec.models)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The examples of a run with their scores; can be iterated several times."""
+
+    run: FinishedRun
+
+    def __iter__(self) -> Iterator[tuple[Example, Scores]]:
+        scores = self.run.scores
+        assert scores is not None
+        for source, example in self.run.sources():
+            yield example, scores.scores((source.file_index, source.line))
+
+
+def gold_order(run: FinishedRun) -> dict[ExampleId, int]:
+    """Returns the annotated questions of a run, numbered in their order."""
+    gold = (one.example_id for _, one in run.sources() if one.annotations)
+    return {key: number for number, key in enumerate(gold)}
+
+
+def fit_to_all(run: FinishedRun) -> DecisionConfig:
+    """Returns a decision for the model of a run that is fitted to all of its questions."""
+    order = gold_order(run)
+
+    def fold_in(key: ExampleId) -> int | None:
+        return order[key] % FOLDS if key in order else None
+
+    return tune_decision(Scored(run), start_decision(run.job.model), fold_of=fold_in).decision
+
+
+def unseen(run: FinishedRun, order: Mapping[ExampleId, int]) -> Answers | None:
+    """Returns the answers of a run by decisions that were fitted without each of its questions.
+
+    ``order`` numbers the questions with gold. ``None`` if the run has no scores that the default
+    rule can read, or if there are too few questions.
+    """
+    rule, default = RULES[run.job.model.decision.rule], RULES["default"]
+    is_readable = (rule.k, rule.text_only) == (default.k, default.text_only)
+    if run.scores is None or not is_readable or len(order) < MIN_TUNED:
+        return None
+    return unseen_answers(Scored(run), start_decision(run.job.model), order)
+
+
+class Answered:
+    """The answers of each row to the same questions, by the labels of the rows.
+
+    Args:
+        runs: of the rows; the others are compared with the first.
+        tuned: answers that are judged instead of those of the run.
+        by_text: whether answers with the same words are the same, wherever they are in the page.
+
+    Attributes:
+        changed: how many answers of each row differ from those of the first.
+        counts: those of each question with gold, by which F1 is compared (``nq.evaluation.gate``);
+            empty without gold.
+        changes: the first questions with several answers, for the page.
+    """
+
+    def __init__(
+        self,
+        runs: Mapping[str, FinishedRun],
+        tuned: Mapping[str, Answers],
+        by_text: bool,
+    ) -> None:
+        self.evaluations = {label: Evaluation() for label in runs}
+        self.changed, self.changes = dict.fromkeys(runs, 0), list[dict[str, Any]]()
+        same = {(one, other): 0 for one in runs for other in runs}
+        answers = {label: tuned.get(label, run.predictions) for label, run in runs.items()}
+        words: dict[str, list[Counts]] = {label: [] for label in runs}
+        first, n_questions = next(iter(runs)), 0
+        for source, example in runs[first].sources():
+            labels = {label: given[example.example_id] for label, given in answers.items()}
+            n_questions += 1
+            for label, given in labels.items():
+                judgment = judge_label(example, given)
+                self.evaluations[label].add(judgment)
+                if judgment.text is not None:
+                    words[label].append((judgment.text.f1 / 2, 0, 1))
+            keys = {label: _key(example, given, by_text) for label, given in labels.items()}
+            for pair in same:
+                same[pair] += keys[pair[0]] == keys[pair[1]]
+            if len({*keys.values()}) > 1 and len(self.changes) < MAX_CHANGES:
+                self.changes.append(_change(source, example, labels, keys))
+        gold = {label: one.gold for label, one in self.evaluations.items()}
+        self.counts = (
+            words
+            if not gold[first]
+            else {label: question_counts(gold[label], answers[label]) for label in runs}
+        )
+        for label in runs:
+            self.changed[label] = n_questions - same[first, label]
+        self.n_questions, self._same = n_questions, same
+
+    def agreement(self) -> dict[str, list[float]]:
+        """Returns the shares of equal answers of each row with all rows in order."""
+        labels, n = list(self.evaluations), max(self.n_questions, 1)
+        return {one: [self._same[one, other] / n for other in labels] for one in labels}
+
+
+def _key(example: Example, label: Label, by_text: bool) -> Hashable:
+    """Returns what is equal for equal answers."""
+    text = example.short_answer(label.short_tokens, YesNo(label.yes_no.upper()))
+    if by_text and (words := normalize(text)):
+        return words
+    return label.long, label.yes_no, frozenset(label.short_spans)
+
+
+def _change(
+    source: Source,
+    example: Example,
+    labels: Mapping[str, Label],
+    keys: Mapping[str, Hashable],
+) -> dict[str, Any]:
+    """Returns a question, the answer of each row with the number of its group, and gold."""
+    given, gold = dict[str, Any](), list[str](example.answers or ())
+    groups = list(dict.fromkeys(keys.values()))
+    for name, label in labels.items():
+        row, details = entries(Question(example, source, label), [], 0)
+        given[name] = details["given"] | {"outcome": row["o"][0], "group": groups.index(keys[name])}
+    gold += [one["s"] or one["l"] for one in details["gold"]]
+    return {"question": example.question, "answers": given, "gold": [*dict.fromkeys(gold)]}

@@ -1,0 +1,70 @@
+"""Records a comparison in MLflow."""
+
+import time
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+from nq import storage, tracking
+from nq.comparison.page import PAGE, Comparison
+from nq.comparison.rounds import Run
+from nq.comparison.verdict import advice
+from nq.config import TrackingConfig
+from nq.formats import input_files
+from nq.report.comparison import cells
+from nq.runs.folder import FinishedRun
+from nq.runs.measure import BUSY, machine
+from nq.runs.profile_choice import COMPARED
+from nq.runs.record import DIGITS, logged_model, measured_run, params, quality
+
+
+def record(
+    track: TrackingConfig,
+    rows: Comparison,
+    runs: Sequence[Run],
+    finished: Mapping[str, FinishedRun],
+    started: float,
+) -> bool:
+    """Records one run and one model for each row, below a run of the whole comparison.
+
+    What each round has measured is a step of a metric of its own, so that all others have one
+    value, by which MLflow compares the models. The run of the comparison has the table and the
+    page. Returns whether all are recorded; the first failure, which is logged, ends the recording.
+    """
+    (take, reason), now, folder = advice(rows), time.time(), rows.folder
+    period, about = (started, now), {tracking.MACHINE: machine()}
+    with measured_run(track, folder.name, "nq.compare", about, period) as whole:
+        whole.tags({tracking.DESCRIPTION: reason, "take": take, "output": str(folder.absolute())})
+        heads, body = cells(rows)
+        whole.table(dict(zip(heads, zip(*body, strict=True), strict=True)), "comparison.json")
+        whole.artifacts([folder / PAGE, folder / COMPARED])
+        about |= {tracking.PARENT: whole.run_id or ""}
+    for one in (one for one in rows if not one.error):
+        if not whole.available:
+            return False
+        rounds = [run for run in runs if run["label"] == one.label and run["round"]]
+        period = now - sum(run["wall_s"] for run in rounds), now
+        comparable = "yes" if one.ratios else f"no: {BUSY}"
+        tags = {**about, tracking.SPEED_COMPARABLE: comparable, "parity.against": one.against}
+        with measured_run(track, one.label, "nq.compare", tags, period) as whole:
+            last = finished[one.label]
+            job, precision = last.job, last.metrics["precision"]
+            whole.params({**params(job, precision), "rounds": len(rounds)})
+            files = [*map(input_files.shown, job.files)]
+            whole.dataset(files, [*map(storage.sha256, job.files)])
+            whole.model(**logged_model(job, precision))
+            figures = {  # MLflow's pages begin with the first
+                **(one.tuned or quality(last.metrics["metrics"])),
+                **({f"as_shipped.{k}": x for k, x in one.quality.items()} if one.tuned else {}),
+                tracking.PREDICT_S: one.predict_s,
+                tracking.WINDOWS_PER_S: one.windows_per_s,
+                "questions_per_s": one.questions_per_s,
+                tracking.CHANGED: one.changed,
+                tracking.PEAK_MB: one.memory_mb,
+                "size_mb": one.size_mb,
+                "first_start_s": one.first_start_s,
+            }
+            whole.metrics({k: round(x, DIGITS) for k, x in figures.items() if x is not None})
+            for run, name in product(rounds, ("predict_s", "windows_per_s")):
+                whole.metrics({f"rounds.{name}": round(run[name], DIGITS)}, run["round"])
+            whole.tags({tracking.DESCRIPTION: f"One of {len(rows)} rows of a comparison. {reason}"})
+    return bool(whole.available)

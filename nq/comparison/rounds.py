@@ -1,0 +1,144 @@
+"""The runs of a comparison: each is ``nq answer`` in a process of its own, and is kept.
+
+A run beside which other programs took much of the processor is repeated once.
+"""
+
+import contextlib
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from nq import child, extras, storage
+from nq.errors import DamagedError, Error
+from nq.evaluation.answers import PREDICTIONS
+from nq.memo import Memo
+from nq.report.comparison import ComparisonRow, row
+from nq.runs.measure import BUSY
+from nq.runs.profile_choice import COMPARED
+from nq.runs.record import quality
+from nq.runs.scoring import RunProgress
+from nq.text import counted
+
+log = logging.getLogger(__name__)
+
+Run = Mapping[str, Any]
+"""What is kept of a run: a ``ComparisonRow`` with the label of its row, its round and device."""
+
+
+def answer_in_process(profile: str, options: Sequence[str]) -> dict[str, Any]:
+    """Runs ``nq answer`` in a process of its own, which ends with this one.
+
+    Returns its JSON result, with the seconds of the whole process as ``wall_s``. An ``Error`` has
+    the error line of a run that failed.
+    """
+    arguments = [*options, "--no-track", "--json", "--profile", profile]
+    command, started = child.bound("nq.answer", *arguments), time.perf_counter()
+    process = subprocess.run(**command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
+        (*_, error) = [line for line in lines if line.startswith("nq: error: ")] or lines
+        raise Error(error.removeprefix("nq: error: "))
+    result: dict[str, Any] = json.loads(process.stdout)
+    if result["resumed_windows"]:  # it continued a run that was killed
+        return answer_in_process(profile, options)
+    return {**result, "wall_s": time.perf_counter() - started}
+
+
+def device_in_process() -> str:
+    """Returns the device that TensorFlow uses in another process, since it takes a GPU's memory."""
+    if not extras.has_gpu():
+        return "CPU"
+    code = "from nq.inference.engines.tensorflow import device; print(device())"
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+
+
+def measured(
+    number: int,
+    one: ComparisonRow,
+    options: Sequence[str],
+    memo: Memo,
+    repeating: Callable[[], object],
+) -> Run:
+    """Returns what is kept of a run of a round; it is measured if it is not kept.
+
+    ``repeating`` is called before a repetition.
+    """
+    if one.batch_size is not None:
+        options = [*options, "--batch-size", str(one.batch_size)]
+    if one.max_seq_length is not None:
+        options = [*options, "--set", f"max_seq_length={one.max_seq_length}"]
+
+    def compute() -> Run:
+        result = answer_in_process(one.profile, options)
+        if number and BUSY in result["speed_comparable"]:
+            repeating()
+            result = answer_in_process(one.profile, options)
+        name, busy = Path(result["output"]).name, int(BUSY in result["speed_comparable"])
+        own = row(result, name=name, busy=busy, quality=quality(result["metrics"]))
+        around_s = result["wall_s"] - result["time"]["total_s"]
+        return asdict(own) | {
+            "label": one.label,
+            "round": number,
+            "first_start_s": (own.first_start_s or 0) + around_s,
+            "device": result["device"],
+            "wall_s": result["wall_s"],
+        }
+
+    part = part_name(number, one)
+    run = memo.computed(part, compute)
+    if not (memo.folder.parent / run["name"] / PREDICTIONS).is_file():  # nq clean --runs removed it
+        memo.remove(part)
+        run = memo.computed(part, compute)
+    return run
+
+
+def part_name(number: int, one: ComparisonRow) -> str:
+    """Returns the name of what the memo keeps of a row in a round."""
+    model = storage.digest_json(one.model)[:8] if one.model else None
+    parts = (one.profile, one.batch_size, one.max_seq_length, model)
+    return f"{number:03d}-{'-'.join(str(part or '') for part in parts).rstrip('-')}.json"
+
+
+def run_all(
+    steps: Sequence[tuple[int, ComparisonRow]],
+    measure: Callable[[int, ComparisonRow], Run],
+    memo: Memo,
+    report: RunProgress,
+    needed: str = "",
+) -> tuple[list[Run], dict[str, str]]:
+    """Returns the runs of the rows that never failed, and by label the errors of the others.
+
+    The error of the ``needed`` row is raised. After the first run, the time to expect is logged.
+    """
+    runs, errors = list[Run](), dict[str, str]()
+    for number, one in steps:
+        left = sum(not (memo.folder / part_name(*step)).exists() for step in steps)
+        if len(runs) == 1 and left:
+            minutes = left * runs[0]["wall_s"] / 60
+            log.info("%s, which take about %.1f minutes", counted(left, "run"), minutes)
+        try:
+            runs += [] if one.label in errors else [measure(number, one)]
+        except Error as error:
+            if one.label == needed:
+                raise
+            errors[one.label] = str(error)
+        report(1, len(steps))
+    return [run for run in runs if run["label"] not in errors], errors
+
+
+def reopened(memo: Memo) -> list[str]:
+    """Removes the busy rounds of a comparison that has ended; returns the runs recorded of it."""
+    earlier = dict[str, Any]()
+    with contextlib.suppress(FileNotFoundError, DamagedError):
+        earlier = storage.read_json(memo.folder.parent / COMPARED)
+    for number in {run["round"] for run in earlier.get("runs", ()) if run.get("busy")} - {0}:
+        for path in memo.folder.glob(f"{number:03d}-*"):
+            memo.remove(path.name)
+    return list(earlier.get("recorded", ()))

@@ -1,0 +1,281 @@
+"""Tests the comparison of models by real runs of two tiny ones, which are read as quiet."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import nq
+from nq import storage, tracking
+from nq.comparison import rounds
+from nq.comparison.compare import compare
+from nq.comparison.models import MIN_TUNED, Scored, _key, gold_order
+from nq.comparison.page import PAGE, Comparison
+from nq.config import TrackingConfig
+from nq.evaluation.labels import Label, LabelSpan
+from nq.evaluation.tuning import start_decision, unseen_answers
+from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
+from nq.model.folder import load_settings
+from nq.model.spec import find_model
+from nq.records import Example, ExampleId, Scores
+from nq.runs.folder import FinishedRun
+from tests import nq_records
+from tests.conftest import Commands
+
+pytestmark = pytest.mark.slow
+answer_in_process = rounds.answer_in_process
+
+
+def answer_quiet(profile: str, options: Any) -> dict[str, Any]:
+    return {**answer_in_process(profile, options), "speed_comparable": "yes"}
+
+
+@dataclass(frozen=True)
+class Compared:
+    rows: Comparison
+    files: list[str]
+    saved: Path
+    store: str
+
+    def run(self, model: Path) -> FinishedRun:
+        """Returns the run of a model."""
+        for mark in self.rows.folder.glob("*/job.json"):
+            if storage.read_json(mark)["job"]["model"] == str(model):
+                return FinishedRun(mark.parent, self.files)
+        raise LookupError(model)
+
+
+@pytest.fixture(scope="module")
+def compared(
+    tiny_model: Path, tiny_mpnet: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Compared:
+    folder = tmp_path_factory.mktemp("models")
+    records = [nq_records.simplified(2 * i, words=4 + i % 20) for i in range(MIN_TUNED)]
+    for record in records[::3]:
+        record["annotations"] = record["annotations"][1:]  # without an answer
+    file = nq_records.write_lines(folder / "questions.jsonl", records)
+    store, saved = f"sqlite:///{folder}/mlflow.db", folder / "saved"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rounds, "answer_in_process", answer_quiet)
+        rows = compare(
+            [file],
+            "grappler",
+            models=[tiny_model, tiny_mpnet],
+            rounds=2,
+            save_tuned=saved,
+            output=folder / "out",
+            track=TrackingConfig(store),
+        )
+    return Compared(rows, [str(file)], saved, store)
+
+
+def test_each_model_has_a_row_with_its_figures(
+    compared: Compared, tiny_model: Path, tiny_mpnet: Path
+) -> None:
+    rows = {row.model: row for row in compared.rows}
+    assert set(rows) == {tiny_model.name, tiny_mpnet.name}
+    for row in rows.values():
+        assert row.profile == "grappler" and row.error == "" and len(row.ratios) == 2
+        names = {"micro_f1", "long_f1", "short_f1"}
+        assert set(row.quality) == set(row.tuned) == names and row.behind is not None
+        assert min(row.questions_per_s or 0, row.first_start_s or 0, row.size_mb or 0) > 0
+    first, other = rows[tiny_model.name], rows[tiny_mpnet.name]
+    assert (first.changed, first.ratios) == (0, (1.0, 1.0)) and first.against == tiny_model.name
+    assert other.changed is not None and 0 < other.changed <= MIN_TUNED
+    assert min(row.behind[0] for row in rows.values() if row.behind) == 0
+    best = max(rows.values(), key=lambda row: row.tuned["micro_f1"])
+    assert best.behind is not None and best.behind[0] == 0
+
+
+def test_no_decision_has_seen_the_question_that_it_answers(
+    compared: Compared, tiny_model: Path
+) -> None:
+    run = compared.run(tiny_model)
+    scored, order = Scored(run), gold_order(run)
+    start = start_decision(run.job.model)
+    before = unseen_answers(scored, start, order)
+    changed: ExampleId = next(key for key, n in order.items() if n == 4)
+
+    class Other:
+        def __iter__(self) -> Iterator[tuple[Example, Scores]]:
+            for example, scores in scored:
+                if example.example_id == changed:
+                    annotations = example.annotations or ()
+                    null = replace(annotations[-1], long=None, candidate=-1, shorts=())
+                    example = replace(example, annotations=(null,))  # noqa: PLW2901
+                yield example, scores
+
+    after = unseen_answers(Other(), start, order)
+    assert set(before) == set(run.predictions)
+    assert before[changed] == after[changed]
+    scores = [{key: label.long_score for key, label in one.items()} for one in (before, after)]
+    same_half = [key for key, n in order.items() if n % 2 == 0]
+    assert [scores[0][key] for key in same_half] == [scores[1][key] for key in same_half]
+    assert scores[0] != scores[1]  # its gold counts for the other half
+
+
+def test_the_model_to_take_is_saved_with_a_fitted_decision(
+    compared: Compared, tiny_model: Path, tiny_mpnet: Path
+) -> None:
+    rules = {load_settings(model).decision for model in (tiny_model, tiny_mpnet)}
+    saved = find_model(compared.saved)
+    saved.check()
+    assert saved.decision not in rules and saved.decision.rule == "default"
+
+
+@pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes")  # in MLflow
+def test_the_rows_are_recorded_below_a_run_of_the_comparison(compared: Compared) -> None:
+    client = connect(compared.store)
+    experiment = client.get_experiment_by_name(DEFAULT_EXPERIMENT)
+    recorded = client.search_runs([experiment.experiment_id])
+    (parent,) = [run for run in recorded if tracking.PARENT not in run.data.tags]
+    rows = {run.info.run_name: run for run in recorded if run is not parent}
+    assert set(rows) == {row.label for row in compared.rows}
+    assert {run.data.tags[tracking.PARENT] for run in rows.values()} == {parent.info.run_id}
+    for row in compared.rows:
+        metrics = rows[row.label].data.metrics
+        assert metrics["micro_f1"] == pytest.approx(row.tuned["micro_f1"], abs=1e-4)
+        shipped = metrics["as_shipped.micro_f1"]
+        assert shipped == pytest.approx(row.quality["micro_f1"], abs=1e-4)
+        assert {"questions_per_s", "size_mb", tracking.CHANGED, tracking.PEAK_MB} <= set(metrics)
+    files = {file.path for file in client.list_artifacts(parent.info.run_id)}
+    assert files == {"comparison.json", "compare.html", "compare.json"}
+
+
+def test_the_page_tells_what_was_measured_and_how_often_the_models_agree(
+    compared: Compared,
+) -> None:
+    page = (compared.rows.folder / PAGE).read_text("utf-8")
+    assert "2 models on questions.jsonl</h1>" in page
+    assert f"{MIN_TUNED} questions ·" in page and "tensorflow" in page and "100%" in page
+    share = 1 - max(row.changed or 0 for row in compared.rows) / MIN_TUNED
+    assert f"<td>{share:.0%}</td>" in page
+    whole = storage.read_json(compared.rows.folder / "compare.json")
+    assert next(iter(whole["agreement"].values())) == [1.0, share]
+
+
+def test_an_equal_comparison_measures_nothing_again(
+    compared: Compared, tiny_model: Path, tiny_mpnet: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "answer_in_process", None)
+    models, output = [tiny_model, tiny_mpnet], compared.rows.folder
+    again = compare(compared.files, "grappler", models=models, rounds=2, output=output)
+    assert again == compared.rows
+
+
+def test_as_is_leaves_the_decisions_of_the_models(
+    compared: Compared,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    commands: Commands,
+) -> None:
+    def answer(profile: str, options: Any) -> dict[str, Any]:
+        result: dict[str, Any] = commands.json(
+            "answer", *options, "--no-track", "--profile", profile
+        )
+        return {**result, "wall_s": result["time"]["total_s"]}
+
+    monkeypatch.setattr(rounds, "answer_in_process", answer)
+    (row,) = compare(
+        *(compared.files, "grappler"),
+        models=[tiny_model],
+        as_is=True,
+        rounds=1,
+        limit=2,
+        output=tmp_path / "out",
+    )
+    assert row.tuned == {} and row.quality and row.behind == (0.0, 0.0, 0.0)
+    assert not list((tmp_path / "out").glob("*/scores"))
+    squad = {"context": "It is deep.", "qas": [{"id": "a", "question": "is it deep?"}]}
+    squad["qas"][0]["answers"] = [{"text": "deep", "answer_start": 6}]  # type: ignore[index]
+    file = tmp_path / "squad.json"
+    file.write_text(json.dumps({"data": [{"title": "Lake", "paragraphs": [squad]}]}))
+    (row,) = compare([file], "grappler", models=[tiny_model], rounds=1, output=tmp_path / "text")
+    assert {"exact_match", "squad_f1"} <= set(row.quality) and row.tuned == {}
+
+
+def test_a_model_that_cannot_have_a_profile_is_a_row_with_its_reason(
+    compared: Compared,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    commands: Commands,
+) -> None:
+    other = Path(shutil.copytree(tiny_model, tmp_path / "original"))
+    settings = json.loads((other / "nq.json").read_bytes()) if (other / "nq.json").is_file() else {}
+    settings["decision"] = {"rule": "bert-joint"}
+    (other / "nq.json").write_text(json.dumps(settings))
+
+    monkeypatch.setattr(rounds, "answer_in_process", answer_quiet)
+    arguments = ["compare", "--models", other, tiny_model, "--data", *compared.files]
+    arguments += ["--profiles", "grappler+prune", "--rounds", "1", "--limit", "2", "--no-track"]
+    result = json.loads(commands.out(*arguments, "--output", tmp_path / "out", "--json", code=1))
+    assert "1 row failed: original · " in commands.err
+    first, failed = result["rows"]
+    assert first["model"] == tiny_model.name and first["changed"] == 0
+    assert failed["model"] == "original" and "bert-joint" in failed["error"]
+    assert first["tuned"] == {}  # two questions
+
+
+def test_without_gold_no_model_is_named(
+    compared: Compared, tiny_model: Path, tiny_mpnet: Path, tmp_path: Path
+) -> None:
+    lines = (json.loads(line) for line in Path(compared.files[0]).read_text().splitlines()[:2])
+    bare = [{key: value for key, value in one.items() if key != "annotations"} for one in lines]
+    file = nq_records.write_lines(tmp_path / "bare.jsonl", bare)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rounds, "answer_in_process", answer_quiet)
+        models, output = [tiny_model, tiny_mpnet], tmp_path / "out"
+        rows = compare([file], "grappler", models=models, rounds=1, output=output)
+    assert all(row.behind is None and not row.quality for row in rows)
+    assert "No model is named, since the questions have no gold" in repr(rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "problem"),
+    [
+        (["--models", "{tiny}", "{tiny}"], 1, "are the same model"),
+        (["--models", "{tiny}", "{copy}"], 1, "are the same model"),
+        (["--models", "{tiny}", "no_such_model"], 1, "no_such_model"),
+        (["--models", "{tiny}", "{headless}"], 1, "has no head for answers"),
+        (["--models", "{tiny}", "--model", "{tiny}"], 2, "--model is one of --models"),
+        (["--as-is"], 2, "are for --models"),
+        (["--models", "{tiny}", "--as-is", "--save-tuned", "x"], 2, "one of the two"),
+        (["--models", "{tiny}", "--profile", "mixed"], 2, "give --profiles"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_before_anything_is_measured(
+    arguments: list[str],
+    code: int,
+    problem: str,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    commands: Commands,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    copy, headless = (shutil.copytree(tiny_model, tmp_path / name) for name in ("copy", "headless"))
+    weights = load_file(headless / "model.safetensors")
+    kept = {name: x for name, x in weights.items() if not name.startswith("qa_outputs")}
+    assert len(kept) < len(weights)
+    save_file(kept, headless / "model.safetensors")
+    (headless / "nq.json").unlink(missing_ok=True)
+    places = {"tiny": tiny_model, "copy": copy, "headless": headless}
+    given = [one.format(**places) for one in arguments]
+    assert problem in commands.error("compare", *given, code=code)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_equal_words_are_equal_answers_of_two_models(compared: Compared) -> None:
+    example = max(nq.read_examples(compared.files), key=lambda one: len(one.tokens))
+    word = "landing"
+    places = [number for number, token in enumerate(example.tokens) if token == word]
+    one, other = (Label(short=(LabelSpan(start_token=i, end_token=i + 1),)) for i in places[:2])
+    assert _key(example, one, by_text=True) == _key(example, other, by_text=True) == word
+    assert _key(example, one, by_text=False) != _key(example, other, by_text=False)
