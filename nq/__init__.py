@@ -10,7 +10,7 @@ Files, as the commands of the same names, and ``nq answer``:
 
     nq.run(FILES, profile=…)              answers, scores, metrics
     nq.evaluate(GOLD, PREDICTIONS)        the metrics of a file of predictions
-    nq.compare(FILES, PROFILES)           speed and changed answers of profiles
+    nq.compare(FILES, PROFILES)           profiles, or models, against each other
     nq.tune(FILES, MODEL)                 fits the decision of a model
     nq.train(FILES, init=…, output=…)     makes a model
     nq.convert(MODEL, NEW, to=…)          converts a model, or exports it

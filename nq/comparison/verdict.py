@@ -1,6 +1,6 @@
 """The verdict on the rows of a comparison: which to take, and why."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import lt, truediv
 from statistics import median
 
@@ -40,7 +40,8 @@ def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
     near = _fastest(fit)
     best = min(near, key=lambda row: (row.changed or 0, row != baseline, row.profile.count("+")))
     reason = _cost(best) if best != baseline else "no profile that keeps the answers is faster"
-    text = f"Take {best.label}: {reason}{_others(near, best)}."
+    reason += _as_fast(row.label for row in near if row is not best)
+    text = f"Take {best.label}: {reason}."
     if measured[0] not in fit:
         text += f" The fastest, {measured[0].label}, loses too much: {_cost(measured[0])}."
     return best.label, text
@@ -62,21 +63,24 @@ def _fastest(fit: Sequence[ComparisonRow]) -> list[ComparisonRow]:
     return [row for row in near if not any(all(map(lt, row.ratios, one.ratios)) for one in fit)]
 
 
-def _others(near: Sequence[ComparisonRow], best: ComparisonRow) -> str:
-    others = ", ".join(row.label for row in near if row is not best)
+def _as_fast(labels: Iterable[str]) -> str:
+    others = ", ".join(labels)
     return f"; as fast within the rounds: {others}" if others else ""
 
 
 def _model_advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
+    def name(row: ComparisonRow) -> str:
+        return row.label if sum(one.model == row.model for one in rows) > 1 else row.model
+
     judged = [row for row in rows if row.behind is not None and not row.error]
     if not judged:
-        fastest = next((row.label for row in rows if not row.error), "")
+        fastest = next((name(row) for row in rows if not row.error), "")
         advice = f"the fastest is {fastest}, and the page has the questions on which they differ"
         return "", f"No model is named, since the questions have no gold answers: {advice}."
     best = max(judged, key=_f1)
     quality = f"the best F1, {figure(best.f1, 3)}"
     if len(best.ratios) < MIN_ROUNDS:
-        return "", f"{best.label} has {quality}. No model is named: {_too_few(best)}."
+        return "", f"{name(best)} has {quality}. No model is named: {_too_few(best)}."
     measured = _by_speed(judged)
     fit = [row for row in measured if _is_as_good(row)]
     near = _fastest(fit)
@@ -85,16 +89,17 @@ def _model_advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
     if take is not best:
         times = figure(median(map(truediv, take.ratios, best.ratios)), 2)
         reason = f"its F1 of {figure(take.f1, 3)} is {_distance(take)} lower than the best, that of"
-        reason += f" {best.label}, and it is {times} times as fast"
+        reason += f" {name(best)}, and it is {times} times as fast"
     else:
         reason = f"it has {quality}"
-        reason += f"; that of {second.label} is {_distance(second)} lower" if second else ""
-    text = f"Take {take.label}: {reason}{_others(near, take)}."
+        reason += f"; that of {name(second)} is {_distance(second)} lower" if second else ""
+    reason += _as_fast(name(row) for row in near if row is not take)
+    text = f"Take {name(take)}: {reason}."
     if len(fit) > 1 and all((row.behind or (0.0, 0.0))[1] <= 0 for row in fit):
-        text += f" No difference in F1 can be seen between {', '.join(row.label for row in fit)}."
+        text += f" No difference in F1 can be seen between {', '.join(map(name, fit))}."
     if measured[0] not in fit:
         first = measured[0]
-        text += f" The fastest, {first.label}, is not as good: {_distance(first)} lower."
+        text += f" The fastest, {name(first)}, is not as good: {_distance(first)} lower."
     return take.label, text
 
 
