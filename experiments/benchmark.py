@@ -77,7 +77,7 @@ def prediction(args: argparse.Namespace, request: Request, folder: Path) -> dict
     Windows are written to ``prepared`` in the folder, scores to ``scores``.
     """
     from nq.inference.load import ScorerSpec, load_predictor
-    from nq.model.spec import find_model
+    from nq.model.model_spec import find_model
 
     model = find_model(Path(request.tokenizer))
     batch_size = arguments.settings(Compute, args).batch_size

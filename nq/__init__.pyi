@@ -8,7 +8,7 @@ from .formats.documents import page_from_html, page_from_text
 from .formats.inputs import read_page
 from .inference.profile import Profile
 from .model.convert import convert
-from .model.spec import find_model
+from .model.model_spec import find_model
 from .questions import read_examples
 from .reader import Reader, load, pipeline
 from .records import Example

@@ -27,7 +27,7 @@ from nq.formats.input_files import (
     shown,
     spooled,
 )
-from nq.formats.questions import PageFolder, list_pages
+from nq.formats.own_data import PageFolder, list_pages
 from nq.records import DeadLetter, Example, ExampleId, ExampleKey, Source
 from nq.storage import sha256
 

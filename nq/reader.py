@@ -22,7 +22,7 @@ from nq.errors import Error, check_argument, is_count
 from nq.formats.documents import page_of
 from nq.formats.inputs import is_file_name, read_page
 from nq.formats.natural_questions import decode_simplified
-from nq.formats.questions import files_in
+from nq.formats.own_data import files_in
 from nq.inference.chain import answers, windowed
 from nq.inference.load import ScorerSpec, load_predictor, load_scorer
 from nq.inference.profile import Profile, reader_profile
@@ -37,14 +37,16 @@ from nq.inference.scorer import (
     no_progress,
 )
 from nq.model.folder import is_squad_reader
+from nq.model.model_spec import ModelSpec, find_model, mention_decision
 from nq.model.registry import model_name
 from nq.model.runtime import use_device
-from nq.model.spec import ModelSpec, find_model, mention_decision
 from nq.postprocess.decision import SECOND_MODEL, RankedPrediction, check_rule
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.question_answering import (
+from nq.records import Columns, Example, FloatArray, Prediction, Windowed, YesNo
+from nq.text import visible
+from nq.transformers_pipeline import (
     DOC_STRIDE,
     MAX_ANSWER_LEN,
     MAX_SEQ_LEN,
@@ -54,8 +56,6 @@ from nq.question_answering import (
     pairs_of,
     span_answers,
 )
-from nq.records import Columns, Example, FloatArray, Prediction, Windowed, YesNo
-from nq.text import visible
 
 log = logging.getLogger(__name__)
 

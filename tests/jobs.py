@@ -7,9 +7,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from nq.evaluation.answers import PREDICTIONS
+from nq.evaluation.answer_files import PREDICTIONS
 from nq.formats.input_files import LOCAL, Files
-from nq.model.spec import find_model
+from nq.model.model_spec import find_model
 from nq.preprocess.prepared import Request
 from nq.questions import Questions
 from nq.runs.config import Compute

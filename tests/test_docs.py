@@ -19,7 +19,7 @@ import pytest
 import nq
 from experiments.peers.models import PEERS
 from nq.commands import main as console
-from nq.formats import inputs, outputs, questions
+from nq.formats import inputs, outputs, own_data
 from nq.inference.profile import OPTIMIZATIONS
 from nq.runs.profile_choice import default_choice
 from tests.child_processes import python
@@ -137,7 +137,7 @@ def test_every_optimization_is_documented(name: str) -> None:
 
 def test_every_input_and_output_format_is_documented() -> None:
     page = PAGES["docs/data.md"]
-    marks = [f"| `{mark}` |" for mark in (*inputs.DIALECTS, questions.QUESTION)]
+    marks = [f"| `{mark}` |" for mark in (*inputs.DIALECTS, own_data.QUESTION)]
     names = [f"`--formats {name}`" for name in outputs.FORMATS]
     assert not [text for text in (*marks, *names) if text not in page]
 

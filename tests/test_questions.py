@@ -12,7 +12,7 @@ from nq.formats import inputs
 from nq.formats.fields import RecordError
 from nq.formats.input_files import find_files
 from nq.formats.inputs import decode_row
-from nq.formats.questions import list_pages
+from nq.formats.own_data import list_pages
 from nq.questions import Questions, mention_unnamed_pages, read_examples
 from nq.records import DeadLetter, Example, Source
 from tests import nq_records

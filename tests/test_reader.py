@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 import nq
-from nq.evaluation.answers import PREDICTIONS
+from nq.evaluation.answer_files import PREDICTIONS
 from nq.formats.outputs import encode_prediction
 
 

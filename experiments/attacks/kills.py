@@ -31,7 +31,7 @@ from experiments.attacks.frame import Row, chosen
 from experiments.clusters import processes
 from nq.bundle import bundled_sample
 from nq.errors import Error
-from nq.evaluation.answers import PREDICTIONS
+from nq.evaluation.answer_files import PREDICTIONS
 from nq.interruption import MESSAGE
 from nq.preprocess.prepared import MANIFEST
 from nq.runs.folder import DEAD_LETTERS, JOB, KEPT_SCORES

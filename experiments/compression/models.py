@@ -30,7 +30,7 @@ from nq.evaluation.nq_eval import Gold
 from nq.formats.outputs import encode_prediction
 from nq.model.config import ModelConfig
 from nq.model.folder import copy_model, load_settings, save_settings
-from nq.model.spec import find_model
+from nq.model.model_spec import find_model
 from nq.postprocess.decision import decide
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions

@@ -52,7 +52,7 @@ from nq.training.config import TrainConfig
 from nq.training.windows import TrainingWindows
 
 if TYPE_CHECKING:
-    from nq.formats.questions import PageFolder
+    from nq.formats.own_data import PageFolder
     from nq.preprocess.tokenizers.base import Tokenizer
 
 log = logging.getLogger(__name__)

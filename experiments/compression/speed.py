@@ -43,8 +43,8 @@ def load(task: Computation) -> tuple[dict[str, Any], units.Work]:
     from nq.inference.load import ScorerSpec, load_predictor
     from nq.inference.profile import Profile
     from nq.model.folder import load_settings
+    from nq.model.model_spec import ModelSpec
     from nq.model.runtime import import_tensorflow
-    from nq.model.spec import ModelSpec
     from nq.preprocess.tokenizers.load import load_tokenizer
 
     tokenizer, windows = load_tokenizer(task.folder), load_settings(task.folder).windows

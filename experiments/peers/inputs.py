@@ -20,8 +20,8 @@ from nq.model import checkpoint, joint
 from nq.model.config import ModelConfig
 from nq.model.convert import write_hugging_face
 from nq.model.folder import load_config, load_settings
+from nq.model.model_spec import find_model
 from nq.model.shapes import check_length
-from nq.model.spec import find_model
 from nq.preprocess.prepared import Request, prepare
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions

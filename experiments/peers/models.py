@@ -101,7 +101,7 @@ def _nq(task: Task, variant: str) -> tuple[str, Run]:
     from nq.inference.load import ScorerSpec, load_predictor
     from nq.inference.profile import Profile
     from nq.inference.reduction import TopK
-    from nq.model.spec import ModelSpec
+    from nq.model.model_spec import ModelSpec
 
     model = ModelSpec(task.model, task.windows, DecisionConfig())
     calibration = {task.model: read_rows(task.calibration)}

@@ -76,7 +76,7 @@ class _Stages:
     def __init__(self, task: Task) -> None:
         from nq.inference.load import ScorerSpec
         from nq.inference.profile import Profile
-        from nq.model.spec import find_model
+        from nq.model.model_spec import find_model
 
         self.model = find_model(task.model)
         self.spec = ScorerSpec(self.model, Profile.parse(task.profile), task.batch_size, threads=1)
@@ -118,7 +118,7 @@ class _Stages:
 
     def _decided(self, scored: Sequence[Any], scorer: Any) -> list[Any]:
         from nq.beam.score import Decided, Work
-        from nq.evaluation.answers import answer
+        from nq.evaluation.answer_files import answer
         from nq.postprocess.decision import decide
 
         answers = []
@@ -133,7 +133,7 @@ class _Stages:
 def _merge_s(answers: Sequence[Any]) -> float:
     """Returns the seconds of merging and writing the answers once."""
     from nq.beam.merge import encode, merged
-    from nq.evaluation.answers import AnswerFiles
+    from nq.evaluation.answer_files import AnswerFiles
     from nq.formats.tfrecord import frame
     from nq.records import Source
 

@@ -21,7 +21,7 @@ from nq.beam.runner import CompressionTypes, FileSystem, FileSystems, parse_opti
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
 from nq.formats.input_files import SHARD_SUFFIXES, Files, Patterns, find_files, is_uri, path_list
-from nq.formats.questions import PageFolder
+from nq.formats.own_data import PageFolder
 from nq.model.folder import copy_model
 from nq.records import DeadLetter, Example, Source
 from nq.storage import sha256

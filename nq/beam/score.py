@@ -17,13 +17,13 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from nq.beam.files import local_folder
 from nq.config import DecisionConfig, WindowConfig
-from nq.evaluation.answers import Answered, answer
+from nq.evaluation.answer_files import Answered, answer
 from nq.formats import outputs
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.inference.scorer import Counters, Part, Scored, Scorer
+from nq.model.model_spec import find_model
 from nq.model.runtime import import_tensorflow
-from nq.model.spec import find_model
 from nq.postprocess.decision import decide
 from nq.records import Source, Windowed
 

@@ -13,7 +13,7 @@ from nq.beam.merge import Share, shares
 from nq.config import WindowConfig
 from nq.errors import check_argument
 from nq.formats import inputs
-from nq.formats.questions import PageFolder
+from nq.formats.own_data import PageFolder
 from nq.formats.tfrecord import encode_records
 from nq.model.folder import load_settings
 from nq.preprocess.contexts import unread_blocks

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     beam, compute = _beam(args), arguments.settings(Compute, args)
     from nq.evaluation.gate import FAILED
-    from nq.model.spec import mention_decision
+    from nq.model.model_spec import mention_decision
     from nq.runs.folder import DEAD_LETTERS
     from nq.runs.job import Job
     from nq.runs.run import run

@@ -20,8 +20,8 @@ from nq.runs.config import AUTO
 from nq.text import did_you_mean
 
 if TYPE_CHECKING:
-    from nq.formats.questions import PageFolder
-    from nq.model.spec import ModelSpec
+    from nq.formats.own_data import PageFolder
+    from nq.model.model_spec import ModelSpec
 
 PROFILES_HELP = f"profiles, joined by '+' in any order:\n{describe()}"
 _METAVARS = {int: "N", float: "X", str: "TEXT"}
@@ -84,9 +84,9 @@ def window_settings(args: argparse.Namespace, folder: Path | None) -> WindowConf
 
 def find_model(args: argparse.Namespace, whole_pages: bool = False) -> ModelSpec:
     """Returns the models that ``args`` name, with the windows that ``args`` give the first one."""
-    from nq.model import spec
+    from nq.model import model_spec
 
-    model = spec.find_model(args.model, None, None, args.second_model, args.read_blocks)
+    model = model_spec.find_model(args.model, None, None, args.second_model, args.read_blocks)
     model = replace(model, windows=window_settings(args, model.folder))
     return model.reading_whole_pages() if whole_pages and args.max_contexts is None else model
 
@@ -162,7 +162,7 @@ def pages(args: argparse.Namespace) -> PageFolder | None:
         if args.page_column is not None:
             raise UsageError("--page-column needs --pages")
         return None
-    from nq.formats.questions import list_pages
+    from nq.formats.own_data import list_pages
 
     return list_pages(args.pages, args.page_column)
 

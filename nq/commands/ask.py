@@ -19,7 +19,7 @@ from nq.formats import documents, inputs
 from nq.formats.csv_rows import SUFFIXES, columns
 from nq.formats.fields import LIMITS
 from nq.formats.input_files import SHARD_SUFFIXES, is_stream
-from nq.formats.questions import QUESTION, files_in
+from nq.formats.own_data import QUESTION, files_in
 from nq.page_process import PageProcess
 from nq.progress import ProgressBar
 from nq.text import one_line, visible
@@ -79,9 +79,9 @@ def _ask(args: argparse.Namespace, process: PageProcess) -> int:
     if page is None and args.record is not None:
         raise terminal.UsageError("--record is for a single jsonl file")
     from nq.collection import select_page
-    from nq.model.spec import mention_decision
+    from nq.model.model_spec import mention_decision
     from nq.reader import BATCH_SIZE, Reader, checked_scorer
-    from nq.report.answer import MARKS, render
+    from nq.report.answer_text import MARKS, render
 
     model = arguments.find_model(args, whole_pages=True)
     spec = checked_scorer(model, args.profile, BATCH_SIZE)

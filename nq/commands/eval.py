@@ -60,7 +60,7 @@ def _read(args: argparse.Namespace) -> Inputs:
     """Reads gold and predictions."""
     from nq.evaluation.evaluate import read_scorable
     from nq.formats import inputs
-    from nq.formats.questions import list_pages
+    from nq.formats.own_data import list_pages
 
     paths = matching_files(args.gold_path)
     if all(map(inputs.is_official, paths)):

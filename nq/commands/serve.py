@@ -54,8 +54,8 @@ def run(args: argparse.Namespace) -> int:
             "everyone who reaches %s may ask: set %s, or listen on 127.0.0.1", config.host, TOKEN
         )
     extras.require("serve")
+    from nq.model.model_spec import mention_decision
     from nq.model.registry import BUNDLED
-    from nq.model.spec import mention_decision
     from nq.reader import checked_scorer
     from nq.serving.server import serve as serve_model
 

@@ -38,7 +38,7 @@ from nq.config import TrackingConfig
 from nq.errors import DamagedError, Error, check_argument, is_count
 from nq.evaluation.gate import f1_behind, relative_loss
 from nq.formats import input_files
-from nq.formats.questions import PageFolder
+from nq.formats.own_data import PageFolder
 from nq.inference.profile import BASELINE, THESIS, Profile, profiles
 from nq.memo import REQUEST, Memo
 from nq.model.folder import weights_digest

@@ -13,11 +13,11 @@ from nq.evaluation.labels import Label
 from nq.evaluation.text_match import normalize
 from nq.evaluation.tuning import FOLDS, start_decision, tune_decision, unseen_answers
 from nq.model.folder import model_files, weights_digest
+from nq.model.model_spec import ModelSpec, find_model
 from nq.model.registry import model_name
-from nq.model.spec import ModelSpec, find_model
 from nq.postprocess.decision import RULES
 from nq.records import Example, ExampleId, Scores, Source, YesNo
-from nq.report.questions import Question, entries
+from nq.report.page_data import Question, entries
 from nq.runs.folder import FinishedRun
 
 MIN_TUNED = 40

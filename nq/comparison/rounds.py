@@ -16,7 +16,7 @@ from typing import Any
 
 from nq import child, extras, storage
 from nq.errors import DamagedError, Error
-from nq.evaluation.answers import PREDICTIONS
+from nq.evaluation.answer_files import PREDICTIONS
 from nq.memo import Memo
 from nq.report.comparison import ComparisonRow, row
 from nq.runs.measure import BUSY

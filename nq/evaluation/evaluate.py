@@ -10,7 +10,7 @@ from typing import Any
 from nq.evaluation import labels, nq_eval, text_match
 from nq.formats import input_files
 from nq.formats.outputs import byte_span
-from nq.formats.questions import PageFolder
+from nq.formats.own_data import PageFolder
 from nq.questions import page_folder, read_examples
 from nq.records import Annotation, Example, ExampleId, Span, YesNo
 

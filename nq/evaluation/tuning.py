@@ -15,7 +15,7 @@ from nq.evaluation import labels, nq_eval
 from nq.evaluation.calibration import area_under_roc, expected_calibration_error
 from nq.evaluation.evaluate import example_labels
 from nq.formats.outputs import encode_prediction
-from nq.model.spec import ModelSpec
+from nq.model.model_spec import ModelSpec
 from nq.postprocess.fit import (
     ChoiceSet,
     block_choices,

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice, tee
 from typing import IO, TextIO
 
-from nq.formats import questions
+from nq.formats import own_data
 from nq.formats.fields import LIMITS, Record, RecordError, listed
 from nq.formats.lines import NOT_UTF8, check_whole, open_bytes
 
@@ -27,7 +27,7 @@ def is_csv(path: str, head: bytes) -> bool:
     if start[:1] in (b"{", b"[", b"<", b"") or 4 * start.count(b"\0") > len(start):  # of UTF-16
         return False
     names, *_ = _header(io.StringIO(head.decode("utf-8", "replace"), newline=""))
-    return (questions.QUESTION in names and len(names) > 1) or path.lower().endswith(SUFFIXES)
+    return (own_data.QUESTION in names and len(names) > 1) or path.lower().endswith(SUFFIXES)
 
 
 def columns(path: str) -> list[str]:
@@ -41,9 +41,9 @@ def check_csv(path: str) -> None:
     """Raises ``ValueError`` unless there is a column ``question``, and no known one twice."""
     names = columns(path)
     expected = "expected 'question' and 'context', or 'question' and, with --pages FOLDER, 'page'"
-    if questions.QUESTION not in names:
+    if own_data.QUESTION not in names:
         raise ValueError(f"{path}: found the columns {listed(names)}; {expected}")
-    for name in questions.COLUMNS:
+    for name in own_data.COLUMNS:
         if names.count(name) > 1:
             raise ValueError(f"{path}: found two columns {name!r}; {expected}, each once")
 
@@ -117,6 +117,6 @@ def _header(several: Iterable[str]) -> tuple[list[str], str, Iterator[str]]:
         rows = csv.reader(islice(copy, HEADER_LINES), delimiter=separator)
         with contextlib.suppress(csv.Error, StopIteration):
             cells = [" ".join(map(str.strip, c.splitlines())) for c in next(filter(any, rows))]
-            names[separator] = [c.lower() if c.lower() in questions.COLUMNS else c for c in cells]
-    best = max(names, key=lambda s: (len(questions.COLUMNS.intersection(names[s])), len(names[s])))
+            names[separator] = [c.lower() if c.lower() in own_data.COLUMNS else c for c in cells]
+    best = max(names, key=lambda s: (len(own_data.COLUMNS.intersection(names[s])), len(names[s])))
     return names[best], best, rest

@@ -12,11 +12,11 @@ from pathlib import Path
 import orjson
 
 from nq.answers import Page
-from nq.formats import containers, csv_rows, lines, natural_questions, questions, tydi
+from nq.formats import containers, csv_rows, lines, natural_questions, own_data, tydi
 from nq.formats.documents import SUFFIXES, page_from_record, read_document
 from nq.formats.fields import LIMITS, Record, RecordError
 from nq.formats.input_files import SHARD_SUFFIXES, path_text, shown
-from nq.formats.questions import PageFolder
+from nq.formats.own_data import PageFolder
 from nq.records import DeadLetter, Example, Source
 
 DIALECTS = {
@@ -24,7 +24,7 @@ DIALECTS = {
     natural_questions.TEXT: ("simplified NQ", natural_questions.decode_simplified),
     tydi.TEXT: ("TyDi QA", tydi.decode),
     natural_questions.DOCUMENT: ("Hugging Face's natural_questions", natural_questions.decode_row),
-    questions.CONTEXT: ("question and context", questions.decode_context),
+    own_data.CONTEXT: ("question and context", own_data.decode_context),
 }
 """Name and function of each dialect, by the field with the page, which a record must have.
 
@@ -56,7 +56,7 @@ def decode_row(source: Source, row: lines.Row, pages: PageFolder | None) -> Exam
     """Returns the example in a row of a file, or the dead letter of a bad one."""
     try:
         example = decode_record(lines.parsed(row), pages)
-        if example.example_id == questions.NO_ID:
+        if example.example_id == own_data.NO_ID:
             return replace(example, example_id=f"{Path(source.path).name}:{source.line}")
         return example
     except RecordError as error:
@@ -71,12 +71,12 @@ def decode_row(source: Source, row: lines.Row, pages: PageFolder | None) -> Exam
 def decode_record(record: Record, pages: PageFolder | None = None) -> Example:
     """Returns the example in a record of any dialect."""
     marks = [mark for mark in DIALECTS if record.get(mark) is not None]
-    if type(record.get(questions.QUESTION)) is str:  # Hugging Face's is an object
+    if type(record.get(own_data.QUESTION)) is str:  # Hugging Face's is an object
         marks = [mark for mark in marks if mark != natural_questions.DOCUMENT]
     if marks:
         example = DIALECTS[marks[0]][1](record)
-    elif questions.QUESTION in record:
-        example = questions.decode_page_question(record, pages)
+    elif own_data.QUESTION in record:
+        example = own_data.decode_page_question(record, pages)
     else:
         expected = " or ".join(f"{mark!r} ({name})" for mark, (name, _) in DIALECTS.items())
         raise RecordError(f"no document: expected a field {expected} or 'question' (and page)")
@@ -89,7 +89,7 @@ def is_official(path: str) -> bool:
 
     It may be gold without the document, which only the official evaluation reads.
     """
-    others = {*DIALECTS, questions.QUESTION} - {natural_questions.TOKENS, natural_questions.TEXT}
+    others = {*DIALECTS, own_data.QUESTION} - {natural_questions.TOKENS, natural_questions.TEXT}
     is_lines = containers.container_of(path) is containers.LINES
     return is_lines and lines.first_record(path).keys().isdisjoint(others)
 
@@ -119,7 +119,7 @@ def read_page(path: str | Path, record: str | int | None = None) -> Page:
     if name.endswith(SHARD_SUFFIXES) or (
         name.endswith(csv_rows.SUFFIXES)  # a table without these columns is a page itself
         and Path(name).is_file()
-        and {questions.QUESTION, questions.CONTEXT} <= set(csv_rows.columns(name))
+        and {own_data.QUESTION, own_data.CONTEXT} <= set(csv_rows.columns(name))
     ):
         page = page_from_record(_record(name, None if record is None else str(record)), name)
         return replace(page, name=name)

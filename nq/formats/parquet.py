@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from nq.formats import questions, text_gold
+from nq.formats import own_data, text_gold
 from nq.formats.fields import LIMITS, Record, RecordError, listed, same_id
 
 MAGIC = b"PAR1"
@@ -174,7 +174,7 @@ def _columns(path: str, file: Any, page: str | None = None) -> list[str]:
     names = {path: _LIST_LEVELS.sub("", path) for path in paths}
     known = {*names.values()}
     missing = [name for name in REQUIRED if name not in known]
-    if missing and questions.QUESTION not in known:
+    if missing and own_data.QUESTION not in known:
         found = f"{path}: found the columns {listed(file.schema_arrow.names)}"
         expected = "give Hugging Face's natural_questions, or questions in a column question"
         raise ValueError(f"{found}, and no column {' or '.join(missing)}; {expected}")
@@ -182,7 +182,7 @@ def _columns(path: str, file: Any, page: str | None = None) -> list[str]:
     def is_needed(name: str) -> bool:
         first, below, *_ = f"{name}..".split(".")
         is_part = below in ANSWER_PARTS or f"{first}.text" not in known
-        return first in {*questions.COLUMNS, page} and is_part if missing else name in COLUMNS
+        return first in {*own_data.COLUMNS, page} and is_part if missing else name in COLUMNS
 
     columns = sorted(path for path, name in names.items() if is_needed(name))
     counts = Counter(paths)

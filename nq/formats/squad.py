@@ -14,7 +14,7 @@ MRQA is jsonl:
     {"id": "", "context": …, "qas": [{"qid": …, "question": …, "answers": ["the Tower", …],
         "detected_answers": [{"text": "the Tower", "char_spans": [[12, 20]]}, …]}, …]}
 
-Each question is a record of ``nq.formats.questions``; records are numbered by question.
+Each question is a record of ``nq.formats.own_data``; records are numbered by question.
 """
 
 import re
@@ -23,7 +23,7 @@ from typing import Any
 
 from nq.formats import lines
 from nq.formats.fields import LIMITS, Record, RecordError, get, optional_text
-from nq.formats.questions import QUESTION
+from nq.formats.own_data import QUESTION
 
 _STRING = rb"\"(?>(?:[^\"\\]|\\.)*)\""  # groups that repeat are as in nq.formats.words
 _VALUE = _SCALAR = _STRING + rb"|[\w.+-]++"

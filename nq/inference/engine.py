@@ -17,9 +17,9 @@ from nq.inference.scorer import Rows
 from nq.model.checkpoint import with_room_for
 from nq.model.config import ModelConfig
 from nq.model.folder import load_config
+from nq.model.model_spec import ModelSpec
 from nq.model.runtime import import_tensorflow
 from nq.model.shapes import check_length
-from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.load import load_tokenizer
 
 if TYPE_CHECKING:

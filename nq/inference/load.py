@@ -16,8 +16,8 @@ from nq.inference.profile import TENSORFLOW, Profile
 from nq.inference.prune import PruningScorer
 from nq.inference.rescore import RescoringScorer, close_margin, exact_profile
 from nq.inference.scorer import PART_BATCHES, Rows, Scorer, parts
+from nq.model.model_spec import ModelSpec
 from nq.model.runtime import import_tensorflow
-from nq.model.spec import ModelSpec
 from nq.postprocess.decision import RULES, check_rule
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.load import load_tokenizer

@@ -24,7 +24,7 @@ from scipy.special import softmax
 
 from nq.config import RankingWeights
 from nq.postprocess.blocks import Blocks
-from nq.postprocess.questions import asks_for_words
+from nq.postprocess.question_words import asks_for_words
 from nq.postprocess.spans import Pairs, pairs
 from nq.records import AnswerType, Example, FloatArray, IntArray, WindowScores
 

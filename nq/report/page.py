@@ -19,7 +19,7 @@ from nq.evaluation.nq_eval import Decision, best, sweep
 from nq.report.analysis import Analysis, analyse
 from nq.report.comparison import ComparisonRow, cells
 from nq.report.judgments import KINDS, MEANING, Case, Stage
-from nq.report.questions import Question, entries
+from nq.report.page_data import Question, entries
 from nq.report.tables import COUNTS, format_seconds, loss, notes, number, phases, prediction_s
 from nq.report.traits import TRAITS
 from nq.storage import atomic_write

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Sequence
 
-from nq.evaluation.answers import AnswerRow
+from nq.evaluation.answer_files import AnswerRow
 from nq.evaluation.evaluate import Verdict
 from nq.text import counted, html_table, truncate, visible
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from nq.postprocess.questions import HOW_MANY, OTHER, WORDS, YES_NO_VERB, question_word
+from nq.postprocess.question_words import HOW_MANY, OTHER, WORDS, YES_NO_VERB, question_word
 from nq.records import Context, Example, Span, YesNo
 
 NONE = "none"

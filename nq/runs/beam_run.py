@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from nq import extras, storage
 from nq.errors import Error
-from nq.evaluation.answers import Answered
+from nq.evaluation.answer_files import Answered
 from nq.formats.input_files import Files, is_uri, shown
 from nq.inference.scorer import Counters
 from nq.preprocess.prepared import Request, encode_dead_letter

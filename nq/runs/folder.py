@@ -22,10 +22,10 @@ import orjson
 from nq import storage
 from nq.errors import DamagedError, Error
 from nq.evaluation import labels
-from nq.evaluation.answers import PREDICTIONS, Answered, AnswerFiles
+from nq.evaluation.answer_files import PREDICTIONS, Answered, AnswerFiles
 from nq.evaluation.gate import Parity
 from nq.formats import outputs
-from nq.formats.questions import list_pages
+from nq.formats.own_data import list_pages
 from nq.memo import Memo
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest

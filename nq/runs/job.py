@@ -10,11 +10,11 @@ from nq.config import Settings, option
 from nq.errors import check_argument
 from nq.formats import input_files, outputs
 from nq.formats.input_files import shown
-from nq.formats.questions import PageFolder
+from nq.formats.own_data import PageFolder
 from nq.inference.load import ScorerSpec
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.model.folder import weights_digest
-from nq.model.spec import ModelSpec, find_model
+from nq.model.model_spec import ModelSpec, find_model
 from nq.postprocess.decision import RULES, SECOND_MODEL, check_rule
 from nq.preprocess.prepared import Request
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest

@@ -14,8 +14,8 @@ from nq import extras, processor, storage
 from nq.errors import DamagedError
 from nq.inference.profile import SLOW_BFLOAT16, Profile
 from nq.model.folder import weights_digest
+from nq.model.model_spec import ModelSpec
 from nq.model.runtime import import_tensorflow
-from nq.model.spec import ModelSpec
 from nq.postprocess.decision import RULES
 from nq.questions import Questions
 from nq.runs.config import AUTO

@@ -13,8 +13,8 @@ from nq.formats.input_files import shown
 from nq.inference.profile import ENGINE_EXTRAS
 from nq.mlflow_format import save_model
 from nq.model.folder import ModelSettings, copy_model, load_settings, weights_digest
+from nq.model.model_spec import ModelSpec
 from nq.model.registry import model_name
-from nq.model.spec import ModelSpec
 from nq.runs.folder import JOB, METRICS, REPORT, RunFolder
 from nq.runs.job import Job
 from nq.runs.result import Result

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from nq.evaluation.answers import AnswerRow
+from nq.evaluation.answer_files import AnswerRow
 from nq.evaluation.gate import Parity
 from nq.formats.input_files import shown
 from nq.report import rows

@@ -10,7 +10,7 @@ from typing import Any
 
 from nq import tracking
 from nq.config import TrackingConfig
-from nq.evaluation.answers import AnswerFiles
+from nq.evaluation.answer_files import AnswerFiles
 from nq.evaluation.nq_eval import Gold
 from nq.formats import input_files
 from nq.formats.input_files import LOCAL

@@ -10,7 +10,7 @@ from functools import partial
 
 from nq import storage
 from nq.beam.windows import by_workers
-from nq.evaluation.answers import Answered, answer
+from nq.evaluation.answer_files import Answered, answer
 from nq.inference.chain import answers
 from nq.inference.instances import InstanceDiedError, InstancePool, warn_if_too_few_cores
 from nq.inference.load import load_scorer

@@ -12,10 +12,10 @@ from nq.config import CascadeDecision, DecisionConfig
 from nq.errors import Error
 from nq.evaluation.tuning import start_decision, tune_decision
 from nq.formats.input_files import path_list
-from nq.formats.questions import PageFolder
+from nq.formats.own_data import PageFolder
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.model.folder import SETTINGS, copy_model, load_settings, save_settings, weights_digest
-from nq.model.spec import ModelSpec, find_model
+from nq.model.model_spec import ModelSpec, find_model
 from nq.progress import reporting
 from nq.questions import Questions, mention_unnamed_pages
 from nq.runs.config import Compute

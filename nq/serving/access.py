@@ -10,8 +10,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nq.serving.answering import Answering, SlowClientError
 from nq.serving.metrics import GONE
+from nq.serving.service import Answering, SlowClientError
 
 ASK = "/v1/ask"
 PAGE = {

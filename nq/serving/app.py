@@ -17,10 +17,10 @@ from starlette.routing import Route
 
 from nq import __version__
 from nq.serving.access import ASK, ASSETS, PAGE, refusal
-from nq.serving.answering import Answering
 from nq.serving.batcher import ScoringError
 from nq.serving.config import FILES
 from nq.serving.schemas import AskAnswer, AskRequest, Problem
+from nq.serving.service import Answering
 
 FOLDER = Path(__file__).parent / "page"
 JSON, RETRY = "application/json", {"Retry-After": "1"}

@@ -31,9 +31,9 @@ from nq.interruption import REPEAT_S
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.serving.access import AccessMiddleware
-from nq.serving.answering import Answering
 from nq.serving.app import make_app
 from nq.serving.config import FILES, ServeConfig
+from nq.serving.service import Answering
 
 log = logging.getLogger(__name__)
 

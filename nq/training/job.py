@@ -17,7 +17,7 @@ from nq.model.registry import model_folder, model_name
 from nq.training.config import DistillationConfig, TrainConfig
 
 if TYPE_CHECKING:
-    from nq.formats.questions import PageFolder
+    from nq.formats.own_data import PageFolder
     from nq.preprocess.prepared import Request, Windows
     from nq.questions import Questions
 

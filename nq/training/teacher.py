@@ -26,9 +26,9 @@ from nq.inference.reduction import LOGITS, AllLogits
 from nq.memo import Memo
 from nq.model import checkpoint
 from nq.model.folder import file_digests, load_config, load_joint_config, read_tensors
+from nq.model.model_spec import ModelSpec
 from nq.model.registry import model_name
 from nq.model.shapes import check_length
-from nq.model.spec import ModelSpec
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.progress import new_bar

@@ -19,7 +19,7 @@ from experiments.clusters import install, processes
 from experiments.clusters.cluster import Cluster
 from nq.beam.pipelines import completed
 from nq.bundle import bundled_sample
-from nq.evaluation.answers import PREDICTIONS
+from nq.evaluation.answer_files import PREDICTIONS
 from nq.runs.folder import DEAD_LETTERS, JOB
 from nq.storage import UNFINISHED
 from tests.terminal_output import without_progress

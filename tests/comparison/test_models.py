@@ -21,7 +21,7 @@ from nq.evaluation.labels import Label, LabelSpan
 from nq.evaluation.tuning import start_decision, unseen_answers
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
 from nq.model.folder import load_settings
-from nq.model.spec import find_model
+from nq.model.model_spec import find_model
 from nq.records import Example, ExampleId, Scores
 from nq.runs.folder import FinishedRun
 from tests import nq_records

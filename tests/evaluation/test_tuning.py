@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig
 from nq.evaluation import nq_eval, tuning
-from nq.model.spec import find_model
+from nq.model.model_spec import find_model
 from nq.runs.job import Job
 from tests.jobs import scoring
 from tests.nq_records import write_lines

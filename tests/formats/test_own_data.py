@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nq.formats import inputs
 from nq.formats.fields import LIMITS, RecordError
-from nq.formats.questions import PageFolder, list_pages
+from nq.formats.own_data import PageFolder, list_pages
 from nq.questions import Questions, read_examples
 from nq.records import Example, Original, Span, YesNo, char_span
 from tests.formats import own_data

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nq.formats import inputs
-from nq.formats.questions import list_pages
+from nq.formats.own_data import list_pages
 from nq.records import Example
 from tests.formats import own_data
 from tests.formats.hugging_face_rows import lists

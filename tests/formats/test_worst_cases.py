@@ -16,7 +16,7 @@ from nq.formats import csv_rows, squad, tydi
 from nq.formats.documents import decode_text, page_from_html, page_from_text, page_of
 from nq.formats.markup import CharacterData
 from nq.formats.words import located_words, spellings
-from nq.postprocess.questions import question_word
+from nq.postprocess.question_words import question_word
 from nq.text import visible, without_password
 
 SIZE = 500_000

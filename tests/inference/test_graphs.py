@@ -16,7 +16,7 @@ from nq.inference import graphs
 from nq.inference.engine import FolderNetwork
 from nq.inference.graphs import KEPT, graph_folder, load_graph
 from nq.memo import DIGESTS
-from nq.model.spec import find_model
+from nq.model.model_spec import find_model
 from nq.storage import cache_folder
 from tests.test_missing_packages import run_without
 

@@ -16,7 +16,7 @@ from nq.inference.instances import InstanceDiedError, InstancePool
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import Profile
 from nq.inference.scorer import Part, Steps, advance
-from nq.model.spec import find_model
+from nq.model.model_spec import find_model
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import read_examples
 from nq.records import Columns

@@ -16,7 +16,7 @@ from nq.preprocess.contexts import contexts
 from nq.records import Alternative, Example, Prediction, Source, Span, YesNo
 from nq.report.judgments import STAGES, Case, StageOutputs, judgments
 from nq.report.page import Report, RunView, write_page
-from nq.report.questions import Question
+from nq.report.page_data import Question
 from nq.report.traits import traits
 from tests.report.example_cases import FIRST, NULL, SECOND, annotation, label, page
 

@@ -13,7 +13,7 @@ from nq.formats.documents import page_from_text
 from nq.postprocess.decision import RankedPrediction
 from nq.reader import make_answer
 from nq.records import Alternative, Prediction, Span, YesNo
-from nq.report.answer import MAX_LINES, render
+from nq.report.answer_text import MAX_LINES, render
 
 PAGE = page_from_text(
     "Ada Brenn (1840) designed the tower.\n\nTom Hale was its keeper.\n\nIt's old."

@@ -14,7 +14,7 @@ from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats.outputs import encode_prediction
 from nq.records import Annotation, Prediction, Span
 from nq.report.page import script_json
-from nq.report.questions import entries, outcomes, scores
+from nq.report.page_data import entries, outcomes, scores
 from tests.report.example_cases import FIRST, SECOND, annotation, page
 from tests.report.example_questions import ANSWERS, question
 

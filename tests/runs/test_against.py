@@ -9,7 +9,7 @@ import pytest
 
 from nq import storage
 from nq.commands.main import console
-from nq.evaluation.answers import PREDICTIONS
+from nq.evaluation.answer_files import PREDICTIONS
 from nq.evaluation.gate import Parity, question_counts, relative_loss
 from nq.evaluation.labels import read_gold, read_predictions
 from nq.model import joint

@@ -19,8 +19,8 @@ from nq.child import ROOT
 from nq.commands.main import console
 from nq.config import TrackingConfig
 from nq.errors import Error
-from nq.evaluation.answers import PREDICTIONS
-from nq.model.spec import find_model
+from nq.evaluation.answer_files import PREDICTIONS
+from nq.model.model_spec import find_model
 from nq.report.tables import BESIDE
 from nq.runs.config import Beam
 from nq.runs.folder import JOB, FinishedRun

@@ -21,10 +21,10 @@ from nq.config import (
     RankingWeights,
     WindowConfig,
 )
-from nq.evaluation.answers import PREDICTIONS
+from nq.evaluation.answer_files import PREDICTIONS
 from nq.formats.outputs import encode_prediction
 from nq.model.folder import load_settings, save_settings, weights_digest
-from nq.model.spec import find_model, mention_decision
+from nq.model.model_spec import find_model, mention_decision
 from nq.records import SCORE_COLUMNS, SECOND_WINDOW, Columns
 from nq.runs.folder import JOB, KEPT_SCORES
 from nq.runs.job import Job

@@ -9,7 +9,7 @@ import pytest
 
 from nq import child
 from nq.bundle import bundled_sample
-from nq.evaluation.answers import PREDICTIONS
+from nq.evaluation.answer_files import PREDICTIONS
 from nq.formats import inputs
 from nq.preprocess import prepared
 from nq.questions import read_examples

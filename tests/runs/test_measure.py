@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq import processor, storage
-from nq.evaluation.answers import PREDICTIONS
+from nq.evaluation.answer_files import PREDICTIONS
 from nq.inference.scorer import Counters
 from nq.report.tables import BESIDE
 from nq.runs import measure

@@ -12,7 +12,7 @@ import pytest
 
 from nq import storage
 from nq.bundle import bundled_sample
-from nq.evaluation.answers import PREDICTIONS
+from nq.evaluation.answer_files import PREDICTIONS
 from nq.inference.instances import InstanceDiedError
 from nq.report.tables import BESIDE
 from nq.runs.config import Compute

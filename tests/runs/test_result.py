@@ -12,7 +12,7 @@ import pytest
 
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, TrackingConfig
-from nq.evaluation.answers import PREDICTIONS, AnswerRow, table_row
+from nq.evaluation.answer_files import PREDICTIONS, AnswerRow, table_row
 from nq.evaluation.evaluate import Verdict
 from nq.mlflow_store import import_mlflow
 from nq.model.folder import load_settings

@@ -11,7 +11,7 @@ import pytest
 
 from nq import storage
 from nq.bundle import bundled_sample
-from nq.evaluation.answers import PREDICTIONS
+from nq.evaluation.answer_files import PREDICTIONS
 from nq.runs.config import Compute
 from nq.runs.folder import JOB, KEPT_SCORES
 from nq.runs.job import Job

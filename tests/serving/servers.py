@@ -17,12 +17,12 @@ import httpx
 import psutil
 
 from nq.inference.scorer import Scorer
-from nq.model.spec import ModelSpec
+from nq.model.model_spec import ModelSpec
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.serving.access import AccessMiddleware
-from nq.serving.answering import Answering
 from nq.serving.app import make_app
 from nq.serving.config import ServeConfig
+from nq.serving.service import Answering
 
 ROOT = Path(__file__).parents[2]
 START_S, END_S = 240.0, 60.0

@@ -13,7 +13,7 @@ import nq
 from nq.commands.main import console
 from nq.inference.load import load_scorer
 from nq.inference.profile import Profile
-from nq.model.spec import find_model
+from nq.model.model_spec import find_model
 from nq.reader import checked_scorer
 from nq.serving.schemas import AskAnswer
 from tests.serving.servers import PAGE, InProcess, ask_body

@@ -14,9 +14,9 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from nq.model.spec import find_model
-from nq.serving.answering import THREADS
+from nq.model.model_spec import find_model
 from nq.serving.app import MAX_UPLOADS
+from nq.serving.service import THREADS
 from tests.serving.servers import BEARER, TOKEN, InProcess, ask_body
 
 JSON = {"Content-Type": "application/json"}

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from nq.answers import Page
 from nq.collection import select_page
 from nq.inference.chain import windowed
-from nq.model.spec import ModelSpec
+from nq.model.model_spec import ModelSpec
 from nq.page_process import PageProcess
 from nq.postprocess.decision import decide
 from nq.preprocess.tokenizers.base import Tokenizer

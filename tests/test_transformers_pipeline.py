@@ -14,8 +14,8 @@ import nq
 from experiments.peers.pipeline import CALLS, LIVE, answers, differences, write_model
 from nq.formats.documents import page_from_text
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.question_answering import ContextWindows, span_answers
 from nq.records import Span
+from nq.transformers_pipeline import ContextWindows, span_answers
 
 GOLDEN = Path(__file__).parent / "golden" / "pipeline.json"
 
