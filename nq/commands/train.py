@@ -5,7 +5,6 @@ from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.config import WindowConfig
-from nq.report.skipped import dead_letter_lines, unread_line
 from nq.training.config import DistillationConfig, TrainConfig
 from nq.training.job import EVALUATE_EVERY, MEASURED, STEP, TrainingJob
 
@@ -57,6 +56,7 @@ def parser() -> terminal.Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Trains the model and prints the result."""
+    from nq.report.run_text import dead_letter_lines, unread_line
     from nq.training.train import train
 
     if args.evaluate_every and not args.dev:

@@ -8,13 +8,9 @@ from typing import Any
 from nq.evaluation.answer_files import AnswerRow
 from nq.evaluation.gate import Parity
 from nq.formats.input_files import shown
-from nq.report import rows
-from nq.report.comparison import MIB
-from nq.report.skipped import dead_letter_lines, unread_line
-from nq.report.tables import phases
+from nq.report import run_text
 from nq.runs.folder import DEAD_LETTERS
-from nq.runs.profile_choice import without_gain
-from nq.text import counted, format_bytes, visible
+from nq.text import counted
 
 MAX_SHOWN = 10  # rows in a notebook
 
@@ -51,7 +47,7 @@ class Result:
         threads: of each of them; ``None`` for those that TensorFlow and engines choose.
         not_comparable: why the speed cannot be compared with that of other runs.
         model_uri: MLflow's URI of the model that the run has, if it was required.
-        choice: the profile and why the run took it, where it was ``auto``.
+        advice: the profile and why the run took it, where it was ``auto``; or what is faster.
         beam: runner, name and ids of the job, number of workers and metrics of the pipeline, where
             a runner of Beam answered the questions. ``time`` has then other phases,
             ``windows_per_s`` is the speed of the whole pipeline, memory that of this machine.
@@ -93,7 +89,12 @@ class Result:
     not_comparable: tuple[str, ...] = ()
     model_uri: str | None = None
     beam: Mapping[str, Any] | None = None
-    choice: str = ""
+    advice: str = ""
+
+    @property
+    def skipped(self) -> Path:
+        """The file of the bad records."""
+        return self.folder / DEAD_LETTERS
 
     @property
     def resumed(self) -> bool:
@@ -110,7 +111,7 @@ class Result:
         """Returns what ``metrics.json`` contains, as JSON values."""
         hidden = (
             *("folder", "rows", "parity", "how_to_open"),
-            *("run_bytes", "windows_bytes", "not_comparable", "model_uri", "beam", "choice"),
+            *("run_bytes", "windows_bytes", "not_comparable", "model_uri", "beam", "advice"),
         )
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
         return {
@@ -129,98 +130,9 @@ class Result:
 
     def __str__(self) -> str:
         """Returns the table of answers and the summary, which ``nq answer`` prints."""
-        table = [*rows.table(self.rows, self.examples), ""] if self.rows else []
-        return "\n".join([*table, *self.summary()])
+        table = [*run_text.table(self.rows, self.examples), ""] if self.rows else []
+        return "\n".join([*table, *run_text.summary(self)])
 
     def _repr_html_(self) -> str:
         """Returns the summary and the first answers, as notebooks show them."""
-        return rows.html(self.summary(), self.rows[:MAX_SHOWN], self.examples)
-
-    def summary(self) -> list[str]:
-        """Returns the summary in at most six lines, and one line per unusual condition."""
-        skipped = f"{counted(self.dead_letters, 'record')} skipped, " if self.dead_letters else ""
-        lines = [
-            f"{counted(self.examples, 'question')}, {self.answered} answered, {skipped}"
-            f"{counted(self.windows, 'window')} (profile {self.profile}, {self.precision} on "
-            f"{self.device})"
-        ]
-        lines += _scores(self)
-        seconds, _ = phases(self.time)
-        shown = ", ".join(f"{name} {value:.1f}" for name, value in seconds.items() if value >= 0.05)
-        lines.append(
-            f"{self.time['total_s']:.1f} s ({shown}); {self.windows_per_s:.1f} windows/s; peak "
-            f"memory {self.peak_memory_bytes / MIB:.0f} MiB"
-        )
-        lines += _notes(self)
-        letters = self.folder / DEAD_LETTERS
-        lines += dead_letter_lines(letters) if letters.exists() else []
-        disk = f"{format_bytes(self.run_bytes)}, and {format_bytes(self.windows_bytes)} of windows"
-        lines.append(visible(f"written to {self.folder} ({disk}, which nq clean removes)"))
-        return lines + ([f"see the run: {self.how_to_open}"] if self.how_to_open else [])
-
-
-def _notes(result: Result) -> list[str]:
-    lines = []
-    if result.threads is not None:
-        instances = f"{counted(result.instances, 'instance')} of " if result.instances else ""
-        lines.append(f"computed by {instances}{counted(result.threads, 'thread')}")
-    if beam := result.beam:
-        job_id = f", id {beam['job_id']}" if beam["job_id"] else ""
-        lines.append(visible(f"answered by {beam['runner']}: job {beam['job_name']}{job_id}"))
-    if result.unread_blocks:
-        lines.append(unread_line(result.truncated_pages, result.unread_blocks))
-    if "prune" in result.profile.split("+"):  # windows of repeated records are not computed either
-        lines.append(f"{result.read_windows} of the windows were computed, the others pruned")
-    if result.second_model_windows:
-        windows = counted(result.second_model_windows, "window")
-        lines.append(f"computed by the second model: {windows}")
-    if result.float32_windows:
-        lines.append(f"computed again in float32: {counted(result.float32_windows, 'window')}")
-    if result.rescored:
-        examples = counted(result.rescored, "example")
-        lines.append(f"rescored in float32: {examples} with a close decision")
-    if parity := result.parity:
-        scores = "".join(f", {name} by {value:+.4f}" for name, value in parity.f1.items())
-        most = parity.max_drift
-        drift = "" if most is None else f"; best logits differ by {most:.2g} at most"
-        lines.append(
-            f"against {parity.against}: {parity.changed} of {parity.answers} answers changed "
-            f"({parity.changed_share:.1%}){scores}{drift}"
-        )
-        if parity.gate:
-            lines.append(f"gate: {parity.gate}")
-    if result.resumed:
-        scored = counted(result.resumed_windows, "window")
-        lines.append(f"resumed: an interrupted run scored {scored}; the seconds are of both")
-    if result.not_comparable:
-        reasons = ", ".join(result.not_comparable)
-        lines.append(f"the speed is not comparable with that of other runs: {reasons}")
-    no_gain = "" if result.beam else without_gain(result.profile, result.device)
-    if text := result.choice or no_gain:
-        lines.append(visible(text))
-    return lines
-
-
-def _scores(result: Result) -> list[str]:
-    lines = []
-    m = result.metrics
-    if result.verdicts:
-        lines.append(", ".join(f"{count} {name}" for name, count in result.verdicts.items()))
-    if "squad_f1" in m:
-        lines.append(
-            f"exact match {m['squad_exact_match']:.3f}   F1 of words {m['squad_f1']:.3f}   "
-            f"({m['squad_n']} questions with answers as text, by SQuAD's definition)"
-        )
-    if "micro_f1" in m:
-        lines.append(
-            f"long F1 {m['long-answer-f1']:.3f} (best {m['long-best-threshold-f1']:.3f})   "
-            f"short F1 {m['short-answer-f1']:.3f} (best {m['short-best-threshold-f1']:.3f})   "
-            f"micro-F1 {m['micro_f1']:.3f} (best {m['micro_f1_best']:.3f})"
-        )
-    if m and result.without_gold:
-        lines.append(f"not scored because they have no annotations: {result.without_gold}")
-    if result.text_only:
-        lines.append(f"scored as text alone, since no answer is in the page: {result.text_only}")
-    if not m:
-        lines.append("not scored: the data have no annotations")
-    return lines
+        return run_text.html(run_text.summary(self), self.rows[:MAX_SHOWN], self.examples)

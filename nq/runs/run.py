@@ -21,7 +21,7 @@ from nq.runs.beam_run import Pipeline, file_system, open_pipeline
 from nq.runs.folder import RunFolder
 from nq.runs.job import Job
 from nq.runs.measure import SCORE, Clock, OnPhase
-from nq.runs.profile_choice import with_profile
+from nq.runs.profile_choice import with_profile, without_gain
 from nq.runs.result import Result
 from nq.runs.scoring import RunProgress, Scoring, open_scoring
 
@@ -78,7 +78,8 @@ def run(
         # it is opened later, or when there is something to record
         with tracking.Run(track, name) as tracked:
             result, gold = _answer(job, questions, tracked, clock, report, table_rows)
-            result = replace(result, choice=choice)
+            no_gain = "" if job.beam else without_gain(result.profile, result.device)
+            result = replace(result, advice=choice or no_gain)
             record.record(tracked, job, result)
             if track is not None and track.logs_model:
                 result = replace(result, model_uri=record.log_model(tracked, job))

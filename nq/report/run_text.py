@@ -1,0 +1,189 @@
+"""The result of a run as text and as HTML: the table of answers, the summary, the bad records."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+
+from nq.evaluation.answer_files import AnswerRow
+from nq.evaluation.evaluate import Verdict
+from nq.report.comparison import MIB
+from nq.report.tables import phases
+from nq.text import counted, format_bytes, html_table, truncate, visible
+
+if TYPE_CHECKING:
+    from nq.runs.result import Result
+
+RIGHT = None, Verdict.RIGHT
+MARKS = {None: "", Verdict.RIGHT: "right", Verdict.PASSAGE: "passage"}
+MARKS |= {one: one.upper() for one in Verdict if one not in MARKS}
+QUESTION_WIDTH, ANSWER_WIDTH, MARK_WIDTH = 57, 59, 11  # a mark with the blanks around it
+MIN_WIDTH, MAX_WIDTH = 40, QUESTION_WIDTH + ANSWER_WIDTH + MARK_WIDTH
+NO_ANSWER, NO_WORDS = "(no answer)", "(no words)"
+MAX_CHARS = 200  # of a text in HTML
+_DETAIL = re.compile(r"'[^']*'|\"[^\"]*\"|-?\d+")
+
+
+def summary(result: Result) -> list[str]:
+    """Returns the summary in at most six lines, and one line per unusual condition."""
+    skipped = f"{counted(result.dead_letters, 'record')} skipped, " if result.dead_letters else ""
+    lines = [
+        f"{counted(result.examples, 'question')}, {result.answered} answered, {skipped}"
+        f"{counted(result.windows, 'window')} (profile {result.profile}, {result.precision} on "
+        f"{result.device})"
+    ]
+    lines += _scores(result)
+    seconds, _ = phases(result.time)
+    shown = ", ".join(f"{name} {value:.1f}" for name, value in seconds.items() if value >= 0.05)
+    lines.append(
+        f"{result.time['total_s']:.1f} s ({shown}); {result.windows_per_s:.1f} windows/s; peak "
+        f"memory {result.peak_memory_bytes / MIB:.0f} MiB"
+    )
+    lines += _notes(result)
+    lines += dead_letter_lines(result.skipped)
+    disk = f"{format_bytes(result.run_bytes)}, and {format_bytes(result.windows_bytes)} of windows"
+    lines.append(visible(f"written to {result.folder} ({disk}, which nq clean removes)"))
+    return lines + ([f"see the run: {result.how_to_open}"] if result.how_to_open else [])
+
+
+def _notes(result: Result) -> list[str]:
+    lines = []
+    if result.threads is not None:
+        instances = f"{counted(result.instances, 'instance')} of " if result.instances else ""
+        lines.append(f"computed by {instances}{counted(result.threads, 'thread')}")
+    if beam := result.beam:
+        job_id = f", id {beam['job_id']}" if beam["job_id"] else ""
+        lines.append(visible(f"answered by {beam['runner']}: job {beam['job_name']}{job_id}"))
+    if result.unread_blocks:
+        lines.append(unread_line(result.truncated_pages, result.unread_blocks))
+    if "prune" in result.profile.split("+"):  # windows of repeated records are not computed either
+        lines.append(f"{result.read_windows} of the windows were computed, the others pruned")
+    if result.second_model_windows:
+        windows = counted(result.second_model_windows, "window")
+        lines.append(f"computed by the second model: {windows}")
+    if result.float32_windows:
+        lines.append(f"computed again in float32: {counted(result.float32_windows, 'window')}")
+    if result.rescored:
+        examples = counted(result.rescored, "example")
+        lines.append(f"rescored in float32: {examples} with a close decision")
+    if parity := result.parity:
+        scores = "".join(f", {name} by {value:+.4f}" for name, value in parity.f1.items())
+        most = parity.max_drift
+        drift = "" if most is None else f"; best logits differ by {most:.2g} at most"
+        lines.append(
+            f"against {parity.against}: {parity.changed} of {parity.answers} answers changed "
+            f"({parity.changed_share:.1%}){scores}{drift}"
+        )
+        if parity.gate:
+            lines.append(f"gate: {parity.gate}")
+    if result.resumed:
+        scored = counted(result.resumed_windows, "window")
+        lines.append(f"resumed: an interrupted run scored {scored}; the seconds are of both")
+    if result.not_comparable:
+        reasons = ", ".join(result.not_comparable)
+        lines.append(f"the speed is not comparable with that of other runs: {reasons}")
+    return lines + ([visible(result.advice)] if result.advice else [])
+
+
+def _scores(result: Result) -> list[str]:
+    lines = []
+    m = result.metrics
+    if result.verdicts:
+        lines.append(", ".join(f"{count} {name}" for name, count in result.verdicts.items()))
+    if "squad_f1" in m:
+        lines.append(
+            f"exact match {m['squad_exact_match']:.3f}   F1 of words {m['squad_f1']:.3f}   "
+            f"({m['squad_n']} questions with answers as text, by SQuAD's definition)"
+        )
+    if "micro_f1" in m:
+        lines.append(
+            f"long F1 {m['long-answer-f1']:.3f} (best {m['long-best-threshold-f1']:.3f})   "
+            f"short F1 {m['short-answer-f1']:.3f} (best {m['short-best-threshold-f1']:.3f})   "
+            f"micro-F1 {m['micro_f1']:.3f} (best {m['micro_f1_best']:.3f})"
+        )
+    if m and result.without_gold:
+        lines.append(f"not scored because they have no annotations: {result.without_gold}")
+    if result.text_only:
+        lines.append(f"scored as text alone, since no answer is in the page: {result.text_only}")
+    if not m:
+        lines.append("not scored: the data have no annotations")
+    return lines
+
+
+def table(rows: Sequence[AnswerRow], examples: int) -> list[str]:
+    """Returns a line per answer, with the expected one if it is wrong, and the number left out."""
+    columns = shutil.get_terminal_size((MAX_WIDTH, 1)).columns
+    width = max(MIN_WIDTH, min(columns, MAX_WIDTH)) - MARK_WIDTH
+    left = width * QUESTION_WIDTH // (QUESTION_WIDTH + ANSWER_WIDTH)
+    right = width - left
+    lines = []
+    for row in rows:
+        question = f"{truncate(visible(row.question), left):<{left}}"
+        answer = truncate(visible(row.answer or NO_ANSWER), right)
+        lines.append(f"{question}  {MARKS[row.verdict]:<{MARK_WIDTH - 4}}  {answer}")
+        if row.verdict not in RIGHT:
+            label = f"{'expected':>{left + MARK_WIDTH - 2}}  "
+            lines.append(label + truncate(expected(row), right))
+    more = examples - len(rows)
+    return lines + ([f"… and {more} more in predictions.json"] if more > 0 else [])
+
+
+def html(lines: Sequence[str], rows: Sequence[AnswerRow], examples: int) -> str:
+    """Returns lines of text and the table of the first answers to so many examples."""
+    heads = f"{len(rows)} of {counted(examples, 'question')}", "answer", "", "expected"
+    texts = list[list[str]]()
+    for row in rows:
+        right = "" if row.verdict in RIGHT else expected(row)
+        cells = (row.question, row.answer or NO_ANSWER, MARKS[row.verdict], right)
+        texts.append([truncate(visible(text), MAX_CHARS) for text in cells])
+    return html_table(lines, heads, texts)
+
+
+def expected(row: AnswerRow) -> str:
+    """Returns the right answers in one line; one that reads like the wrong one is marked."""
+    texts = (
+        f"{visible(text)} (another span)" if text == row.answer else visible(text)
+        for text in (text or NO_WORDS for text in row.expected)
+    )
+    return " | ".join(texts) or NO_ANSWER
+
+
+def dead_letter_lines(path: Path) -> list[str]:
+    """Returns the lines for a file of dead letters, none if it has none or is gone.
+
+    Reasons that differ only in numbers and in quoted text are the same kind.
+    """
+    counts, first = Counter[str](), dict[str, str]()
+    if not path.exists():
+        return []
+    with path.open("rb") as file:
+        for letter in map(orjson.loads, file):
+            kind = _DETAIL.sub("…", letter["reason"])
+            counts[kind] += 1
+            where = f"{letter['file']}, line {letter['line']}"
+            first.setdefault(kind, f"{where}: {letter['reason']}")
+    if not counts:
+        return []
+    total, ((kind, count),) = counts.total(), counts.most_common(1)
+    records = "1 bad record is" if total == 1 else f"{total} bad records are"
+    frequent = "the reason" if total == 1 else "the first reason"
+    if count > 1:
+        frequent = f"the most frequent reason ({count} times)"
+    return [visible(f"{records} in {path}; {frequent}:"), visible(f"  {first[kind]}")]
+
+
+def unread_line(truncated_pages: int, unread_blocks: int) -> str:
+    """Returns in one line how many blocks were not read.
+
+    >>> unread_line(2, 31)
+    '2 questions lost blocks of their pages, 31 blocks in all: a higher max_contexts reads them'
+    """
+    questions, blocks = counted(truncated_pages, "question"), counted(unread_blocks, "block")
+    pages = "its page" if truncated_pages == 1 else "their pages"
+    return f"{questions} lost blocks of {pages}, {blocks} in all: a higher max_contexts reads them"
