@@ -141,7 +141,7 @@ def _readings(folder: Path, half: str) -> tuple[list[Reading], dict[str, float]]
     for source, example in finished.sources():
         if finished.scores is None or not in_half(example.example_id, half):
             continue
-        scores = finished.scores[source.file_index, source.line]
+        scores = finished.scores[source.key]
         if reading := read(example, scores, decision.max_answer_length):
             readings.append(reading)
         prediction = decide(example, scores, decision).prediction

@@ -69,7 +69,7 @@ def _rows(profile: Profile, args: argparse.Namespace) -> Iterator[dict[str, Any]
             _answer(str(one), file, args) for one in (profile, exact_profile(profile), BASELINE)
         )
         margins = {
-            example.example_id: _margin(rounded, (source.file_index, source.line), example)
+            example.example_id: _margin(rounded, source.key, example)
             for source, example in rounded.sources()
         }
         changed = _changed(rounded.predictions, baseline)

@@ -46,10 +46,10 @@ def match(args: argparse.Namespace) -> int:
         answers = [
             (
                 answer_text(example, finished.predictions[example.example_id]),
-                gold[source.file_index, source.line],
+                gold[source.key],
             )
             for source, example in finished.sources()
-            if (source.file_index, source.line) in gold
+            if (source.key) in gold
         ]
     if not answers:
         raise Error("no record of the data has 'answers' to compare with")

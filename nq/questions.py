@@ -113,7 +113,7 @@ class Questions:
         """Returns the first good records; those that it reads are not decoded again."""
         good = [item for _, item in self._first if isinstance(item, Example)]
         last = self._first[-1][0] if self._first else None
-        place = START if last is None else (last.file_index, last.line)
+        place = START if last is None else last.key
         rest = self.behind(place, [example.example_id for example in good])
         while len(good) < n and (record := next(rest, None)):
             self._first.append(record)
@@ -125,13 +125,12 @@ class Questions:
 
     def behind(self, place: ExampleKey, ids: Iterable[ExampleId] = ()) -> Iterator[Record]:
         """Yields the records behind a place (file number and line), which follow these ids."""
-        decoded = {(source.file_index, source.line): item for source, item in self._first}
+        decoded = {source.key: item for source, item in self._first}
         known = Ids(ids)
         for source, row in itertools.islice(self._rows(), self.limit):
-            key = source.file_index, source.line
-            if key <= place:
+            if source.key <= place:
                 continue
-            item = decoded.get(key) or inputs.decode_row(source, row, self.pages)
+            item = decoded.get(source.key) or inputs.decode_row(source, row, self.pages)
             if isinstance(item, Example):
                 item = known.repeated(source, item.example_id, item.question) or item
             yield source, item

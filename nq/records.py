@@ -108,6 +108,11 @@ class Source:
     path: str
     line: int
 
+    @property
+    def key(self) -> ExampleKey:
+        """Tells the record from all others of the input."""
+        return self.file_index, self.line
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Original:

@@ -10,7 +10,7 @@ import math
 import multiprocessing
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ from nq.model.model_spec import find_model
 from nq.postprocess.decision import decide
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
-from nq.records import Example, ExampleId, Scores
+from nq.records import ExampleId
 from nq.runs.config import Compute
 from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
@@ -156,25 +156,18 @@ class Answers:
 
     run: FinishedRun
 
-    def __iter__(self) -> Iterator[tuple[Example, Scores]]:
-        scores = self.run.scores
-        if scores is None:
-            raise Error(f"{self.run.path} has no scores: remove it and run the command again")
-        for source, example in self.run.sources():
-            yield example, scores.scores((source.file_index, source.line))
-
     def tune(self, folder: Path) -> None:
         """Fits the decision to the even half, and writes it into a model folder."""
         settings = load_settings(folder)
         plain = DecisionConfig(max_answer_length=settings.decision.max_answer_length)
-        tuned = tuning.tune_decision(self, plain, ", ".join(self.run.job.files))
+        tuned = tuning.tune_decision(self.run, plain, ", ".join(self.run.job.files))
         save_settings(folder, dataclasses.replace(settings, decision=tuned.decision))
 
     def odd_half(self, decision: DecisionConfig) -> tuple[Gold, dict[ExampleId, Label]]:
         """Returns gold and predictions of annotated questions that no decision was fitted to."""
         gold: Gold = {}
         predictions: dict[ExampleId, Label] = {}
-        for example, scores in self:
+        for example, scores in self.run:
             if example.annotations and tuning.fold_of(example.example_id) is None:
                 prediction = decide(example, scores, decision).prediction
                 gold[example.example_id] = example_labels(example)

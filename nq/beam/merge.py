@@ -41,7 +41,7 @@ def shares(n_files: int, workers: int) -> list[Share]:
 
 def encode(element: Any) -> bytes:
     """Returns an element as bytes that begin with its place in the input, ``element.source``."""
-    return _KEY.pack(element.source.file_index, element.source.line) + pickle.dumps(element)
+    return _KEY.pack(*element.source.key) + pickle.dumps(element)
 
 
 def merged(paths: Sequence[Path]) -> Iterator[Any]:

@@ -163,6 +163,6 @@ class _MakeWindows(beam.DoFn):  # type: ignore[misc]
 def example_rows(source: Source, features: Features) -> Columns:
     """Returns the windows of an example as ``Scorer.scores`` takes them."""
     rows = features.rows
-    key = np.array([source.file_index, source.line], np.int32)
+    key = np.array(source.key, np.int32)
     rows["example_keys"] = np.tile(key, (len(features), 1))
     return rows

@@ -1,6 +1,6 @@
 """The models of a comparison, and the answers by which it tells how good they are."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from nq.model.folder import model_files, weights_digest
 from nq.model.model_spec import ModelSpec, find_model
 from nq.model.registry import model_name
 from nq.postprocess.decision import RULES
-from nq.records import Example, ExampleId, Scores, Source, YesNo
+from nq.records import Example, ExampleId, Source, YesNo
 from nq.report.page_data import Question, entries
 from nq.runs.folder import FinishedRun
 
@@ -72,19 +72,6 @@ def _name(spec: ModelSpec) -> str:
     return " with ".join(model_name(one.folder).partition("@")[0] for one in spec.models)
 
 
-@dataclass(frozen=True)
-class Scored:
-    """The examples of a run with their scores; can be iterated several times."""
-
-    run: FinishedRun
-
-    def __iter__(self) -> Iterator[tuple[Example, Scores]]:
-        scores = self.run.scores
-        assert scores is not None
-        for source, example in self.run.sources():
-            yield example, scores.scores((source.file_index, source.line))
-
-
 def gold_order(run: FinishedRun) -> dict[ExampleId, int]:
     """Returns the annotated questions of a run, numbered in their order."""
     gold = (one.example_id for _, one in run.sources() if one.annotations)
@@ -98,7 +85,7 @@ def fit_to_all(run: FinishedRun) -> DecisionConfig:
     def fold_in(key: ExampleId) -> int | None:
         return order[key] % FOLDS if key in order else None
 
-    return tune_decision(Scored(run), start_decision(run.job.model), fold_of=fold_in).decision
+    return tune_decision(run, start_decision(run.job.model), fold_of=fold_in).decision
 
 
 def unseen(run: FinishedRun, order: Mapping[ExampleId, int]) -> Answers | None:
@@ -111,7 +98,7 @@ def unseen(run: FinishedRun, order: Mapping[ExampleId, int]) -> Answers | None:
     is_readable = (rule.k, rule.text_only) == (default.k, default.text_only)
     if run.scores is None or not is_readable or len(order) < MIN_TUNED:
         return None
-    return unseen_answers(Scored(run), start_decision(run.job.model), order)
+    return unseen_answers(run, start_decision(run.job.model), order)
 
 
 class Answered:

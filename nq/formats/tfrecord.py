@@ -56,7 +56,7 @@ def encode_records(
     columns |= {name: getattr(features, name) for name in INPUTS}
     if features.answer_types is None:
         columns |= {
-            "example_keys": np.tile([source.file_index, source.line], (len(features), 1)),
+            "example_keys": np.tile(source.key, (len(features), 1)),
             "window_ids": np.stack([windows, np.full_like(windows, features.n_windows)], axis=1),
             "token_map": features.token_map,
         }

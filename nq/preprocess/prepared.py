@@ -283,9 +283,9 @@ def stored_example(
 ) -> StoredExample:
     """Encodes an example and its windows as records of the windows folder."""
     records = b"".join(map(frame, encode_records(rows, source, windows.switches.id_name)))
-    stored, key = b"", (source.file_index, source.line)
+    stored = b""
     if rows.answer_types is None:
-        stored = frame(encode_example(key, example, len(rows)))
+        stored = frame(encode_example(source.key, example, len(rows)))
     about = unread_blocks(example, windows), example.example_id, example.question
     return StoredExample(source, stored, records, len(rows), *about)
 
@@ -408,7 +408,7 @@ class _Writer:
         counts = self.manifest["counts"]
         with self._skipped, self._opened:
             for one in elements:
-                self.manifest["place"] = [one.source.file_index, one.source.line]
+                self.manifest["place"] = one.source.key
                 if isinstance(one, DeadLetter):
                     self._skipped.write(f"{encode_dead_letter(one)}\n".encode())
                     counts["dead_letters"] += 1

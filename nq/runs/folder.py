@@ -30,7 +30,7 @@ from nq.memo import Memo
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.questions import Questions
-from nq.records import Example, Source
+from nq.records import Example, Scores, Source
 from nq.runs.job import Job
 from nq.runs.score_store import ScoreStore
 
@@ -235,6 +235,13 @@ class FinishedRun(RunFolder):
                 missing = f"{source.path}, line {source.line}"
                 raise Error(f"{self.path} has no answer to {missing}: answer it again")
             yield source, item
+
+    def __iter__(self) -> Iterator[tuple[Example, Scores]]:
+        """Yields the examples with their scores; ``Error`` if these were not kept."""
+        if self.scores is None:
+            raise Error(f"{self.path} has no scores: answer the questions with --keep-scores")
+        for source, example in self.sources():
+            yield example, self.scores.scores(source.key)
 
     def n_best_lines(self) -> Iterator[dict[str, Any]]:
         """Yields the lines of ``nbest.jsonl``; none if the run did not write such a file."""

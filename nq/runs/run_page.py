@@ -110,7 +110,7 @@ def _case(example: Example, source: Source, run: FinishedRun) -> Case:
         stages = StageOutputs(
             read,
             features(example, run.tokenizer, config).token_map,
-            pairs(run.scores[source.file_index, source.line]) if run.scores is not None else None,
+            pairs(run.scores[source.key]) if run.scores is not None else None,
         )
     values = traits(example, long.has_gold, short.has_gold, all_contexts, len(read))
     return Case(values, judgments(example, decisions, stages), gold)

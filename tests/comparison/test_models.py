@@ -14,7 +14,7 @@ import nq
 from nq import storage, tracking
 from nq.comparison import rounds
 from nq.comparison.compare import compare
-from nq.comparison.models import MIN_TUNED, Scored, _key, gold_order
+from nq.comparison.models import MIN_TUNED, _key, gold_order
 from nq.comparison.page import PAGE, Comparison
 from nq.config import TrackingConfig
 from nq.evaluation.labels import Label, LabelSpan
@@ -96,14 +96,14 @@ def test_no_decision_has_seen_the_question_that_it_answers(
     compared: Compared, tiny_model: Path
 ) -> None:
     run = compared.run(tiny_model)
-    scored, order = Scored(run), gold_order(run)
+    order = gold_order(run)
     start = start_decision(run.job.model)
-    before = unseen_answers(scored, start, order)
+    before = unseen_answers(run, start, order)
     changed: ExampleId = next(key for key, n in order.items() if n == 4)
 
     class Other:
         def __iter__(self) -> Iterator[tuple[Example, Scores]]:
-            for example, scores in scored:
+            for example, scores in run:
                 if example.example_id == changed:
                     annotations = example.annotations or ()
                     null = replace(annotations[-1], long=None, candidate=-1, shorts=())
