@@ -33,8 +33,8 @@ from nq.bundle import bundled_sample
 from nq.errors import Error
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.interruption import MESSAGE
-from nq.preprocess.prepared import MANIFEST
-from nq.runs.folder import DEAD_LETTERS, JOB, KEPT_SCORES
+from nq.preprocess.prepared import DEAD_LETTERS, MANIFEST
+from nq.runs.folder import JOB, KEPT_SCORES
 from nq.storage import WORK
 
 PROFILES = (

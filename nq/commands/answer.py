@@ -73,7 +73,6 @@ def run(args: argparse.Namespace) -> int:
     beam, compute = _beam(args), arguments.settings(Compute, args)
     from nq.evaluation.gate import FAILED
     from nq.model.model_spec import mention_decision
-    from nq.runs.folder import DEAD_LETTERS
     from nq.runs.job import Job
     from nq.runs.run import run
 
@@ -104,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     if gate and gate.verdict == FAILED:
         raise Error(f"too much is lost: {gate}")
     if args.strict and result.dead_letters:
-        raise Error(f"{result.dead_letters} bad records, see {result.folder / DEAD_LETTERS}")
+        raise Error(f"{result.dead_letters} bad records, see {result.skipped}")
     return 0
 
 

@@ -2,7 +2,7 @@
 
 predictions.json, nbest.jsonl …  the answers, in the formats of the run
 skipped.jsonl                    bad records: file, line, reason, excerpt
-metrics.json                     counts, times and metrics, see ``nq.runs.result``
+metrics.json                     counts, times and metrics, see ``nq.report.result``
 job.json                         the job, digests of what it read and wrote; written last
 report.html                      the page of ``nq report``
 scores/                          the scores of all windows, if they are kept
@@ -27,6 +27,7 @@ from nq.evaluation.gate import Parity
 from nq.formats import outputs
 from nq.formats.own_data import list_pages
 from nq.memo import Memo
+from nq.preprocess.prepared import DEAD_LETTERS
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.questions import Questions
@@ -34,7 +35,7 @@ from nq.records import Example, Scores, Source
 from nq.runs.job import Job
 from nq.runs.score_store import ScoreStore
 
-METRICS, JOB, DEAD_LETTERS, KEPT_SCORES = "metrics.json", "job.json", "skipped.jsonl", "scores"
+METRICS, JOB, KEPT_SCORES = "metrics.json", "job.json", "scores"
 REPORT = "report.html"
 
 

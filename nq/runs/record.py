@@ -15,9 +15,9 @@ from nq.mlflow_format import save_model
 from nq.model.folder import ModelSettings, copy_model, load_settings, weights_digest
 from nq.model.model_spec import ModelSpec
 from nq.model.registry import model_name
+from nq.report.result import Result
 from nq.runs.folder import JOB, METRICS, REPORT, RunFolder
 from nq.runs.job import Job
-from nq.runs.result import Result
 from nq.text import counted
 
 log = logging.getLogger(__name__)

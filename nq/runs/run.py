@@ -16,13 +16,13 @@ from nq.formats import input_files
 from nq.formats.input_files import LOCAL
 from nq.progress import reporting
 from nq.questions import Questions, mention_unnamed_pages
+from nq.report.result import Result
 from nq.runs import parity, record
 from nq.runs.beam_run import Pipeline, file_system, open_pipeline
 from nq.runs.folder import RunFolder
 from nq.runs.job import Job
 from nq.runs.measure import SCORE, Clock, OnPhase
 from nq.runs.profile_choice import with_profile, without_gain
-from nq.runs.result import Result
 from nq.runs.scoring import RunProgress, Scoring, open_scoring
 
 

@@ -20,7 +20,8 @@ from experiments.clusters.cluster import Cluster
 from nq.beam.pipelines import completed
 from nq.bundle import bundled_sample
 from nq.evaluation.answer_files import PREDICTIONS
-from nq.runs.folder import DEAD_LETTERS, JOB
+from nq.preprocess.prepared import DEAD_LETTERS
+from nq.runs.folder import JOB
 from nq.storage import UNFINISHED
 from tests.terminal_output import without_progress
 

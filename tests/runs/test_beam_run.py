@@ -21,12 +21,12 @@ from nq.config import TrackingConfig
 from nq.errors import Error
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.model.model_spec import find_model
+from nq.report.result import Result
 from nq.report.tables import BESIDE
 from nq.runs.config import Beam
 from nq.runs.folder import JOB, FinishedRun
 from nq.runs.job import Job
 from nq.runs.profile_choice import default_choice
-from nq.runs.result import Result
 from nq.runs.run import run
 from nq.runs.run_page import write_report
 from nq.storage import UNFINISHED

@@ -26,9 +26,9 @@ from nq.formats.outputs import encode_prediction
 from nq.model.folder import load_settings, save_settings, weights_digest
 from nq.model.model_spec import find_model, mention_decision
 from nq.records import SCORE_COLUMNS, SECOND_WINDOW, Columns
+from nq.report.result import Result
 from nq.runs.folder import JOB, KEPT_SCORES
 from nq.runs.job import Job
-from nq.runs.result import Result
 from nq.runs.run import run
 from nq.runs.score_store import ScoreStore
 from tests.conftest import Commands

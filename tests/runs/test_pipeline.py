@@ -14,11 +14,11 @@ from nq import storage
 from nq.bundle import bundled_sample
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.inference.instances import InstanceDiedError
+from nq.report.result import Result
 from nq.report.tables import BESIDE
 from nq.runs.config import Compute
 from nq.runs.folder import KEPT_SCORES, METRICS
 from nq.runs.job import Job
-from nq.runs.result import Result
 from nq.runs.run import run
 from nq.runs.scoring import RunProgress
 from tests.child_processes import children, python, wait_until

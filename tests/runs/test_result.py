@@ -18,12 +18,11 @@ from nq.mlflow_store import import_mlflow
 from nq.model.folder import load_settings
 from nq.questions import read_examples
 from nq.records import Annotation, Example, Prediction, Span, YesNo
-from nq.report import run_text
 from nq.report.comparison import row
+from nq.report.result import Result, summary
 from nq.report.tables import format_seconds
 from nq.runs.folder import METRICS
 from nq.runs.job import Job
-from nq.runs.result import Result
 from nq.runs.run import run
 from nq.runs.run_page import write_report
 from tests.jobs import flat_job
@@ -87,7 +86,7 @@ def test_a_wrong_answer_has_the_right_ones_of_its_question(
         ("missed", ("YES",)),
     ]
     assert result.verdicts == {"right": 1, "passage": 0, "wrong": 0, "missed": 5, "extra": 0}
-    assert "1 right, 0 passage, 0 wrong, 5 missed, 0 extra" in run_text.summary(result)
+    assert "1 right, 0 passage, 0 wrong, 5 missed, 0 extra" in summary(result)
     shown = str(result).partition("\n\n")[0]
     assert (shown.count("right"), shown.count("MISSED")) == (1, 5)
 
