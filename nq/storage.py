@@ -41,6 +41,8 @@ TEMPORARY = re.compile(r"\.[0-9a-f]{12}\.tmp\Z")
 """Matches what ends the name of a file while ``atomic_write`` writes it."""
 WORK = "unfinished"
 """The folder in an output folder that has all of an unfinished run or training."""
+DEAD_LETTERS = "skipped.jsonl"
+"""The bad records of a run, and of windows."""
 MEASURED = "measured"
 """The memo of all rounds of a comparison in its folder."""
 STATE, PROGRESS = f"{WORK}/state", "progress.json"

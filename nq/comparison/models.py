@@ -11,7 +11,7 @@ from nq.evaluation.evaluate import Evaluation, judge_label
 from nq.evaluation.gate import Counts, question_counts
 from nq.evaluation.labels import Label
 from nq.evaluation.text_match import normalize
-from nq.evaluation.tuning import FOLDS, start_decision, tune_decision, unseen_answers
+from nq.evaluation.tuning import FOLDS, tune_decision, unseen_answers
 from nq.model.folder import model_files, weights_digest
 from nq.model.model_spec import ModelSpec, find_model
 from nq.model.registry import model_name
@@ -19,6 +19,7 @@ from nq.postprocess.decision import RULES
 from nq.records import Example, ExampleId, Source, YesNo
 from nq.report.page_data import Question, entries
 from nq.runs.folder import FinishedRun
+from nq.runs.tuning import start_decision
 
 MIN_TUNED = 40
 """Questions with annotations that a decision needs, which is fitted to half of them."""

@@ -15,7 +15,6 @@ from nq.evaluation import labels, nq_eval
 from nq.evaluation.calibration import area_under_roc, expected_calibration_error
 from nq.evaluation.evaluate import example_labels
 from nq.formats.outputs import encode_prediction
-from nq.model.model_spec import ModelSpec
 from nq.postprocess.fit import (
     ChoiceSet,
     block_choices,
@@ -82,17 +81,6 @@ def fold_of(key: labels.ExampleId) -> int | None:
         key = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
     half, is_odd = divmod(key, 2)
     return None if is_odd else half % FOLDS
-
-
-def start_decision(model: ModelSpec) -> DecisionConfig:
-    """Returns the decision that is fitted: the default rule, of both models if there are two."""
-    if cascade := model.cascade:
-        return CascadeDecision(
-            max_answer_length=cascade.max_answer_length,
-            read_blocks=cascade.read_blocks,
-            first=cascade.first,
-        )
-    return DecisionConfig(max_answer_length=model.decision.max_answer_length)
 
 
 def tune_decision(

@@ -54,11 +54,12 @@ from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.progress import new_bar
 from nq.questions import START, Questions
 from nq.records import DeadLetter, Example, ExampleId, ExampleKey, Features, Source, Windowed
+from nq.storage import DEAD_LETTERS
 from nq.text import visible
 
 log = logging.getLogger(__name__)
 
-MANIFEST, DEAD_LETTERS = "manifest.json", "skipped.jsonl"
+MANIFEST = "manifest.json"
 WINDOWS, EXAMPLES = "windows", "examples"
 SHARD_BYTES = 16 << 20
 """Bytes after which a shard ends, with the example that reaches them."""

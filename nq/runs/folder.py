@@ -27,13 +27,13 @@ from nq.evaluation.gate import Parity
 from nq.formats import outputs
 from nq.formats.own_data import list_pages
 from nq.memo import Memo
-from nq.preprocess.prepared import DEAD_LETTERS
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.questions import Questions
 from nq.records import Example, Scores, Source
 from nq.runs.job import Job
 from nq.runs.score_store import ScoreStore
+from nq.storage import DEAD_LETTERS
 
 METRICS, JOB, KEPT_SCORES = "metrics.json", "job.json", "scores"
 REPORT = "report.html"

@@ -10,7 +10,7 @@ from typing import Any
 from nq import storage
 from nq.config import CascadeDecision, DecisionConfig
 from nq.errors import Error
-from nq.evaluation.tuning import start_decision, tune_decision
+from nq.evaluation.tuning import tune_decision
 from nq.formats.input_files import path_list
 from nq.formats.own_data import PageFolder
 from nq.inference.profile import DEFAULT_PROFILE, Profile
@@ -104,6 +104,17 @@ def tune(
         "truncated_pages": made.truncated_pages,
         "unread_blocks": made.unread_blocks,
     }
+
+
+def start_decision(model: ModelSpec) -> DecisionConfig:
+    """Returns the decision that is fitted: the default rule, of both models if there are two."""
+    if cascade := model.cascade:
+        return CascadeDecision(
+            max_answer_length=cascade.max_answer_length,
+            read_blocks=cascade.read_blocks,
+            first=cascade.first,
+        )
+    return DecisionConfig(max_answer_length=model.decision.max_answer_length)
 
 
 def save_decision(

@@ -20,9 +20,8 @@ from experiments.clusters.cluster import Cluster
 from nq.beam.pipelines import completed
 from nq.bundle import bundled_sample
 from nq.evaluation.answer_files import PREDICTIONS
-from nq.preprocess.prepared import DEAD_LETTERS
 from nq.runs.folder import JOB
-from nq.storage import UNFINISHED
+from nq.storage import DEAD_LETTERS, UNFINISHED
 from tests.terminal_output import without_progress
 
 ROOT = Path(__file__).parents[2]

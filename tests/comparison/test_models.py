@@ -18,12 +18,13 @@ from nq.comparison.models import MIN_TUNED, _key, gold_order
 from nq.comparison.page import PAGE, Comparison
 from nq.config import TrackingConfig
 from nq.evaluation.labels import Label, LabelSpan
-from nq.evaluation.tuning import start_decision, unseen_answers
+from nq.evaluation.tuning import unseen_answers
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
 from nq.model.folder import load_settings
 from nq.model.model_spec import find_model
 from nq.records import Example, ExampleId, Scores
 from nq.runs.folder import FinishedRun
+from nq.runs.tuning import start_decision
 from tests import nq_records
 from tests.conftest import Commands
 

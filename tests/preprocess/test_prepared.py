@@ -23,7 +23,6 @@ from nq.formats.tfrecord import encode_records, raw_records
 from nq.preprocess import prepared
 from nq.preprocess.features import features, training_features
 from nq.preprocess.prepared import (
-    DEAD_LETTERS,
     MANIFEST,
     SHARD_BYTES,
     Request,
@@ -35,7 +34,7 @@ from nq.preprocess.prepared import (
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
 from nq.records import Example, Source
-from nq.storage import LOCK, MARK, PART, UNFINISHED, hold
+from nq.storage import DEAD_LETTERS, LOCK, MARK, PART, UNFINISHED, hold
 from tests import nq_records
 from tests.child_processes import PATIENCE_S, ROOT, children, wait_until
 from tests.formats.reading import values_of

@@ -12,12 +12,12 @@ from nq.bundle import bundled_sample
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.formats import inputs
 from nq.preprocess import prepared
-from nq.preprocess.prepared import DEAD_LETTERS
 from nq.questions import read_examples
 from nq.runs.config import Compute
 from nq.runs.job import Job
 from nq.runs.run import run
 from nq.runs.scoring import Scoring
+from nq.storage import DEAD_LETTERS
 from tests.jobs import scoring
 
 RECORDS = 7
