@@ -17,6 +17,7 @@ from huggingface_hub import _snapshot_download, constants
 import nq
 from experiments.peers.pipeline import LIVE, write_model
 from nq import hub
+from nq.comparison.models import find_entrants
 from nq.errors import Error
 from nq.formats.input_files import find_files, shown
 from nq.model.registry import model_folder, model_name
@@ -447,3 +448,9 @@ def test_a_model_of_transformers_in_shards(server: Hub, tmp_path: Path) -> None:
     with nq.pipeline("question-answering", "org/shards") as reader:
         assert reader(LIVE)["answer"] in LIVE["context"]
     assert len(list(model_folder("org/shards").glob("model-*"))) > 1
+
+
+def test_a_compared_model_is_named_by_its_commit(server: Hub) -> None:
+    (one,) = find_entrants([MODEL], have_names=True)
+    assert one.name == MODEL
+    assert one.options == ["--model", f"{MODEL}@{server.commit(MODEL)}"]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nq import hub
 from nq.config import DecisionConfig
 from nq.errors import Error
 from nq.evaluation.evaluate import Evaluation, judge_label
@@ -38,8 +39,8 @@ class Entrant:
 
     @property
     def options(self) -> list[str]:
-        """The options of ``nq answer`` that name it."""
-        return ["--model", str(self.spec.folder.absolute())]
+        """The options of ``nq answer`` that name it, one of the hub with its commit."""
+        return ["--model", hub.name_of(self.spec.folder) or str(self.spec.folder.absolute())]
 
     @property
     def size_mb(self) -> float:
