@@ -117,12 +117,8 @@ def run_all(
 
     The error of the ``needed`` row is raised. After the first run, the time to expect is logged.
     """
-    runs, errors = list[Run](), dict[str, str]()
+    runs, errors, is_told = list[Run](), dict[str, str](), False
     for number, one in steps:
-        left = sum(not (memo.folder / part_name(*step)).exists() for step in steps)
-        if len(runs) == 1 and left:
-            minutes = left * runs[0]["wall_s"] / 60
-            log.info("%s, which take about %.1f minutes", counted(left, "run"), minutes)
         try:
             runs += [] if one.label in errors else [measure(number, one)]
         except Error as error:
@@ -130,6 +126,10 @@ def run_all(
                 raise
             errors[one.label] = str(error)
         report(1, len(steps))
+        left = sum(not (memo.folder / part_name(*step)).exists() for step in steps)
+        if runs and left and not is_told:
+            minutes, is_told = left * runs[0]["wall_s"] / 60, True
+            log.info("%s, which take about %.1f minutes", counted(left, "run"), minutes)
     return [run for run in runs if run["label"] not in errors], errors
 
 

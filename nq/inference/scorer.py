@@ -106,7 +106,7 @@ class Scorer:
         The rows are all windows of the examples. A cascade returns more windows, with
         ``window_ids``. Logits that are not even finite in float32 raise ``ArithmeticError``.
         """
-        steps, remaining = self.steps(rows, examples), len(rows["window_ids"])
+        steps, remaining = self.steps(rows, examples), len(rows["token_map"])
         while isinstance(result := advance(steps), int):
             progress(result)
             remaining -= result
