@@ -9,7 +9,7 @@ from experiments import table_sources, tables
 from nq.bundle import bundled_model
 from nq.model.folder import copy_model
 
-TO_MEASURE_AGAIN: set[str] = set()
+TO_MEASURE_AGAIN = {"compression_cpu"}
 """Results of an earlier decision, whose commands take hours together."""
 MATCH: dict[str, object] = {"questions": 4, "answered_in_short": 2, "matched": 1}
 PEERS = {"peers": [], "peak_gflop_per_s": {}, "model": "base", "windows": 1, "max_seq_length": 8}
