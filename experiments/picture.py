@@ -19,7 +19,7 @@ from nq.report.comparison import ComparisonRow
 
 ROOT = Path(__file__).parents[1]
 RESULT, PICTURE = "compare_60", ROOT / "docs" / "compare.png"
-SIZE = (1180, 552)
+SIZE = (1180, 668)
 
 
 def draw(args: argparse.Namespace) -> int:
