@@ -99,6 +99,10 @@ def run(args: argparse.Namespace) -> int:
         raise terminal.UsageError("--model is one of --models: name it there")
     if (args.as_is or args.save_tuned) and (not args.models or (args.as_is and args.save_tuned)):
         raise terminal.UsageError("--as-is and --save-tuned are for --models, one of the two")
+    if args.models and passed_on.runner and not args.as_is:
+        raise terminal.UsageError(
+            "a --runner keeps no scores, to which decisions are fitted: add --as-is"
+        )
     from nq.comparison.compare import compare
     from nq.comparison.page import PAGE
     from nq.comparison.verdict import advice

@@ -69,7 +69,7 @@ def compare(
     profiles: Profile | str | Iterable[Profile | str] | None = None,
     *,
     model: str | Path | None = None,
-    models: Sequence[str | Path] = (),
+    models: str | Path | Sequence[str | Path] = (),
     pages: PageFolder | str | Path | None = None,
     batch_sizes: Sequence[int] = (),
     max_seq_lengths: Sequence[int] = (),
@@ -118,6 +118,7 @@ def compare(
         check_argument(is_count(limit), "limit", limit, "a whole number from 1 on, or None")
         options = ["--limit", str(limit), *options]
     check_argument(not (models and model), "model", model, "None, since models are given")
+    models = [models] if isinstance(models, str | Path) else models
     is_fair = bool(models) and not as_is
     check_argument(is_fair or save_tuned is None, "save_tuned", save_tuned, "models, not as_is")
     options = [*options, *(["--keep-scores"] if is_fair else [])]

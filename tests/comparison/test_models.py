@@ -251,6 +251,7 @@ def test_without_gold_no_model_is_named(
         (["--as-is"], 2, "are for --models"),
         (["--models", "{tiny}", "--as-is", "--save-tuned", "x"], 2, "one of the two"),
         (["--models", "{tiny}", "--profile", "mixed"], 2, "give --profiles"),
+        (["--models", "{tiny}", "--runner", "DirectRunner"], 2, "add --as-is"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_before_anything_is_measured(
