@@ -23,8 +23,8 @@ from typing import Any
 from nq import extras, storage
 from nq.comparison import record
 from nq.comparison.models import (
-    Answered,
     Answers,
+    ComparedAnswers,
     Entrant,
     find_entrants,
     fit_to_all,
@@ -83,7 +83,7 @@ def compare(
     progress: RunProgress | None = None,
     on_phase: OnPhase | None = None,
 ) -> Comparison:
-    """Measures profiles, or models, against each other on the same questions, as ``nq compare``.
+    """Measures profiles or models against each other on the same questions.
 
     Args:
         profiles: such as ``["mixed", "mixed+xla"]``; ``"default"``, ``"thesis"`` and ``"all"``
@@ -154,7 +154,7 @@ def compare(
             if one.label in paths
         }
         tuned = _tuned(finished, phase) if is_fair else {}
-        answered = Answered(finished, tuned, by_text=bool(models))
+        answered = ComparedAnswers(finished, tuned, by_text=bool(models))
         rows = [replace(one, error=errors.get(one.label, "")) for one in rows]
         result = Comparison(_rows(rows, runs, answered, tuned, by_name), folder)
         take, reason = advice(result)
@@ -220,7 +220,7 @@ def _tuned(runs: Mapping[str, FinishedRun], phase: OnPhase) -> dict[str, Answers
 
 
 def _write_page(
-    rows: Comparison, reason: str, questions: Questions, answered: Answered, model: str
+    rows: Comparison, reason: str, questions: Questions, answered: ComparedAnswers, model: str
 ) -> None:
     """Writes the page; ``model`` is the name of the only model, else empty."""
     what = [("model", {one.model for one in rows} - {""}), ("profile", {o.profile for o in rows})]
@@ -286,7 +286,7 @@ def _opened(
 def _rows(
     asked: Sequence[ComparisonRow],
     runs: Sequence[Run],
-    answered: Answered,
+    answered: ComparedAnswers,
     tuned: Mapping[str, Answers],
     entrants: Mapping[str, Entrant],
 ) -> list[ComparisonRow]:

@@ -18,6 +18,7 @@ from nq.model.model_spec import ModelSpec, find_model
 from nq.model.registry import model_name
 from nq.postprocess.decision import RULES
 from nq.records import Example, ExampleId, Source, YesNo
+from nq.report.comparison import MIB
 from nq.report.page_data import Question, entries
 from nq.runs.folder import FinishedRun
 from nq.runs.tuning import start_decision
@@ -25,14 +26,14 @@ from nq.runs.tuning import start_decision
 MIN_TUNED = 40
 """Questions with annotations that a decision needs, which is fitted to half of them."""
 MAX_CHANGES = 100
-MIB = 1 << 20
+"""Questions with several answers that the page shows."""
 
 Answers = Mapping[ExampleId, Label]
 
 
 @dataclass(frozen=True)
 class Entrant:
-    """A model that is compared; the only one that profiles are compared of has no name."""
+    """A model that is compared; without a name where profiles of it alone are compared."""
 
     name: str
     spec: ModelSpec
@@ -44,12 +45,15 @@ class Entrant:
 
     @property
     def size_mb(self) -> float:
+        """Size of the files of the model, and of the second one, in MiB."""
         files = (file for one in self.spec.models for file in model_files(one.folder))
         return sum(file.stat().st_size for file in files) / MIB
 
 
 def find_entrants(models: Sequence[str | Path | None], have_names: bool) -> list[Entrant]:
     """Finds and checks models, in milliseconds where they are on this machine.
+
+    ``have_names`` tells whether models are compared, and not profiles of the only one.
 
     Raises:
         Error, FileNotFoundError, ValueError: there is no such model, it answers no questions or is
@@ -103,7 +107,7 @@ def unseen(run: FinishedRun, order: Mapping[ExampleId, int]) -> Answers | None:
     return unseen_answers(run, start_decision(run.job.model), order)
 
 
-class Answered:
+class ComparedAnswers:
     """The answers of each row to the same questions, by the labels of the rows.
 
     Args:
@@ -160,7 +164,7 @@ class Answered:
 
 
 def _key(example: Example, label: Label, by_text: bool) -> Hashable:
-    """Returns what is equal for equal answers."""
+    """Returns a value that is equal for equal answers, by their words or by their places."""
     text = example.short_answer(label.short_tokens, YesNo(label.yes_no.upper()))
     if by_text and (words := normalize(text)):
         return words
@@ -179,5 +183,6 @@ def _change(
     for name, label in labels.items():
         row, details = entries(Question(example, source, label), [], 0)
         given[name] = details["given"] | {"outcome": row["o"][0], "group": groups.index(keys[name])}
-    gold += [one["s"] or one["l"] for one in details["gold"]]
-    return {"question": example.question, "answers": given, "gold": [*dict.fromkeys(gold)]}
+    gold += [text for one in details["gold"] if (text := one["s"] or one["l"])]
+    texts = list(dict.fromkeys(gold)) or (["(no answer)"] if details["gold"] else [])
+    return {"question": example.question, "answers": given, "gold": texts}

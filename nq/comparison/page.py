@@ -66,7 +66,7 @@ def comparison_page(
     """Returns a page of one file with charts of the rows, at least one, and their table.
 
     ``about`` is what was measured, on what machine; ``changes`` and ``agreement`` are those of
-    ``nq.comparison.models.Answered``.
+    ``nq.comparison.models.ComparedAnswers``.
     """
     values = [asdict(row) | {"label": row.label, "f1": row.f1} for row in rows]
     json = {"rows": script_json(values), "changes": script_json(changes)}

@@ -38,20 +38,20 @@ def record(
         whole.table(dict(zip(heads, zip(*body, strict=True), strict=True)), "comparison.json")
         whole.artifacts([folder / PAGE, folder / COMPARED])
         about |= {tracking.PARENT: whole.run_id or ""}
+    if not whole.available:
+        return False
     for one in (one for one in rows if not one.error):
-        if not whole.available:
-            return False
         rounds = [run for run in runs if run["label"] == one.label and run["round"]]
         period = now - sum(run["wall_s"] for run in rounds), now
         comparable = "yes" if one.ratios else f"no: {BUSY}"
         tags = {**about, tracking.SPEED_COMPARABLE: comparable, "parity.against": one.against}
-        with measured_run(track, one.label, "nq.compare", tags, period) as whole:
+        with measured_run(track, one.label, "nq.compare", tags, period) as recorded:
             last = finished[one.label]
             job, precision = last.job, last.metrics["precision"]
-            whole.params({**params(job, precision), "rounds": len(rounds)})
+            recorded.params({**params(job, precision), "rounds": len(rounds)})
             files = [*map(input_files.shown, job.files)]
-            whole.dataset(files, [*map(storage.sha256, job.files)])
-            whole.model(**logged_model(job, precision))
+            recorded.dataset(files, [*map(storage.sha256, job.files)])
+            recorded.model(**logged_model(job, precision))
             figures = {  # MLflow's pages begin with the first
                 **(one.tuned or quality(last.metrics["metrics"])),
                 **({f"as_shipped.{k}": x for k, x in one.quality.items()} if one.tuned else {}),
@@ -63,8 +63,12 @@ def record(
                 "size_mb": one.size_mb,
                 "first_start_s": one.first_start_s,
             }
-            whole.metrics({k: round(x, DIGITS) for k, x in figures.items() if x is not None})
+            recorded.metrics({k: round(x, DIGITS) for k, x in figures.items() if x is not None})
             for run, name in product(rounds, ("predict_s", "windows_per_s")):
-                whole.metrics({f"rounds.{name}": round(run[name], DIGITS)}, run["round"])
-            whole.tags({tracking.DESCRIPTION: f"One of {len(rows)} rows of a comparison. {reason}"})
-    return bool(whole.available)
+                recorded.metrics({f"rounds.{name}": round(run[name], DIGITS)}, run["round"])
+            recorded.tags(
+                {tracking.DESCRIPTION: f"One of {len(rows)} rows of a comparison. {reason}"}
+            )
+        if not recorded.available:
+            return False
+    return True

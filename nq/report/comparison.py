@@ -32,7 +32,7 @@ class ComparisonRow:
         micro_f1: at the thresholds in use; ``None`` without gold.
         loss: relative loss of micro-F1 against baseline, and the lower end of its interval
             (``nq.evaluation.gate``); ``None`` without gold.
-        changed: how many answers differ from those of the profile or run ``against``.
+        changed: how many answers differ from those of the profile, model or run ``against``.
         error: why the profile could not be measured; empty if it was.
         busy: in how many rounds other programs took much of the processor.
         ratios: the speed divided by that of baseline in each quiet round, which has no busy run.

@@ -72,6 +72,11 @@ def test_scores_are_the_top_k_of_all_logits(text_only: bool, k: int) -> None:
         assert_close(as_columns(actual), as_columns(expected), atol=1e-5)
 
 
+def test_windows_that_belong_to_no_example_are_scored() -> None:
+    rows = {name: ROWS[name] for name in (*INPUTS, "token_map")}
+    assert_close(new_predictor().scores(rows), new_predictor().scores(ROWS), atol=0)
+
+
 LOGITS = ("start_logit", "end_logit", "cls_logit", "type_logits")
 EXACT, BFLOAT16, INT8 = (1e-5, 1e-5), (0.3, 0.03), (0.75, 0.09)
 """Largest and mean difference of logits from float32; bfloat16 and 8 bits were measured to have
