@@ -24,7 +24,8 @@ from nq.config import DECISION_RULES, DecisionConfig, WindowConfig
 from nq.formats import containers, documents, inputs, outputs
 from nq.formats.outputs import encode_prediction
 from nq.postprocess.decision import RULES, decide
-from nq.preprocess.prepared import encode_dead_letter, make_windows, stored_example
+from nq.preprocess.prepared import make_windows
+from nq.preprocess.shards import encode_dead_letter, stored_example
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter, Example, Source, WindowScores

@@ -33,7 +33,7 @@ from nq.bundle import bundled_sample
 from nq.errors import Error
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.interruption import MESSAGE
-from nq.preprocess.prepared import MANIFEST
+from nq.preprocess.shards import MANIFEST
 from nq.runs.folder import JOB, KEPT_SCORES
 from nq.storage import DEAD_LETTERS, WORK
 

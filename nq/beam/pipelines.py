@@ -29,7 +29,8 @@ from nq.beam.transforms import MakeWindows, ReadQuestions
 from nq.errors import Error
 from nq.formats.input_files import is_uri
 from nq.inference.load import ScorerSpec
-from nq.preprocess.prepared import Request, StoredExample
+from nq.preprocess.prepared import Request
+from nq.preprocess.shards import StoredExample
 from nq.progress import new_bar
 from nq.questions import Ids
 from nq.records import DeadLetter

@@ -17,7 +17,8 @@ from nq.formats.own_data import PageFolder
 from nq.formats.tfrecord import encode_records
 from nq.model.folder import load_settings
 from nq.preprocess.contexts import unread_blocks
-from nq.preprocess.prepared import COUNTERS, Training, make_windows, stored_example
+from nq.preprocess.prepared import Training, make_windows
+from nq.preprocess.shards import COUNTERS, stored_example
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import page_folder
@@ -99,7 +100,7 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
         output: what is in ``windows``: ``"windows"`` for serialized ``tf.train.Example`` messages
             (``nq.formats.tfrecord``); ``"examples"`` for each example with its windows
             (``nq.records.Windowed``), as ``ScoreWindows`` takes them; ``"groups"`` for the messages
-            of each example (``nq.preprocess.prepared.StoredExample``).
+            of each example (``nq.preprocess.shards.StoredExample``).
     """
 
     def __init__(

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from nq import extras
 from nq.errors import Error
-from nq.preprocess.prepared import Request, StoredExample
+from nq.preprocess.prepared import Request
+from nq.preprocess.shards import StoredExample
 from nq.records import DeadLetter
 from nq.text import visible
 

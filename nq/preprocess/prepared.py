@@ -1,16 +1,13 @@
 """The windows of questions: made once, kept in a folder, and read while they are made.
 
-windows-00000.tfrecord …   the shards
-examples-00000.tfrecord …  the examples of each shard; none for training
-skipped.jsonl              bad records: file, line, reason, excerpt
-manifest.json              the request, counts, sizes and digests of the files
+The folder has the files of ``nq.preprocess.shards``, and besides:
+
 .nq-folder.json            marks the folder as ours, see ``nq.storage``
 .nq-folder.lock            locked while a job runs
 .unfinished-…/             where a running job writes; remains if it is killed
 
-A shard is published when it is whole, and then the manifest names it, so that what follows reads it
-at once, and a job that was interrupted continues behind it. Damage is found by the sizes and
-digests of the manifest and by the checksums of the records.
+What follows reads a shard as soon as it is published, and a job that was interrupted continues
+behind the last one.
 """
 
 import contextlib
@@ -27,51 +24,44 @@ from functools import cached_property
 from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import orjson
 
 from nq import __version__, child, storage
 from nq.config import WindowConfig
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
-from nq.formats.example_records import decode_example, encode_example
 from nq.formats.fields import RecordError
-from nq.formats.input_files import shown
-from nq.formats.tfrecord import (
-    KEYS,
-    decode_records,
-    encode_records,
-    frame,
-    inference_shapes,
-    raw_records,
-)
-from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.features import features, training_features
+from nq.preprocess.shards import (
+    COUNTERS,
+    MANIFEST,
+    WINDOWS,
+    Published,
+    ShardWriter,
+    StoredExample,
+    example_ids,
+    read_manifest,
+    read_shard,
+    shard_path,
+    stored_example,
+)
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.progress import new_bar
-from nq.questions import START, Questions
+from nq.questions import Questions
 from nq.records import DeadLetter, Example, ExampleId, ExampleKey, Features, Source, Windowed
 from nq.storage import DEAD_LETTERS
-from nq.text import visible
 
 log = logging.getLogger(__name__)
 
-MANIFEST = "manifest.json"
-WINDOWS, EXAMPLES = "windows", "examples"
-SHARD_BYTES = 16 << 20
-"""Bytes after which a shard ends, with the example that reaches them."""
-COUNTERS = ("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages")
-"""The counts of ``Windows``, and the names of Beam's counters."""
 CLEANUP_S, END_TIMEOUT_S = 2.0, 3.0
+AGAIN = "%s; the windows are prepared again"
 
 Training = tuple[float, int] | tuple[float, int, bool]
 """The arguments ``negatives``, ``seed`` and ``unlabelled`` of ``training_features``, the last one
 only if it is true."""
-Published = Callable[[Mapping[str, Any]], object]
-"""Receives the manifest when it names a new shard, and when it is complete."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +140,7 @@ class Windows:
     @property
     def shards(self) -> list[Path]:
         """The TFRecord files of windows so far."""
-        return [self.folder / shard_name(WINDOWS, number) for number in range(self.n_shards)]
+        return [shard_path(self.folder, WINDOWS, number) for number in range(self.n_shards)]
 
     @property
     def dead_letter_file(self) -> Path:
@@ -174,11 +164,12 @@ class Windows:
         yield from islice(self._read(), done, None)
 
     def _read(self) -> Iterator[Windowed]:
+        files, max_seq_length = self._request.questions.files, self._request.windows.max_seq_length
         for number in itertools.count():
             self._wait(number)
             if number >= self.n_shards:
                 return
-            yield from read_shard(self._request, self.folder / shard_name(WINDOWS, number))
+            yield from read_shard(self.folder, number, files, max_seq_length)
 
     def _wait(self, number: int) -> None:
         """Waits until a shard is published, or all are."""
@@ -195,7 +186,7 @@ class Windows:
 
     def make_again(self, damage: DamagedError) -> None:
         """Makes all windows once more, since some are damaged."""
-        log.warning("%s; the windows are prepared again", damage)
+        log.warning(AGAIN, damage)
         if self._process:
             self._process.end()
         (self.folder / MANIFEST).unlink(missing_ok=True)
@@ -208,47 +199,7 @@ class Windows:
         self.n_shards, self._is_complete = made.n_shards, True
 
 
-def shard_name(kind: str, number: int) -> str:
-    """Returns the name of a file of windows or of examples."""
-    return f"{kind}-{number:05d}.tfrecord"
-
-
-def read_shard(request: Request, shard: Path) -> Iterator[Windowed]:
-    """Yields the examples of a shard with their windows; damage is a ``DamagedError``."""
-    paths = tuple(map(shown, request.questions.files))
-    shapes = inference_shapes(request.windows.max_seq_length)
-    records = raw_records(shard)
-    for record in raw_records(shard.with_name(shard.name.replace(WINDOWS, EXAMPLES, 1))):
-        (file, line), example, n_windows = decode_example(record)
-        rows = decode_records(list(islice(records, n_windows)), shapes)
-        expected = [[file, line, n, n_windows] for n in range(n_windows)]
-        if np.hstack([rows[name] for name in KEYS]).tolist() != expected:
-            raise DamagedError(f"windows of file {file}, line {line} are not in {shard}")
-        yield Windowed(example, rows, Source(file, paths[file], line))
-    if next(records, None) is not None:
-        raise DamagedError(f"{shard} has windows of no example")
-
-
-def encode_dead_letter(letter: DeadLetter) -> str:
-    """Returns one line of JSON: file, line, reason, and the beginning of the record."""
-    place = {"file": shown(letter.source.path), "line": letter.source.line}
-    values = {**place, "reason": letter.reason, "record": letter.record}
-    return visible(orjson.dumps(values).decode())
-
-
 # --- making windows -----------------------------------------------------------------------------
-
-
-class StoredExample(NamedTuple):
-    """The framed TFRecords of one example (empty for training) and of its windows."""
-
-    source: Source
-    example: bytes
-    records: bytes
-    n_windows: int
-    unread_blocks: int
-    example_id: ExampleId
-    question: str
 
 
 Make = Callable[[Request, Path], Iterable[StoredExample | DeadLetter]]
@@ -279,18 +230,6 @@ def make_windows(
         raise Error(f"{where}: {type(error).__name__}: {error}") from error
 
 
-def stored_example(
-    source: Source, example: Example, rows: Features, windows: WindowConfig
-) -> StoredExample:
-    """Encodes an example and its windows as records of the windows folder."""
-    records = b"".join(map(frame, encode_records(rows, source, windows.switches.id_name)))
-    stored = b""
-    if rows.answer_types is None:
-        stored = frame(encode_example(source.key, example, len(rows)))
-    about = unread_blocks(example, windows), example.example_id, example.question
-    return StoredExample(source, stored, records, len(rows), *about)
-
-
 def prepare(
     request: Request,
     output: str | Path,
@@ -310,14 +249,22 @@ def prepare(
         Error: the folder has other files, the job failed, or an input changed.
     """
     folder, questions = Path(output), request.questions
-    found = find(request, folder)
-    if found and found["complete"]:
-        return Windows(request, folder, found)
+    manifest, ids = find(request, folder), list[ExampleId]()
+    if manifest and manifest["complete"]:
+        return Windows(request, folder, manifest)
     questions.check_same()
     with storage.hold(folder, storage.WINDOWS, request.sources):
-        manifest, ids = _begun(folder, None if make or request.training else found)
+        if make or request.training:
+            manifest = None
+        elif manifest:
+            try:
+                ids = example_ids(folder, len(manifest["shards"]))
+            except DamagedError as error:
+                log.warning(AGAIN, error)
+                manifest = None
         with storage.unfinished(folder) as part:
-            writer = _Writer(request, folder, part, manifest, published)
+            described, is_training = request.description, request.training is not None
+            writer = ShardWriter(folder, part, described, manifest, not is_training, published)
             made = make(request, part) if make else _made_windows(request, writer.place, ids)
             writer.write(made)
             try:
@@ -329,21 +276,6 @@ def prepare(
         result = Windows(request, folder, writer.manifest)
         result.reused = False
         return result
-
-
-def _begun(
-    folder: Path, manifest: Mapping[str, Any] | None
-) -> tuple[Mapping[str, Any] | None, list[ExampleId]]:
-    """Returns the manifest of the first shards and the ids in them; ``None`` after damage."""
-    ids = list[ExampleId]()
-    try:
-        for number in range(len(manifest["shards"]) if manifest else 0):
-            examples = raw_records(folder / shard_name(EXAMPLES, number))
-            ids += (decode_example(record)[1].example_id for record in examples)
-    except DamagedError as error:
-        log.warning("%s; the windows are prepared again", error)
-        return None, []
-    return manifest, ids
 
 
 def _made_windows(
@@ -360,136 +292,16 @@ def _made_windows(
                 bar.update()
 
 
-class _Writer:
-    """Writes shards, in the order of the input, and publishes each when it is whole.
-
-    There is at least one; the windows of an example are never in two.
-    """
-
-    def __init__(
-        self,
-        request: Request,
-        folder: Path,
-        part: Path,
-        manifest: Mapping[str, Any] | None,
-        published: Published,
-    ) -> None:
-        self._request, self._folder, self._part = request, folder, part
-        self._published, self._started = published, time.perf_counter()
-        if manifest is None:
-            (folder / MANIFEST).unlink(missing_ok=True)
-            storage.remove(storage.own_paths(folder, storage.WINDOWS))
-        self.manifest: dict[str, Any] = dict(
-            manifest
-            or {
-                "request": request.description,
-                "counts": {**dict.fromkeys(COUNTERS, 0), "seconds": 0.0},
-                "shards": [],
-                "place": list(START),
-                "skipped_bytes": 0,
-                "complete": False,
-            }
-        )
-        self._seconds_before = self.manifest["counts"]["seconds"]
-        kinds = (WINDOWS,) if request.training else (WINDOWS, EXAMPLES)
-        self._kinds, self._files = kinds, list[IO[bytes]]()
-        self._opened = contextlib.ExitStack()
-        self._skipped = (folder / DEAD_LETTERS).open("ab")
-        self._skipped.truncate(self.manifest["skipped_bytes"])
-        if manifest is not None:
-            published(manifest)
-
-    @property
-    def place(self) -> ExampleKey:
-        """The last record so far."""
-        file, line = self.manifest["place"]
-        return file, line
-
-    def write(self, elements: Iterable[StoredExample | DeadLetter]) -> None:
-        counts = self.manifest["counts"]
-        with self._skipped, self._opened:
-            for one in elements:
-                self.manifest["place"] = one.source.key
-                if isinstance(one, DeadLetter):
-                    self._skipped.write(f"{encode_dead_letter(one)}\n".encode())
-                    counts["dead_letters"] += 1
-                    continue
-                self._open()
-                for file, data in zip(self._files, (one.records, one.example), strict=False):
-                    file.write(data)
-                counts["examples"] += 1
-                counts["windows"] += one.n_windows
-                counts["unread_blocks"] += one.unread_blocks
-                counts["truncated_pages"] += one.unread_blocks > 0
-                if self._files[0].tell() >= SHARD_BYTES:
-                    self._publish()
-            if self._files or not self.manifest["shards"]:
-                self._open()
-                self._publish()
-
-    def _open(self) -> None:
-        number = len(self.manifest["shards"])
-        if not self._files:
-            paths = [self._part / shard_name(kind, number) for kind in self._kinds]
-            self._files = [self._opened.enter_context(path.open("wb")) for path in paths]
-
-    def _publish(self) -> None:
-        sizes = {}
-        for file in self._files:
-            file.close()
-            name = Path(file.name).name
-            sizes[name] = os.path.getsize(file.name)
-            storage.publish(Path(file.name), self._folder / name)
-        self._files = []
-        self._skipped.flush()
-        os.fsync(self._skipped.fileno())
-        self.manifest["shards"].append(sizes)
-        self._write_manifest()
-
-    def complete(self) -> None:
-        self.manifest |= {
-            "complete": True,
-            "skipped_sha256": storage.sha256(self._folder / DEAD_LETTERS),
-        }
-        self._write_manifest()
-
-    def _write_manifest(self) -> None:
-        seconds = self._seconds_before + time.perf_counter() - self._started
-        self.manifest["counts"]["seconds"] = seconds
-        self.manifest["skipped_bytes"] = os.path.getsize(self._folder / DEAD_LETTERS)
-        storage.write_json(self._folder / MANIFEST, self.manifest)
-        self._published(self.manifest)
-
-
 def find(request: Request, folder: Path) -> dict[str, Any] | None:
-    """Returns the manifest of a folder that has windows of a request, perhaps not all shards yet.
+    """Returns the manifest of a folder that has windows of a request; damage is logged.
 
-    Damage is logged. ``read_shard`` checks the content of shards.
+    There may not be all shards yet. ``read_shard`` checks their content.
     """
-    path = folder / MANIFEST
     try:
-        manifest = storage.read_json(path)
-        if manifest["request"] != request.description:
-            return None
-        for name, size in itertools.chain.from_iterable(map(dict.items, manifest["shards"])):
-            if (folder / name).stat().st_size != size:
-                raise DamagedError(f"{folder / name} is damaged: {MANIFEST} describes another file")
-        letters = folder / DEAD_LETTERS
-        is_cut = letters.stat().st_size < manifest["skipped_bytes"]
-        if is_cut or (
-            manifest["complete"] and storage.sha256(letters) != manifest["skipped_sha256"]
-        ):
-            raise DamagedError(f"{letters} is damaged: {MANIFEST} describes another file")
-        return manifest
-    except FileNotFoundError as error:
-        if Path(error.filename) == path:
-            return None
-        log.warning("%s is missing; the windows are prepared again", error.filename)
+        return read_manifest(folder, request.description)
     except DamagedError as error:
-        log.warning("%s; the windows are prepared again", error)
-    except (LookupError, TypeError, AttributeError) as error:
-        log.warning("%s is damaged: %r; the windows are prepared again", path, error)
-    return None
+        log.warning(AGAIN, error)
+        return None
 
 
 # --- in a process beside this one ---------------------------------------------------------------

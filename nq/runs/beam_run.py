@@ -20,7 +20,8 @@ from nq.errors import Error
 from nq.evaluation.answer_files import Answered
 from nq.formats.input_files import Files, is_uri, shown
 from nq.inference.scorer import Counters
-from nq.preprocess.prepared import Request, encode_dead_letter
+from nq.preprocess.prepared import Request
+from nq.preprocess.shards import encode_dead_letter
 from nq.questions import Ids
 from nq.records import DeadLetter
 from nq.runs.config import Beam

@@ -12,7 +12,7 @@ import pytest
 
 from nq.beam.windows import by_workers
 from nq.errors import Error
-from nq.preprocess import prepared
+from nq.preprocess import shards
 from nq.preprocess.prepared import prepare
 from nq.questions import Questions
 from nq.storage import UNFINISHED
@@ -35,7 +35,7 @@ def test_the_plain_loop_writes_the_bytes_of_any_number_of_workers(
     options: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(prepared, "SHARD_BYTES", SMALL)
+    monkeypatch.setattr(shards, "SHARD_BYTES", SMALL)
     request = make_request(tmp_path)
     questions = Questions(request.questions.files, limit=limit)
     request = replace(request, questions=questions, training=training)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nq.preprocess.prepared import MANIFEST
+from nq.preprocess.shards import MANIFEST
 from nq.storage import UNFINISHED
 from tests.conftest import Commands
 from tests.nq_records import changed, simplified, to_line, write_lines

@@ -20,17 +20,10 @@ from nq.config import WindowConfig
 from nq.errors import Error
 from nq.formats import inputs
 from nq.formats.tfrecord import encode_records, raw_records
-from nq.preprocess import prepared
+from nq.preprocess import prepared, shards
 from nq.preprocess.features import features, training_features
-from nq.preprocess.prepared import (
-    MANIFEST,
-    SHARD_BYTES,
-    Request,
-    Windows,
-    find,
-    prepare,
-    windows,
-)
+from nq.preprocess.prepared import Request, Windows, find, prepare, windows
+from nq.preprocess.shards import MANIFEST, SHARD_BYTES
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
 from nq.records import Example, Source
@@ -126,7 +119,7 @@ def test_records_are_those_of_the_plain_functions_in_order(
     shard_bytes: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(prepared, "SHARD_BYTES", shard_bytes)
+    monkeypatch.setattr(shards, "SHARD_BYTES", shard_bytes)
     made = prepare(replace(job_request, training=training), out)
     tokenizer, expected = load_tokenizer(job_request.tokenizer), list[list[bytes]]()
     for source, item in first_examples(job_request):
@@ -137,11 +130,11 @@ def test_records_are_those_of_the_plain_functions_in_order(
     assert records(made) == [record for one in expected for record in one]
     counts = made.examples, made.windows, made.dead_letters
     assert counts == (GOOD, sum(map(len, expected)), RECORDS - GOOD)
-    shards = [len(list(raw_records(shard))) for shard in made.shards]
+    sizes = [len(list(raw_records(shard))) for shard in made.shards]
     ends = {sum(map(len, expected[:n])) for n in range(len(expected) + 1)}
-    assert {sum(shards[:n]) for n in range(len(shards) + 1)} <= ends  # of examples
+    assert {sum(sizes[:n]) for n in range(len(sizes) + 1)} <= ends  # of examples
     assert all(shard.stat().st_size >= shard_bytes for shard in made.shards[:-1])
-    assert len(shards) == GOOD if shard_bytes == 1 else (len(shards) > 1) == (shard_bytes == SMALL)
+    assert len(sizes) == GOOD if shard_bytes == 1 else (len(sizes) > 1) == (shard_bytes == SMALL)
     others = {path.name.replace("windows", "examples") for path in made.shards}
     expected_names = {path.name for path in made.shards} | FILES - {EXAMPLES}
     assert names(out) == expected_names | (set() if training else others)
@@ -286,22 +279,22 @@ def test_each_record_is_decoded_once(job_request: Request, out: Path, decoded: l
     assert len(decoded) == RECORDS
 
 
-@pytest.mark.parametrize("shards", [1, 2, 5])
+@pytest.mark.parametrize("n_shards", [1, 2, 5])
 def test_an_interrupted_job_continues_behind_its_last_shard(
     job_request: Request,
     out: Path,
     tmp_path: Path,
-    shards: int,
+    n_shards: int,
     decoded: list[int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What has been published is read at once."""
-    monkeypatch.setattr(prepared, "SHARD_BYTES", SMALL)
+    monkeypatch.setattr(shards, "SHARD_BYTES", SMALL)
     undisturbed = prepare(job_request, tmp_path / "undisturbed")
     expected = [source for source, _ in first_examples(job_request)]
 
     def interrupt(manifest: Mapping[str, Any]) -> None:
-        if len(manifest["shards"]) == shards:
+        if len(manifest["shards"]) == n_shards:
             so_far = Windows(job_request, out, manifest)
             count = manifest["counts"]["examples"]
             assert [one.source for one in islice(so_far, count)] == expected[:count]
@@ -325,7 +318,7 @@ def test_an_interrupted_job_continues_behind_its_last_shard(
 def test_damage_in_the_first_shards_of_an_interrupted_job(
     job_request: Request, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepared, "SHARD_BYTES", SMALL)
+    monkeypatch.setattr(shards, "SHARD_BYTES", SMALL)
 
     def interrupt(manifest: Mapping[str, Any]) -> None:
         if len(manifest["shards"]) == 2:
@@ -347,10 +340,10 @@ def test_damage_in_the_first_shards_of_an_interrupted_job(
 
 ONE_SHARD = """
 import time
-import nq.preprocess.prepared as prepared
-prepared.SHARD_BYTES = 1
-write = prepared._Writer._write_manifest
-prepared._Writer._write_manifest = lambda writer: (write(writer), time.sleep(600))
+import nq.preprocess.shards as shards
+shards.SHARD_BYTES = 1
+write = shards.ShardWriter._write_manifest
+shards.ShardWriter._write_manifest = lambda writer: (write(writer), time.sleep(600))
 """
 """Makes the process wait when it has published its first shard."""
 PARENT = """

@@ -11,7 +11,7 @@ from nq import child
 from nq.bundle import bundled_sample
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.formats import inputs
-from nq.preprocess import prepared
+from nq.preprocess import shards
 from nq.questions import read_examples
 from nq.runs.config import Compute
 from nq.runs.job import Job
@@ -22,12 +22,12 @@ from tests.jobs import scoring
 
 RECORDS = 7
 COUNTED = """
-import nq.formats.inputs as inputs, nq.preprocess.prepared as prepared
+import nq.formats.inputs as inputs, nq.preprocess.shards as shards
 def counting(source, *rest, decode=inputs.decode_row):
     with open({log!r}, "a") as file:
         file.write(source.path + str(source.line) + chr(10))
     return decode(source, *rest)
-inputs.decode_row, prepared.SHARD_BYTES = counting, {shard_bytes}
+inputs.decode_row, shards.SHARD_BYTES = counting, {shard_bytes}
 """
 """Writes what a process decodes to a file, and sets the size of shards."""
 
@@ -70,7 +70,7 @@ def test_a_record_is_decoded_once_by_both_processes_and_shards_change_nothing(
     expected = run(job)
     code, start = COUNTED.format(log=str(tmp_path / "log"), shard_bytes=shard_bytes), child.start
     monkeypatch.setattr(inputs, "decode_row", inputs.decode_row)
-    monkeypatch.setattr(prepared, "SHARD_BYTES", shard_bytes)
+    monkeypatch.setattr(shards, "SHARD_BYTES", shard_bytes)
     exec(code, {})  # in this process
     monkeypatch.setattr(child, "start", lambda text: start(code + text))
     found = run(replace(job, root=tmp_path / "other"))

@@ -1,0 +1,253 @@
+"""The files of a folder of windows: shards of TFRecords, bad records and the manifest.
+
+windows-00000.tfrecord …   the shards
+examples-00000.tfrecord …  the examples of each shard; none for training
+skipped.jsonl              bad records: file, line, reason, excerpt
+manifest.json              the request, counts, sizes and digests of the files
+
+A shard is published when it is whole, and then the manifest names it. Damage is found by the sizes
+and digests of the manifest and by the checksums of the records.
+"""
+
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import orjson
+
+from nq import storage
+from nq.config import WindowConfig
+from nq.errors import DamagedError
+from nq.formats.example_records import decode_example, encode_example
+from nq.formats.input_files import shown
+from nq.formats.tfrecord import (
+    KEYS,
+    decode_records,
+    encode_records,
+    frame,
+    inference_shapes,
+    raw_records,
+)
+from nq.preprocess.contexts import unread_blocks
+from nq.questions import START
+from nq.records import DeadLetter, Example, ExampleId, ExampleKey, Features, Source, Windowed
+from nq.storage import DEAD_LETTERS
+from nq.text import visible
+
+MANIFEST = "manifest.json"
+WINDOWS, EXAMPLES = "windows", "examples"
+SHARD_BYTES = 16 << 20
+"""Bytes after which a shard ends, with the example that reaches them."""
+COUNTERS = ("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages")
+"""The counts of a manifest, and the names of Beam's counters."""
+
+Published = Callable[[Mapping[str, Any]], object]
+"""Receives the manifest when it names a new shard, and when it is complete."""
+
+
+class StoredExample(NamedTuple):
+    """The framed TFRecords of one example (empty for training) and of its windows."""
+
+    source: Source
+    example: bytes
+    records: bytes
+    n_windows: int
+    unread_blocks: int
+    example_id: ExampleId
+    question: str
+
+
+def stored_example(
+    source: Source, example: Example, rows: Features, windows: WindowConfig
+) -> StoredExample:
+    """Encodes an example and its windows as records of the windows folder."""
+    records = b"".join(map(frame, encode_records(rows, source, windows.switches.id_name)))
+    stored = b""
+    if rows.answer_types is None:
+        stored = frame(encode_example(source.key, example, len(rows)))
+    about = unread_blocks(example, windows), example.example_id, example.question
+    return StoredExample(source, stored, records, len(rows), *about)
+
+
+def encode_dead_letter(letter: DeadLetter) -> str:
+    """Returns one line of JSON: file, line, reason, and the beginning of the record."""
+    place = {"file": shown(letter.source.path), "line": letter.source.line}
+    values = {**place, "reason": letter.reason, "record": letter.record}
+    return visible(orjson.dumps(values).decode())
+
+
+def shard_path(folder: Path, kind: str, number: int) -> Path:
+    """Returns the path of a file of windows or of examples."""
+    return folder / f"{kind}-{number:05d}.tfrecord"
+
+
+def read_shard(
+    folder: Path, number: int, files: Sequence[str], max_seq_length: int
+) -> Iterator[Windowed]:
+    """Yields the examples of a shard with their windows; damage is a ``DamagedError``.
+
+    Args:
+        files: the paths of the input, in order.
+        max_seq_length: pieces in a window.
+    """
+    paths, shapes = tuple(map(shown, files)), inference_shapes(max_seq_length)
+    shard = shard_path(folder, WINDOWS, number)
+    records = raw_records(shard)
+    for record in raw_records(shard_path(folder, EXAMPLES, number)):
+        (file, line), example, n_windows = decode_example(record)
+        rows = decode_records(list(islice(records, n_windows)), shapes)
+        expected = [[file, line, n, n_windows] for n in range(n_windows)]
+        if np.hstack([rows[name] for name in KEYS]).tolist() != expected:
+            raise DamagedError(f"windows of file {file}, line {line} are not in {shard}")
+        yield Windowed(example, rows, Source(file, paths[file], line))
+    if next(records, None) is not None:
+        raise DamagedError(f"{shard} has windows of no example")
+
+
+def example_ids(folder: Path, n_shards: int) -> list[ExampleId]:
+    """Returns the ids of the examples in the first shards; damage is a ``DamagedError``."""
+    return [
+        decode_example(record)[1].example_id
+        for number in range(n_shards)
+        for record in raw_records(shard_path(folder, EXAMPLES, number))
+    ]
+
+
+def read_manifest(folder: Path, description: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns the manifest of a folder; ``None`` if it has no windows of the described request.
+
+    There may not be all shards yet. ``read_shard`` checks their content.
+
+    Raises:
+        DamagedError: a file is missing, or the manifest describes another one.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        manifest = storage.read_json(folder / MANIFEST)
+        if manifest["request"] != description:
+            return None
+        sizes = dict(itertools.chain.from_iterable(map(dict.items, manifest["shards"])))
+        for name, size in (sizes | {DEAD_LETTERS: manifest["skipped_bytes"]}).items():
+            path = folder / name
+            stored = path.stat().st_size if path.is_file() else -1
+            # an interrupted job may have written more bad records than the manifest counts
+            is_whole = stored >= size if name == DEAD_LETTERS else stored == size
+            if name == DEAD_LETTERS and manifest["complete"] and is_whole:
+                is_whole = storage.sha256(path) == manifest["skipped_sha256"]
+            if not is_whole:
+                raise DamagedError(f"{path} is damaged: {MANIFEST} describes another file")
+        return manifest
+    return None
+
+
+class ShardWriter:
+    """Writes shards, in the order of the input, and publishes each when it is whole.
+
+    There is at least one; the windows of an example are never in two.
+
+    Args:
+        part: an empty folder in the same file system, for shards that are not whole.
+        description: the request of the manifest.
+        manifest: that of the first shards, behind which the writer continues; without one it
+            begins with an empty folder.
+        with_examples: whether examples are written beside their windows.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        part: Path,
+        description: Mapping[str, Any],
+        manifest: Mapping[str, Any] | None,
+        with_examples: bool,
+        published: Published,
+    ) -> None:
+        self._folder, self._part = folder, part
+        self._kinds = (WINDOWS, EXAMPLES) if with_examples else (WINDOWS,)
+        self._published, self._started = published, time.perf_counter()
+        if manifest is None:
+            (folder / MANIFEST).unlink(missing_ok=True)
+            storage.remove(storage.own_paths(folder, storage.WINDOWS))
+        self.manifest: dict[str, Any] = dict(
+            manifest
+            or {
+                "request": description,
+                "counts": {**dict.fromkeys(COUNTERS, 0), "seconds": 0.0},
+                "shards": [],
+                "place": list(START),
+                "skipped_bytes": 0,
+                "complete": False,
+            }
+        )
+        self._seconds_before = self.manifest["counts"]["seconds"]
+        self._files, self._opened = list[IO[bytes]](), contextlib.ExitStack()
+        self._skipped = (folder / DEAD_LETTERS).open("ab")
+        self._skipped.truncate(self.manifest["skipped_bytes"])
+        if manifest is not None:
+            published(manifest)
+
+    @property
+    def place(self) -> ExampleKey:
+        """The last record so far."""
+        file, line = self.manifest["place"]
+        return file, line
+
+    def write(self, elements: Iterable[StoredExample | DeadLetter]) -> None:
+        """Writes examples and bad records, and publishes all shards."""
+        counts = self.manifest["counts"]
+        with self._skipped, self._opened:
+            for one in elements:
+                self.manifest["place"] = one.source.key
+                if isinstance(one, DeadLetter):
+                    self._skipped.write(f"{encode_dead_letter(one)}\n".encode())
+                    counts["dead_letters"] += 1
+                    continue
+                self._open()
+                for file, data in zip(self._files, (one.records, one.example), strict=False):
+                    file.write(data)
+                counts["examples"] += 1
+                counts["windows"] += one.n_windows
+                counts["unread_blocks"] += one.unread_blocks
+                counts["truncated_pages"] += one.unread_blocks > 0
+                if self._files[0].tell() >= SHARD_BYTES:
+                    self._publish()
+            if self._files or not self.manifest["shards"]:
+                self._open()
+                self._publish()
+
+    def _open(self) -> None:
+        number = len(self.manifest["shards"])
+        if not self._files:
+            paths = [shard_path(self._part, kind, number) for kind in self._kinds]
+            self._files = [self._opened.enter_context(path.open("wb")) for path in paths]
+
+    def _publish(self) -> None:
+        sizes = {}
+        for file in self._files:
+            file.close()
+            name = Path(file.name).name
+            sizes[name] = os.path.getsize(file.name)
+            storage.publish(Path(file.name), self._folder / name)
+        self._files = []
+        self._skipped.flush()
+        os.fsync(self._skipped.fileno())
+        self.manifest["shards"].append(sizes)
+        self._write_manifest()
+
+    def complete(self) -> None:
+        """Marks the folder as complete."""
+        digest = storage.sha256(self._folder / DEAD_LETTERS)
+        self.manifest |= {"complete": True, "skipped_sha256": digest}
+        self._write_manifest()
+
+    def _write_manifest(self) -> None:
+        seconds = self._seconds_before + time.perf_counter() - self._started
+        self.manifest["counts"]["seconds"] = seconds
+        self.manifest["skipped_bytes"] = os.path.getsize(self._folder / DEAD_LETTERS)
+        storage.write_json(self._folder / MANIFEST, self.manifest)
+        self._published(self.manifest)
