@@ -251,6 +251,7 @@ def record(
     tags = {
         "study": f"{study.name} {time.strftime('%Y-%m-%d %H:%M:%S')}",
         tracking.DESCRIPTION: text,
+        tracking.SPEED_COMPARABLE: "yes",
     }
     for row in rows:
         title = f"{study.title(row)} · {study.name}"

@@ -23,6 +23,7 @@ from typing import Any
 from nq import extras, storage
 from nq.comparison import record
 from nq.comparison.models import (
+    MIN_TUNED,
     Answers,
     ComparedAnswers,
     Entrant,
@@ -210,9 +211,12 @@ def _profiles(profiles: Profile | str | Iterable[Profile | str] | None) -> list[
 
 
 def _tuned(runs: Mapping[str, FinishedRun], phase: OnPhase) -> dict[str, Answers]:
-    """Returns by row the answers of decisions that were fitted without the question."""
+    """Returns by row the answers of decisions that were fitted without the question.
+
+    There are none if fewer than ``MIN_TUNED`` questions have gold.
+    """
     order, tuned = gold_order(next(iter(runs.values()))), dict[str, Answers]()
-    for label, run in runs.items():
+    for label, run in runs.items() if len(order) >= MIN_TUNED else ():
         phase(f"{label}: fitting decisions")
         if (answers := unseen(run, order)) is not None:
             tuned[label] = answers

@@ -98,11 +98,11 @@ def unseen(run: FinishedRun, order: Mapping[ExampleId, int]) -> Answers | None:
     """Returns the answers of a run by decisions that were fitted without each of its questions.
 
     ``order`` numbers the questions with gold. ``None`` if the run has no scores that the default
-    rule can read, or if there are too few questions.
+    rule can read.
     """
     rule, default = RULES[run.job.model.decision.rule], RULES["default"]
     is_readable = (rule.k, rule.text_only) == (default.k, default.text_only)
-    if run.scores is None or not is_readable or len(order) < MIN_TUNED:
+    if run.scores is None or not is_readable:
         return None
     return unseen_answers(run, start_decision(run.job.model), order)
 

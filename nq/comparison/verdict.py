@@ -34,7 +34,7 @@ def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
     if baseline is None:
         return "", "No profile can be named, since baseline was not measured."
     if len(baseline.ratios) < MIN_ROUNDS:
-        return "", f"No profile is named: {_too_few(baseline)}."
+        return "", f"No profile is named: {_too_few(baseline, rows)}."
     measured = _by_speed(rows)
     fit = [row for row in measured if _keeps_answers(row)]
     near = _fastest(fit)
@@ -47,9 +47,10 @@ def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
     return best.label, text
 
 
-def _too_few(row: ComparisonRow) -> str:
-    quiet = f"{MIN_ROUNDS} quiet rounds are needed, and there are {len(row.ratios)}"
-    return f"{quiet}; the same command measures busy rounds again"
+def _too_few(row: ComparisonRow, rows: Iterable[ComparisonRow]) -> str:
+    is_busy = any(one.busy for one in rows)
+    advice = "the same command measures busy rounds again" if is_busy else "give more rounds"
+    return f"{MIN_ROUNDS} quiet rounds are needed, and there are {len(row.ratios)}; {advice}"
 
 
 def _by_speed(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
@@ -80,7 +81,7 @@ def _model_advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
     best = max(judged, key=_f1)
     quality = f"the best F1, {figure(best.f1, 3)}"
     if len(best.ratios) < MIN_ROUNDS:
-        return "", f"{name(best)} has {quality}. No model is named: {_too_few(best)}."
+        return "", f"{name(best)} has {quality}. No model is named: {_too_few(best, rows)}."
     measured = _by_speed(judged)
     fit = [row for row in measured if _is_as_good(row)]
     near = _fastest(fit)

@@ -266,12 +266,15 @@ def prepare(
             described, is_training = request.description, request.training is not None
             writer = ShardWriter(folder, part, described, manifest, not is_training, published)
             made = make(request, part) if make else _made_windows(request, writer.place, ids)
-            writer.write(made)
             try:
+                writer.write(made)
                 questions.check_same()
             except Error:
-                (folder / MANIFEST).unlink()
+                (folder / MANIFEST).unlink(missing_ok=True)
                 raise
+            finally:
+                if not (folder / MANIFEST).exists():
+                    storage.remove(storage.own_paths(folder, storage.WINDOWS))
             writer.complete()
         result = Windows(request, folder, writer.manifest)
         result.reused = False

@@ -45,7 +45,7 @@ def measured_run(
     with tracking.Run(track, name, source) as run:
         run.open(started=period[0])
         run.ended = period[1]
-        run.tags({tracking.SPEED_COMPARABLE: "yes", **tags})
+        run.tags(tags)
         yield run
 
 

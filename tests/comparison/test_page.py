@@ -36,7 +36,10 @@ CHANGES = [
     {
         "question": "who?",
         "gold": ["Ann"],
-        "answers": {"baseline": ANSWER, "mixed": ANSWER, "xla": {**ANSWER, "s": "Bob", "group": 1}},
+        "answers": {
+            "baseline": {**ANSWER, "s": "Bob", "outcome": "wrong"},
+            **{key: {**ANSWER, "group": 1} for key in ("mixed", "xla")},
+        },
     }
 ]
 
@@ -166,8 +169,9 @@ def test_no_profile_is_named_that_another_one_beats_in_every_round(
         if with_gold or not one.changed:
             ratios = zip(one.ratios, next(r for r in rows if r.profile == take).ratios, strict=True)
             assert not all(other > own for other, own in ratios)
-    for n_quiet in (0, 1):
-        assert advice([replace(r, ratios=r.ratios[:n_quiet]) for r in rows])[0] == ""
+    for n_quiet, busy, todo in ((0, 1, "busy rounds again"), (1, 0, "give more rounds")):
+        few = [replace(r, ratios=r.ratios[:n_quiet], busy=busy) for r in rows]
+        assert advice(few)[0] == "" and todo in advice(few)[1]
 
 
 def test_a_page_needs_no_other_file_and_escapes_its_texts() -> None:
@@ -204,7 +208,10 @@ def test_the_charts_are_drawn_without_overlap_in_every_width(tmp_path: Path) -> 
             hit = "b.x < a.right && a.x < b.right && b.y + 3 < a.bottom && a.y + 3 < b.bottom"
             assert not tab.run(f"{boxes}.some((a, i, all) => all.some((b, j) => i < j && {hit}))")
             assert tab.run("document.querySelectorAll('#predict_s .mark-rect path').length") == 16
-            assert tab.run("document.querySelectorAll('.change .answers > div').length") == 2
+            classes = (
+                "[...document.querySelectorAll('.change .answers > div')].map(d => d.className)"
+            )
+            assert tab.run(classes) == ["predicted", "expected"]  # the second is right
         assert tab.messages == []
 
 

@@ -147,8 +147,10 @@ function element(name, className, ...children) {
   return made;
 }
 
+// Without gold answers those of the first row are the ones to compare with.
 function answerBox(answer, labels, isFirst) {
-  const box = element("div", isFirst ? "expected" : "predicted");
+  const isExpected = answer.outcome ? answer.outcome === "right" : isFirst;
+  const box = element("div", isExpected ? "expected" : "predicted");
   if (answer.outcome) box.append(element("span", `mark ${answer.outcome}`, answer.outcome));
   box.append(element("div", "profiles", labels.join(", ")));
   box.append(element("div", "short", answer.s || (answer.l ? "(no short answer)" : "(no answer)")));
