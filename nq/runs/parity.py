@@ -8,7 +8,6 @@ whose windows are not the same, such as those of models with other tokenizers, h
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,10 +26,10 @@ from nq.runs.score_store import ScoreStore
 F1 = ("micro_f1", "long-answer-f1", "short-answer-f1")
 
 
-def check_other(job: Job, questions: Questions) -> None:
-    """Checks, before a job is computed, that its run can be compared with the run in a folder."""
+def open_other(job: Job, questions: Questions) -> FinishedRun | None:
+    """Returns the run with which that of a job will be compared; checks that it can be."""
     if job.against is None:
-        return
+        return None
     other = FinishedRun(job.against, check=False)
     folder = other.path
     if job.output is not None and job.output.resolve() == folder.resolve():
@@ -48,16 +47,7 @@ def check_other(job: Job, questions: Questions) -> None:
         raise Error(f"{answered}: give both runs the same limit")
     if job.max_loss is not None and F1[0] not in other.metrics["metrics"]:
         raise Error(f"{folder} has no micro-F1, since its data have no annotations")
-
-
-def compare_runs(folder: Path, job: Job, gold: Gold) -> Parity:
-    """Compares the run of a job with the run ``job.against``; adds the outcome to its folder."""
-    assert job.against is not None
-    run = FinishedRun(folder, check=False)
-    other = FinishedRun(job.against, check=False)
-    parity = compare(run, other, gold, job.max_loss)
-    run.add_parity(parity, job.sources)
-    return parity
+    return other
 
 
 def compare(

@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Iterable
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from nq.questions import Questions, mention_unnamed_pages
 from nq.report.result import Result
 from nq.runs import parity, record
 from nq.runs.beam_run import Pipeline, file_system, open_pipeline
-from nq.runs.folder import RunFolder
+from nq.runs.folder import FinishedRun, RunFolder
 from nq.runs.job import Job
 from nq.runs.measure import SCORE, Clock, OnPhase
 from nq.runs.profile_choice import with_profile, without_gain
@@ -72,7 +72,7 @@ def run(
         mention_unnamed_pages(questions)
         job = replace(job, files=questions.files, pages=questions.pages)
         job.check_output()
-        parity.check_other(job, questions)
+        other = parity.open_other(job, questions)
         job, choice = with_profile(job, questions)
         name = f"{job.profile} · {Path(input_files.shown(job.files[0])).name}"
         # it is opened later, or when there is something to record
@@ -83,8 +83,10 @@ def run(
             record.record(tracked, job, result)
             if track is not None and track.logs_model:
                 result = replace(result, model_uri=record.log_model(tracked, job))
-            if job.against is not None:
-                difference = parity.compare_runs(result.folder, job, gold)
+            if other is not None:
+                finished = FinishedRun(result.folder, check=False)
+                difference = parity.compare(finished, other, gold, job.max_loss)
+                finished.add_parity(difference, job.sources)
                 record.record_parity(tracked, difference, result.folder)
                 result = replace(result, parity=difference)
             run_bytes = RunFolder(result.folder, {}).size
@@ -131,17 +133,25 @@ def _result(
     measured, tracked.ended = clock.finish(totals), time.time()
     moments = (datetime.fromtimestamp(t, UTC) for t in (measured.started, tracked.ended))
     started_at, ended_at = (moment.isoformat(timespec="milliseconds") for moment in moments)
-    known = {f.name for f in fields(Result)}
-    counts = {n: x for n, x in (vars(totals) | vars(measured)).items() if n in known}
     return Result(
         folder=folder.path,
         profile=str(job.profile),
         device=", ".join(sorted(totals.devices)),
         precision=", ".join(sorted(totals.precisions)),
         examples=files.examples,
+        windows=totals.windows,
+        resumed_windows=totals.resumed_windows,
+        second_model_windows=totals.second_model_windows,
+        rescored=totals.rescored,
+        dead_letters=totals.dead_letters,
+        truncated_pages=totals.truncated_pages,
+        unread_blocks=totals.unread_blocks,
         read_windows=totals.counters.computed_windows,
         float32_windows=totals.counters.float32_windows,
+        time=measured.time,
         windows_per_s=measured.windows_per_s(totals),
+        peak_memory_bytes=measured.peak_memory_bytes,
+        machine=measured.machine,
         answered=files.answered,
         without_gold=evaluation.without_gold,
         text_only=evaluation.text_only,
@@ -156,5 +166,4 @@ def _result(
         not_comparable=measured.reasons if beam is None else (f"answered by {beam['runner']}",),
         beam=beam,
         windows_bytes=answering.windows_bytes,
-        **counts,
     )
