@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from nq.errors import Error
-from nq.formats import containers, inputs, lines
+from nq.formats import inputs, lines
 from nq.formats.fields import RecordError
 from nq.formats.input_files import (
     CHANGED,
@@ -96,7 +96,7 @@ class Questions:
         for path in self.files:
             with self.system.local_copy(path) as copy:
                 try:
-                    containers.check(copy)
+                    inputs.check(copy)
                 except ValueError as error:
                     raise ValueError(str(error).replace(copy, path)) from error
         if self.first(1):
@@ -139,7 +139,7 @@ class Questions:
         column = self.pages.column if self.pages else None
         for number, path in enumerate(self.files):
             with self.system.local_copy(path) as copy:
-                for line, row in containers.rows(copy, page=column):
+                for line, row in inputs.rows(copy, page=column):
                     yield Source(number, shown(path), line), row
 
     def examples(self) -> Iterator[Example]:
@@ -200,7 +200,7 @@ def mention_unnamed_pages(*several: Questions) -> None:
     if pages is None:
         return
     for path in itertools.chain.from_iterable(one.files for one in several):
-        for _, row in containers.rows(path, page=pages.column):
+        for _, row in inputs.rows(path, page=pages.column):
             with contextlib.suppress(RecordError):
                 named.add(pages.path(lines.parsed(row)))
     if unnamed := [path for path in pages.files if path not in named]:
@@ -239,7 +239,7 @@ def read_examples(
     files = matching_files(patterns)
     for path in files:
         if not is_stream(path):
-            containers.check(path)
+            inputs.check(path)
     return _good_examples(files, skip_bad, page_folder(pages))
 
 
@@ -250,7 +250,7 @@ def _good_examples(
     with spooled(files) as paths:
         for path in paths:
             if path not in files:
-                containers.check(path)
+                inputs.check(path)
         for source, item in Questions(tuple(paths), pages):
             if isinstance(item, Example):
                 yield item

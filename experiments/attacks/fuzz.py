@@ -21,7 +21,7 @@ from experiments.attacks.frame import Row, chosen
 from nq.bundle import bundled_model
 from nq.commands import terminal
 from nq.config import DECISION_RULES, DecisionConfig, WindowConfig
-from nq.formats import containers, documents, inputs, outputs
+from nq.formats import documents, inputs, outputs
 from nq.formats.outputs import encode_prediction
 from nq.postprocess.decision import RULES, decide
 from nq.preprocess.prepared import make_windows
@@ -111,7 +111,7 @@ class Checker:
         """
         self.path.write_bytes(data)
         try:
-            containers.check(str(self.path))
+            inputs.check(str(self.path))
             n_records = n_records or inputs.count_records(str(self.path))
         except (ValueError, OSError) as error:
             if n_records is not None:

@@ -1,21 +1,27 @@
-"""The records of input files, each decoded by the dialect that matches its fields.
+"""The records of input files: lines, rows of parquet or CSV, or questions of SQuAD or MRQA.
 
-It becomes an ``Example`` or a ``DeadLetter`` with the reason, so that every record is accounted for
-and none stops the stream.
+The first bytes of a file tell which, not its name. A file of none of these kinds is read line by
+line. The dialect that matches the fields of a record decodes it to an ``Example``; a bad record
+becomes a ``DeadLetter`` with the reason, so that every record is accounted for and one bad line
+never costs the rest of a file.
 """
 
 import contextlib
-from collections.abc import Iterator
-from dataclasses import replace
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import orjson
 
 from nq.answers import Page
-from nq.formats import containers, csv_rows, lines, natural_questions, own_data, tydi
+from nq.formats import csv_rows, lines, natural_questions, own_data, parquet, squad, tydi
 from nq.formats.documents import SUFFIXES, page_from_record, read_document
 from nq.formats.fields import LIMITS, Record, RecordError
 from nq.formats.input_files import SHARD_SUFFIXES, path_text, shown
+from nq.formats.lines import BOM, GZIP_MAGIC, MAX_LINES, Row, binary_kind, text_kind
 from nq.formats.own_data import PageFolder
 from nq.records import DeadLetter, Example, Source
 
@@ -31,8 +37,93 @@ DIALECTS = {
 A record with a question and none of them names its page in another file.
 """
 EXCERPT_CHARS, MAX_NAME = 500, 4096
+HEAD_BYTES = 16 << 10
+_RECORD_START = re.compile(rb"\{[ \t]*\"")
+_NO_RECORDS = f"no file of records, by its first {MAX_LINES} lines", "give another file"
 
-count_records = containers.count
+
+def _check_lines(path: str) -> None:
+    """Raises ``ValueError`` if a file is of a kind that has no records in its lines."""
+    data, head = _head(path)
+    kind = binary_kind(head)
+    if not kind:
+        several = [line for _, line in islice(lines.rows(path), MAX_LINES)]
+        n_records = sum(
+            isinstance(line, bytes) and bool(_RECORD_START.match(line)) and line.endswith(b"}")
+            for line in several
+        )  # in an array with one object a line, the last one looks like a record
+        if n_records <= 1 and not _RECORD_START.match(head):
+            no_records = len(several) == MAX_LINES and not n_records
+            kind = text_kind(head) or (_NO_RECORDS if no_records else None)
+    if kind:
+        name = f"{kind[0]} in a gzip file" if data.startswith(GZIP_MAGIC) else kind[0]
+        expected = "one JSON object a line, plain or gzip, parquet, CSV, or a file of SQuAD"
+        raise ValueError(f"{path} is {name}: {kind[1]}; expected {expected}")
+
+
+@dataclass(frozen=True)
+class Container:
+    """How records are read; ``check`` raises ``ValueError`` for a file that can have none."""
+
+    rows: Callable[[str], Iterator[tuple[int, Row]]]
+    check: Callable[[str], None] = lambda path: None
+
+
+PARQUET = Container(parquet.rows, parquet.check_parquet)
+SQUAD = Container(lambda path: enumerate(squad.squad_questions(path), 1))
+MRQA = Container(lambda path: enumerate(squad.mrqa_questions(path), 1))
+CSV = Container(csv_rows.rows, csv_rows.check_csv)
+LINES = Container(lines.rows, _check_lines)
+
+
+def container_of(path: str) -> Container:
+    """Returns how a file holds records."""
+    data, head = _head(path)
+    if data.startswith(parquet.MAGIC):
+        return PARQUET
+    if squad.START.match(head):
+        return SQUAD
+    if squad.is_mrqa(path, head):
+        return MRQA
+    return CSV if not binary_kind(head) and csv_rows.is_csv(path, head) else LINES
+
+
+def check(path: str) -> None:
+    """Raises ``ValueError`` if a file has no records, is damaged or lacks columns."""
+    container_of(path).check(path)
+
+
+def rows(
+    path: str, share: tuple[int, int] = (0, 1), limit: int | None = None, page: str | None = None
+) -> Iterator[tuple[int, Row]]:
+    """Yields the records of a file with their numbers from 1.
+
+    A share ``(i, n)`` is every n-th record, from the i-th on, of the first ``limit``; ``page`` is
+    the field that names a page, if it is not ``own_data.PAGE``.
+    """
+    container, (worker, workers) = container_of(path), share
+    if container is PARQUET:  # which does not decode the other rows
+        return parquet.rows(path, share, limit, page)
+    return islice(islice(container.rows(path), limit), worker, None, workers)
+
+
+def count_records(path: str, limit: int | None = None) -> int:
+    """Returns how many records, good or bad, a file has."""
+    if container_of(path) is PARQUET:
+        return len(range(parquet.count(path))[:limit])
+    return sum(1 for _ in rows(path, limit=limit))
+
+
+def _head(path: str) -> tuple[bytes, bytes]:
+    """Returns the first bytes of a file, and the first bytes of its content without gzip or BOM."""
+    with open(path, "rb") as file:
+        data = head = file.read(HEAD_BYTES)
+    if data.startswith(GZIP_MAGIC):
+        try:
+            head = zlib.decompressobj(wbits=31).decompress(data, HEAD_BYTES)
+        except zlib.error:  # the lines before the damage are read
+            head = b""
+    return data, head.removeprefix(BOM)
 
 
 def read_records(
@@ -45,14 +136,14 @@ def read_records(
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
     """Yields each record of one file as an example or as a dead letter, with its source.
 
-    ``share`` and ``limit`` are those of ``containers.rows``; sources have the path ``name`` if any.
+    ``share`` and ``limit`` are those of ``rows``; sources have the path ``name`` if any.
     """
-    for number, row in containers.rows(path, share, limit, pages.column if pages else None):
+    for number, row in rows(path, share, limit, pages.column if pages else None):
         source = Source(file_index, shown(name or path), number)
         yield source, decode_row(source, row, pages)
 
 
-def decode_row(source: Source, row: lines.Row, pages: PageFolder | None) -> Example | DeadLetter:
+def decode_row(source: Source, row: Row, pages: PageFolder | None) -> Example | DeadLetter:
     """Returns the example in a row of a file, or the dead letter of a bad one."""
     try:
         example = decode_record(lines.parsed(row), pages)
@@ -90,8 +181,7 @@ def is_official(path: str) -> bool:
     It may be gold without the document, which only the official evaluation reads.
     """
     others = {*DIALECTS, own_data.QUESTION} - {natural_questions.TOKENS, natural_questions.TEXT}
-    is_lines = containers.container_of(path) is containers.LINES
-    return is_lines and lines.first_record(path).keys().isdisjoint(others)
+    return container_of(path) is LINES and lines.first_record(path).keys().isdisjoint(others)
 
 
 def is_file_name(text: str) -> bool:
@@ -130,7 +220,7 @@ def read_page(path: str | Path, record: str | int | None = None) -> Page:
 
 
 def _record(path: str, wanted: str | None) -> Example:
-    containers.check(path)
+    check(path)
     number = 0
     for number, (source, item) in enumerate(read_records(path), 1):
         matches = wanted in (None, str(number))

@@ -52,7 +52,7 @@ def check_parquet(path: str) -> None:
 def rows(
     path: str, share: tuple[int, int] = (0, 1), limit: int | None = None, page: str | None = None
 ) -> Iterator[tuple[int, Record | RecordError]]:
-    """Yields rows of a file, as ``nq.formats.containers.rows`` does; others are not decoded."""
+    """Yields rows of a file, as ``nq.formats.inputs.rows`` does; others are not decoded."""
     worker, workers = share
     with _open(path) as plain:
         columns, leaves = _columns(path, plain, page), range(len(plain.schema))

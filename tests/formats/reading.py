@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from nq.formats import containers, inputs, lines
+from nq.formats import inputs, lines
 from nq.records import DeadLetter, Example
 
 
@@ -14,7 +14,7 @@ def decode_line(line: bytes) -> Example:
 
 def records(path: Path, **options: Any) -> list[tuple[int, Example | DeadLetter]]:
     """Returns the lines and the records of a file, which is checked first."""
-    containers.check(str(path))
+    inputs.check(str(path))
     return [(source.line, item) for source, item in inputs.read_records(str(path), **options)]
 
 
