@@ -1,6 +1,6 @@
-"""Windows as TFRecord records, in the layout of the original's reader.
+"""TFRecord files: windows in the layout of the original's reader, and examples.
 
-A record is a serialized ``tf.train.Example`` of int64 lists:
+The record of a window is a serialized ``tf.train.Example`` of int64 lists:
 
     unique_ids [1]    example id + window number, as in the original (ids of neighbouring
                       examples collide; the 2020 port names the feature ``unique_id``)
@@ -15,31 +15,53 @@ A record is a serialized ``tf.train.Example`` of int64 lists:
     start_positions, end_positions, answer_types [1]
     (a type of -1 marks a window without a target, for a training with a teacher only)
 
-Both directions work on many windows at once and need no TensorFlow. In a file each record is
-framed as ``length (uint64), crc(length), data, crc(data)``, little-endian, where ``crc`` is a
-masked CRC-32C (https://www.tensorflow.org/tutorials/load_data/tfrecord).
+The record of an example has what the stages after preprocessing need of the input: JSON, compressed
+by zlib, of the example's key (number of the input file and line in it), the number of its windows,
+and its fields.
+
+Windows are encoded and decoded many at once, without TensorFlow. In a file each record is framed as
+``length (uint64), crc(length), data, crc(data)``, little-endian, where ``crc`` is a masked CRC-32C
+(https://www.tensorflow.org/tutorials/load_data/tfrecord).
 Wire format: https://protobuf.dev/programming-guides/encoding/ and
 tensorflow/core/example/{example,feature}.proto.
 """
 
 import hashlib
+import json
 import math
 import struct
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import google_crc32c
 import numpy as np
+import orjson
 
 from nq.errors import DamagedError
-from nq.records import Columns, Features, IntArray, Source
+from nq.records import (
+    Annotation,
+    Candidate,
+    Columns,
+    Example,
+    ExampleKey,
+    Features,
+    IntArray,
+    Original,
+    Source,
+    Span,
+    YesNo,
+)
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 TARGETS = ("start_positions", "end_positions", "answer_types")
 KEYS = {"example_keys": 2, "window_ids": 2}
 """Features that identify a window, with their lengths."""
 _VARINT_BITS = 7
+_FIXED_BYTES = {1: 8, 5: 4}  # of the kinds of fields with a fixed size
+_LEVEL = 4  # of the compression of examples
 
 
 def encode_records(
@@ -136,28 +158,44 @@ def decode_records(records: Sequence[bytes], shapes: Mapping[str, list[int]]) ->
 def _packed_features(record: bytes) -> dict[bytes, bytes]:
     """Returns the packed int64 list of each feature of a record, by name."""
     result = {}
-    for _, features in _fields(record):
-        for _, entry in _fields(features):
-            by_number = dict(_fields(entry))
-            kinds = dict(_fields(by_number.get(2, b"")))
-            result[by_number[1]] = dict(_fields(kinds.get(3, b""))).get(1, b"")
+    for _, features in message_fields(record):
+        for _, entry in message_fields(features):
+            by_number = dict(message_fields(entry))
+            kinds = dict(message_fields(by_number.get(2, b"")))
+            result[by_number[1]] = dict(message_fields(kinds.get(3, b""))).get(1, b"")
     return result
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yields number and payload of each field of a message whose fields are length-delimited."""
+def message_fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Yields number and value, a whole number or bytes, of each field of a protobuf message.
+
+    >>> dict(message_fields(b"\\x18\\x02\\x12\\x01a"))
+    {3: 2, 2: b'a'}
+    """
     at = 0
     while at < len(data):
-        number, at, length, shift = data[at] >> 3, at + 1, 0, 0
-        while True:
-            byte = data[at]
-            at += 1
-            length |= (byte & 0x7F) << shift
-            shift += _VARINT_BITS
-            if byte < 0x80:
-                break
-        yield number, data[at : at + length]
-        at += length
+        tag, at = _varint(data, at)
+        number, kind = tag >> 3, tag & 7
+        if kind == 0:
+            value, at = _varint(data, at)
+            yield number, value
+            continue
+        size, start = _varint(data, at) if kind == 2 else (_FIXED_BYTES[kind], at)
+        at = start + size
+        if at > len(data):
+            raise ValueError(f"the message ends within a field of {size} bytes")
+        yield number, data[start:at]
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Returns the number at an index, and the index behind it."""
+    value = 0
+    for shift in range(0, 64, _VARINT_BITS):
+        byte = data[at]
+        at, value = at + 1, value | (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ValueError(f"a number of the message has no end at byte {at}")
 
 
 def unpack_varints(rows: Sequence[bytes], width: int) -> IntArray:
@@ -178,6 +216,47 @@ def unpack_varints(rows: Sequence[bytes], width: int) -> IntArray:
     shifts = _VARINT_BITS * (np.arange(len(data)) - np.repeat(starts, lengths))
     bits = (data & 0x7F).astype(np.uint64) << shifts.astype(np.uint64)
     return np.bitwise_or.reduceat(bits, starts).view(np.int64).reshape(-1, width)
+
+
+def encode_example(key: ExampleKey, example: Example, n_windows: int) -> bytes:
+    """Returns an example as a record."""
+    try:
+        data = orjson.dumps(
+            (key, n_windows, example), np.ndarray.tolist, orjson.OPT_SERIALIZE_NUMPY
+        )
+    except TypeError:  # there are lone surrogates
+        parts = key, n_windows, asdict(example)
+        text = json.dumps(parts, default=np.ndarray.tolist, ensure_ascii=False)
+        data = text.encode("utf-8", "surrogatepass")
+    return zlib.compress(data, _LEVEL)
+
+
+def decode_example(record: bytes) -> tuple[ExampleKey, Example, int]:
+    """Returns key, example and number of windows; the inverse of ``encode_example``."""
+    data = zlib.decompress(record)
+    try:
+        key, n_windows, values = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        key, n_windows, values = json.loads(data.decode("utf-8", "surrogatepass"))
+    candidates = [Candidate(Span(**c["span"]), c["top_level"]) for c in values["candidates"]]
+    values |= {"candidates": candidates, "token_bytes": _pairs(values["token_bytes"])}
+    if (annotations := values["annotations"]) is not None:
+        values["annotations"] = tuple(map(_annotation, annotations))
+    if (original := values["original"]) is not None:
+        values["original"] = Original(**{**original, "chars": _pairs(original["chars"])})
+    if (answers := values["answers"]) is not None:
+        values["answers"] = tuple(answers)
+    return tuple(key), Example(**values), n_windows
+
+
+def _annotation(values: dict[str, Any]) -> Annotation:
+    long, shorts = values["long"], (Span(**short) for short in values["shorts"])
+    yes_no = YesNo(values["yes_no"])
+    return Annotation(long and Span(**long), values["candidate"], tuple(shorts), yes_no)
+
+
+def _pairs(values: list[list[int]] | None) -> Any:
+    return None if values is None else np.array(values, np.int64).reshape(-1, 2)
 
 
 _LENGTH, _HEADER, _CRC = struct.Struct("<Q"), struct.Struct("<QI"), struct.Struct("<I")

@@ -24,11 +24,12 @@ import orjson
 from nq import storage
 from nq.config import WindowConfig
 from nq.errors import DamagedError
-from nq.formats.example_records import decode_example, encode_example
 from nq.formats.input_files import shown
 from nq.formats.tfrecord import (
     KEYS,
+    decode_example,
     decode_records,
+    encode_example,
     encode_records,
     frame,
     inference_shapes,

@@ -1,4 +1,4 @@
-"""Tests TFRecord files and records against TensorFlow's, and the readers of the originals."""
+"""Tests TFRecord files and windows against TensorFlow's, and that examples are read as written."""
 
 import random
 from pathlib import Path
@@ -14,7 +14,9 @@ from hypothesis.extra import numpy as hnp
 from nq.errors import Error
 from nq.formats.tfrecord import (
     TARGETS,
+    decode_example,
     decode_records,
+    encode_example,
     encode_records,
     frame,
     inference_shapes,
@@ -23,7 +25,8 @@ from nq.formats.tfrecord import (
     record_offsets,
     training_shapes,
 )
-from nq.records import Features, IntArray, Source
+from nq.records import Annotation, Candidate, Example, Features, IntArray, Source, Span, YesNo
+from tests.formats.reading import values_of
 
 INT64 = np.iinfo(np.int64)
 SOURCE = Source(3, "dev.jsonl", 41)
@@ -142,3 +145,42 @@ def test_every_byte_that_is_changed_or_lacks_is_noticed(tmp_path: Path) -> None:
         for read in (raw_records, record_offsets) if byte else ():
             with pytest.raises(Error, match=str(path)):
                 list(read(path))
+
+
+texts = st.text(st.characters(), max_size=9)  # lone surrogates too
+spans = st.tuples(st.integers(0, 99), st.integers(0, 99)).map(lambda pair: Span(*pair))
+gold = st.builds(
+    Annotation,
+    st.none() | spans,
+    st.none() | st.integers(0, 9),
+    st.lists(spans, max_size=3).map(tuple),
+    st.sampled_from(YesNo),
+)
+
+
+@st.composite
+def examples(draw: st.DrawFn) -> Example:
+    tokens = draw(st.lists(texts, max_size=20))
+    n = len(tokens)
+    places = draw(st.lists(st.tuples(*[st.integers(-1, 1 << 40)] * 2), min_size=n, max_size=n))
+    return Example(
+        draw(texts | st.integers(-(1 << 63), (1 << 64) - 1)),
+        draw(texts),
+        tokens,
+        draw(st.lists(st.booleans(), min_size=n, max_size=n)),
+        draw(st.lists(st.builds(Candidate, spans, st.booleans()), max_size=5)),
+        draw(st.none() | st.lists(gold, max_size=3).map(tuple)),
+        draw(st.none() | st.just(np.array(places, np.int64).reshape(-1, 2))),
+        draw(st.booleans()),
+        draw(texts),
+        answers=draw(st.none() | st.lists(texts, max_size=3).map(tuple)),
+    )
+
+
+@given(examples(), st.integers(0, 99), st.integers(1, 99), st.integers(0, 99))
+def test_an_example_is_read_as_it_was_written(
+    example: Example, file: int, line: int, n_windows: int
+) -> None:
+    key, again, count = decode_example(encode_example((file, line), example, n_windows))
+    assert (key, count) == ((file, line), n_windows)
+    assert values_of(again) == values_of(example)

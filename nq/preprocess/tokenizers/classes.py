@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from struct import unpack
 from typing import Any
 from unicodedata import normalize
 
@@ -24,9 +25,16 @@ from tokenizers import pre_tokenizers as cuts
 from tokenizers.models import BPE, Unigram, WordPiece
 
 from nq.errors import check_argument
+from nq.formats.tfrecord import message_fields
 from nq.preprocess.tokenizers.base import ADDED, FLAGS, SPELLINGS, Tokenizer
-from nq.preprocess.tokenizers.sentencepiece import read_sentencepiece
-from nq.preprocess.tokenizers.wordpiece import BERT_PIECES, MPNET_PIECES, WORD_CHARS, read_vocab
+from nq.preprocess.tokenizers.wordpiece import (
+    BERT_OPTIONS,
+    BERT_PIECES,
+    MPNET_PIECES,
+    WORD_CHARS,
+    read_vocab,
+    wordpiece_backend,
+)
 
 WHOLE_FILE, VOCAB, MERGES = "tokenizer.json", "vocab.json", "merges.txt"
 WHOLE = "TokenizersBackend"
@@ -49,6 +57,7 @@ KNOWN_PATTERNS = {BLANKS, DEBERTA_BLANKS}
 MAP = "precompiled_charsmap"
 MODELS = {".txt": "WordPiece", ".json": "BPE", ".model": "Unigram"}
 """The type of a model by the name of its own file."""
+UNIGRAM, CONTROL, USER_DEFINED = 1, 3, 4  # a type of SentencePiece, and kinds of its pieces
 ENDS = {"bos_token": "<s>", "eos_token": "</s>"}
 ROBERTA_PIECES = {**ENDS, "unk_token": "<unk>", **MPNET_PIECES, "mask_token": "<mask>"}
 SPIECE_PIECES = {**BERT_PIECES, "unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "[MASK]"}
@@ -82,14 +91,8 @@ class TokenizerClass:
 
 
 def _wordpiece(vocab: dict[str, int], values: Values, _: bytes) -> Backend:
-    backend = Backend(WordPiece(vocab, unk_token=values["unk_token"]))
-    backend.normalizer = normalizers.BertNormalizer(
-        handle_chinese_chars=values["tokenize_chinese_chars"],
-        strip_accents=values["strip_accents"],
-        lowercase=values["do_lower_case"],
-    )
-    backend.pre_tokenizer = cuts.BertPreTokenizer()
-    return backend
+    model = WordPiece(vocab, unk_token=values["unk_token"])
+    return wordpiece_backend(model, *(values[name] for name in BERT_OPTIONS))
 
 
 def _byte_level(vocab: tuple[dict[str, int], Any], values: Values, _: bytes) -> Backend:
@@ -148,7 +151,7 @@ BERT = TokenizerClass(
     "vocab.txt",
     _wordpiece,
     {**BERT_PIECES, "mask_token": "[MASK]"},
-    {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True},
+    dict(zip(BERT_OPTIONS, (True, None, True), strict=True)),
 )
 CLASSES = {
     "BertTokenizer": BERT,
@@ -213,9 +216,7 @@ def make_tokenizer(path: Path, name: str, config: Values, description: Values) -
         backend = _whole(path, description)
     else:
         for key, default in kind.arguments.items():
-            options[key] = value = config.get(key, default)
-            is_flag = value is None or isinstance(value, bool)
-            check_argument(is_flag, f"{key} of the tokenizer", value, "true, false or null")
+            options[key] = flag(config, key, default)
         vocab, characters, found = _vocabulary(kind, path, description)
         backend = kind.make(vocab, {**options, **pieces}, characters)
         if path.name == VOCAB:
@@ -229,6 +230,14 @@ def make_tokenizer(path: Path, name: str, config: Values, description: Values) -
     layout = None if kind else _layout(description.get("post_processor"))
     tokenizer.separators, tokenizer.segments = layout or ((2, False) if like_roberta else (1, True))
     return tokenizer
+
+
+def flag(config: Values, name: str, default: bool | None = None) -> bool | None:
+    """Returns an option of a tokenizer."""
+    value: bool | None = config.get(name, default)
+    is_flag = value is None or isinstance(value, bool)
+    check_argument(is_flag, f"{name} of the tokenizer", value, "true, false or null")
+    return value
 
 
 def spelling(token: Any) -> str:
@@ -265,7 +274,7 @@ def _vocabulary(
             raise FileNotFoundError(f"{path} has no {MERGES} beside it: copy it there")
         return BPE.read_file(str(path), str(path.with_name(MERGES))), b"", ()
     if path.suffix == ".model":
-        pieces, characters, added = read_sentencepiece(path)
+        pieces, characters, added = _read_sentencepiece(path)
         step = {"type": "Precompiled", MAP: base64.b64encode(characters).decode()}
         _check_steps(path, *([step] if characters else ()))
         vocab = [*kind.head, *pieces[kind.skipped :], *kind.tail]
@@ -287,6 +296,35 @@ def _vocabulary(
     _check_steps(path, *maps[:1])
     characters = base64.b64decode(maps[0][MAP]) if maps else b""
     return _checked(path, list(map(tuple, model["vocab"]))), characters, ()
+
+
+def _read_sentencepiece(path: Path) -> tuple[list[Pair], bytes, list[AddedToken]]:
+    """Reads a ``.model`` file; ``ValueError`` if it is not of the type unigram.
+
+    Its messages and their fields are those of
+    https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto
+
+    Returns:
+        Each piece with its score; the map of characters that replaces some before the text is cut;
+        the pieces that are found in any text, and special ones.
+    """
+    pieces, added = list[Pair](), list[AddedToken]()
+    trainer, normalizer = dict[int, Any](), dict[int, Any]()
+    for number, message in message_fields(path.read_bytes()):
+        if number == 1:
+            piece = dict(message_fields(message))
+            text, kind = piece[1].decode(), piece.get(3)
+            pieces.append((text, unpack("<f", piece.get(2, bytes(4)))[0]))
+            if kind in (CONTROL, USER_DEFINED):
+                added.append(AddedToken(text, normalized=False, special=kind == CONTROL))
+        elif number in (2, 3):
+            (trainer if number == 2 else normalizer).update(message_fields(message))
+    if trainer.get(3, UNIGRAM) != UNIGRAM:
+        raise ValueError(
+            f"{path} is a SentencePiece model of another type than unigram, for which versions of "
+            "transformers differ: save the tokenizer with transformers as tokenizer.json"
+        )
+    return pieces, normalizer.get(2, b""), added
 
 
 def _whole(path: Path, description: Values) -> Backend:

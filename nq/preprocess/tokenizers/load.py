@@ -22,10 +22,12 @@ from nq.preprocess.tokenizers.classes import (
     WHOLE,
     WHOLE_FILE,
     added_tokens,
+    flag,
     make_tokenizer,
     spelling,
 )
 from nq.preprocess.tokenizers.wordpiece import (
+    BERT_OPTIONS,
     MAX_WORD_CHARS,
     WORD_CHARS,
     OriginalWordPieceTokenizer,
@@ -38,8 +40,6 @@ NAMES = (
     *("tokenizer.json", "vocab.txt", "vocab-nq.txt", "spiece.model", "spm.model"),
     *("sentencepiece.bpe.model", "sentencepiece.model", "vocab.json"),
 )
-OWN_OPTIONS = {"do_lower_case", "strip_accents", "tokenize_chinese_chars"}
-"""What nq writes into ``tokenizer_config.json``; Hugging Face writes other names too, or fewer."""
 CONFIG, VOCABULARY = "tokenizer_config.json", "vocab.txt"
 PLAIN = {"do_lower_case": False, "keep_accents": True}
 """How words are prepared for a SentencePiece file alone."""
@@ -115,14 +115,17 @@ def _load(path: Path, compat: str) -> Tokenizer:
     config |= _older_values(path.parent, config, description)
     kind = CLASSES.get(name)
     is_other = path.name != (kind.vocabulary if kind else VOCABULARY)
-    is_own = is_text and (not name or keys == OWN_OPTIONS or is_other)
-    if original and not (is_text or (is_whole and _is_wordpiece(description["model"]))):
-        raise ValueError(f"{path}: compat {compat!r} is for WordPiece only, use 'ours'")
+    # nq writes these options alone; Hugging Face writes other names too, or fewer
+    is_own = is_text and (not name or keys == {*BERT_OPTIONS} or is_other)
+    if original and not is_text:
+        model = description["model"] if is_whole else {}  # older ones do not name their type
+        if model.get("type", "WordPiece" if WORD_CHARS in model else "") != "WordPiece":
+            raise ValueError(f"{path}: compat {compat!r} is for WordPiece only, use 'ours'")
     if original or is_own:
         normalizer, added = description.get("normalizer") or {}, added_tokens(path, config, {})
-        lowercase, strip_accents = _flag(config, "do_lower_case"), _flag(config, "strip_accents")
+        lowercase, strip_accents = flag(config, "do_lower_case"), flag(config, "strip_accents")
         options = (
-            _flag(normalizer, "lowercase") if lowercase is None else lowercase,
+            flag(normalizer, "lowercase") if lowercase is None else lowercase,
             strip_accents,
             config.get("tokenize_chinese_chars") is not False,
         )
@@ -147,11 +150,6 @@ def _load(path: Path, compat: str) -> Tokenizer:
     return make_tokenizer(path, name, config, description)
 
 
-def _is_wordpiece(model: Values) -> bool:
-    """Returns whether the model of a ``tokenizer.json``, which older ones do not name, is one."""
-    return bool(model.get("type", "WordPiece" if WORD_CHARS in model else "") == "WordPiece")
-
-
 def _older_values(folder: Path, config: Values, description: Values) -> Values:
     """Returns special pieces and added tokens of files that older transformers wrote."""
     if ADDED in config:
@@ -171,13 +169,6 @@ def _older_values(folder: Path, config: Values, description: Values) -> Values:
 
 def _values(path: Path) -> Values:
     return read_json_object(path) if path.is_file() else {}
-
-
-def _flag(config: Values, name: str) -> bool | None:
-    value = config.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise ValueError(f"{name} of the tokenizer is {value!r:.40}: expected true, false or null")
-    return value
 
 
 def tokenizer_digest(tokenizer: Tokenizer) -> str:

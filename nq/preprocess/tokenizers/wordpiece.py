@@ -18,7 +18,9 @@ from nq.json_files import read_json_object
 from nq.preprocess.tokenizers.base import SPELLINGS, Pieces, Tokenizer
 
 WORD_CHARS = "max_input_chars_per_word"
-MAX_WORD_CHARS, HF_WORD_CHARS = 200, 100  # the original's, and that of Hugging Face
+MAX_WORD_CHARS = 200
+BERT_OPTIONS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
+"""How text is prepared, by the names in ``tokenizer_config.json``."""
 BERT_PIECES = {name: spellings[0] for name, spellings in SPELLINGS.items()}
 MPNET_PIECES = {"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>"}
 """Those in the rows 0, 1 and 2, before the rows of a BERT."""
@@ -36,6 +38,18 @@ def read_vocab(path: Path) -> dict[str, int]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not a BERT vocab.txt: {error}") from error
     return {row.strip(): i for i, row in enumerate(text.rstrip().split("\n"))}
+
+
+def wordpiece_backend(
+    model: WordPiece, lowercase: bool, strip_accents: bool | None, chinese_chars: bool
+) -> Backend:
+    """Returns a tokenizer that prepares text as BERT does."""
+    backend = Backend(model)
+    backend.normalizer = BertNormalizer(
+        lowercase=lowercase, strip_accents=strip_accents, handle_chinese_chars=chinese_chars
+    )
+    backend.pre_tokenizer = BertPreTokenizer()
+    return backend
 
 
 class WordPieceTokenizer(Tokenizer):
@@ -64,18 +78,9 @@ class WordPieceTokenizer(Tokenizer):
         if lowercase is None:
             lowercase = all(piece == piece.lower() for piece in words if not piece.startswith("["))
         self._model = WordPiece(words, unk_token="[UNK]", max_input_chars_per_word=max_word_chars)
-        backend = Backend(self._model)
-        backend.normalizer = BertNormalizer(
-            lowercase=lowercase,
-            strip_accents=strip_accents,
-            handle_chinese_chars=tokenize_chinese_chars,
-        )
-        backend.pre_tokenizer = BertPreTokenizer()
-        options: dict[str, Any] = {
-            "do_lower_case": lowercase,
-            "strip_accents": strip_accents,
-            "tokenize_chinese_chars": tokenize_chinese_chars,
-        }
+        values = lowercase, strip_accents, tokenize_chinese_chars
+        backend = wordpiece_backend(self._model, *values)
+        options: dict[str, Any] = dict(zip(BERT_OPTIONS, values, strict=True))
         if not is_json and max_word_chars != MAX_WORD_CHARS:
             options[WORD_CHARS] = max_word_chars
         is_mpnet = [words.get(piece) for piece in MPNET_PIECES.values()] == [0, 1, 2]
