@@ -1,4 +1,4 @@
-"""From a page to integer rows: against a slower truth, and what the rows promise."""
+"""From a page to integer rows and targets: against a slower truth, and what they promise."""
 
 import itertools
 from dataclasses import replace
@@ -6,18 +6,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import BLOCK, PAGE, WindowConfig
 from nq.preprocess.contexts import contexts
-from nq.preprocess.features import features, query, training_features, windows
-from nq.preprocess.targets import NO_TARGET, target
+from nq.preprocess.contexts import words as words_of
+from nq.preprocess.features import (
+    LIST_GAP,
+    NO_TARGET,
+    chosen_annotation,
+    features,
+    query,
+    target,
+    training_features,
+    windows,
+)
 from nq.preprocess.tokenizers.base import MARKERS, Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
-from nq.records import UNLABELLED, AnswerType, Example, Features
-from tests.preprocess.synthetic_examples import few, pages
+from nq.records import UNLABELLED, Annotation, AnswerType, Example, Features, Span, Target, YesNo
+from tests.preprocess.synthetic_examples import few, page, pages
 
 SMALL = WindowConfig(max_seq_length=24, doc_stride=5, max_query_length=6, max_contexts=6)
 NAMES = ("input_ids", "input_mask", "segment_ids", "token_map")
@@ -212,3 +222,85 @@ def test_pages_without_annotations_are_unlabelled_if_asked_for(
     assert rows(some) == rows(expected) and some.windows.tolist() == expected.windows.tolist()
     assert {kind for _, _, kind in labels(expected)} <= {AnswerType.UNKNOWN}
     assert labels(some) == [(0, 0, UNLABELLED)] * len(some)
+
+
+# --- targets ------------------------------------------------------------------------------
+
+OURS = WindowConfig()
+BERT_JOINT = WindowConfig(compat="bert-joint")
+NOBODY = Annotation(None, None, (), YesNo.NONE)
+PAGE = "Ice <P> ice is cold </P> <Ul> <Li> it floats </Li> <Li> it melts </Li> </Ul>"
+#       0   1   2   3  4    5    6    7    8  9      10    11   12 13    14    15
+
+
+def wanted(example: Example, config: WindowConfig = OURS) -> Target | None:
+    return target(example, contexts(example, config), config)
+
+
+def found(example: Example, config: WindowConfig = OURS) -> tuple[AnswerType, list[str]]:
+    """The target's type and words."""
+    it = wanted(example, config)
+    assert it is not None
+    sequence = words_of(contexts(example, config), config)
+    return it.kind, sequence.words[it.first : it.last + 1]
+
+
+@pytest.mark.parametrize(
+    ("yes_no", "kind"),
+    [("YES", AnswerType.YES), ("NO", AnswerType.NO), ("NONE", AnswerType.LONG)],
+)
+def test_without_a_short_answer_the_target_is_the_block(yes_no: str, kind: AnswerType) -> None:
+    assert found(page(PAGE, long=0, yes_no=yes_no)) == (kind, ["ice", "is", "cold"])
+
+
+@pytest.mark.parametrize("config", [OURS, BERT_JOINT])
+@pytest.mark.parametrize(
+    "example",
+    [
+        page(PAGE),
+        page(PAGE, long=None),
+        page(PAGE, long=None, yes_no="YES"),
+        page(PAGE, long=2, shorts=[(8, 9)]),  # a nested candidate
+        page(PAGE, long=3),
+        page(PAGE, long=1, shorts=[(7, 8)]),  # nothing but a tag
+        page(PAGE, long=0, shorts=[(3, 9)]),  # beyond the block
+        page(PAGE, long=0, shorts=[(0, 3)]),
+        page("<P> </P> <P> x </P>", long=0),  # a block that is not read
+    ],
+)
+def test_no_target(example: Example, config: WindowConfig) -> None:
+    assert wanted(example, config) == NO_TARGET
+
+
+def test_the_annotation_that_is_followed() -> None:
+    late_short = Annotation(Span(6, 16), 1, (Span(8, 9),), YesNo.NONE)
+    early_long = Annotation(Span(1, 6), 0, (), YesNo.YES)
+    early_short = Annotation(Span(1, 6), 0, (Span(2, 3),), YesNo.NONE)
+    other_short = Annotation(Span(1, 6), 0, (Span(4, 5),), YesNo.NONE)
+    nowhere = Annotation(Span(1, 6), None, (Span(4, 5),), YesNo.NONE)
+    assert chosen_annotation([NOBODY, nowhere]) is None
+    assert chosen_annotation([NOBODY, early_long]) is early_long
+    assert chosen_annotation([early_long, late_short]) is late_short
+    assert chosen_annotation([late_short, early_long, early_short]) is early_short
+    assert chosen_annotation([other_short, early_short]) is other_short
+
+
+@few
+@given(pages())
+def test_a_target_is_what_the_annotation_says(example: Example) -> None:
+    it = wanted(example)
+    chosen = chosen_annotation(example.annotations or ())
+    assert it is not None
+    if it == NO_TARGET:
+        return
+    assert chosen is not None
+    assert chosen.candidate is not None
+    assert example.candidates[chosen.candidate].top_level
+    span = example.candidates[chosen.candidate].span
+    if chosen.shorts:
+        covered = sorted({i for short in chosen.shorts for i in range(short.start, short.end)})
+        gaps = [b - a - 1 for a, b in itertools.pairwise(covered)]
+        last = next((i for i, gap in enumerate(gaps) if gap > LIST_GAP), len(gaps))
+        span = Span(covered[0], covered[last] + 1)
+    gold = [i for i in range(span.start, span.end) if not example.is_html[i]]
+    assert words_of(contexts(example, OURS), OURS).doc[it.first : it.last + 1] == gold
