@@ -143,7 +143,7 @@ def api(root: Path) -> str:
 
 def serve(root: Path) -> str:
     """Returns the table of the options of ``nq serve`` that are its own."""
-    from nq.serving.config import ServeConfig
+    from nq.config import ServeConfig
 
     options = dataclasses.fields(ServeConfig)
     rows = (

@@ -14,7 +14,7 @@ from experiments.attacks.frame import Row
 from experiments.serving.load import Body, client, short_pages
 from experiments.serving.process import ServerProcess, running_server
 from nq.bundle import bundled_sample
-from nq.serving.config import ServeConfig
+from nq.config import ServeConfig
 
 EDGE = 100
 """Requests at the beginning and at the end whose memory is compared."""

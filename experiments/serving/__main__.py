@@ -28,7 +28,7 @@ from experiments.serving.process import ServerProcess, running_server
 from experiments.text_tables import markdown
 from nq.bundle import bundled_sample
 from nq.commands import arguments
-from nq.serving.config import ServeConfig
+from nq.config import ServeConfig
 
 log = logging.getLogger("nq.experiments")
 

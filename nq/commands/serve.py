@@ -7,9 +7,8 @@ import sys
 
 from nq import extras
 from nq.commands import arguments, terminal
-from nq.config import WindowConfig
+from nq.config import ServeConfig, WindowConfig
 from nq.errors import Error
-from nq.serving.config import ServeConfig
 
 log = logging.getLogger(__name__)
 

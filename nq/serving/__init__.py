@@ -1,5 +1,5 @@
 """The HTTP server of ``nq serve``, and the model that MLflow serves (``mlflow_model.py``).
 
-A request passes ``access``, ``app``, ``answering`` and, with its windows, ``batcher``. The process
+A request passes ``app``, ``service`` and, with its windows, ``batcher``. The process
 of the server does not import TensorFlow: the model runs in other processes.
 """

@@ -1,7 +1,14 @@
-"""The paths of the server; errors are JSON with one sentence."""
+"""The application of the server: its paths, and what every request passes before.
+
+Errors are JSON with one sentence.
+"""
 
 import asyncio
-from collections.abc import Awaitable
+import hmac
+import re
+import resource
+import time
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,27 +16,51 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from fastapi.security import HTTPBearer
 from fastapi_offline import FastAPIOffline
-from prometheus_client import generate_latest
+from prometheus_client import Counter, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nq import __version__
-from nq.serving.access import ASK, ASSETS, PAGE, refusal
 from nq.serving.batcher import ScoringError
-from nq.serving.config import FILES
 from nq.serving.schemas import AskAnswer, AskRequest, Problem
-from nq.serving.service import Answering
+from nq.serving.service import GONE, Answering, SlowClientError
+
+ASK = "/v1/ask"
+PAGE = {
+    "/": ("index.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+}
+"""Files of the page, with their media types, by path."""
+ASSETS = "/docs-assets"
+OPEN = {*PAGE, "/docs", "/openapi.json", "/healthz", "/readyz"}
+"""Paths that need no token, as ``ASSETS``: they tell nothing that is not in this package."""
+ENDPOINTS = {ASK, "/metrics", *OPEN}
+
+_STRICT = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+POLICIES = {
+    "/": f"{_STRICT}; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:",
+    "/docs": f"{_STRICT}; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    "connect-src 'self'; img-src 'self' data:",
+}
+"""Content-Security-Policy by path; of others ``_STRICT``."""
+SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+"""Upper bounds of the histogram of the seconds of a request."""
 
 FOLDER = Path(__file__).parent / "page"
 JSON, RETRY = "application/json", {"Retry-After": "1"}
+FILES, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+"""Files that the server may open."""
 SILENCE_S, MAX_UPLOADS = 10.0, min(128, FILES // 8)
 """Seconds without a byte of a request, and requests that are not complete, all at once."""
 
 
-def make_app(answering: Answering, has_token: bool) -> FastAPI:
-    """Returns the application, to be put behind ``AccessMiddleware``, which checks the token."""
+def make_app(answering: Answering, token: str | None) -> ASGIApp:
+    """Returns the application; clients must send the ``token``, if there is one."""
     app: FastAPI = FastAPIOffline(
         docs_url="/docs",
         redoc_url=None,
@@ -38,7 +69,7 @@ def make_app(answering: Answering, has_token: bool) -> FastAPI:
         version=__version__,
         description="Answers questions from the page that is sent with them.",
     )
-    protected: list[Any] = [Depends(HTTPBearer(auto_error=False))] if has_token else []
+    protected: list[Any] = [Depends(HTTPBearer(auto_error=False))] if token else []
     config, content = answering.config, {JSON: {"schema": AskRequest.model_json_schema()}}
 
     @app.post(
@@ -95,9 +126,7 @@ def make_app(answering: Answering, has_token: bool) -> FastAPI:
         dependencies=protected,
     )
     async def metrics() -> Response:
-        return Response(
-            generate_latest(answering.metrics.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4
-        )
+        return Response(generate_latest(answering.metrics), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     for path, (name, media_type) in PAGE.items():
         file = Response((FOLDER / name).read_bytes(), media_type=media_type)
@@ -115,7 +144,79 @@ def make_app(answering: Answering, has_token: bool) -> FastAPI:
 
     for kind in HTTPException, TimeoutError, ScoringError, ClientDisconnect, ValueError, Exception:
         app.add_exception_handler(kind, problem)
-    return app
+    return Access(app, answering, token)
+
+
+class Access:
+    """Refuses requests to other hosts or without the token, adds security headers, counts all."""
+
+    def __init__(self, app: ASGIApp, answering: Answering, token: str | None) -> None:
+        config = answering.config
+        self._app, self._timeout_s = app, config.timeout
+        self._token = None if token is None else token.encode()
+        names = f"localhost,127.0.0.1,::1,{config.host},{config.allowed_hosts or ''}".lower()
+        self._hosts = {*filter(None, names.replace(" ", "").split(","))}
+        text, of, registry = "Seconds of a request.", ["endpoint", "status"], answering.metrics
+        self._requests = Counter("nq_requests", "Answered requests.", of, registry=registry)
+        self._seconds = Histogram(
+            "nq_request_seconds", text, of[:1], registry=registry, buckets=SECONDS
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started, status = time.perf_counter(), GONE
+        path, names = scope["path"], {name for name, _ in scope["headers"]}
+
+        async def send_in_time(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(raw=message.setdefault("headers", []))
+                headers["Content-Security-Policy"] = POLICIES.get(path, _STRICT)
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["Referrer-Policy"] = "no-referrer"
+                headers.setdefault("Cache-Control", "no-cache" if path in PAGE else "no-store")
+                if names >= {b"content-length", b"transfer-encoding"}:  # RFC 9112, 6.1
+                    headers["Connection"] = "close"
+            try:
+                await asyncio.wait_for(send(message), self._timeout_s)
+            except TimeoutError:
+                raise SlowClientError from None
+
+        try:
+            await self._answer(scope, receive, send_in_time)
+        except SlowClientError:
+            pass  # uvicorn closes the connection
+        finally:
+            endpoint = path if path in ENDPOINTS else "other"
+            self._requests.labels(endpoint, status).inc()
+            self._seconds.labels(endpoint).observe(time.perf_counter() - started)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path, own_address = scope["path"], (scope["server"] or ["localhost"])[0]
+        host = re.sub(r":\d*$", "", Headers(scope=scope).get("host", "")).strip("[]").lower()
+        is_open = self._token is None or path in OPEN or path.startswith(f"{ASSETS}/")
+        if host not in {*self._hosts, own_address}:  # another site's page, under a name of its own
+            text = f"the host {host!r:.80} is not allowed: see --allowed-hosts of nq serve"
+            await refusal(421, text)(scope, receive, send)
+        elif not (is_open or self._has_token(scope)):
+            header = {"WWW-Authenticate": 'Bearer realm="nq"'}
+            text = "a token is needed: send the header Authorization: Bearer TOKEN"
+            await refusal(401, text, header)(scope, receive, send)
+        else:  # the server leaves out the body of an answer to HEAD
+            method = "GET" if scope["method"] == "HEAD" else scope["method"]
+            await self._app({**scope, "method": method}, receive, send)
+
+    def _has_token(self, scope: Scope) -> bool:
+        """Returns whether a request has the token, in a time that does not tell how much of it."""
+        header = Headers(scope=scope).get("authorization", "")
+        scheme, _, token = header.partition(" ")
+        sent = token.strip().encode("latin-1")
+        return scheme.lower() == "bearer" and hmac.compare_digest(sent, self._token or b"")
+
+
+def refusal(status: int, error: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Returns an answer that says in one sentence why there is no other one."""
+    return JSONResponse({"error": error}, status, headers)
 
 
 def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:

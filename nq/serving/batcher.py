@@ -16,13 +16,16 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
 from nq.inference.scorer import Part, Scored, Scorer, Steps, advance
 from nq.records import Columns, Windowed
-from nq.serving.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
 WAIT_S = 0.010
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+"""Upper bounds of the histogram of windows in a batch."""
 
 
 class ScoringError(Exception):
@@ -54,18 +57,23 @@ class _Batch:
 class Batcher:
     """Collects examples and has them scored in batches, in the order in which they came.
 
-    It is used in one event loop. An example with more than ``batch_size`` windows is a batch of its
-    own.
+    It is used in one event loop, and counts in ``metrics``. An example with more than
+    ``batch_size`` windows is a batch of its own.
     """
 
-    def __init__(self, batch_size: int, metrics: Metrics) -> None:
-        self._batch_size, self._metrics = batch_size, metrics
+    def __init__(self, batch_size: int, metrics: CollectorRegistry) -> None:
+        self._batch_size = batch_size
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
         self._next: _Waiting | None = None  # taken from the queue, too large for the last batch
         self._collecting = asyncio.Lock()
         self._step_began: list[float] = []  # of each process, by the clock of the event loop
         self.scored_at = -math.inf  # the last batch
-        metrics.queue_length.set_function(self._length)
+        text = "Questions whose windows wait for a batch."
+        Gauge("nq_queue_length", text, registry=metrics).set_function(self._length)
+        self._windows = Counter("nq_windows", "Windows of computed batches.", registry=metrics)
+        self._batch_windows = Histogram(
+            "nq_batch_windows", "Windows of a batch.", registry=metrics, buckets=SIZES
+        )
 
     async def score(self, windowed: Windowed) -> Scored:
         """Returns an example with its scores, or raises ``ScoringError``.
@@ -105,7 +113,7 @@ class Batcher:
                     waiting = await self._next_batch(None if is_idle else loop.time())
                 if waiting:
                     part = Part([one.windowed for one in waiting])
-                    self._metrics.batch_windows.observe(len(part))
+                    self._batch_windows.observe(len(part))
                     steps = process.steps(part.rows, part.examples)
                     batches.append(_Batch(waiting, part, steps, len(part)))
                     continue
@@ -130,7 +138,7 @@ class Batcher:
     def _on_step(self, batch: _Batch, result: int | Columns) -> None:
         """Counts the completed windows of a step; after the last one delivers the scores."""
         completed = result if isinstance(result, int) else batch.windows
-        self._metrics.windows.inc(completed)
+        self._windows.inc(completed)
         batch.windows -= completed
         if isinstance(result, int):
             return

@@ -18,9 +18,11 @@ from typing import Any
 
 import h11
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nq import processor
+from nq.config import ServeConfig
 from nq.errors import Error
 from nq.formats.documents import page_from_text
 from nq.inference.chain import windowed
@@ -30,9 +32,7 @@ from nq.inference.scorer import Part
 from nq.interruption import REPEAT_S
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.serving.access import AccessMiddleware
-from nq.serving.app import make_app
-from nq.serving.config import FILES, ServeConfig
+from nq.serving.app import FILES, make_app
 from nq.serving.service import Answering
 
 log = logging.getLogger(__name__)
@@ -70,8 +70,7 @@ def serve(
     async def run(listener: socket.socket) -> None:
         asyncio.get_running_loop().set_exception_handler(on_error)
         answering = Answering(spec.model, tokenizer, config)
-        app = make_app(answering, token is not None)
-        server = _Server(AccessMiddleware(app, answering, token), answering)
+        server = _Server(make_app(answering, token), answering)
 
         async def answer() -> None:
             pool = await asyncio.wrap_future(_open_pool(spec, tokenizer, config.workers))
@@ -186,7 +185,7 @@ class _Server(uvicorn.Server):
     A connection without a request in work is closed after the time limit of requests.
     """
 
-    def __init__(self, app: AccessMiddleware, answering: Answering) -> None:
+    def __init__(self, app: ASGIApp, answering: Answering) -> None:
         is_verbose, self._timeout_s = log.isEnabledFor(logging.DEBUG), answering.config.timeout
         config = uvicorn.Config(
             app,

@@ -10,10 +10,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import orjson
+from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, disable_created_metrics
 from starlette.requests import ClientDisconnect
 
 from nq.answers import Page
 from nq.collection import select_page
+from nq.config import ServeConfig
 from nq.inference.chain import windowed
 from nq.model.model_spec import ModelSpec
 from nq.page_process import PageProcess
@@ -22,8 +24,6 @@ from nq.preprocess.tokenizers.base import Tokenizer
 from nq.reader import make_answer
 from nq.records import Windowed
 from nq.serving.batcher import Batcher, ScoringError
-from nq.serving.config import ServeConfig
-from nq.serving.metrics import GONE, Metrics
 from nq.serving.schemas import parse_request
 
 log = logging.getLogger(__name__)
@@ -34,6 +34,9 @@ PAGE_PROCESSES, READ_SHARE, MIN_READ_S = 2, 1 / 8, 1.0
 """Processes that read pages, each in this part of the time limit, or in ``MIN_READ_S``."""
 THREADS = 2 + PAGE_PROCESSES
 """Threads that wait for them or decide; more would only compete for Python's lock."""
+
+GONE = 499
+"""Status of a request whose client had gone before the answer."""
 
 T = TypeVar("T")
 
@@ -55,14 +58,18 @@ class Answering:
 
     def __init__(self, model: ModelSpec, tokenizer: Tokenizer, config: ServeConfig) -> None:
         self._model, self._tokenizer = model, tokenizer
-        self.config, self.metrics = config, Metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call] # nobody uses them
+        self.config, self.metrics = config, CollectorRegistry()
+        ProcessCollector(registry=self.metrics)
         self.batcher = Batcher(config.batch_size, self.metrics)
         self.is_alive: Callable[[], bool] | None = None
         self._probe: asyncio.Task[bytes] | None = None
         self.draining, self._threads = False, ThreadPoolExecutor(THREADS, "nq-answering")
         self.requests, self.uploads = 0, set[asyncio.Timeout]()
         self.calls: dict[Future[Any], float] = {}
-        self.metrics.in_progress.set_function(lambda: self.requests + len(self.uploads))
+        text = "Requests that are read, wait or are computed."
+        in_progress = Gauge("nq_requests_in_progress", text, registry=self.metrics)
+        in_progress.set_function(lambda: self.requests + len(self.uploads))
         limit_s = max(MIN_READ_S, READ_SHARE * config.timeout)
         self._processes = [PageProcess(limit_s) for _ in range(PAGE_PROCESSES)]
         self._idle: asyncio.Queue[PageProcess] = asyncio.Queue()

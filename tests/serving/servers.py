@@ -16,12 +16,11 @@ from typing import Any, Self
 import httpx
 import psutil
 
+from nq.config import ServeConfig
 from nq.inference.scorer import Scorer
 from nq.model.model_spec import ModelSpec
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.serving.access import AccessMiddleware
 from nq.serving.app import make_app
-from nq.serving.config import ServeConfig
 from nq.serving.service import Answering
 
 ROOT = Path(__file__).parents[2]
@@ -54,8 +53,7 @@ class InProcess:
         tokenizer = load_tokenizer(model.folder, model.windows.compat)
         self.answering = Answering(model, tokenizer, config)
         self.answering.is_alive = lambda: True
-        app = make_app(self.answering, token is not None)
-        self.app = AccessMiddleware(app, self.answering, token)
+        self.app = make_app(self.answering, token)
         self.runner = asyncio.Runner()
         if scorer:
             running = self.answering.batcher.run([scorer])
@@ -88,7 +86,7 @@ class InProcess:
         return self.runner.run(main())
 
     def metric(self, name: str, **labels: str) -> float | None:
-        return self.answering.metrics.registry.get_sample_value(name, labels)
+        return self.answering.metrics.get_sample_value(name, labels)
 
 
 class RunningServer:

@@ -14,7 +14,7 @@ import httpx
 import orjson
 import pytest
 
-from nq.serving.config import ServeConfig
+from nq.config import ServeConfig
 from tests.child_processes import children, wait_until
 from tests.serving.servers import RunningServer, ask_body
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from prometheus_client import CollectorRegistry
 
 from nq.errors import Error
 from nq.inference.scorer import Rows, Scorer, Steps
 from nq.records import Example, ExampleId, Windowed
 from nq.serving.batcher import Batcher, ScoringError
-from nq.serving.metrics import Metrics
 
 SIZE = 8
 
@@ -54,8 +54,10 @@ def example(number: int, windows: int) -> Windowed:
 
 
 @contextlib.asynccontextmanager
-async def running(pool: Process, metrics: Metrics | None = None) -> AsyncIterator[Batcher]:
-    batcher = Batcher(SIZE, metrics or Metrics())
+async def running(
+    pool: Process, metrics: CollectorRegistry | None = None
+) -> AsyncIterator[Batcher]:
+    batcher = Batcher(SIZE, metrics or CollectorRegistry())
     task = asyncio.create_task(batcher.run([pool]))
     try:
         yield batcher
@@ -123,10 +125,10 @@ def test_large_examples_take_turns_and_end_when_nobody_waits() -> None:
             await small
             await waiting(batcher, 5, 1)
 
-    pool, metrics = Process(), Metrics()
+    pool, metrics = Process(), CollectorRegistry()
     asyncio.run(main())
     assert pool.asked == [1, 2, 1, 3, 4, *[2, 1] * 3, 2, 5]
-    computed = metrics.registry.get_sample_value("nq_windows_total")
+    computed = metrics.get_sample_value("nq_windows_total")
     assert computed == 2 * 5 * SIZE + 1 + SIZE + 1
 
 

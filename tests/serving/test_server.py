@@ -16,9 +16,9 @@ import orjson
 import psutil
 import pytest
 
+from nq.config import ServeConfig
 from nq.interruption import REPEAT_S
-from nq.serving.access import ASK, OPEN
-from nq.serving.config import ServeConfig
+from nq.serving.app import ASK, OPEN
 from tests.child_processes import free_port, wait_until
 from tests.serving.servers import (
     BEARER,
