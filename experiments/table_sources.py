@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.text_tables import markdown
 from nq.bundle import bundled_model
+from nq.commands.tune import figures_table
 from nq.errors import Error
 from nq.json_files import read_json_object
 from nq.model.folder import SETTINGS, weights_digest
-from nq.report import tuned
 from nq.storage import digest_json
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def study(kind: str) -> Study:
 
 def tune(result: ResultFile) -> str:
     """Returns the table of ``nq tune --json``: the figures of the odd half."""
-    return markdown(*tuned.table(result))
+    return markdown(*figures_table(result))
 
 
 def reading(result: ResultFile) -> str:

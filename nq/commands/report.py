@@ -47,13 +47,12 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         terminal.print_json(written.to_dict())
         return 0
-    from nq.report.tables import text
     from nq.text import visible
 
     if written.problem:
         print(f"not shown in full: {visible(written.problem)}")
     if written.analysis:
-        print(visible(text(written.analysis), lines=True))
+        print(visible(str(written.analysis), lines=True))
     if written.rows:
         print(f"\n{comparison_table(written.rows)}")
     if written.gate:

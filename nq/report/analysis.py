@@ -1,4 +1,7 @@
-"""Summarizes cases: outcomes, losses by stage, and the calibration of the scores."""
+"""Summarizes cases: outcomes, losses by stage, and the calibration of the scores.
+
+The figures are for a page and a terminal.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -7,8 +10,19 @@ from typing import Any
 
 from nq.evaluation.calibration import Bin, expected_calibration_error, reliability
 from nq.evaluation.nq_eval import Decision, Outcome
-from nq.report.judgments import KINDS, STAGES, Case, Stage
-from nq.report.traits import TRAITS
+from nq.report.judgments import KINDS, MEANING, STAGES, TRAITS, Case, Stage
+from nq.text import grid
+
+COUNTS = tuple(outcome.value for outcome in Outcome)
+LOSSES = {
+    ("long", Stage.CONTEXTS): "it is not among the blocks that are read",
+    ("long", Stage.WINDOWS): "no window contains any of it",
+    ("long", Stage.POSITIONS): "no two of the best positions of a window are in it",
+    ("short", Stage.CONTEXTS): "it is in none of the blocks that are read",
+    ("short", Stage.WINDOWS): "no window contains all of it",
+    ("short", Stage.POSITIONS): "its start and end are not among the best positions of a window",
+}
+NEEDS_SCORES = "Answer with --keep-scores to tell losses of the best positions from the decision's."
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +91,39 @@ class Analysis:
         values = asdict(self)
         counts = {"examples": self.examples, "without_gold": self.without_gold}
         return {**counts, **values["kinds"], "splits": values["splits"]}
+
+    def __str__(self) -> str:
+        """Returns the outcomes as a table; the page has all figures of the analysis."""
+        more = f"; {self.without_gold} more have no annotations" if self.without_gold else ""
+        rows = []
+        for kind, part in self.kinds.items():
+            measures = map(number, (part.precision, part.recall, part.f1))
+            rows.append([kind, *(getattr(part, name) for name in COUNTS), *measures])
+        lines = grid(["answers", *COUNTS, "precision", "recall", "F1"], rows)
+        meanings = "; ".join(f"{outcome}: {meaning}" for outcome, meaning in MEANING.items())
+        examples = f"{self.examples} annotated examples{more}"
+        return "\n".join(filter(None, [f"{examples}\n", *lines, meanings, self.advice]))
+
+    @property
+    def advice(self) -> str:
+        """How to also see the losses at stages that need the scores; empty where they are known."""
+        return "" if Stage.POSITIONS in self.stages else NEEDS_SCORES
+
+    def loss(self, kind: str, stage: Stage) -> str:
+        """Explains in words how a stage lost a gold answer.
+
+        The decision has the losses of the stages that are not known.
+        """
+        if stage != Stage.DECISION:
+            return LOSSES[kind, stage]
+        if Stage.POSITIONS in self.stages:
+            return "another answer was chosen, or none"
+        return "it was not among the best positions, or not chosen"
+
+
+def number(value: float | None) -> str:
+    """Returns a share with three digits, or a dash for ``None``."""
+    return "-" if value is None else f"{value:.3f}"
 
 
 def analyse(

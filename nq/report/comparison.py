@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nq.report.tables import prediction_s
 from nq.text import counted, grid, truncate, visible
 
 BASELINE, WIDTH, MIB = "baseline", 80, 1 << 20
 FIRST_START = ("load_s", "compile_s", "warmup_s")
+BESIDE = ("total_s", "preprocess_s", "rescore_s", "second_model_s")
+"""Seconds of a run that are no phases: of all, of work beside them, of parts of the prediction."""
 SECONDS = {"pre- dict s": "predict_s", "pre- pare s": "prepare_s"}
 """Columns of runs; words of a head stand below each other."""
 BREAKS = str.maketrans("+-", "-+")
@@ -109,6 +110,25 @@ def row(result: Mapping[str, Any], **fields: Any) -> ComparisonRow:
         "prepare_s": time.get("preprocess_wait_s"),
     }
     return ComparisonRow(result["profile"], **values | fields)
+
+
+def prediction_s(time: Mapping[str, float]) -> float:
+    """Returns the divisor of windows/s: seconds of prediction or, with Beam, of the pipeline."""
+    return time.get("pipeline_s", time.get("predict_s", 0.0))
+
+
+def phases(time: Mapping[str, float]) -> tuple[dict[str, float], float]:
+    """Returns the seconds of the phases of a run that have a duration, and the seconds of all.
+
+    >>> phases({"load_s": 1.0, "predict_s": 3.0, "preprocess_s": 9.0, "total_s": 4.0})
+    ({'load': 1.0, 'predict': 3.0}, 4.0)
+    """
+    seconds = {
+        name.removesuffix("_s").replace("_", " "): value
+        for name, value in time.items()
+        if value > 0 and name not in BESIDE
+    }
+    return seconds, max(time.get("total_s", 0.0), sum(seconds.values()))
 
 
 def figure(value: float | None, digits: int | None = None) -> str:

@@ -16,12 +16,10 @@ import orjson
 from nq.evaluation.evaluate import Verdict
 from nq.evaluation.gate import Counts, Gate, question_counts, relative_loss
 from nq.evaluation.nq_eval import Decision, best, sweep
-from nq.report.analysis import Analysis, analyse
-from nq.report.comparison import ComparisonRow, cells
-from nq.report.judgments import KINDS, MEANING, Case, Stage
+from nq.report.analysis import COUNTS, Analysis, analyse, number
+from nq.report.comparison import ComparisonRow, cells, phases, prediction_s
+from nq.report.judgments import KINDS, MEANING, TRAITS, Case, Stage
 from nq.report.page_data import Question, entries
-from nq.report.tables import COUNTS, format_seconds, loss, notes, number, phases, prediction_s
-from nq.report.traits import TRAITS
 from nq.storage import atomic_write
 from nq.text import format_bytes
 
@@ -30,9 +28,6 @@ MORE_CHARS, MAX_MORE_CHARS = 16 << 20, 8000
 """Characters that are shown besides the blocks with answers: of all pages, and of a question's."""
 CHART_CODE = ("vendor/vega.js", "vendor/vega-interpreter.js", "charts.js")
 MAX_POINTS = 160  # of a curve, evenly spaced, the first and the last among them
-NAMES: dict[str, Any] = {"number": number, "loss": loss, "notes": notes, "phases": phases}
-NAMES |= {"seconds": format_seconds, "prediction_s": prediction_s, "size": format_bytes}
-NAMES |= {"kinds": KINDS, "counts": COUNTS, "meanings": MEANING}
 
 
 @dataclass(frozen=True)
@@ -155,7 +150,9 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         problem=problem,
         comparison=(*cells(run.rows), [""] * len(run.rows)) if run.rows else None,
         curves=curves,
-        **NAMES,
+        **{"number": number, "phases": phases, "prediction_s": prediction_s},
+        **{"seconds": format_seconds, "size": format_bytes},
+        **{"kinds": KINDS, "counts": COUNTS, "meanings": MEANING},
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
@@ -199,3 +196,15 @@ def render(template: str, code: Sequence[str], scripts: Mapping[str, str], **vie
         scripts={name: Markup(json) for name, json in scripts.items()},
     )
     return html.encode("utf-8", "replace")
+
+
+def format_seconds(seconds: float) -> str:
+    """Returns a duration.
+
+    >>> format_seconds(0.25), format_seconds(83.2), format_seconds(754), format_seconds(7500)
+    ('0.2 s', '83.2 s', '12 min 34 s', '2 h 5 min')
+    """
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

@@ -14,8 +14,7 @@ from nq.evaluation.answer_files import AnswerRow
 from nq.evaluation.evaluate import Verdict
 from nq.evaluation.gate import Parity
 from nq.formats.input_files import shown
-from nq.report.comparison import MIB
-from nq.report.tables import phases
+from nq.report.comparison import MIB, phases
 from nq.storage import DEAD_LETTERS
 from nq.text import counted, format_bytes, html_table, truncate, visible
 

@@ -21,7 +21,7 @@ from nq import processor
 from nq.errors import DamagedError
 from nq.inference.scorer import Counters
 from nq.memo import Memo
-from nq.report.tables import prediction_s
+from nq.report.comparison import prediction_s
 
 log = logging.getLogger(__name__)
 

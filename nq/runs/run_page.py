@@ -17,10 +17,9 @@ from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features
 from nq.records import Example, Source
 from nq.report.comparison import ComparisonRow, row
-from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments
+from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments, traits
 from nq.report.page import MAX_QUESTIONS, Report, RunView, write_page
 from nq.report.page_data import Question
-from nq.report.traits import traits
 from nq.runs.folder import REPORT, FinishedRun
 from nq.runs.measure import no_report
 from nq.runs.scoring import RunProgress

@@ -11,8 +11,7 @@ from nq.evaluation import labels
 from nq.postprocess.spans import Pairs
 from nq.preprocess.contexts import contexts
 from nq.records import Annotation, Candidate, Example, Span, YesNo
-from nq.report.judgments import KINDS, Case, Judgment, Stage, StageOutputs
-from nq.report.traits import TRAITS
+from nq.report.judgments import KINDS, TRAITS, Case, Judgment, Stage, StageOutputs
 
 FIRST, SECOND, THIRD = Span(0, 8), Span(8, 16), Span(16, 24)
 TOKENS = [

@@ -14,10 +14,9 @@ from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats import outputs
 from nq.preprocess.contexts import contexts
 from nq.records import Alternative, Example, Prediction, Source, Span, YesNo
-from nq.report.judgments import STAGES, Case, StageOutputs, judgments
+from nq.report.judgments import STAGES, Case, StageOutputs, judgments, traits
 from nq.report.page import Report, RunView, write_page
 from nq.report.page_data import Question
-from nq.report.traits import traits
 from tests.report.example_cases import FIRST, NULL, SECOND, annotation, label, page
 
 SHORT, OTHER_SHORT = Span(9, 11), Span(1, 3)

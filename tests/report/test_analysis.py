@@ -8,7 +8,6 @@ from hypothesis import given
 from nq.evaluation.nq_eval import Outcome
 from nq.report.analysis import analyse
 from nq.report.judgments import Case
-from nq.report.tables import text
 from tests.report.example_cases import cases
 
 
@@ -19,7 +18,7 @@ def test_splits_add_up_and_bounds_decrease_to_the_recall_of_the_run(
 ) -> None:
     result = analyse(some_cases)
     json.dumps(result.to_dict())
-    assert text(result)
+    assert str(result)
     for kind, part in result.kinds.items():
         for values in result.splits.values():
             for name in Outcome:

@@ -1,7 +1,8 @@
-"""The charts of a report by their definition, and the outcomes of its rows."""
+"""The rows and details of questions: outcomes, passages, marks, and JSON in a script."""
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 from nq.evaluation.evaluate import example_labels, judge
 from nq.evaluation.labels import prediction_label
 from nq.evaluation.nq_eval import decisions_of_one
+from nq.formats.documents import page_from_record
 from nq.formats.outputs import encode_prediction
-from nq.records import Annotation, Prediction, Span
+from nq.records import Annotation, Candidate, Example, Prediction, Span
 from nq.report.page import script_json
-from nq.report.page_data import entries, outcomes, scores
-from tests.report.example_cases import FIRST, SECOND, annotation, page
+from nq.report.page_data import Segment, ShownBlocks, entries, marked, outcomes, scores
+from tests.report.example_cases import FIRST, PAGE, SECOND, THIRD, annotation, page
 from tests.report.example_questions import ANSWERS, question
 
 
@@ -57,3 +59,56 @@ def test_json_in_a_script_is_read_back_and_cannot_end_it(text: str, values: dict
     encoded = script_json([text, values])
     assert json.loads(encoded) == [text, values]
     assert not re.search("[<>&]", encoded)
+
+
+WORDS = st.sampled_from(["<P>", "</P>", "<Td>", "</Td>", "<B>", *"abc", "(", ")", ",", "'s", "-"])
+SPANS = st.tuples(st.integers(0, 30), st.integers(1, 30)).map(lambda x: Span(x[0], x[0] + x[1]))
+
+
+def example(tokens: list[str]) -> Example:
+    html = [token[0] == "<" for token in tokens]
+    return replace(PAGE, tokens=tokens, is_html=html, candidates=[Candidate(Span(0, 1), True)])
+
+
+def plain(segments: list[Segment]) -> str:
+    return "".join(x if isinstance(x, str) else x[0] for x in segments)
+
+
+@given(st.lists(WORDS, min_size=1, max_size=30))
+def test_the_text_is_that_of_the_page(tokens: list[str]) -> None:
+    page = example([*tokens, "end"])
+    span = Span(0, len(page.tokens))
+    lines = page_from_record(page).text(span).split("\n")
+    spelled = plain(marked(page, span, {})).split("\n")
+    assert [line.replace(" ", "") for line in spelled] == [line.replace(" ", "") for line in lines]
+
+
+@given(st.lists(WORDS, min_size=31, max_size=40), st.lists(SPANS, max_size=4))
+def test_marks_divide_the_text_and_nothing_else(tokens: list[str], spans: list[Span]) -> None:
+    page, block = example(tokens), Span(0, len(tokens))
+    segments = marked(page, block, {"p": spans[:2], "g": spans[2:]})
+    assert plain(segments) == plain(marked(page, block, {}))
+    words = "".join(
+        tokens[i]
+        for i in range(len(tokens))
+        if not page.is_html[i] and any(s.start <= i < s.end for s in spans if block.contains(s))
+    )
+    both = "".join(x[0] for x in segments if not isinstance(x, str))
+    assert [c for c in both if c not in " |\n\u2013"] == [c for c in words if c not in "\u2013"]
+
+
+def passages(
+    blocks: ShownBlocks, longs: list[Span], shorts: list[Span], chars: int
+) -> list[int | None]:
+    return [p["n"] for p in blocks.passages({"P": longs}, {"p": shorts}, chars)]
+
+
+def test_blocks_with_answers_come_first_and_near_ones_next() -> None:
+    blocks = ShownBlocks(PAGE)
+    assert blocks.spans == [FIRST, SECOND, THIRD]
+    assert passages(blocks, [SECOND], [], 0) == [2]
+    assert passages(blocks, [], [Span(17, 18)], 0) == [3]
+    assert passages(blocks, [THIRD], [], 40) == [2, 3]
+    assert passages(blocks, [THIRD], [], 1000) == [1, 2, 3]
+    assert passages(blocks, [], [], 1000) == [1, 2, 3]
+    assert passages(blocks, [], [], 0) == []

@@ -21,8 +21,8 @@ from nq.config import TrackingConfig
 from nq.errors import Error
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.model.model_spec import find_model
+from nq.report.comparison import BESIDE
 from nq.report.result import Result
-from nq.report.tables import BESIDE
 from nq.runs.config import Beam
 from nq.runs.folder import JOB, FinishedRun
 from nq.runs.job import Job

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nq import processor, storage
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.inference.scorer import Counters
-from nq.report.tables import BESIDE
+from nq.report.comparison import BESIDE
 from nq.runs import measure
 from nq.runs.folder import METRICS
 from nq.runs.job import Job

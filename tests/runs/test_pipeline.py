@@ -14,8 +14,8 @@ from nq import storage
 from nq.bundle import bundled_sample
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.inference.instances import InstanceDiedError
+from nq.report.comparison import BESIDE
 from nq.report.result import Result
-from nq.report.tables import BESIDE
 from nq.runs.config import Compute
 from nq.runs.folder import KEPT_SCORES, METRICS
 from nq.runs.job import Job

@@ -19,8 +19,8 @@ from nq.model.folder import load_settings
 from nq.questions import read_examples
 from nq.records import Annotation, Example, Prediction, Span, YesNo
 from nq.report.comparison import row
+from nq.report.page import format_seconds
 from nq.report.result import Result, summary
-from nq.report.tables import format_seconds
 from nq.runs.folder import METRICS
 from nq.runs.job import Job
 from nq.runs.run import run

@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 
 from nq.answers import Answer, Page
+from nq.commands.ask import MAX_LINES, render
 from nq.config import WindowConfig
 from nq.formats.documents import page_from_text
 from nq.postprocess.decision import RankedPrediction
 from nq.reader import make_answer
 from nq.records import Alternative, Prediction, Span, YesNo
-from nq.report.answer_text import MAX_LINES, render
 
 PAGE = page_from_text(
     "Ada Brenn (1840) designed the tower.\n\nTom Hale was its keeper.\n\nIt's old."
