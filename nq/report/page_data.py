@@ -15,6 +15,7 @@ p, g, o are the short ones.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from nq.evaluation.evaluate import judge_label
 from nq.evaluation.labels import Label, same_answers
 from nq.evaluation.nq_eval import Decision, decisions_of_one
 from nq.formats.documents import one_line, record_spelling
-from nq.records import Annotation, Example, Source, Span, YesNo
+from nq.records import Example, Source, Span, YesNo
 from nq.report.judgments import Case
 
 TITLE_CHARS, ROW_CHARS, SNIPPET_CHARS, DETAIL_CHARS = 300, 120, 160, 4000
@@ -66,10 +67,6 @@ class Question:
     def decisions(self) -> Decisions:
         return list(self.case.judgments.values()) if self.case else None
 
-    @property
-    def annotations(self) -> Sequence[Annotation]:
-        return self.example.annotations or ()
-
 
 def outcomes(example: Example, label: Label) -> list[str]:
     """Returns the verdict on an answer, as the table of answers has it, and two outcomes.
@@ -96,62 +93,73 @@ def entries(question: Question, traits: Sequence[int], more_chars: int) -> tuple
 
     Besides the blocks with answers so many more characters of the page are shown.
     """
-    texts, case, example = _Texts(question), question.case, question.example
+    example, label, other, case = question.example, question.label, question.other, question.case
+    page, decisions, annotations = ShownPage(example), question.decisions, example.annotations or ()
+    votes = Counter((a.long, a.shorts, a.yes_no) for a in annotations)
+    expected = Counter(example.answers)
+    for (long, spans, yes_no), count in votes.items():
+        if decisions and decisions[1].has_gold:
+            expected[page.short(spans, yes_no)] += count
+        elif decisions and decisions[0].has_gold and long:
+            expected[page.text(long, ROW_CHARS)] += count
+    texts = [text[:ROW_CHARS] for text, _ in expected.most_common() if text]
     row: Entry = {
         "i": str(example.example_id),
         "q": example.question[:TITLE_CHARS],
-        "a": texts.answer(question.label),
-        "e": [text[:ROW_CHARS] for text in texts.expected()[:MAX_EXPECTED]],
-        "o": outcomes(example, question.label),
-        "p": scores(question.label, question.decisions),
+        "a": page.row_answer(label),
+        "e": texts[:MAX_EXPECTED],
+        "o": outcomes(example, label),
+        "p": scores(label, decisions),
         "t": list(traits),
     }
-    if other := question.other:
+    if other:
         bp = scores(other, decisions_of_one(case.gold, other) if case else None)
-        row |= {"b": texts.answer(other), "bo": outcomes(example, other), "bp": bp}
+        row |= {"b": page.row_answer(other), "bo": outcomes(example, other), "bp": bp}
         row["c"] = int(question.changed)
+    listed = question.n_best and question.n_best["answers"][:MAX_N_BEST]
     details: Entry = {
         "q": example.question[:DETAIL_CHARS],
         "title": example.title[:TITLE_CHARS],
         "where": f"{Path(question.source.path).name}, line {question.source.line}",
-        "given": texts.details(question.label),
-        "other": texts.details(other) if other else None,
-        "gold": texts.gold(),
+        "given": page.labelled(label),
+        "other": page.labelled(other) if other else None,
+        "gold": [
+            page.answer(*gold) | {"votes": count, "of": votes.total()}
+            for gold, count in votes.most_common()
+        ],
         "lost": [str(j.lost or "") for j in case.judgments.values()] if case else [],
-        "nbest": texts.n_best(),
+        "nbest": listed
+        and [
+            page.answer(
+                one["long_answer"] and _listed_span(one["long_answer"]),
+                [*map(_listed_span, one["short_answers"])],
+                one["yes_no_answer"],
+            )
+            | {"lp": one["long_score"], "sp": one["short_score"]}
+            for one in listed
+        ],
+        "blocks": len(page.blocks),
     }
-    shown = [Span(*answer["t"]) for answer in details["nbest"] or () if answer["t"]]
-    details["blocks"] = len(texts.blocks.spans)
-    details["passages"] = texts.blocks.passages(*_marks(question), more_chars, shown)
-    return row, details
+    labels = {"P": label, **({"O": other} if other else {})}
+    longs = {name: [span] for name, one in labels.items() if (span := one.long.in_tokens)}
+    shorts = {name.lower(): one.short_tokens for name, one in labels.items()}
+    longs["G"] = list(dict.fromkeys(a.long for a in annotations if a.long))
+    shorts["g"] = list(dict.fromkeys(span for a in annotations for span in a.shorts))
+    shown = [Span(*one["t"]) for one in details["nbest"] or () if one["t"]]
+    return row, details | {"passages": page.passages(longs, shorts, more_chars, shown)}
 
 
-def _marks(question: Question) -> tuple[dict[str, list[Span]], dict[str, list[Span]]]:
-    labels = {"P": question.label, **({"O": question.other} if question.other else {})}
-    longs = {name: [span] for name, label in labels.items() if (span := label.long.in_tokens)}
-    shorts = {name.lower(): label.short_tokens for name, label in labels.items()}
-    longs["G"] = list(dict.fromkeys(a.long for a in question.annotations if a.long))
-    shorts["g"] = list(dict.fromkeys(span for a in question.annotations for span in a.shorts))
-    return longs, shorts
+def _listed_span(span: Mapping[str, Any]) -> Span:
+    return Span(span["start_token"], span["end_token"])
 
 
-def _listed_span(span: Mapping[str, Any] | None) -> Span | None:
-    return Span(span["start_token"], span["end_token"]) if span else None
+class ShownPage:
+    """The readable text of a page, and its blocks: the top-level candidates in page order."""
 
-
-class _Texts:
-    """The texts of a question's page."""
-
-    def __init__(self, question: Question) -> None:
-        self._question, self._example = question, question.example
-        self.blocks = ShownBlocks(question.example)
-        self._cut: dict[tuple[Span, int], str] = {}
-
-    def text(self, span: Span, max_chars: int = DETAIL_CHARS) -> str:
-        if (span, max_chars) not in self._cut:
-            in_page = Span(span.start, min(span.end, len(self._example.tokens)))
-            self._cut[span, max_chars] = span_text(self._example, in_page, max_chars)
-        return self._cut[span, max_chars]
+    def __init__(self, example: Example) -> None:
+        self.example = example
+        self.blocks = sorted({c.span for c in example.candidates if c.top_level})
+        self.text = cache(partial(span_text, example))
 
     def short(self, shorts: Sequence[Span], yes_no: str) -> str:
         """Returns the short answer in words, empty if there is none."""
@@ -159,69 +167,31 @@ class _Texts:
             return yes_no.upper()
         return "; ".join(map(self.text, shorts))
 
-    def answer(self, label: Label) -> str:
+    def row_answer(self, label: Label) -> str:
         """Returns the answer of a row: the short one, else the long one, else nothing."""
         if not (text := self.short(label.short_tokens, label.yes_no)) and label.long.in_tokens:
             text = self.text(label.long.in_tokens, ROW_CHARS)
         return text[:ROW_CHARS]
 
-    def details(self, label: Label) -> Entry:
-        both = self._both(label.long.in_tokens, label.short_tokens, label.yes_no)
+    def labelled(self, label: Label) -> Entry:
+        """Returns the answers of a label in the details, with their scores."""
+        both = self.answer(label.long.in_tokens, label.short_tokens, label.yes_no)
         return {**both, "lp": label.long_score, "sp": label.short_score}
 
-    def _both(self, long: Span | None, shorts: Sequence[Span], yes_no: str) -> Entry:
+    def answer(self, long: Span | None, shorts: Sequence[Span], yes_no: str) -> Entry:
+        """Returns a long and a short answer in the details."""
         return {
             "s": self.short(shorts, yes_no)[:DETAIL_CHARS],
             "l": self.text(long, SNIPPET_CHARS) if long else "",
-            "n": self.blocks.number(long),
+            "n": self.number(long),
             "t": [long.start, long.end] if long else None,
         }
-
-    def gold(self) -> list[Entry]:
-        """Returns the distinct answers of the annotators, that of the most first."""
-        votes = Counter((a.long, a.shorts, a.yes_no) for a in self._question.annotations)
-        return [
-            self._both(long, shorts, yes_no) | {"votes": count, "of": votes.total()}
-            for (long, shorts, yes_no), count in votes.most_common()
-        ]
-
-    def expected(self) -> list[str]:
-        """Returns the answers of which one would be right, that of the most annotators first."""
-        votes, decisions = Counter(self._example.answers), self._question.decisions
-        for annotation in self._question.annotations:
-            if decisions and decisions[1].has_gold:
-                votes[self.short(annotation.shorts, annotation.yes_no)] += 1
-            elif decisions and decisions[0].has_gold and annotation.long:
-                votes[self.text(annotation.long, ROW_CHARS)] += 1
-        return [text for text, _ in votes.most_common() if text]
-
-    def n_best(self) -> list[Entry] | None:
-        """Returns the n-best list, the given answer first."""
-        if self._question.n_best is None:
-            return None
-        return [
-            self._both(
-                _listed_span(answer["long_answer"]),
-                [span for short in answer["short_answers"] if (span := _listed_span(short))],
-                answer["yes_no_answer"],
-            )
-            | {"lp": answer["long_score"], "sp": answer["short_score"]}
-            for answer in self._question.n_best["answers"][:MAX_N_BEST]
-        ]
-
-
-class ShownBlocks:
-    """The top-level candidates of a page in page order, by which its answers are displayed."""
-
-    def __init__(self, example: Example) -> None:
-        self.example = example
-        self.spans = sorted({c.span for c in example.candidates if c.top_level})
 
     def number(self, span: Span | None) -> int | None:
         """Returns the number, from 1 on, of the first block around a span; ``None`` for none."""
         if span is None:
             return None
-        return next((n for n, block in enumerate(self.spans, 1) if block.contains(span)), None)
+        return next((n for n, block in enumerate(self.blocks, 1) if block.contains(span)), None)
 
     def passages(
         self, longs: Marks, shorts: Marks, more_chars: int, others: Iterable[Span] = ()
@@ -240,9 +210,9 @@ class ShownBlocks:
             blocks = min((abs(number - other) for other in first), default=number)
             return number not in near, blocks, number
 
-        shown: list[tuple[Span, int | None]] = [(self.spans[n - 1], n) for n in first]
-        for number in sorted({*range(1, len(self.spans) + 1)} - first, key=distance):
-            block = self.spans[number - 1]
+        shown: list[tuple[Span, int | None]] = [(self.blocks[n - 1], n) for n in first]
+        for number in sorted({*range(1, len(self.blocks) + 1)} - first, key=distance):
+            block = self.blocks[number - 1]
             more_chars -= min(MAX_CHARS, sum(map(len, tokens[block.start : block.end])))
             if more_chars < 0:
                 break
@@ -266,11 +236,12 @@ class ShownBlocks:
         ]
 
 
-def span_text(example: Example, span: Span, max_chars: int) -> str:
+def span_text(example: Example, span: Span, max_chars: int = DETAIL_CHARS) -> str:
     """Returns the readable text of a span in one line, cut to a number of characters."""
-    end = min(span.end, span.start + max_chars // 2 + 8)
+    last = min(span.end, len(example.tokens))
+    end = min(last, span.start + max_chars // 2 + 8)
     text = one_line(example, Span(span.start, end))
-    return text[: max_chars - 1] + "…" if len(text) > max_chars or end < span.end else text
+    return text[: max_chars - 1] + "…" if len(text) > max_chars or end < last else text
 
 
 def marked(example: Example, block: Span, marks: Marks) -> list[Segment]:

@@ -16,7 +16,7 @@ from nq.formats.documents import page_from_record
 from nq.formats.outputs import encode_prediction
 from nq.records import Annotation, Candidate, Example, Prediction, Span
 from nq.report.page import script_json
-from nq.report.page_data import Segment, ShownBlocks, entries, marked, outcomes, scores
+from nq.report.page_data import Segment, ShownPage, entries, marked, outcomes, scores
 from tests.report.example_cases import FIRST, PAGE, SECOND, THIRD, annotation, page
 from tests.report.example_questions import ANSWERS, question
 
@@ -98,17 +98,17 @@ def test_marks_divide_the_text_and_nothing_else(tokens: list[str], spans: list[S
 
 
 def passages(
-    blocks: ShownBlocks, longs: list[Span], shorts: list[Span], chars: int
+    page: ShownPage, longs: list[Span], shorts: list[Span], chars: int
 ) -> list[int | None]:
-    return [p["n"] for p in blocks.passages({"P": longs}, {"p": shorts}, chars)]
+    return [p["n"] for p in page.passages({"P": longs}, {"p": shorts}, chars)]
 
 
 def test_blocks_with_answers_come_first_and_near_ones_next() -> None:
-    blocks = ShownBlocks(PAGE)
-    assert blocks.spans == [FIRST, SECOND, THIRD]
-    assert passages(blocks, [SECOND], [], 0) == [2]
-    assert passages(blocks, [], [Span(17, 18)], 0) == [3]
-    assert passages(blocks, [THIRD], [], 40) == [2, 3]
-    assert passages(blocks, [THIRD], [], 1000) == [1, 2, 3]
-    assert passages(blocks, [], [], 1000) == [1, 2, 3]
-    assert passages(blocks, [], [], 0) == []
+    page = ShownPage(PAGE)
+    assert page.blocks == [FIRST, SECOND, THIRD]
+    assert passages(page, [SECOND], [], 0) == [2]
+    assert passages(page, [], [Span(17, 18)], 0) == [3]
+    assert passages(page, [THIRD], [], 40) == [2, 3]
+    assert passages(page, [THIRD], [], 1000) == [1, 2, 3]
+    assert passages(page, [], [], 1000) == [1, 2, 3]
+    assert passages(page, [], [], 0) == []
