@@ -6,7 +6,7 @@ import html
 import re
 import textwrap
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -77,6 +77,15 @@ class Page:
             Span(s.start - block.start, s.end - block.start) for s in shorts if block.contains(s)
         ]
         return located(self.spelling[block.start : block.end], inside)
+
+    def marked(self, block: Span, shorts: Sequence[Span]) -> Iterator[tuple[str, bool]]:
+        """Yields the text of a block in parts, and whether each is a short answer."""
+        text, places = self.located(block, shorts)
+        end = 0
+        for first, last in sorted(place for place in places if place):
+            yield from ((text[end:first], False), (text[first:last], True))
+            end = last
+        yield text[end:], False
 
     def origin(self, long: Span | None, shorts: Sequence[Span]) -> Place:
         """Returns the document that contains an answer, and its spans in that document."""
@@ -233,14 +242,11 @@ class Answer:
 
     def _repr_html_(self) -> str:
         """Returns the block with the short answers marked, as notebooks show it."""
-        text, places = (
-            self.page.located(self.long_span, self.short_spans) if self.long_span else ("", [])
-        )
-        result, end = f"<p><b>{html.escape(str(self))}</b></p><p>", 0
-        for first, last in sorted(place for place in places if place):
-            result += html.escape(text[end:first]) + f"<mark>{html.escape(text[first:last])}</mark>"
-            end = last
-        return f"{result}{html.escape(text[end:])}</p>"
+        long = self.long_span
+        parts = self.page.marked(long, self.short_spans) if long else ()
+        texts = ((html.escape(text), is_answer) for text, is_answer in parts)
+        block = "".join(f"<mark>{text}</mark>" if is_answer else text for text, is_answer in texts)
+        return f"<p><b>{html.escape(str(self))}</b></p><p>{block}</p>"
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the answer as JSON values.

@@ -93,13 +93,10 @@ def find_model(args: argparse.Namespace, whole_pages: bool = False) -> ModelSpec
 
 def positive(text: str, minimum: int = 1) -> int:
     """Converts an argument to an integer of at least ``minimum``."""
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
-    if value < minimum:
-        raise argparse.ArgumentTypeError(f"must be at least {minimum}, got {value}")
-    return value
+    with contextlib.suppress(ValueError):
+        if int(text) >= minimum:
+            return int(text)
+    raise argparse.ArgumentTypeError(f"must be a whole number from {minimum} on, got {text!r}")
 
 
 count_from_0 = partial(positive, minimum=0)

@@ -269,15 +269,11 @@ def _row(other: Answer, cite: bool) -> str:
 
 def _block(answer: Answer, block: Span, marks: Sequence[str]) -> str:
     """Returns a block with marks in lines of the terminal; of many those around the answer."""
-    text, places = answer.page.located(block, answer.short_spans)
-    pieces, end = "", 0
-    for place in sorted(place for place in places if place):
-        answer_text = visible(text[place[0] : place[1]], lines=True)
-        pieces += visible(text[end : place[0]], lines=True) + marks[0] + answer_text + marks[1]
-        end = place[1]
-    pieces += visible(text[end:], lines=True)
+    parts = answer.page.marked(block, answer.short_spans)
+    texts = ((visible(text, lines=True), is_answer) for text, is_answer in parts)
+    text = "".join(marks[0] + part + marks[1] if is_answer else part for part, is_answer in texts)
     width = _width() - len(INDENT)
-    wrapped = [row for part in pieces.split("\n") for row in textwrap.wrap(part, width)]
+    wrapped = [row for line in text.split("\n") for row in textwrap.wrap(line, width)]
     marked = next((i for i, row in enumerate(wrapped) if marks[0] in row), 0)
     first = max(0, min(marked - MAX_LINES // 2, len(wrapped) - MAX_LINES))
     last = first + MAX_LINES

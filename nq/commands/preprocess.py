@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from nq.beam.windows import by_workers
     from nq.preprocess.prepared import Request, prepare
     from nq.questions import Questions, mention_unnamed_pages
-    from nq.report.result import dead_letter_lines, unread_line
+    from nq.report.result import dead_letter_lines, unread_lines
 
     with Questions.open(args.data, arguments.pages(args), args.limit) as questions:
         mention_unnamed_pages(questions)
@@ -76,11 +76,9 @@ def run(args: argparse.Namespace) -> int:
             f"{counted(prepared.examples, 'example')}, {counted(prepared.windows, 'window')}",
             f"{verb} in {prepared.seconds:.1f} s: {counted(len(prepared.shards), 'shard')} in "
             f"{prepared.folder}",
+            *unread_lines(prepared.truncated_pages, prepared.unread_blocks),
+            *dead_letter_lines(prepared.dead_letter_file),
         ]
-        if prepared.unread_blocks:
-            lines.append(unread_line(prepared.truncated_pages, prepared.unread_blocks))
-        if prepared.dead_letters:
-            lines += dead_letter_lines(prepared.dead_letter_file)
         print("\n".join(map(visible, lines)))
     if args.strict and prepared.dead_letters:
         first = prepared.first_dead_letter()

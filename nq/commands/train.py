@@ -56,7 +56,7 @@ def parser() -> terminal.Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Trains the model and prints the result."""
-    from nq.report.result import dead_letter_lines, unread_line
+    from nq.report.result import dead_letter_lines, unread_lines
     from nq.training.train import train
 
     if args.evaluate_every and not args.dev:
@@ -84,8 +84,7 @@ def run(args: argparse.Namespace) -> int:
         if result.best:
             shown = ", ".join(f"{name} {result.best[name]:.3f}" for name in MEASURED)
             print(f"weights of step {result.best[STEP]}, on held-out questions: {shown}")
-        if prepared.unread_blocks:
-            print(unread_line(prepared.truncated_pages, prepared.unread_blocks))
-        if prepared.dead_letters:
-            print("\n".join(dead_letter_lines(prepared.dead_letter_file)))
+        unread = unread_lines(prepared.truncated_pages, prepared.unread_blocks)
+        for line in (*unread, *dead_letter_lines(prepared.dead_letter_file)):
+            print(line)
     return 0

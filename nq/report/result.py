@@ -182,8 +182,7 @@ def _notes(result: Result) -> list[str]:
     if beam := result.beam:
         job_id = f", id {beam['job_id']}" if beam["job_id"] else ""
         lines.append(visible(f"answered by {beam['runner']}: job {beam['job_name']}{job_id}"))
-    if result.unread_blocks:
-        lines.append(unread_line(result.truncated_pages, result.unread_blocks))
+    lines += unread_lines(result.truncated_pages, result.unread_blocks)
     if "prune" in result.profile.split("+"):  # windows of repeated records are not computed either
         lines.append(f"{result.read_windows} of the windows were computed, the others pruned")
     if result.second_model_windows:
@@ -300,12 +299,15 @@ def dead_letter_lines(path: Path) -> list[str]:
     return [visible(f"{records} in {path}; {frequent}:"), visible(f"  {first[kind]}")]
 
 
-def unread_line(truncated_pages: int, unread_blocks: int) -> str:
-    """Returns in one line how many blocks were not read.
+def unread_lines(truncated_pages: int, unread_blocks: int) -> list[str]:
+    """Returns the line for blocks that were not read, none if there are none.
 
-    >>> unread_line(2, 31)
-    '2 questions lost blocks of their pages, 31 blocks in all: a higher max_contexts reads them'
+    >>> unread_lines(2, 31)
+    ['2 questions lost blocks of their pages, 31 blocks in all: a higher max_contexts reads them']
     """
+    if not unread_blocks:
+        return []
     questions, blocks = counted(truncated_pages, "question"), counted(unread_blocks, "block")
     pages = "its page" if truncated_pages == 1 else "their pages"
-    return f"{questions} lost blocks of {pages}, {blocks} in all: a higher max_contexts reads them"
+    lost = f"{questions} lost blocks of {pages}, {blocks} in all"
+    return [f"{lost}: a higher max_contexts reads them"]

@@ -25,6 +25,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nq import __version__
+from nq.errors import Error
 from nq.serving.batcher import ScoringError
 from nq.serving.schemas import AskAnswer, AskRequest, Problem
 from nq.serving.service import GONE, Answering, SlowClientError
@@ -82,7 +83,7 @@ def make_app(answering: Answering, token: str | None) -> ASGIApp:
         dependencies=protected,
     )
     async def ask(request: Request) -> Response:
-        if not answering.is_ready():
+        if answering.is_alive is None or answering.draining:
             raise HTTPException(503, "the model is not loaded yet", RETRY)
         _check_type(request)
         async with asyncio.timeout(config.timeout):
@@ -142,7 +143,8 @@ def make_app(answering: Answering, token: str | None) -> ASGIApp:
         text = texts.get(error.status_code, str(error.detail))
         return refusal(error.status_code, text, error.headers)
 
-    for kind in HTTPException, TimeoutError, ScoringError, ClientDisconnect, ValueError, Exception:
+    kinds = HTTPException, TimeoutError, ScoringError, ClientDisconnect, ValueError, Error
+    for kind in (*kinds, Exception):
         app.add_exception_handler(kind, problem)
     return Access(app, answering, token)
 

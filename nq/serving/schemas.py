@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Base64Encoder, BaseModel, EncodedBytes, Field, ValidationError
 
 from nq.answers import Page
-from nq.errors import Error
 from nq.formats.documents import decode_page, page_from_html, page_from_text, page_of
 from nq.formats.fields import LIMITS
 from nq.text import one_line, truncate, visible
@@ -117,6 +116,7 @@ def parse_request(data: bytes) -> tuple[str, list[Page], int]:
     Raises:
         ValueError: the body is not JSON, a field is missing or wrong, or a page cannot be read; the
             text says which.
+        Error: the package that reads a file is not installed.
 
     >>> parse_request(b'{"question": "who", "page": "It rains.", "top": "3"}')
     Traceback (most recent call last):
@@ -139,16 +139,9 @@ def parse_request(data: bytes) -> tuple[str, list[Page], int]:
         name = one.name or f"document {number}"
         if (one.page is None) == (one.data is None):
             raise ValueError(f"pages.{number - 1}: expected either page, a text, or data, a file")
-        page = read(one.page or "", name) if one.data is None else _file(one.data, name)
+        page = read(one.page or "", name) if one.data is None else decode_page(one.data, name)
         pages.append(replace(page, name=name))
     return one_line(request.question), pages, request.top
-
-
-def _file(data: bytes, name: str) -> Page:
-    try:
-        return decode_page(data, name)
-    except Error as error:  # the package that reads it is not installed
-        raise ValueError(str(error)) from error
 
 
 def _sentence(error: ValidationError) -> str:

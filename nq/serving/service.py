@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect
 from nq.answers import Page
 from nq.collection import select_page
 from nq.config import ServeConfig
+from nq.errors import Error
 from nq.inference.chain import windowed
 from nq.model.model_spec import ModelSpec
 from nq.page_process import PageProcess
@@ -76,9 +77,6 @@ class Answering:
         for process in self._processes:
             self._idle.put_nowait(process)
 
-    def is_ready(self) -> bool:
-        return self.is_alive is not None and not self.draining
-
     def stuck(self) -> str | None:
         """Returns why requests cannot be answered in time: all threads or processes are stuck.
 
@@ -123,7 +121,7 @@ class Answering:
             return 500, f"the model has not answered: {error}"
         if isinstance(error, ClientDisconnect | SlowClientError):
             return GONE, "the client has gone"
-        if isinstance(error, ValueError):
+        if isinstance(error, ValueError | Error):  # the latter if no package reads such a file
             return 422, " ".join(str(error).split())
         log.error("unexpected error", exc_info=error)
         return 500, "internal error, which the log of the server describes"
