@@ -4,20 +4,21 @@ MLflow copies this file into every model that ``nq.mlflow_format.save_model`` sa
 copy to load the model ("models from code"). No other module imports it.
 """
 
-from __future__ import annotations
-
 import numbers
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlflow
 import pandas as pd
 from mlflow.exceptions import MlflowException
 from mlflow.pyfunc import PythonModel, PythonModelContext
 
-if TYPE_CHECKING:
-    from nq.answers import Page
-    from nq.reader import Reader
+from nq.answers import Answer, Page
+from nq.errors import check_argument
+from nq.formats.documents import page_of
+from nq.reader import Reader, load
+from nq.records import Example
+from nq.text import one_line, visible
 
 COLUMNS = ("question", "page")
 
@@ -31,8 +32,6 @@ class AnswerModel(PythonModel):
 
     def load_context(self, context: PythonModelContext) -> None:
         """Loads the model and, if there is one, the second model."""
-        from nq.reader import load
-
         profile = (context.model_config or {}).get("profile")
         options = {} if profile is None else {"profile": profile}
         second = context.artifacts.get("second_model")
@@ -51,7 +50,7 @@ class AnswerModel(PythonModel):
         if missing:
             columns = ", ".join(map(str, model_input.columns)) or "none"
             reason = f"no column {' and no column '.join(missing)}: found {columns}"
-            raise MlflowException.invalid_parameter_value(_one_line(reason))
+            raise MlflowException.invalid_parameter_value(visible(one_line(reason)))
         rows = model_input.to_dict("records")
         answers, tops = [dict[str, Any]()] * len(rows), [repr(row.get("top")) for row in rows]
         for top in set(tops):  # mostly one, so that rows share batches
@@ -74,9 +73,6 @@ class AnswerModel(PythonModel):
 
 def _pair(row: Mapping[Any, Any]) -> tuple[str, Page]:
     """Returns the question and the page of a row."""
-    from nq.errors import check_argument
-    from nq.formats.documents import page_of
-
     for name in COLUMNS:
         check_argument(isinstance(row[name], str), name, row[name], "a text")
     return row["question"], page_of(row["page"], "the page")
@@ -93,18 +89,9 @@ def _options(top: Any) -> dict[str, int]:
 
 def _not_answered(row: Mapping[Any, Any], error: ValueError) -> dict[str, Any]:
     """Returns an empty answer to a row, with the error in one line."""
-    from nq.answers import Answer, Page
-    from nq.records import Example
-
     question = row["question"] if isinstance(row["question"], str) else ""
     page = Page(Example(0, question, (), (), ()), ())
-    return {**Answer(question, page).to_dict(), "error": _one_line(str(error))}
-
-
-def _one_line(text: str) -> str:
-    from nq.text import visible
-
-    return visible(" ".join(text.split()))
+    return {**Answer(question, page).to_dict(), "error": visible(one_line(str(error)))}
 
 
 mlflow.models.set_model(AnswerModel())
