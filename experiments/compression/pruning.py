@@ -48,7 +48,7 @@ from nq.questions import Questions, mention_unnamed_pages
 from nq.records import DeadLetter, Features
 from nq.storage import check_writable
 from nq.text import visible
-from nq.training.config import TrainConfig
+from nq.training.job import TrainConfig
 from nq.training.windows import TrainingWindows
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from nq.config import WindowConfig
 from nq.errors import Error
 from nq.model.registry import model_folder
 from nq.text import counted, visible
-from nq.training.config import TrainConfig
+from nq.training.job import TrainConfig
 
 COUNTS = ("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages")
 

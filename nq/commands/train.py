@@ -5,8 +5,14 @@ from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.config import WindowConfig
-from nq.training.config import DistillationConfig, TrainConfig
-from nq.training.job import EVALUATE_EVERY, MEASURED, STEP, TrainingJob
+from nq.training.job import (
+    EVALUATE_EVERY,
+    MEASURED,
+    STEP,
+    DistillationConfig,
+    TrainConfig,
+    TrainingJob,
+)
 
 OPTIONS = (
     *("init", "output", "limit", "workers", "card", "store", "dev", "evaluate_every"),

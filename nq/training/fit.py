@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,17 @@ import numpy as np
 
 from nq import tracking
 from nq.beam.windows import by_workers
-from nq.config import TrackingConfig
+from nq.config import DecisionConfig, TrackingConfig, WindowConfig
 from nq.errors import DamagedError
+from nq.evaluation.evaluate import Evaluation, judge
 from nq.formats.input_files import shown
-from nq.inference.engine import Network
+from nq.formats.outputs import encode_prediction
+from nq.inference.batches import Shape
+from nq.inference.chain import answers, windowed
+from nq.inference.engine import Computation, Network
+from nq.inference.predictor import Predictor
+from nq.inference.profile import Profile
+from nq.inference.reduction import TopK
 from nq.memo import Memo
 from nq.mlflow_format import save_model
 from nq.model import checkpoint, joint
@@ -25,21 +33,27 @@ from nq.model.folder import (
     read_tensors,
 )
 from nq.model.registry import model_name
+from nq.postprocess.decision import RULES
 from nq.preprocess.prepared import Windows, prepare
+from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.progress import new_bar, set_total
-from nq.records import UNLABELLED
+from nq.questions import Questions
+from nq.records import UNLABELLED, DeadLetter, Example
 from nq.storage import MARK, STATE, WINDOWS, WORK, digest_json, own_paths, remove
-from nq.training.held_out import held_out
+from nq.training.distillation import Teacher
 from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures, TrainingJob, TrainingResult
 from nq.training.loop import TrainingState, fit
-from nq.training.teacher import Teacher
 from nq.training.windows import TrainingWindows, read_columns, total_steps
 
 log = logging.getLogger(__name__)
 
 REPORT_EVERY, FINAL_STEPS = 50, 100
 PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+HELD_OUT_METRICS = ("micro_f1_best", "long-best-threshold-f1", "short-best-threshold-f1")
+"""The metrics of ``nq_eval`` that are called ``MEASURED`` here, in that order."""
+HELD_OUT_BATCH_SIZE = 16
+HELD_OUT_PROFILE, HELD_OUT_DECISION = Profile.parse("grappler+buckets"), DecisionConfig()
 
 
 def train_on_files(
@@ -135,6 +149,35 @@ def _windows(job: TrainingJob, folder: Path) -> tuple[Windows, TrainingWindows]:
     if unlabelled:
         log.info("%d windows have no label: the teacher alone teaches them", unlabelled)
     return prepared, windows
+
+
+def held_out(
+    questions: Questions, tokenizer: Tokenizer, windows: WindowConfig, network: Network
+) -> Callable[[], Figures]:
+    """Returns a function that measures the present weights of a model on annotated questions."""
+
+    def examples() -> Iterator[Example]:
+        return (example for example in questions.examples() if example.annotations)
+
+    bad = sum(isinstance(item, DeadLetter) for _, item in questions)
+    if bad:
+        log.warning("bad records of the held-out files, which are skipped: %d", bad)
+    if not any(examples()):
+        files = ", ".join(questions.files)
+        raise ValueError(f"no annotations in {files}: give annotated questions to --dev")
+    rule = RULES[HELD_OUT_DECISION.rule]
+    computation = Computation(network, HELD_OUT_PROFILE, TopK(rule.k, rule.text_only))
+    predictor = Predictor(computation, Shape(HELD_OUT_BATCH_SIZE, windows.max_seq_length))
+
+    def measure() -> Figures:
+        evaluation = Evaluation()
+        pages = (windowed(example, tokenizer, windows) for example in examples())
+        for scored, ranked in answers(predictor, pages, HELD_OUT_DECISION):
+            evaluation.add(judge(scored.example, encode_prediction(ranked.prediction)))
+        metrics = evaluation.metrics()
+        return {name: metrics[key] for name, key in zip(MEASURED, HELD_OUT_METRICS, strict=True)}
+
+    return measure
 
 
 class TrainingProgress:

@@ -20,9 +20,8 @@ from nq.memo import Memo
 from nq.model.shapes import check_length
 from nq.records import AnswerType, FloatArray, IntArray
 from nq.storage import PROGRESS
-from nq.training.config import TrainConfig
 from nq.training.distillation import Distillation
-from nq.training.job import EVALUATE_EVERY, LOSS, MEASURED, STEP, Curves, Figures
+from nq.training.job import EVALUATE_EVERY, LOSS, MEASURED, STEP, Curves, Figures, TrainConfig
 from nq.training.windows import TrainingWindows, steps_after, total_steps
 
 log = logging.getLogger(__name__)

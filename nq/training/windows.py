@@ -16,7 +16,7 @@ import numpy as np
 
 from nq.formats.tfrecord import TARGETS, decode_records, raw_records, training_shapes
 from nq.records import Columns, IntArray
-from nq.training.config import TrainConfig
+from nq.training.job import TrainConfig
 
 LENGTH_STEP = 64
 READ_BATCH = 1024

@@ -13,9 +13,8 @@ from scipy.special import log_softmax, softmax
 
 from nq.inference.reduction import LOGITS
 from nq.records import UNLABELLED, AnswerType, FloatArray, IntArray
-from nq.training.config import DistillationConfig
 from nq.training.distillation import Distillation, SoftCrossEntropy, SoftTargets
-from nq.training.job import LOSS, PARTS
+from nq.training.job import LOSS, PARTS, DistillationConfig
 from nq.training.loop import compile_for_training
 from tests.training.test_loop import CONFIG, LENGTH, WINDOWS, untrained
 

@@ -13,8 +13,7 @@ import pytest
 from nq.memo import Memo
 from nq.model import joint
 from nq.records import FloatArray, IntArray
-from nq.training.config import TrainConfig
-from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures
+from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures, TrainConfig
 from nq.training.loop import TrainingState, WarmupThenDecay, compile_for_training, fit
 from nq.training.windows import TrainingWindows
 from tests import tiny_models

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.training.config import TrainConfig
+from nq.training.job import TrainConfig
 from nq.training.windows import (
     BATCHES_SORTED_TOGETHER,
     batches,

@@ -20,10 +20,9 @@ from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns
 from nq.storage import TRAINING, WORK, own_paths
-from nq.training import teacher as teacher_module
-from nq.training.config import DistillationConfig
-from nq.training.distillation import SoftTargets
-from nq.training.teacher import Teacher
+from nq.training import distillation
+from nq.training.distillation import SoftTargets, Teacher
+from nq.training.job import DistillationConfig
 from nq.training.windows import TrainingWindows
 from tests import tiny_models
 
@@ -63,7 +62,7 @@ def larger(tmp_path_factory: pytest.TempPathFactory, student: Tokenizer) -> Path
 @pytest.fixture(autouse=True, scope="module")
 def small_parts() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(teacher_module, "PART_WINDOWS", PART)
+        patch.setattr(distillation, "PART_WINDOWS", PART)
         yield
 
 
