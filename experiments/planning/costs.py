@@ -18,7 +18,7 @@ from experiments.planning.flop import layer_flop
 from experiments.planning.pipeline import Stage
 from nq.model.config import ModelConfig
 from nq.model.names import HEADS
-from nq.model.shapes import check_length, weight_shapes
+from nq.model.tensors import check_length, weight_shapes
 from nq.records import AnswerType
 
 WEIGHT_BYTES = {"float32": 4, "bfloat16": 6, "float16": 6, "int8": 5}

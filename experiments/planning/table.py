@@ -7,7 +7,7 @@ from typing import Any
 from experiments.planning.costs import Workload
 from experiments.planning.flop import window_gflop
 from experiments.planning.strategies import DATA, SINGLE, Plan
-from nq.model.shapes import count_weights
+from nq.model.tensors import count_weights
 from nq.text import counted, grid
 
 HEAD = (

@@ -19,7 +19,7 @@ from nq.model.config import ModelConfig
 from nq.model.folder import load_config
 from nq.model.model_spec import ModelSpec
 from nq.model.runtime import import_tensorflow
-from nq.model.shapes import check_length
+from nq.model.tensors import check_length
 from nq.preprocess.tokenizers.load import load_tokenizer
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nq.json_files import dump_json
-from nq.model import names, quantize, safetensors_file
+from nq.model import names, tensor_files
 from nq.model.config import STORES, ModelConfig
 from nq.model.families import encode_config, layout_of
 from nq.model.folder import CARD, CONFIG, ModelSettings, file_digests, save_settings
@@ -163,8 +163,8 @@ def save_weights(
         parts = np.split(value, len(weight.tensors), axis=-1)
         for name, part in zip(weight.tensors, parts, strict=True):
             rows = np.ascontiguousarray(part.T if weight.transposed else part)
-            stored |= quantize.encode(name, rows, variable.path, store)
-    safetensors_file.write(folder, stored)
+            stored |= tensor_files.encode(name, rows, variable.path, store)
+    tensor_files.write_safetensors(folder, stored)
     if settings is not None:
         save_settings(folder, dataclasses.replace(settings, weights=file_digests(folder)))
     dump_json(folder / CONFIG, encode_config(config))  # the last: without it there is no model

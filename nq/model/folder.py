@@ -17,12 +17,11 @@ from nq.config import CascadeDecision, DecisionConfig, WindowConfig
 from nq.errors import check_argument
 from nq.formats.lines import check_whole
 from nq.json_files import dump_json, read_json_object
-from nq.model import names, registry, safetensors_file, tf_checkpoint
+from nq.model import names, registry, tensor_files
 from nq.model.config import ModelConfig
 from nq.model.families import decode_config, layout_of
-from nq.model.safetensors_file import INDEX, WEIGHTS
-from nq.model.shapes import check_length
-from nq.model.tensors import CheckpointTensors
+from nq.model.tensor_files import INDEX, WEIGHTS
+from nq.model.tensors import CheckpointTensors, check_length
 from nq.preprocess.tokenizers.load import NAMES as TOKENIZERS
 from nq.preprocess.tokenizers.load import max_length
 from nq.storage import sha256
@@ -68,7 +67,7 @@ def load_config(folder: str | Path) -> ModelConfig:
     paths = (Path(folder) / name for name in (CONFIG, TF_CONFIG))
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
-        if tf_checkpoint.find_prefix(Path(folder)):
+        if tensor_files.find_tensorflow(Path(folder)):
             raise FileNotFoundError(f"no {TF_CONFIG} in {folder} beside the TensorFlow checkpoint")
         raise FileNotFoundError(
             f"no model in {folder}: expected {CONFIG}, model.safetensors and vocab.txt or "
@@ -150,7 +149,7 @@ def weight_files(folder: str | Path) -> list[Path]:
         return [path / WEIGHTS]
     if (path / INDEX).is_file():
         return _shards(path / INDEX)
-    prefix = tf_checkpoint.find_prefix(path)
+    prefix = tensor_files.find_tensorflow(path)
     if prefix:
         data = sorted(path.glob(f"{prefix.name}.data-*"))
         if not data:
@@ -224,9 +223,9 @@ def read_tensors(folder: str | Path, check_digest: bool = True) -> CheckpointTen
     if check_digest:
         weights_digest(folder)
     if files[0].suffix == ".index":
-        return tf_checkpoint.read(files[0].with_suffix(""))
+        return tensor_files.read_tensorflow(files[0].with_suffix(""))
     layout = layout_of(load_config(folder)) if (Path(folder) / CONFIG).is_file() else names.BERT
-    return safetensors_file.read(files, layout)
+    return tensor_files.read_safetensors(files, layout)
 
 
 def has_head(folder: str | Path, name: str) -> bool:

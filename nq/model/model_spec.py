@@ -29,7 +29,7 @@ from nq.model.folder import (
     weights_digest,
 )
 from nq.model.registry import model_folder, model_name, named_model
-from nq.model.shapes import check_length
+from nq.model.tensors import check_length
 
 log = logging.getLogger(__name__)
 

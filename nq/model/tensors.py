@@ -1,15 +1,16 @@
-"""The tensors of a checkpoint, independent of the format of its files."""
+"""The tensors of a checkpoint, in files of any format, and the size of the model that they fill."""
 
+import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from nq.model import names
 from nq.model.config import ModelConfig
-from nq.model.names import HEADS, MISSING_ROWS, WORD_EMBEDDINGS, Layout, Shape, Weight
-from nq.model.shapes import check_memory
+from nq.model.families import layout_of
+from nq.model.names import HEADS, MISSING_ROWS, WORD_EMBEDDINGS, Layout, Shape, Weight, weight_table
 from nq.records import FloatArray
 from nq.text import truncate
 
@@ -34,7 +35,7 @@ class CheckpointTensors:
     def table(self, config: ModelConfig) -> dict[str, Weight]:
         """Returns the weights of a model, which the tensors can fill, before it is built."""
         layers = self.layout.layers(self.shapes)
-        table = names.weight_table(config, self.layout)
+        table = weight_table(config, self.layout)
         encoder = [n for path, w in table.items() if not path.startswith(HEADS) for n in w.tensors]
         missing = [name for name in encoder if name not in self.shapes]
         if missing:
@@ -61,5 +62,28 @@ class CheckpointTensors:
                 )
                 if stored != expected and not lacks_rows:
                     raise ValueError(f"{name} has shape {stored}, expected {expected}: {APART}")
-        check_memory(config)
+        needed = 2 * sum(math.prod(weight.shape) for weight in table.values())  # of 16 bits each
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if needed > memory:
+            raise ValueError(
+                f"the weights of config.json take {needed >> 30} GB at least, this machine has "
+                f"{memory >> 30} GB: choose a smaller model"
+            )
         return table
+
+
+def weight_shapes(config: ModelConfig) -> dict[str, Shape]:
+    """Returns the shape of each weight of a model, by the weight's path."""
+    return {path: weight.shape for path, weight in weight_table(config, layout_of(config)).items()}
+
+
+def count_weights(config: ModelConfig) -> int:
+    """Returns the number of weights of a model, its heads for answers included."""
+    return sum(map(math.prod, weight_shapes(config).values()))
+
+
+def check_length(config: ModelConfig, length: int) -> None:
+    """Checks that a model has positions for windows of ``length`` pieces."""
+    most = config.positions
+    if length > most:
+        raise ValueError(f"max_seq_length {length} is beyond the model's {most} positions")

@@ -42,7 +42,7 @@ from nq.model import checkpoint
 from nq.model.folder import file_digests, load_config, load_joint_config, read_tensors
 from nq.model.model_spec import ModelSpec
 from nq.model.registry import model_name
-from nq.model.shapes import check_length
+from nq.model.tensors import check_length
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.progress import new_bar

@@ -17,7 +17,7 @@ from keras import ops
 from nq.errors import DamagedError
 from nq.inference.reduction import LOGITS
 from nq.memo import Memo
-from nq.model.shapes import check_length
+from nq.model.tensors import check_length
 from nq.records import AnswerType, FloatArray, IntArray
 from nq.storage import PROGRESS
 from nq.training.distillation import Distillation

@@ -15,7 +15,7 @@ from nq.model.checkpoint import LoadReport
 from nq.model.config import ModelConfig
 from nq.model.families import FAMILIES, decode_config, encode_config
 from nq.model.folder import load_config
-from nq.model.shapes import weight_shapes
+from nq.model.tensors import weight_shapes
 from tests import tiny_models
 from tests.golden.families import make
 

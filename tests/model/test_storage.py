@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from safetensors.numpy import load_file, save_file
 
-from nq.model import checkpoint, joint, quantize
+from nq.model import checkpoint, joint, tensor_files
 from nq.model.folder import check_model, weight_files
 from nq.model.names import WORD_EMBEDDINGS
 from nq.records import FloatArray
@@ -56,9 +56,9 @@ def relative_error(value: FloatArray, expected: FloatArray) -> float:
     ),
 )
 def test_the_error_is_at_most_half_a_step(value: FloatArray) -> None:
-    stored = quantize.encode("x", value, WORD_EMBEDDINGS, "int8")
+    stored = tensor_files.encode("x", value, WORD_EMBEDDINGS, "int8")
     rows, columns = stored["x.scale"], stored["x.column_scale"]
-    decoded = quantize.decode(stored["x"], rows, columns)
+    decoded = tensor_files.decode(stored["x"], rows, columns)
     assert stored["x"].dtype == np.int8 and decoded.dtype == np.float32
     assert (np.abs(decoded - value) <= 0.5001 * rows * columns).all()
 
@@ -73,7 +73,7 @@ def test_every_family_is_stored_in_8_bits(family: str, tmp_path: Path) -> None:
     again = joint.load_model(tmp_path)
     assert again.report == report
     for weight, other in zip(first.model.weights, again.model.weights, strict=True):
-        if weight.path not in report.missing and quantize.in_8_bits(weight.path):
+        if weight.path not in report.missing and tensor_files.in_8_bits(weight.path):
             assert 0 < relative_error(other.numpy(), weight.numpy()) < 0.01
 
 

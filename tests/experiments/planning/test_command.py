@@ -10,7 +10,7 @@ from experiments.planning import devices, models, strategies, table
 from experiments.planning.__main__ import main
 from experiments.planning.costs import Workload
 from experiments.planning.devices import Group
-from nq.model.shapes import count_weights
+from nq.model.tensors import count_weights
 
 SESSION = re.compile(
     r"^\$ python -m experiments\.planning (.*?[^\\])\n(.*?)^```", re.DOTALL | re.MULTILINE

@@ -13,7 +13,7 @@ from experiments.planning.devices import Device, TypeTable
 from experiments.planning.flop import layer_flop, window_gflop
 from experiments.planning.models import SHAPES
 from nq.model.config import ModelConfig
-from nq.model.shapes import weight_shapes
+from nq.model.tensors import weight_shapes
 from nq.records import FloatArray
 
 DEVICE = Device(TypeTable(10.0, float16=40.0), TypeTable(1.0, float16=1.0), 16, 900, 100, 10)
