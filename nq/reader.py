@@ -23,7 +23,6 @@ from nq.formats.documents import page_of
 from nq.formats.inputs import is_file_name, read_page
 from nq.formats.natural_questions import decode_simplified
 from nq.formats.own_data import files_in
-from nq.inference.chain import answers, windowed
 from nq.inference.load import ScorerSpec, load_predictor, load_scorer
 from nq.inference.profile import Profile, reader_profile
 from nq.inference.scorer import (
@@ -33,8 +32,10 @@ from nq.inference.scorer import (
     Scored,
     Scorer,
     ScorerWrapper,
+    answers,
     concatenate,
     no_progress,
+    windowed,
 )
 from nq.model.folder import is_squad_reader
 from nq.model.model_spec import ModelSpec, find_model, mention_decision

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 from nq.errors import Error
 from nq.inference import cascade, prune
 from nq.inference.cascade import CascadeScorer
-from nq.inference.chain import windowed
 from nq.inference.profile import TENSORFLOW, Profile
 from nq.inference.prune import PruningScorer
 from nq.inference.rescore import RescoringScorer, close_margin, exact_profile
-from nq.inference.scorer import PART_BATCHES, Rows, Scorer, parts
+from nq.inference.scorer import PART_BATCHES, Rows, Scorer, parts, windowed
 from nq.model.model_spec import ModelSpec
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import RULES, check_rule

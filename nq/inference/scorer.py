@@ -1,7 +1,11 @@
-"""The one interface of everything that scores windows.
+"""The one interface of everything that scores windows, and the way from a question to its answer.
 
 ``Predictor`` runs the model; ``PruningScorer``, ``CascadeScorer`` and ``RescoringScorer`` wrap
 scorers and are scorers themselves, so that profiles compose them.
+
+Readers, runs and the evaluation during a training iterate over ``answers``: example -> windows ->
+scores -> decision. The server and Beam batch the examples themselves and call the steps of it:
+``windowed``, a scorer, ``decide``.
 """
 
 from __future__ import annotations
@@ -16,6 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from nq.config import DecisionConfig, WindowConfig
+from nq.postprocess.decision import RankedPrediction, decide
+from nq.preprocess.features import features
+from nq.preprocess.tokenizers.base import Tokenizer
 from nq.records import (
     READ_BLOCKS,
     RESCORED,
@@ -272,3 +280,19 @@ def score_examples(
             yield from first()
     while begun:
         yield from first()
+
+
+def windowed(example: Example, tokenizer: Tokenizer, windows: WindowConfig) -> Windowed:
+    """Returns an example with its windows; ``ValueError`` if they are too many."""
+    return Windowed(example, features(example, tokenizer, windows).rows)
+
+
+def answers(
+    scorer: Scorer,
+    examples: Iterable[Windowed],
+    decision: DecisionConfig,
+    progress: Progress = no_progress,
+) -> Iterator[tuple[Scored, RankedPrediction]]:
+    """Yields each example with its scores and the decision, in order; a few are in memory."""
+    for scored in score_examples(scorer, examples, progress):
+        yield scored, decide(scored.example, scored.scores, decision)

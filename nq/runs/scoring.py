@@ -11,11 +11,10 @@ from functools import partial
 from nq import storage
 from nq.beam.windows import by_workers
 from nq.evaluation.answer_files import Answered, answer
-from nq.inference.chain import answers
 from nq.inference.instances import InstanceDiedError, InstancePool, warn_if_too_few_cores
 from nq.inference.load import load_scorer
 from nq.inference.profile import TENSORFLOW
-from nq.inference.scorer import Scorer, score_examples
+from nq.inference.scorer import Scorer, answers, score_examples
 from nq.model.runtime import import_tensorflow
 from nq.preprocess.prepared import Request, Windows, windows
 from nq.records import Example, Scores, Windowed

@@ -25,10 +25,9 @@ from nq import processor
 from nq.config import ServeConfig
 from nq.errors import Error
 from nq.formats.documents import page_from_text
-from nq.inference.chain import windowed
 from nq.inference.instances import InstancePool
 from nq.inference.load import ScorerSpec
-from nq.inference.scorer import Part
+from nq.inference.scorer import Part, windowed
 from nq.interruption import REPEAT_S
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer

@@ -17,7 +17,7 @@ from nq.answers import Page
 from nq.collection import select_page
 from nq.config import ServeConfig
 from nq.errors import Error
-from nq.inference.chain import windowed
+from nq.inference.scorer import windowed
 from nq.model.model_spec import ModelSpec
 from nq.page_process import PageProcess
 from nq.postprocess.decision import decide

@@ -17,11 +17,11 @@ from nq.evaluation.evaluate import Evaluation, judge
 from nq.formats.input_files import shown
 from nq.formats.outputs import encode_prediction
 from nq.inference.batches import Shape
-from nq.inference.chain import answers, windowed
 from nq.inference.engine import Computation, Network
 from nq.inference.predictor import Predictor
 from nq.inference.profile import Profile
 from nq.inference.reduction import TopK
+from nq.inference.scorer import answers, windowed
 from nq.memo import Memo
 from nq.mlflow_format import save_model
 from nq.model import checkpoint, joint

@@ -11,11 +11,10 @@ import pytest
 
 from nq import processor
 from nq.bundle import bundled_sample
-from nq.inference.chain import windowed
 from nq.inference.instances import InstanceDiedError, InstancePool
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import Profile
-from nq.inference.scorer import Part, Steps, advance
+from nq.inference.scorer import Part, Steps, advance, windowed
 from nq.model.model_spec import find_model
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import read_examples

@@ -8,8 +8,7 @@ from typing import Any
 
 from nq import processor
 from nq.inference.batches import Shape
-from nq.inference.engine import Computation, Step, quiet, with_reduction
-from nq.inference.graphs import load_graph
+from nq.inference.engine import Computation, Step, load_graph, quiet, with_reduction
 from nq.inference.profile import ONNX, ProfileNotInForceError
 from nq.inference.scorer import Rows
 from nq.model.convert import export

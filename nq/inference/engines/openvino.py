@@ -14,8 +14,7 @@ import numpy as np
 from nq import processor
 from nq.errors import Error
 from nq.inference.batches import Shape
-from nq.inference.engine import Computation, Step, quiet, with_reduction
-from nq.inference.graphs import load_graph
+from nq.inference.engine import Computation, Step, load_graph, quiet, with_reduction
 from nq.inference.profile import ProfileNotInForceError
 from nq.inference.scorer import Rows
 from nq.storage import naming

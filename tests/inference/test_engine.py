@@ -12,9 +12,8 @@ from threading import Barrier
 import pytest
 
 import nq
-from nq.inference import graphs
-from nq.inference.engine import FolderNetwork
-from nq.inference.graphs import KEPT, graph_folder, load_graph
+from nq.inference import engine
+from nq.inference.engine import KEPT, FolderNetwork, graph_folder, load_graph
 from nq.memo import DIGESTS
 from nq.model.model_spec import find_model
 from nq.storage import cache_folder
@@ -126,7 +125,7 @@ def test_the_newest_graphs_stay(
 ) -> None:
     given, folders = network(tiny_model), list[Path]()
     for number in range(KEPT + 2):
-        monkeypatch.setattr(graphs, "__version__", f"0.0.{number}")
+        monkeypatch.setattr(engine, "__version__", f"0.0.{number}")
         load_graph(given, [], lambda folder: (folder / "model").touch(), lambda folder: None)
         folders.append(graph_folder(given, []))
         assert folders[-1].exists() and len(list(cache.glob("*/*"))) == min(number + 1, KEPT)
@@ -151,6 +150,6 @@ def test_each_model_and_version_has_a_graph_of_its_own(
                 importlib.metadata, "version", lambda n, o=others: o.get(n) or installed(n)
             )
             folders.append(graph_folder(network(tiny_model), packages))
-    monkeypatch.setattr(graphs, "__version__", "0.0.1")
+    monkeypatch.setattr(engine, "__version__", "0.0.1")
     folders.append(graph_folder(network(tiny_model), packages))
     assert len(set(folders)) == len(folders) == 7
