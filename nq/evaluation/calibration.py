@@ -44,15 +44,13 @@ def reliability(
     return [Bin(*row) for row in zip(*map(np.ndarray.tolist, columns), strict=True)]
 
 
-def expected_calibration_error(
-    probabilities: Sequence[float], correct: Sequence[bool], bins: int = BINS
-) -> float:
+def expected_calibration_error(probabilities: Sequence[float], correct: Sequence[bool]) -> float:
     """Returns the mean absolute gap of the bins, weighted by count; 0 without answers.
 
-    >>> expected_calibration_error([0.25, 0.75], [True, True], bins=2)
+    >>> expected_calibration_error([0.25, 0.75], [True, True])
     0.5
     """
-    total, by_bin = len(probabilities), reliability(probabilities, correct, bins)
+    total, by_bin = len(probabilities), reliability(probabilities, correct)
     return math.fsum(b.count / total * abs(b.mean - b.right) for b in by_bin if b.count)
 
 

@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from nq.evaluation.labels import ExampleId, Label
+from nq.evaluation.labels import Label
 from nq.evaluation.nq_eval import Gold, decisions
+from nq.records import ExampleId
 
 LEVEL, RESAMPLES = 0.9, 2000
 BATCH_ITEMS = 1_000_000

@@ -16,12 +16,11 @@ from typing import IO, Any, Self
 
 import orjson
 
-from nq import records
 from nq.formats.fields import RecordError, get, same_id
 from nq.formats.input_files import matching_files, unchanged
 from nq.formats.lines import open_bytes
+from nq.records import ExampleId, Span
 
-ExampleId = int | str
 Paths = str | Path | Sequence[str | Path]
 
 
@@ -51,8 +50,8 @@ class LabelSpan:
         return self.start_token, self.end_token
 
     @property
-    def in_tokens(self) -> records.Span | None:
-        return records.Span(*self.tokens) if self.start_token >= 0 else None
+    def in_tokens(self) -> Span | None:
+        return Span(*self.tokens) if self.start_token >= 0 else None
 
     @property
     def is_null(self) -> bool:
@@ -81,7 +80,7 @@ class Label:
             raise ValueError("a score is NaN and cannot be ranked: give a number")
 
     @property
-    def short_tokens(self) -> list[records.Span]:
+    def short_tokens(self) -> list[Span]:
         return [span for one in self.short if (span := one.in_tokens)]
 
     @property

@@ -41,7 +41,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from nq.evaluation.labels import ExampleId, Label
+from nq.evaluation.labels import Label
+from nq.records import ExampleId
 
 Metrics = dict[str, float]
 Gold = dict[ExampleId, list[Label]]

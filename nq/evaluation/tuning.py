@@ -14,6 +14,7 @@ from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, RankingWe
 from nq.evaluation import labels, nq_eval
 from nq.evaluation.calibration import area_under_roc, expected_calibration_error
 from nq.evaluation.evaluate import example_labels
+from nq.evaluation.nq_eval import Gold
 from nq.formats.outputs import encode_prediction
 from nq.postprocess.fit import (
     ChoiceSet,
@@ -23,7 +24,7 @@ from nq.postprocess.fit import (
     yes_no_separation,
 )
 from nq.postprocess.ranking import rank
-from nq.records import Example, Scores
+from nq.records import Example, ExampleId, Scores
 
 DIGITS = 4
 SLACK = 0.005  # thresholds whose F1 is within this of the best are equally good
@@ -34,10 +35,9 @@ LONG_PAGE = 40  # blocks at least
 YES_NO_AUC = 0.6
 """Area under the ROC curve from which on yes and no count as told apart; 0.5 is chance."""
 
-Gold = dict[labels.ExampleId, list[labels.Label]]
-Predictions = dict[labels.ExampleId, labels.Label]
+Predictions = dict[ExampleId, labels.Label]
 ChoiceSets = tuple[ChoiceSet | None, ChoiceSet | None]  # of blocks, and of options
-FoldOf = Callable[[labels.ExampleId], int | None]
+FoldOf = Callable[[ExampleId], int | None]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Tuned:
     gold: Gold
     predictions: Predictions
     yes_no_auc: float
-    long_pages: set[labels.ExampleId]
+    long_pages: set[ExampleId]
 
     def figures(self) -> dict[str, Any]:
         """Returns the figures of the odd half by name, of short and of long pages alone, too."""
@@ -71,7 +71,7 @@ class Tuned:
         return figures
 
 
-def fold_of(key: labels.ExampleId) -> int | None:
+def fold_of(key: ExampleId) -> int | None:
     """Returns the fold of an example of the even half; ``None`` for others.
 
     The number of an id that is text is a digest.
@@ -100,7 +100,7 @@ def tune_decision(
     gold: Gold = {}
     choice_sets: dict[int, list[ChoiceSets]] = {}
     separations: list[tuple[float, bool]] = []
-    long_pages: set[labels.ExampleId] = set()
+    long_pages: set[ExampleId] = set()
     for example, scores in scored:
         if not example.annotations:
             continue
@@ -143,7 +143,7 @@ def tune_decision(
 def unseen_answers(
     scored: Iterable[tuple[Example, Scores]],
     decision: DecisionConfig,
-    order: Mapping[labels.ExampleId, int],
+    order: Mapping[ExampleId, int],
 ) -> Predictions:
     """Returns the answer to each question by a decision that was fitted without it.
 
@@ -154,7 +154,7 @@ def unseen_answers(
     answers: Predictions = {}
     for half in (0, 1):
 
-        def fold_in(key: labels.ExampleId, half: int = half) -> int | None:
+        def fold_in(key: ExampleId, half: int = half) -> int | None:
             number = order.get(key, 1 - half)
             return None if number % 2 != half else number // 2 % FOLDS
 

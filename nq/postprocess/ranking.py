@@ -166,15 +166,12 @@ class Ranking:
         return sorted(spans, key=lambda item: -item[1])[:limit]
 
 
-def rank(
-    example: Example, scores: Scores, config: DecisionConfig, blocks: Blocks | None = None
-) -> Ranking:
-    """Ranks the blocks of an example by its scores; ``blocks`` saves their computation."""
-    blocks = blocks or Blocks.of(example)
+def rank(example: Example, scores: Scores, config: DecisionConfig) -> Ranking:
+    """Ranks the blocks of an example by its scores."""
     if isinstance(scores, WindowScores):
-        evidence = gather_evidence(example, scores, config.max_answer_length, blocks)
+        evidence = gather_evidence(example, scores, config.max_answer_length)
     else:
-        evidence = _cascade_evidence(example, scores, config, blocks)
+        evidence = _cascade_evidence(example, scores, config)
     return Ranking(example, evidence, config)
 
 
@@ -224,9 +221,7 @@ def _lead(probabilities: FloatArray) -> float:
     return float(np.log(first / second)) if second > 0 else math.inf
 
 
-def _cascade_evidence(
-    example: Example, scores: CascadeScores, config: DecisionConfig, blocks: Blocks
-) -> Evidence:
+def _cascade_evidence(example: Example, scores: CascadeScores, config: DecisionConfig) -> Evidence:
     """Returns the evidence of one model for the blocks read, with the block scores of the other.
 
     A block for which the other model has no evidence has the lowest of its block scores.
@@ -236,6 +231,7 @@ def _cascade_evidence(
     answering, ranking = scores.second, scores.first
     if only_ranks(scores.second):
         answering, ranking = ranking, answering
+    blocks = Blocks.of(example)
     read = blocks.only(scores.read)
     evidence = gather_evidence(example, answering, config.max_answer_length, read)
     other = gather_evidence(example, ranking, config.first.max_answer_length, blocks)

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.evaluation import nq_eval
-from nq.evaluation.labels import ExampleId, Label, LabelSpan, read_gold, read_predictions
+from nq.evaluation.labels import Label, LabelSpan, read_gold, read_predictions
 from nq.evaluation.nq_eval import Decision
 from nq.formats.fields import same_id
+from nq.records import ExampleId
 from tests.child_processes import python
 from tests.conftest import Commands
 

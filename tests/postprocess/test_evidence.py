@@ -35,10 +35,7 @@ def test_the_options_of_a_block_sum_all_their_hypotheses(seed: int, ties: bool) 
         summed = {
             (AnswerType(kind), Span(start, end + 1) if kind == AnswerType.SHORT else None): value
             for kind, (start, end), value in zip(
-                options.types.tolist(),
-                options.spans.tolist(),
-                options.evidence.tolist(),
-                strict=True,
+                options.types, options.spans.tolist(), options.evidence, strict=True
             )
         }
         expected = {

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import RankingWeights
-from nq.evaluation import labels, nq_eval
+from nq.evaluation.evaluate import example_labels
+from nq.evaluation.labels import prediction_label
+from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats.outputs import encode_prediction
 from nq.postprocess.evidence import gather_evidence
 from nq.postprocess.fit import (
@@ -46,21 +48,9 @@ def annotated(seed: int) -> Example:
 
 def is_right(example: Example, prediction: Prediction) -> tuple[bool, bool]:
     """Returns whether the evaluation counts the long and the short answer as right."""
-    gold: dict[labels.ExampleId, list[labels.Label]] = {
-        0: [
-            labels.Label(label(a.long), tuple(label(s) for s in a.shorts), a.yes_no.lower())
-            for a in example.annotations or ()
-        ]
-    }
-    predicted: dict[labels.ExampleId, labels.Label] = {
-        0: labels.prediction_label(encode_prediction(prediction))
-    }
-    long, short = nq_eval.decisions(gold, predicted, one_annotator=True)
-    return long[0].correct, short[0].correct
-
-
-def label(span: Span | None) -> labels.LabelSpan:
-    return labels.LabelSpan(-1, -1, span.start, span.end) if span else labels.LabelSpan()
+    label = prediction_label(encode_prediction(prediction))
+    long, short = decisions_of_one(example_labels(example), label)
+    return long.correct, short.correct
 
 
 @given(seeds)

@@ -54,34 +54,34 @@ def decided(
 
 
 BLOCK = Span(0, 40)
+EARLIER = [-1] * 3 + list(range(LENGTH - 3))
+EQUAL = [-1] * OFFSET + list(range(OFFSET, LENGTH))
 MINIMAL = Window({5: 6, 15: 6.5}, {6: 6, 16: 6.5})
+BEST_END_FIRST = Window({12: 5, 4: 4}, {13: 4, 5: 5})
 
 
-def test_minimal_case_of_the_port() -> None:
-    """Positions and document tokens differ by 3; from the code after f95f9d3."""
-    token_map = [-1] * 3 + list(range(LENGTH - 3))
-    assert decided("kisialiou", [MINIMAL]) == (BLOCK, 13.0, (Span(11, 13),), 13.0)
-    assert decided("kisialiou", [MINIMAL], token_map) == (BLOCK, 13.0, (Span(12, 14),), 13.0)
-
-
-def test_last_of_equal_pairs_is_the_answer_of_the_port() -> None:
-    windows = [Window({5: 6}, {6: 6}), Window({7: 6}, {8: 6})]
-    assert decided("kisialiou", windows)[2] == (Span(3, 5),)
-    equal_logits = Window({9: 5, 6: 5}, {7: 5, 10: 5})
-    assert decided("kisialiou", [equal_logits])[2] == (Span(5, 7),)
-    best_end_first = Window({12: 5, 4: 4}, {13: 4, 5: 5})
-    assert decided("kisialiou", [best_end_first])[2] == (Span(0, 2),)
-
-
-def test_larger_span_sum_wins_between_windows_of_the_original() -> None:
-    windows = [Window({5: 5}, {5: 5}), Window({6: 6}, {6: 6}, (1.0, 1.0))]
-    assert decided("bert-joint", windows) == (BLOCK, 10.0, (Span(2, 3),), 10.0)
-
-
-def test_best_start_wins_within_a_window_of_the_original() -> None:
-    window = Window({12: 5, 4: 4}, {13: 4, 5: 5})
-    token_map = [-1, -1, -1, -1, *range(4, LENGTH)]
-    assert decided("bert-joint", [window], token_map) == (BLOCK, 9.0, (Span(12, 14),), 9.0)
+@pytest.mark.parametrize(
+    ("rule", "windows", "token_map", "short", "score"),
+    [
+        ("kisialiou", [MINIMAL], None, Span(11, 13), 13.0),  # from the code after f95f9d3
+        ("kisialiou", [MINIMAL], EARLIER, Span(12, 14), 13.0),
+        # the last of equal pairs is the answer of the port
+        ("kisialiou", [Window({5: 6}, {6: 6}), Window({7: 6}, {8: 6})], None, Span(3, 5), 12.0),
+        ("kisialiou", [Window({9: 5, 6: 5}, {7: 5, 10: 5})], None, Span(5, 7), 10.0),
+        ("kisialiou", [BEST_END_FIRST], None, Span(0, 2), 9.0),
+        # the larger span sum wins between windows of the original, the best start within one
+        (
+            "bert-joint",
+            [Window({5: 5}, {5: 5}), Window({6: 6}, {6: 6}, (1.0, 1.0))],
+            *(None, Span(2, 3), 10.0),
+        ),
+        ("bert-joint", [BEST_END_FIRST], EQUAL, Span(12, 14), 9.0),
+    ],
+)
+def test_the_answers_of_the_originals(
+    rule: str, windows: list[Window], token_map: list[int] | None, short: Span, score: float
+) -> None:
+    assert decided(rule, windows, token_map) == (BLOCK, score, (short,), score)
 
 
 @pytest.mark.parametrize("rule", ["bert-joint", "kisialiou"])

@@ -99,6 +99,20 @@ def test_a_question_with_a_question_word_is_not_answered_by_yes_or_no() -> None:
     assert rank(other, certain, DecisionConfig()).alternative(0).yes_no is YesNo.NONE
 
 
+def one_block(
+    tokens: str, starts: dict[int, float], ends: dict[int, float]
+) -> tuple[Example, synthetic_pages.Logits]:
+    """Returns a page of one block, with start and end logits by word, the latter behind it."""
+    words = tokens.split()
+    is_html, block = [word[0] == "<" for word in words], Candidate(Span(0, len(words)), True)
+    start, end = np.zeros((2, 1, len(words) + 1))
+    start[0, np.array(list(starts)) + 1] = list(starts.values())
+    end[0, list(ends)] = list(ends.values())
+    doc = np.array([[-1, *range(len(words))]])
+    example = Example(1, "who", words, is_html, [block])
+    return example, synthetic_pages.Logits(start, end, np.zeros((1, 5)), doc)
+
+
 @pytest.mark.parametrize(
     ("tokens", "span", "expected"),
     [
@@ -112,12 +126,7 @@ def test_a_question_with_a_question_word_is_not_answered_by_yes_or_no() -> None:
 def test_quotes_and_brackets_at_the_ends_of_a_span_are_in_pairs(
     tokens: str, span: tuple[int, int], expected: tuple[int, int]
 ) -> None:
-    words = tokens.split()
-    example = Example(1, "who", words, [False] * len(words), [Candidate(Span(0, len(words)), True)])
-    doc = np.array([[-1, *range(len(words))]])
-    start, end = (np.zeros((1, len(words) + 1)) for _ in range(2))
-    start[0, span[0] + 1] = end[0, span[1]] = 20
-    logits = synthetic_pages.Logits(start, end, np.zeros((1, 5)), doc)
+    example, logits = one_block(tokens, {span[0]: 20}, {span[1]: 20})
     scores = synthetic_pages.window_scores(logits, 2, text_only=True)
     alternative = rank(example, scores, DecisionConfig()).alternative(0)
     assert alternative.shorts == (Span(*expected),)
@@ -133,14 +142,8 @@ def test_quotes_and_brackets_at_the_ends_of_a_span_are_in_pairs(
 def test_no_short_answer_goes_over_the_end_of_a_cell_or_sentence(
     tokens: str, spans: list[tuple[int, int]]
 ) -> None:
-    words, (first, second) = tokens.split(), spans
-    is_html, block = [word[0] == "<" for word in words], Candidate(Span(0, len(words)), True)
-    example = Example(1, "who", words, is_html, [block])
-    doc = np.array([[-1, *range(len(words))]])
-    start, end = (np.zeros((1, len(words) + 1)) for _ in range(2))
-    start[0, [first[0] + 1, second[0] + 1]] = 8, 7
-    end[0, [first[1], second[1]]] = 5, 8
-    logits = synthetic_pages.Logits(start, end, np.zeros((1, 5)), doc)
+    first, second = spans
+    example, logits = one_block(tokens, {first[0]: 8, second[0]: 7}, {first[1]: 5, second[1]: 8})
     scores = synthetic_pages.window_scores(logits, 2, text_only=True)
     ranking = rank(example, scores, DecisionConfig())
     options = ranking.evidence.options(0)
@@ -149,11 +152,10 @@ def test_no_short_answer_goes_over_the_end_of_a_cell_or_sentence(
     assert {span for span, _ in ranking.short_spans(9)} == {Span(*first), Span(*second)}
     squad = decide(example, scores, DecisionConfig(rule="squad", short_threshold=0.0)).prediction
     assert squad.shorts == (Span(first[0], second[1]),)
-    over = synthetic_pages.Logits(
-        start - 9 * (doc == second[0]), end - 9 * (doc < 5), logits.types, doc
-    )
-    only = rank(example, synthetic_pages.window_scores(over, 1, text_only=True), DecisionConfig())
-    assert (only.alternative(0).long, only.alternative(0).shorts) == (block.span, ())
+    start, end = logits.start - 9 * (logits.doc == second[0]), logits.end - 9 * (logits.doc < 5)
+    over = synthetic_pages.window_scores(replace(logits, start=start, end=end), 1, text_only=True)
+    only = rank(example, over, DecisionConfig()).alternative(0)
+    assert (only.long, only.shorts) == (example.candidates[0].span, ())
 
 
 # --- the decision margin
