@@ -166,8 +166,7 @@ def benchmark(args: argparse.Namespace) -> int:
         result |= prediction(args, request, folder)
         if not args.no_memory:
             result |= memory(files, model, folder)
-    command.print_result(result, args.json)
-    return 0
+    return command.show(result, args)
 
 
 main = command.main(benchmark, options)

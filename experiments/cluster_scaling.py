@@ -26,7 +26,7 @@ from experiments import command, units
 from experiments.clusters import cluster as clusters
 from experiments.clusters import processes
 from experiments.clusters.cluster import Cluster
-from experiments.text_tables import markdown
+from experiments.command import markdown
 from nq import processor
 from nq.errors import Error
 
@@ -120,7 +120,7 @@ def study(args: argparse.Namespace) -> int:
                     measurements.append(measure(args, number, cluster))
                     print(measurements[-1], file=sys.stderr)
     result = {"profile": args.profile, "rounds": args.rounds, "runs": measurements}
-    return command.show(result, table, args)
+    return command.show(result, args, table)
 
 
 def middle(result: Mapping[str, Any], workers: int, questions: int, name: str) -> float:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from experiments import command
-from experiments.halves import add_half, in_half
+from experiments.command import add_half, in_half
 from nq.collection import ranking
 from nq.commands import arguments
 from nq.errors import Error
@@ -60,8 +60,7 @@ def measure(args: argparse.Namespace) -> int:
         for name, ranks in first.items()
         for depth in DEPTHS
     }
-    command.print_result({"questions": len(asked), **shares}, args.json)
-    return 0
+    return command.show({"questions": len(asked), **shares}, args)
 
 
 def first_ranks(

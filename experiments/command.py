@@ -1,4 +1,4 @@
-"""What the commands of the studies share: how they start, and how they print a result."""
+"""What the commands of the studies share: how they start, options, tables, printing a result."""
 
 import argparse
 import importlib.util
@@ -13,11 +13,10 @@ from nq import extras
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.inference.profile import Profile
+from nq.records import ExampleId
 
 EXTRA_OF = {name: extra for extra, names in extras.EXTRAS.items() for name in names}
 """Maps packages to our extra that installs them; others are in the extra ``peers``."""
-
-
 KINDS: dict[type[Any], dict[str, Any]] = {
     int: {"type": arguments.positive, "metavar": "N"},
     type(None): {"type": arguments.positive, "metavar": "N"},
@@ -26,6 +25,8 @@ KINDS: dict[type[Any], dict[str, Any]] = {
     Profile: {"type": arguments.profile, "metavar": "P"},
 }
 """Maps types of defaults to what options of this kind have in common."""
+REMAINDERS = {"even": 0, "odd": 1}
+"""Maps the halves of dev to the remainders of the ids of their examples."""
 
 
 class Main(Protocol):
@@ -96,8 +97,57 @@ def add_list(
     parser.add_argument(f"--{name}", nargs="+", default=values, metavar=metavar, help=text, **more)
 
 
+def add_answering(parser: argparse.ArgumentParser, note: str = "") -> None:
+    """Adds the options that say what is answered: data, model, profile and limit."""
+    parser.epilog = arguments.PROFILES_HELP
+    arguments.add_data(parser, note=note)
+    arguments.add_model(parser)
+    arguments.add_profile(parser)
+    arguments.add_limit(parser)
+
+
+def add_half(parser: argparse.ArgumentParser, default: str) -> None:
+    """Adds ``--half``: decisions are fitted to the even half of dev and measured on the odd one."""
+    parser.add_argument(
+        "--half",
+        choices=(*REMAINDERS, "all"),
+        default=default,
+        help=f"examples that count, by their ids; all are scored (default: {default})",
+    )
+
+
+def in_half(example_id: ExampleId, half: str) -> bool:
+    """Returns whether an example belongs to a half; ids that are not numbers are in neither.
+
+    >>> in_half(4, "even"), in_half(4, "odd"), in_half("a", "odd"), in_half("a", "all")
+    (True, False, False, True)
+    """
+    return half == "all" or (isinstance(example_id, int) and example_id % 2 == REMAINDERS[half])
+
+
+def markdown(*rows: Sequence[str]) -> str:
+    """Returns a Markdown table; the first row is its head.
+
+    >>> print(markdown(("a", "b"), ("1", "2")), end="")
+    | a | b |
+    |---|---|
+    | 1 | 2 |
+    """
+    lines = [f"| {' | '.join(cells)} |\n" for cells in rows]
+    return "".join([lines[0], f"|{'---|' * len(rows[0])}\n", *lines[1:]])
+
+
+def entries(result: Mapping[str, Any]) -> str:
+    """Returns a line for each entry of a result."""
+    width = max(map(len, result), default=0)
+    shown = {n: f"{x:.4g}" if isinstance(x, float) else x for n, x in result.items()}
+    return "".join(f"{name:<{width}}  {value}\n" for name, value in shown.items())
+
+
 def show(
-    result: Mapping[str, Any], table: Callable[[Mapping[str, Any]], str], args: argparse.Namespace
+    result: Mapping[str, Any],
+    args: argparse.Namespace,
+    table: Callable[[Mapping[str, Any]], str] = entries,
 ) -> int:
     """Prints a result as its table, or with ``--json`` as an object; returns the exit code 0."""
     if args.json:
@@ -105,14 +155,3 @@ def show(
     else:
         print(table(result), end="")
     return 0
-
-
-def print_result(result: Mapping[str, Any], as_json: bool) -> None:
-    """Prints a result on stdout: one JSON object, or a line for each entry."""
-    if as_json:
-        terminal.print_json(result)
-        return
-    width = max(map(len, result), default=0)
-    for name, value in result.items():
-        shown = f"{value:.4g}" if isinstance(value, float) else value
-        print(f"{name:<{width}}  {shown}")

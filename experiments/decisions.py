@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import command
-from experiments.halves import add_half, in_half
-from experiments.text_tables import markdown
-from nq.commands import arguments
+from experiments.command import add_half, in_half, markdown
 from nq.config import DECISION_RULES, DecisionConfig
 from nq.errors import Error
 from nq.evaluation.evaluate import Evaluation, judge
@@ -38,11 +36,7 @@ METRICS = {
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
-    parser.epilog = arguments.PROFILES_HELP
-    arguments.add_data(parser, note=" of annotated data")
-    arguments.add_model(parser)
-    arguments.add_profile(parser)
-    arguments.add_limit(parser)
+    command.add_answering(parser, " of annotated data")
     add_half(parser, default="odd")
 
 
@@ -51,7 +45,7 @@ def compare(args: argparse.Namespace) -> int:
     job = Job(args.data, args.model, args.profile, limit=args.limit, keep_scores=True)
     with tempfile.TemporaryDirectory() as folder:
         rows = list(_rows(replace(job, root=Path(folder)), args.half))
-    return command.show({"rows": rows}, table, args)
+    return command.show({"rows": rows}, args, table)
 
 
 def _rows(job: Job, half: str) -> Iterator[dict[str, Any]]:

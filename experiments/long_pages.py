@@ -58,8 +58,7 @@ def make(args: argparse.Namespace) -> int:
         raise FileNotFoundError(f"{args.data} lacks dev/ or train/: give the folder of the data")
     records = list(long_pages(dev, training))
     write_records(args.output, records)
-    command.print_result({"questions": len(records)}, args.json)
-    return 0
+    return command.show({"questions": len(records)}, args)
 
 
 main = command.main(make, options)

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments import command
-from experiments.halves import add_half, in_half
+from experiments.command import add_half, in_half
 from nq.commands import arguments
 from nq.config import WindowConfig
 from nq.errors import Error
@@ -45,11 +45,7 @@ F1 = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-an
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
-    parser.epilog = arguments.PROFILES_HELP
-    arguments.add_data(parser, note=" of annotated data")
-    arguments.add_model(parser)
-    arguments.add_profile(parser)
-    arguments.add_limit(parser)
+    command.add_answering(parser, " of annotated data")
     arguments.add_settings(parser, WindowConfig)
     add_half(parser, default="even")
 
@@ -129,8 +125,7 @@ def measure(args: argparse.Namespace) -> int:
         **{name: sum(r.error == name and not r.exact for r in shorts) for name in ERRORS},
         **answers,
     }
-    command.print_result(result, args.json)
-    return 0
+    return command.show(result, args)
 
 
 def _readings(folder: Path, half: str) -> tuple[list[Reading], dict[str, float]]:

@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments import command
+from experiments.command import in_half, markdown
 from experiments.compression.models import in_new_process, run_once
-from experiments.halves import in_half
-from experiments.text_tables import markdown
 from nq.commands import arguments
 from nq.errors import Error
 from nq.evaluation.labels import Label, same_answers
@@ -58,7 +57,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def measure(args: argparse.Namespace) -> int:
     """Runs the command."""
     rows = [row for name in args.profiles for row in _rows(Profile.parse(name), args)]
-    return command.show({"rows": rows}, table, args)
+    return command.show({"rows": rows}, args, table)
 
 
 def _rows(profile: Profile, args: argparse.Namespace) -> Iterator[dict[str, Any]]:

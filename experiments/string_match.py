@@ -17,7 +17,6 @@ from typing import Any
 import orjson
 
 from experiments import command
-from nq.commands import arguments
 from nq.errors import Error
 from nq.evaluation.labels import Label
 from nq.evaluation.text_match import normalize
@@ -30,11 +29,7 @@ from nq.runs.run import run
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
-    parser.epilog = arguments.PROFILES_HELP
-    arguments.add_data(parser)
-    arguments.add_model(parser)
-    arguments.add_profile(parser)
-    arguments.add_limit(parser)
+    command.add_answering(parser)
 
 
 def match(args: argparse.Namespace) -> int:
@@ -60,8 +55,7 @@ def match(args: argparse.Namespace) -> int:
         "matched": matched,
         "share": matched / len(answers),
     }
-    command.print_result(result, args.json)
-    return 0
+    return command.show(result, args)
 
 
 def _gold(job: Job) -> dict[ExampleKey, list[str]]:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from experiments import command, machine
+from experiments.command import markdown
 from experiments.intervals import ROUNDS, rotated
-from experiments.text_tables import markdown
 from nq import extras, storage, tracking
 from nq.commands import arguments, terminal
 from nq.config import TrackingConfig

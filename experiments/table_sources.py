@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.text_tables import markdown
+from experiments.command import markdown
 from nq.bundle import bundled_model
 from nq.commands.tune import figures_table
 from nq.errors import Error
@@ -261,7 +261,7 @@ def match(result: ResultFile) -> str:
 
 def scale_check(root: Path) -> str:
     """Returns the table of what was predicted beside what a cluster took."""
-    from experiments.scale.report import check
+    from experiments.scale.__main__ import check
 
     return check(*(read_result(name, root)["result"] for name in ("scale_dev", "cluster_dev")))
 
@@ -276,9 +276,9 @@ STUDIES = {
 TABLES = {
     "cluster": "cluster_scaling",
     "decisions": "decisions",
-    "peers": "peers.report",
+    "peers": "peers.__main__",
     "rescoring": "rescoring",
-    "scale": "scale.report",
+    "scale": "scale.__main__",
     "serving": "serving.__main__",
 }
 """Maps other kinds of results to the module that prints them."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from experiments import command
 from experiments.attacks import fuzz, kills, requests
 from experiments.attacks.frame import Group, Row
-from experiments.text_tables import markdown
+from experiments.command import markdown
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.progress import ProgressBar

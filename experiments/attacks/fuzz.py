@@ -7,6 +7,7 @@ decision rules and all output formats, or is skipped with one line of reason. Sc
 import argparse
 import contextlib
 import io
+import json
 import random
 import time
 from collections import Counter
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.attacks import dialects, mutations
+from experiments.attacks import dialects
 from experiments.attacks.frame import Row, chosen
 from nq.bundle import bundled_model
 from nq.commands import terminal
@@ -41,6 +42,85 @@ LINES: dict[str, Callable[[random.Random], Any]] = {
     "Hugging Face jsonl": dialects.hugging_face,
     "question and context": dialects.passage,
 }
+
+
+DEEP = 3000
+LONG = 100_000
+VALUES: tuple[Any, ...] = (
+    *(None, True, False, 0, -1, -2, 1, 7, 2**31, 2**63 - 1, 2**63, -(2**63) - 1, 2**70, 10**400),
+    *(0.5, -0.0, 1e308, float("nan"), float("inf"), -float("inf")),
+    *("", " ", "\0", "\x1b[31m", "\ud800", "\u2028", "YES", "NaN", "=1+1", "<P>", "-1", "x" * LONG),
+    *([], {}, [[]], [None], [{}], {"": ""}, {"a": {"b": []}}),
+)
+INSERTED = (
+    *(b'"', b"\\", b"{", b"}", b"[", b"]", b",", b"\n", b"\0", b"\xff", b"\xed\xa0\x80"),
+    *(b"\x1b[2J", b"<p>", b"</table>", b"<" * 500, b"\xef\xbb\xbf"),
+)
+
+
+def nodes(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields container and key of every value inside a JSON value."""
+    for key in list(value) if isinstance(value, dict) else range(len(value)):
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from nodes(value[key])
+
+
+def change_value(record: Any, chance: random.Random) -> None:
+    """Changes one value of a record in place: another value, none, a near one, or a repetition."""
+    container, key = chance.choice(list(nodes(record)))
+    value = container[key]
+    kind = chance.randrange(6)
+    if kind == 0:
+        del container[key]
+    elif kind == 1:
+        container[key] = chance.choice(VALUES)
+    elif isinstance(value, bool):
+        container[key] = not value
+    elif isinstance(value, int):
+        container[key] = value + chance.choice((-9, -1, 1, 9))
+    elif isinstance(value, str):
+        at = chance.randrange(len(value) + 1)
+        container[key] = value[:at] + str(chance.choice(VALUES)) + value[at:]
+    elif isinstance(value, list):
+        container[key] = value[chance.randrange(len(value) + 1) :] * chance.choice((1, 2, 50))
+
+
+def to_line(record: Any, chance: random.Random) -> bytes:
+    """Returns a record as JSON, at times with a repeated key or a deeply nested value."""
+    text = json.dumps(record, ensure_ascii=chance.random() < 0.5)
+    kind = chance.randrange(12)
+    if kind == 0 and isinstance(record, dict) and record:
+        repeated = {chance.choice(list(record)): chance.choice(VALUES)}
+        text = text[:-1] + ", " + json.dumps(repeated)[1:]
+    elif kind == 1:
+        depth = chance.choice((50, DEEP))
+        text = text.replace("null", "[" * depth + "]" * depth, 1)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def change_bytes(data: bytes, chance: random.Random) -> bytes:
+    """Returns bytes with one to three changes."""
+    changed = bytearray(data)
+    for _ in range(chance.randrange(1, 4)):
+        if not changed:
+            break
+        at, n = chance.randrange(len(changed)), chance.randrange(1, 50)
+        match chance.randrange(6):
+            case 0:
+                changed[at] = chance.randrange(256)
+            case 1:
+                del changed[at : at + n]
+            case 2:
+                del changed[at:]
+            case 3:
+                changed[at:at] = chance.choice(INSERTED)
+            case 4:
+                changed[at:at] = changed[at : at + n] * chance.randrange(1, 50)
+            case 5:
+                encoding = chance.choice(("utf-16", "utf-16-le", "latin-1", "cp1252"))
+                changed[:] = changed.decode("utf-8", "replace").encode(encoding, "replace")
+    return bytes(changed)
 
 
 class Checker:
@@ -159,15 +239,15 @@ def mutated_line(record: Any, chance: random.Random) -> bytes:
     kind = chance.randrange(4)  # values, values, bytes, both
     for _ in range(chance.choice((1, 1, 1, 3)) if kind != 2 else 0):
         if record:
-            mutations.change_value(record, chance)
-    line = mutations.to_line(record, chance)
-    return mutations.change_bytes(line, chance) if kind >= 2 else line
+            change_value(record, chance)
+    line = to_line(record, chance)
+    return change_bytes(line, chance) if kind >= 2 else line
 
 
 def lines_file(make: Callable[[random.Random], Any], chance: random.Random) -> tuple[bytes, int]:
     """Returns a file of mutated records and a good one, and how many lines are not blank."""
     lines = [mutated_line(make(chance), chance) for _ in range(FILE_RECORDS)]
-    lines.append(mutations.to_line(make(random.Random(0)), random.Random(0)))
+    lines.append(to_line(make(random.Random(0)), random.Random(0)))
     data = b"\n".join(lines)
     return data, sum(bool(x.strip()) for x in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"))
 
@@ -181,7 +261,7 @@ def parquet_file(chance: random.Random) -> bytes:
         rows = [dialects.hugging_face(chance) for _ in range(3)]
         schema = pa.Table.from_pylist(rows * 2).schema
         for row in rows[1:]:
-            mutations.change_value(row, chance)
+            change_value(row, chance)
         try:
             table = pa.Table.from_pylist(rows, schema=schema)
         except (pa.ArrowException, OverflowError, TypeError, UnicodeError):
@@ -189,12 +269,12 @@ def parquet_file(chance: random.Random) -> bytes:
         file = io.BytesIO()
         pq.write_table(table, file, row_group_size=2)
         data = file.getvalue()
-        return mutations.change_bytes(data, chance) if chance.random() < 0.5 else data
+        return change_bytes(data, chance) if chance.random() < 0.5 else data
 
 
 def changed(make: Callable[[random.Random], bytes]) -> Callable[[random.Random], bytes]:
     """Returns a function that makes a file and changes some of its bytes."""
-    return lambda chance: mutations.change_bytes(make(chance), chance)
+    return lambda chance: change_bytes(make(chance), chance)
 
 
 FILES = {

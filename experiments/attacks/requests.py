@@ -11,8 +11,7 @@ from pathlib import Path
 import httpx
 
 from experiments.attacks.frame import Row
-from experiments.serving.load import Body, client, short_pages
-from experiments.serving.process import ServerProcess, running_server
+from experiments.serving.load import Body, ServerProcess, client, running_server, short_pages
 from nq.bundle import bundled_sample
 from nq.config import ServeConfig
 

@@ -21,7 +21,8 @@ from typing import Any
 
 from experiments import command, study
 from experiments.partition import measure, report, stages
-from experiments.partition.rows import ENCODER, JAX, Row
+from experiments.partition.measure import Row
+from experiments.partition.report import ENCODER, JAX
 from experiments.workloads import SHAPES, Workload
 from nq import processor
 

@@ -16,18 +16,12 @@ from experiments.intervals import (
     ratios,
     verdict,
 )
-from experiments.partition.rows import (
-    ALL,
-    ENCODER,
-    INSTANCES,
-    JAX,
-    ONE,
-    PERCEPTRON,
-    PIPELINE,
-    TENSOR,
-    TRAINING,
-)
 from experiments.study import Row, Study, beside, grouped, line
+
+PERCEPTRON, ENCODER, JAX = "perceptron", "encoder", "tensor"
+ONE, ALL, INSTANCES = "one core", "all cores", "instances"
+PIPELINE, TENSOR = "pipeline", "tensor"
+FORWARD, TRAINING = "forward", "training"
 
 DRIFT, ERROR, NEAR_BEST, MICRO_BATCHES_PER_STAGE = 1e-5, 0.2, 1.05, 4
 """Largest drift of a logit; largest relative error of a prediction; time ÷ that of the best M."""

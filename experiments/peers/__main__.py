@@ -10,18 +10,18 @@ All models are in memory at once, some 15 GB for the bundled one; ``--peers`` me
 """
 
 import argparse
+import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from experiments import command, machine
-from experiments.peers.flops import peaks
-from experiments.peers.measure import measure
+from experiments.command import markdown
+from experiments.peers.measure import measure, peaks
 from experiments.peers.models import BASELINE, PEERS, Peer
-from experiments.peers.report import rows, table
 from experiments.planning import models
-from experiments.planning.flop import window_gflop
+from experiments.planning.models import window_gflop
 from nq import extras
 from nq.commands import arguments, terminal
 from nq.errors import Error
@@ -29,6 +29,79 @@ from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 
 SHAPES = {"base": models.SHAPES["bert-base"], "deberta-base": models.SHAPES["deberta-base"]}
+
+
+HEAD = (
+    *("peer", "type", "windows/s", "x baseline", "x best peer", "GFLOP/s", "of peak"),
+    *("memory, MB", "drift"),
+)
+
+
+def rows(
+    measured: Sequence[Mapping[str, Any]], gflop: float, peaks: Mapping[str, float]
+) -> list[dict[str, Any]]:
+    """Returns the figures of the peers, as JSON values.
+
+    Args:
+        measured: rows of ``experiments.peers.measure`` without failures, the baseline first.
+        gflop: operations of one window, in 10^9.
+        peaks: GFLOP/s of a large matrix product on the machine, by type.
+
+    Returns:
+        For each its speed as the median of the rounds, beside the baseline, beside the fastest
+        other library with the same compute type (``None`` if there is no other), and as a share of
+        the peak in that type (``None`` where that was not measured, as for 8 bits); ``drift`` is
+        the largest difference of a logit from the baseline.
+    """
+    baseline = measured[0]["logits"]
+    rounds = [[baseline.shape[1] / seconds for seconds in row["seconds"]] for row in measured]
+    speeds = [statistics.median(windows_per_s) for windows_per_s in rounds]
+    best: dict[str, float] = {}
+    for row, speed in zip(measured, speeds, strict=True):
+        if not row["peer"].is_nq:
+            best[row["precision"]] = max(best.get(row["precision"], 0.0), speed)
+    return [
+        {
+            **{"name": str(row["peer"]), "precision": row["precision"]},
+            **{"windows_per_s": speed, "against_baseline": speed / speeds[0]},
+            "against_best_peer": _ratio(speed, best.get(row["precision"])),
+            "gflop_per_s": speed * gflop,
+            "of_peak": _ratio(speed * gflop, peaks.get(row["precision"])),
+            "drift": float(abs(row["logits"] - baseline).max()),
+            **{"load_s": row["load_s"], "memory_mb": row["memory_mb"], "rounds": windows_per_s},
+        }
+        for row, speed, windows_per_s in zip(measured, speeds, rounds, strict=True)
+    ]
+
+
+def _ratio(value: float, reference: float | None) -> float | None:
+    return None if reference is None else value / reference
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """Returns the result of the command as a Markdown table with notes."""
+    cells = [
+        (
+            *(f"`{row['name']}`", row["precision"], f"{row['windows_per_s']:.3g}"),
+            *(f"{row['against_baseline']:.2f}", _if(row["against_best_peer"], ".2f")),
+            *(f"{row['gflop_per_s']:.0f}", _if(row["of_peak"], ".0%")),
+            *(f"{row['memory_mb']:.0f}", f"{row['drift']:.1e}"),
+        )
+        for row in result["peers"]
+    ]
+    peaks = ", ".join(f"{x:.0f} in {name}" for name, x in result["peak_gflop_per_s"].items())
+    lines = [
+        f"{result['model']}: {result['windows']} windows of {result['max_seq_length']} pieces, "
+        f"{result['gflop_per_window']:.1f} GFLOP each, in batches of {result['batch_size']}. "
+        f"Peak, measured by a large matrix product, in GFLOP/s: {peaks}."
+    ]
+    for title in ("skipped", "failed"):
+        lines += [f"{title} {name}: {reason}" for name, reason in result[title].items()]
+    return "\n".join([markdown(HEAD, *cells), *lines, ""])
+
+
+def _if(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +126,7 @@ def peers(args: argparse.Namespace) -> int:
     import_tensorflow()
     with tempfile.TemporaryDirectory() as name:
         result = compared(args, find_files(args.data), Path(name))
-    command.show(result, table, args)
+    command.show(result, args, table)
     return terminal.FAILED if result["failed"] else 0
 
 

@@ -17,6 +17,25 @@ from experiments import study, units
 from experiments.peers.models import LOADERS, Peer, Task
 from nq.errors import Error
 
+SIZE, TIMES = 2048, 10
+TYPES = ("float32", "bfloat16")
+
+
+def peaks() -> dict[str, float]:
+    """Returns the best GFLOP/s of large square TensorFlow matrix products on the CPU, by type."""
+    import tensorflow as tf
+
+    best = dict.fromkeys(TYPES, 0.0)
+    with tf.device("CPU"):
+        for name in TYPES:
+            factor = tf.cast(tf.random.normal((SIZE, SIZE)), name)
+            tf.matmul(factor, factor)
+            for _ in range(TIMES):
+                started = time.perf_counter()
+                tf.matmul(factor, factor)
+                best[name] = max(best[name], 2 * SIZE**3 / (time.perf_counter() - started) / 1e9)
+    return best
+
 
 def measure(
     peers: Sequence[Peer], task: Task, rounds: int, folder: Path | None

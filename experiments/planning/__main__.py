@@ -9,17 +9,122 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
 from experiments import command
-from experiments.planning import devices, here, models, strategies, table
+from experiments.planning import devices, here, models, strategies
 from experiments.planning.costs import Workload
+from experiments.planning.models import window_gflop
+from experiments.planning.strategies import DATA, SINGLE, Plan
 from nq import processor
 from nq.commands import terminal
 from nq.model.registry import BUNDLED
-from nq.text import visible
+from nq.model.tensors import count_weights
+from nq.text import counted, grid, visible
 
 WINDOWS_PER_QUESTION = 103
 """Of whole pages at length 512 and stride 128: docs/benchmarks.md, 20 questions of dev's pages."""
+
+
+HEAD = (
+    *("strategy", "devices", "split", "micro-batches", "GB each", "s/batch", "windows/s"),
+    *("waiting", "MB moved", "hours", "dollars"),
+)
+PREDICTED = "Predicted from the figures of the devices, not measured."
+
+
+def table(model: str, workload: Workload, plans: Sequence[Plan]) -> str:
+    """Returns the plans that fit as a table, the reasons why others do not, and the conclusion."""
+    config = workload.config
+    total = f", {workload.windows:,} windows" if workload.windows else ""
+    lines = [
+        f"{model}: {config.num_hidden_layers} layers, {count_weights(config) / 1e6:.0f} M weights, "
+        f"{window_gflop(config, workload.length):.1f} GFLOP a window",
+        f"batches of {counted(workload.batch, 'window')} of {workload.length} pieces in "
+        f"{workload.compute_type}{total}",
+        "",
+    ]
+    possible = [plan for plan in plans if plan.fits]
+    if possible:
+        lines += [*grid(HEAD, [_row(plan) for plan in possible]), ""]
+    strategies: dict[tuple[str, str], list[str]] = {}
+    for plan in plans:
+        if plan.reason:
+            strategies.setdefault((plan.group, plan.reason), []).append(plan.strategy)
+    lines += [
+        f"not on {group}: {', '.join(names)} ({reason})"
+        for (group, reason), names in strategies.items()
+    ]
+    return "\n".join([*lines, conclusion(workload, plans), PREDICTED])
+
+
+def _row(plan: Plan) -> tuple[str, ...]:
+    return (
+        plan.strategy,
+        plan.group,
+        split(plan),
+        str(plan.micro_batches),
+        f"{plan.memory_bytes / 1e9:.1f}",
+        f"{plan.batch_s:.3g}",
+        f"{plan.windows_per_s:.4g}",
+        f"{plan.bubble:.0%}",
+        f"{plan.moved_bytes / 1e6:,.0f}",
+        "-" if plan.hours is None else f"{plan.hours:.3g}",
+        "-" if plan.cost is None else f"{plan.cost:.2f}",
+    )
+
+
+def split(plan: Plan) -> str:
+    """Returns the split of a plan in words: layers in t parts, s stages with their replicas.
+
+    >>> from experiments.planning.pipeline import Stage
+    >>> split(Plan(tensor=2, stages=(Stage(0, 3), Stage(3, 6))))
+    '2 parts, 2 stages'
+    >>> split(Plan(stages=(Stage(0, 3, 3), Stage(3, 6, 1)))), split(Plan(stages=(Stage(0, 6),)))
+    ('stages of 3+1', '-')
+    """
+    replicas = [stage.replicas for stage in plan.stages]
+    words = [f"{plan.tensor} parts"] if plan.tensor > 1 else []
+    if len(replicas) == 1 and replicas[0] > 1:
+        words.append(f"{replicas[0]} copies")
+    elif max(replicas) > 1:
+        words.append(f"stages of {'+'.join(map(str, replicas))}")
+    elif len(replicas) > 1:
+        words.append(f"{len(replicas)} stages")
+    return ", ".join(words) or "-"
+
+
+def conclusion(workload: Workload, plans: Sequence[Plan]) -> str:
+    """Returns which of the sorted plans to choose, and why."""
+    best = plans[0]
+    if not best.fits:
+        return "The model fits nowhere: add devices or memory, or choose a smaller model or batch."
+    first = f"{best.strategy[0].upper()}{best.strategy[1:]} on {best.group} is the fastest"
+    if best.strategy in (SINGLE, DATA):
+        return f"{first}: split only a model that does not fit on one device."
+    if any(plan.fits and plan.strategy in (SINGLE, DATA) for plan in plans):
+        return (
+            f"{first} for batches of {counted(workload.batch, 'window')}, although the model fits "
+            "on one device: with larger batches copies of the whole model win."
+        )
+    return f"{first} of what fits: no device holds the whole model."
+
+
+def to_dict(model: str, workload: Workload, plans: Sequence[Plan]) -> dict[str, Any]:
+    """Returns what is computed, the plans and the conclusion as JSON values."""
+    return {
+        "model": model,
+        **asdict(workload),
+        "weights": count_weights(workload.config),
+        "gflop_per_window": window_gflop(workload.config, workload.length),
+        "plans": [
+            asdict(plan) | {"fits": plan.fits, "batch_s": plan.batch_s if plan.stages else None}
+            for plan in plans
+        ],
+        "conclusion": conclusion(workload, plans),
+    }
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -67,9 +172,9 @@ def planning(args: argparse.Namespace) -> int:
             plans |= dict.fromkeys(strategies.plans(workload, group))
     ranked = sorted(plans, key=strategies.order)
     if args.json:
-        terminal.print_json(table.to_dict(args.model, workload, ranked))
+        terminal.print_json(to_dict(args.model, workload, ranked))
     else:
-        print(visible(table.table(args.model, workload, ranked), lines=True))
+        print(visible(table(args.model, workload, ranked), lines=True))
     return 0 if ranked[0].fits else terminal.FAILED
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from experiments.planning.devices import VALUE_BYTES, Device
-from experiments.planning.flop import layer_flop
+from experiments.planning.models import layer_flop
 from experiments.planning.pipeline import Stage
 from nq.model.config import ModelConfig
 from nq.model.names import HEADS

@@ -12,7 +12,7 @@ import numpy as np
 from experiments import units, workloads
 from experiments.planning.costs import Workload
 from experiments.planning.devices import HERE, Device, Group, TypeTable
-from experiments.planning.flop import layer_flop
+from experiments.planning.models import layer_flop
 from nq.model.config import ModelConfig
 from nq.model.runtime import thread_environment
 

@@ -7,9 +7,23 @@ predicts hours and dollars for NQ's development set, its training set and a Wiki
 """
 
 import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from experiments import command, units
-from experiments.scale import measure, report
+from experiments.cluster_scaling import warm
+from experiments.command import markdown
+from experiments.scale import measure
+from experiments.scale.predict import (
+    CHECK,
+    CORPORA,
+    MERGE,
+    SKIP,
+    START,
+    WORKER_STAGES,
+    Corpus,
+    predicted,
+)
 from nq import processor
 from nq.commands import arguments
 from nq.formats.input_files import find_files
@@ -19,6 +33,67 @@ from nq.model.registry import model_folder
 
 DOLLARS_PER_HOUR = 0.085
 """Of a core: 4.08 dollars for the 48 cores of a c5.metal of AWS, as in ``experiments/planning``."""
+
+
+WORKERS = (1, 8, 64, 512)
+WHERE = {
+    CHECK: "submitting machine",
+    START: "each worker, once",
+    **dict.fromkeys(WORKER_STAGES, "worker"),
+    SKIP: "worker, for each other worker of the file",
+    MERGE: "submitting machine",
+}
+ORDER = (CHECK, START, *WORKER_STAGES[:1], SKIP, *WORKER_STAGES[1:], MERGE)
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """Returns the costs and the predictions as two Markdown tables."""
+    costs = result["costs"]
+    head = ("corpus", "examples", "workers", "hours", "dollars", "most of the time", "share")
+    rows = [_row(result, corpus, workers) for corpus in CORPORA for workers in WORKERS]
+    stages = [(name, WHERE[name], _figure(1000 * costs[name])) for name in ORDER]
+    each = markdown(("stage", "where", "ms for an example"), *stages)
+    return f"{each}\n{markdown(head, *rows)}"
+
+
+def _row(result: Mapping[str, Any], corpus: Corpus, workers: int) -> Sequence[str]:
+    """Returns the cells of a corpus; the submitting machine's core is paid for, too."""
+    stages = predicted(result["costs"], corpus, workers)
+    most, hours = max(stages, key=lambda name: stages[name]), sum(stages.values()) / 3600
+    dollars = hours * (workers + 1) * result["dollars_per_hour"]
+    return (
+        *(corpus.name, f"{corpus.examples:,}", str(workers), _figure(hours), _figure(dollars)),
+        *(most, f"{stages[most] / (3600 * hours):.0%}"),
+    )
+
+
+def _figure(value: float) -> str:
+    """Returns a number with three digits, or more before the point.
+
+    >>> _figure(0.01234), _figure(12345.6)
+    ('0.0123', '12,346')
+    """
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def check(result: Mapping[str, Any], cluster: Mapping[str, Any]) -> str:
+    """Returns what is predicted beside what a cluster took, as a Markdown table.
+
+    ``result`` has the costs of the questions of ``cluster``, of ``experiments.cluster_scaling``.
+    """
+    rows = []
+    for workers in (1, 2):
+        measured_s, examples = warm(cluster, workers)
+        stages = predicted(result["costs"], Corpus("", examples, 1), workers)
+        expected_s = sum(stages.values()) - stages[START]
+        rows.append(
+            (
+                *(str(workers), str(examples), f"{expected_s:.1f}", f"{measured_s:.1f}"),
+                f"{expected_s / measured_s - 1:+.0%}",
+            )
+        )
+    head = ("TaskManagers", "questions, workers warm", "predicted s", "measured s", "error")
+    return markdown(head, *rows)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +114,7 @@ def scale(args: argparse.Namespace) -> int:
     with units.started(measure.load, task, processor.cores()[:1]) as unit:
         found = unit.receive()
     result = {"profile": task.profile, "dollars_per_hour": args.dollars_per_hour, **found}
-    return command.show(result, report.table, args)
+    return command.show(result, args, table)
 
 
 main = command.main(scale, options)

@@ -23,9 +23,14 @@ import numpy as np
 
 from experiments import command
 from experiments.attacks.requests import soak
-from experiments.serving.load import closed_loop, open_loop, short_pages
-from experiments.serving.process import ServerProcess, running_server
-from experiments.text_tables import markdown
+from experiments.command import markdown
+from experiments.serving.load import (
+    ServerProcess,
+    closed_loop,
+    open_loop,
+    running_server,
+    short_pages,
+)
 from nq.bundle import bundled_sample
 from nq.commands import arguments
 from nq.config import ServeConfig
@@ -68,7 +73,7 @@ def measure(args: argparse.Namespace) -> int:
     bodies = short_pages([str(bundled_sample())])
     with running_server(_options(args, config)) as server:
         figures = asyncio.run(_figures(server, bodies, args, config))
-    return command.show(figures, table, args)
+    return command.show(figures, args, table)
 
 
 def _options(args: argparse.Namespace, config: ServeConfig) -> list[str]:

@@ -1,22 +1,74 @@
-"""Clients that ask a server: one after the other, several at once, or as people come."""
+"""A server in a process of its own, and clients: one after the other, several at once, in turn."""
 
 import asyncio
+import contextlib
 import itertools
+import json
 import random
+import signal
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 
+from nq.errors import Error
 from nq.questions import read_examples
 from nq.records import Example
 
 BLOCKS, MAX_WORDS = 2, 80
-TIMEOUT_S = 120.0
+TIMEOUT_S, END_S = 120.0, 60.0
 
 Body = dict[str, Any]
 """A request of ``/v1/ask``."""
+
+
+@dataclass(frozen=True)
+class ServerProcess:
+    """A running server: where it answers, and the file of what it writes to stderr."""
+
+    url: str
+    process: psutil.Process
+    log: Path
+
+    def workers(self) -> list[psutil.Process]:
+        """Returns the processes of the model."""
+        children: list[psutil.Process] = self.process.children()
+        return [one for one in children if "run_instance" in " ".join(one.cmdline())]
+
+    def memory_mb(self) -> float:
+        """Returns the resident memory of all its processes in MB."""
+        sizes = [process.memory_info().rss for process in (self.process, *self.process.children())]
+        return float(sum(sizes)) / 1e6
+
+
+@contextlib.contextmanager
+def running_server(options: Sequence[str]) -> Iterator[ServerProcess]:
+    """Runs a server on a free port for the block; an ``Error`` if it does not start or end."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log.txt"
+        with log.open("wb") as stderr:
+            command = [sys.executable, "-m", "nq", "serve", "--json", "--port", "0", *options]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr)
+        try:
+            line = process.stdout.readline() if process.stdout else b""
+            if not line:
+                raise Error(f"the server has not started: {log.read_text().strip()}")
+            yield ServerProcess(json.loads(line)["url"], psutil.Process(process.pid), log)
+            process.send_signal(signal.SIGTERM)
+            if process.wait(END_S) != 0:
+                raise Error(f"the server ended with code {process.returncode}: {log.read_text()}")
+        finally:
+            process.kill()
+            process.wait()
+            if process.stdout:
+                process.stdout.close()
 
 
 def short_pages(files: Sequence[str]) -> list[Body]:

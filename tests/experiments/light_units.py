@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from experiments import units
-from experiments.compression import speed
+from experiments.compression import measure
 from experiments.workloads import Workload
 
 
@@ -32,8 +32,8 @@ def environment(names: list[str]) -> tuple[Any, units.Work]:
     return ({name: os.environ.get(name) for name in names}, units.thread_cores(), heavy), str
 
 
-def compression(task: speed.Computation) -> tuple[dict[str, Any], units.Work]:
-    """Stands in for ``experiments.compression.speed.load``: a window takes 0.1 ms."""
+def compression(task: measure.Computation) -> tuple[dict[str, Any], units.Work]:
+    """Stands in for ``experiments.compression.measure.load``: a window takes 0.1 ms."""
     loaded: dict[str, Any] = {"weights": 10**6, "length": 16, "precision": "float32"}
     loaded["cores"] = units.thread_cores()
     return loaded, lambda command: time.sleep(task.batch_size * 1e-4)

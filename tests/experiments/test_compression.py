@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from experiments.compression import __main__ as command
-from experiments.compression import speed
+from experiments.compression import measure
 from experiments.compression.models import (
     STATES,
 )
@@ -21,7 +21,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a quick study without pruning, whose speeds are not those of models."""
     folder = tmp_path_factory.mktemp("study")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(speed, "load", light_units.compression)
+        patch.setattr(measure, "load", light_units.compression)
         assert command.main(argv(folder, "--prune")) == 0
     return folder
 
@@ -33,7 +33,7 @@ def argv(folder: Path, *more: str) -> list[str]:
 def test_a_study_with_pruning(
     study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(speed, "load", light_units.compression)
+    monkeypatch.setattr(measure, "load", light_units.compression)
     assert command.main(argv(study, "--json")) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     pruned = [one for one in rows if one["prune"] and one["profile"] == BASELINE]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from experiments.peers.models import all_logits
-from experiments.planning.flop import window_gflop
+from experiments.planning.models import window_gflop
 from tests.nq_records import simplified, write_lines
 from tests.terminal_output import without_progress
 from tests.tiny_models import SHAPE

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.scale import __main__ as command
-from experiments.scale import report
 from experiments.scale.predict import (
     CHECK,
     MERGE,
@@ -59,7 +58,7 @@ def test_each_stage_of_a_real_job_is_measured(
     assert command.main([*argv, "--profile", "baseline", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["examples"] == 3 and result["windows_per_example"] >= 1
-    assert set(result["costs"]) == set(report.ORDER)
+    assert set(result["costs"]) == set(command.ORDER)
     assert all(seconds > 0 for seconds in result["costs"].values())
-    text = report.table(result)
-    assert text.count("| NQ train | 307,373 |") == len(report.WORKERS)
+    text = command.table(result)
+    assert text.count("| NQ train | 307,373 |") == len(command.WORKERS)

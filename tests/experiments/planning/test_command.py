@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.planning import devices, models, strategies, table
+from experiments.planning import __main__ as command
+from experiments.planning import devices, models, strategies
 from experiments.planning.__main__ import main
 from experiments.planning.costs import Workload
 from experiments.planning.devices import Group
@@ -42,9 +43,9 @@ def test_the_conclusion_depends_on_what_fits(batch: int, memory_gb: int, expecte
     device = replace(devices.load(devices.KNOWN)["v100"], memory_gb=memory_gb)
     work = Workload(models.SHAPES["bert-large"], batch, 512)
     plans = strategies.plans(work, Group(device, 8, device))
-    assert expected in table.conclusion(work, plans)
-    text = table.table("bert-large", work, plans)
-    assert text.endswith(f"\n{table.conclusion(work, plans)}\n{table.PREDICTED}")
+    assert expected in command.conclusion(work, plans)
+    text = command.table("bert-large", work, plans)
+    assert text.endswith(f"\n{command.conclusion(work, plans)}\n{command.PREDICTED}")
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from experiments.planning.costs import all_reduce_s, units
 from experiments.planning.devices import Device, TypeTable
-from experiments.planning.flop import layer_flop, window_gflop
-from experiments.planning.models import SHAPES
+from experiments.planning.models import SHAPES, layer_flop, window_gflop
 from nq.model.config import ModelConfig
 from nq.model.tensors import weight_shapes
 from nq.records import FloatArray
