@@ -43,10 +43,6 @@ WORK = "unfinished"
 """The folder in an output folder that has all of an unfinished run or training."""
 DEAD_LETTERS = "skipped.jsonl"
 """The bad records of a run, and of windows."""
-MEASURED = "measured"
-"""The memo of all rounds of a comparison in its folder."""
-STATE, PROGRESS = f"{WORK}/state", "progress.json"
-"""The memo of a training in its output folder, and its values that tell the completed steps."""
 MARK, LOCK, UNFINISHED = ".nq-folder.json", ".nq-folder.lock", ".unfinished-"
 PAGE_MARK = b'<meta name="generator" content="nq">'
 """Is in the first 4 KiB of every HTML page that a command writes."""
@@ -208,13 +204,12 @@ def cache_folder() -> Path:
 
 # --- kinds of folders ---------------------------------------------------------------------------
 
-_PREPARED = r"manifest\.json|skipped\.jsonl|(?:windows|examples)-\d{5}\.tfrecord"
 _ALL = rf"(?!{re.escape(MARK)}|{re.escape(LOCK)}).+"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of folder that commands write.
+    """A kind of folder that commands write; the module that writes it defines it.
 
     ``files`` and ``folders`` are regular expressions of what commands write, relative to the
     folder. The mark has the ``name``, messages say ``what`` it is.
@@ -226,9 +221,10 @@ class Kind:
     folders: str = ""
 
     def is_file(self, name: str) -> bool:
-        """Returns whether a command writes a file of this name, relative to the folder.
+        r"""Returns whether a command writes a file of this name, relative to the folder.
 
-        >>> RUN.is_file("metrics.json"), RUN.is_file("mine.json"), RUN.is_file("scores/mine.npz")
+        >>> run = Kind("run", "a run", r"metrics\.json|scores/.+")
+        >>> run.is_file("metrics.json"), run.is_file("mine.json"), run.is_file("scores/mine.npz")
         (True, False, True)
         """
         return bool(re.fullmatch(self.files, TEMPORARY.sub("", name)))
@@ -238,34 +234,20 @@ class Kind:
         return bool(self.folders and re.fullmatch(self.folders, name))
 
 
-RUN = Kind(
-    name="run",
-    what="a run of nq answer",
-    files=r"(?:predictions|metrics|job|squad)\.json|skipped\.jsonl|kaggle\.csv|nbest\.jsonl"
-    r"|errors\.html|report\.html|[0-9a-f]{12}\.mlflow_run|(?:unfinished|scores)/.+",
-    folders="(?:unfinished|scores)(?:/.+)?",
-)
-WINDOWS = Kind(name="windows", what="prepared windows", files=_PREPARED)
-TRAINING = Kind(
-    name="training",
-    what="a training of nq train",
-    files=r"(?:config|nq|tokenizer|tokenizer_config|vocab)\.json|model\.safetensors|README\.md"
-    r"|vocab(?:-nq)?\.txt|merges\.txt|(?:spiece|spm|sentencepiece(?:\.bpe)?)\.model"
-    r"|unfinished/[0-9a-f]{12}\.mlflow_run|unfinished/(?:state|teacher)/.+",
-    folders="unfinished(?:/(?:state|teacher)(?:/.+)?)?",
-)
 PART = Kind("job", "files of an unfinished job", _ALL, _ALL)
-_COMPARED = rf"compare\.(?:json|html)|{MEASURED}/.+"
-COMPARISON = Kind("comparison", "a comparison of nq compare", _COMPARED, folders=MEASURED)
-KINDS = {kind.name: kind for kind in (RUN, WINDOWS, TRAINING, PART)}
 
 
 def kind_of(folder: Path) -> str:
     """Returns the kind in a folder's mark; empty without one."""
-    try:
-        return str(json.loads((folder / MARK).read_bytes())["kind"])
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return ""
+    return _mark(folder)[0]
+
+
+def _mark(folder: Path) -> tuple[str, str]:
+    """Returns the kind in a folder's mark and what it is; both are empty without a mark."""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+        mark = json.loads((folder / MARK).read_bytes())
+        return str(mark["kind"]), str(mark.get("what", ""))
+    return "", ""
 
 
 def own_paths(folder: Path, kind: Kind, within: str = "") -> Iterator[Path]:
@@ -325,10 +307,10 @@ def check_folder(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) ->
     names = []
     with contextlib.suppress(FileNotFoundError):
         names = sorted(path.name for path in folder.iterdir() if path.name[0] != ".")
-    mark = kind_of(folder)  # after the names: a command marks a folder before it writes files
+    mark, what = _mark(folder)  # after the names: a command marks a folder before it writes files
     if names and mark != kind.name:
         shown = ", ".join(names[:MAX_NAMES_SHOWN] + ["…"] * (len(names) > MAX_NAMES_SHOWN))
-        content = KINDS[mark].what if mark in KINDS else f"other files ({shown})"
+        content = what or f"other files ({shown})"
         raise Error(f"{folder} holds {content}; give an empty or a new folder")
 
 
@@ -404,7 +386,7 @@ def hold(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> Iterato
             own = (path for path in own_paths(folder, kind) if TEMPORARY.search(path.name))
             remove([*own, *folder.glob(f"{MARK}.*.tmp")])  # a killed process left them
             if kind_of(folder) != kind.name:
-                write_json(folder / MARK, {"kind": kind.name})
+                write_json(folder / MARK, {"kind": kind.name, "what": kind.what})
             yield
         finally:
             release(folder, is_new)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import astuple
 from pathlib import Path
 
 from nq.storage import Kind
@@ -11,7 +12,7 @@ from nq.storage import Kind
 ROOT = Path(__file__).parents[1]
 HOLDS = (
     "import pathlib, sys; from nq import storage\n"
-    "with storage.hold(pathlib.Path(sys.argv[1]), storage.KINDS[sys.argv[2]]):\n"
+    "with storage.hold(pathlib.Path(sys.argv[1]), storage.Kind(*sys.argv[2:])):\n"
     "    print(flush=True); input()"
 )
 
@@ -39,7 +40,7 @@ def write(path: Path, text: str = "mine") -> Path:
 def held(folder: Path, kind: Kind) -> Iterator[subprocess.Popen[str]]:
     """Holds a folder in another process, which is killed in the end."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLDS, str(folder), kind.name],
+        [sys.executable, "-c", HOLDS, str(folder), *astuple(kind)],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

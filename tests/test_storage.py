@@ -15,7 +15,9 @@ import pytest
 
 from nq import storage
 from nq.errors import DamagedError, Error
-from nq.storage import LOCK, MARK, PART, RUN, TRAINING, UNFINISHED, Kind, check_folder, hold
+from nq.runs.folder import RUN
+from nq.storage import LOCK, MARK, PART, UNFINISHED, Kind, check_folder, hold
+from nq.training.job import TRAINING
 from tests.child_processes import python
 from tests.folders import held, tree, write
 
@@ -143,7 +145,7 @@ def test_a_free_folder_is_marked_and_then_known(tmp_path: Path) -> None:
         for _ in range(2):
             with hold(folder, RUN):
                 write(folder / "kept")
-            assert storage.read_json(folder / MARK) == {"kind": "run"}
+            assert storage.read_json(folder / MARK) == {"kind": RUN.name, "what": RUN.what}
             assert set(tree(folder)) - {".gitignore"} == {MARK, "kept"}
 
 
@@ -281,7 +283,8 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
 WITHOUT_FLOCK = """
 import ctypes, pathlib, platform, struct, sys
 from nq.errors import Error
-from nq.storage import RUN, hold
+from nq.runs.folder import RUN
+from nq.storage import hold
 number = {"x86_64": 73, "aarch64": 32}[platform.machine()]
 steps = (0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50025), (6, 0, 0, 0x7FFF0000)
 code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))

@@ -29,7 +29,7 @@ def parser() -> terminal.Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
-    from nq.runs import cleaning
+    from nq import cleaning
 
     roots = args.folders or [root for root in [Path("runs")] if root.exists()]
     items = cleaning.clean(roots, args.runs, args.dry_run, caches=not args.folders)

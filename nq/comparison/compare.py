@@ -10,6 +10,7 @@ missing, and busy rounds again.
 import contextlib
 import json
 import logging
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -57,6 +58,14 @@ from nq.text import counted
 
 log = logging.getLogger(__name__)
 
+MEASURED = "measured"
+"""The memo of all rounds in the folder of a comparison."""
+COMPARISON = storage.Kind(
+    name="comparison",
+    what="a comparison of nq compare",
+    files="|".join((*map(re.escape, (COMPARED, PAGE)), f"{MEASURED}/.+")),
+    folders=MEASURED,
+)
 DEVICE = "GPU" if Path("/dev/nvidiactl").exists() else "CPU"
 ALL = tuple(map(str, profiles(THESIS)))
 DEFAULT = default_choice(DEVICE, mixed=False), default_choice(DEVICE)
@@ -275,8 +284,8 @@ def _opened(
         request = json.loads(json.dumps(described))
         named = Path("runs", f"compare-{storage.digest_json(request)[:10]}")
         folder = named if output is None else Path(output)
-        stack.enter_context(storage.hold(folder, storage.COMPARISON, files))
-        memo, stored = Memo(folder / storage.MEASURED), request
+        stack.enter_context(storage.hold(folder, COMPARISON, files))
+        memo, stored = Memo(folder / MEASURED), request
         with contextlib.suppress(FileNotFoundError, DamagedError):
             stored = memo.values(REQUEST)
         if other := [key for key in {**request, **stored} if request.get(key) != stored.get(key)]:

@@ -37,6 +37,7 @@ from nq.preprocess.features import features, training_features
 from nq.preprocess.shards import (
     COUNTERS,
     MANIFEST,
+    PREPARED,
     WINDOWS,
     Published,
     ShardWriter,
@@ -100,7 +101,7 @@ class Request:
 
     def check_output(self, folder: Path) -> None:
         """Checks that the windows may be in a folder; changes nothing."""
-        storage.check_folder(folder, storage.WINDOWS, self.sources)
+        storage.check_folder(folder, PREPARED, self.sources)
 
 
 class Windows:
@@ -187,13 +188,19 @@ class Windows:
     def make_again(self, damage: DamagedError) -> None:
         """Makes all windows once more, since some are damaged."""
         log.warning(AGAIN, damage)
-        if self._process:
-            self._process.end()
+        self._end_process()
         (self.folder / MANIFEST).unlink(missing_ok=True)
         self._make()
 
+    def _end_process(self) -> None:
+        """Waits for the process, which may have closed its connection but hold the lock still."""
+        if self._process:
+            self._process.end()
+        self._process = None
+
     def _make(self) -> None:
-        self._process, self.reused = None, False
+        self._end_process()
+        self.reused = False
         made = prepare(self._request, self.folder, self._make_with)
         vars(self).update({name: getattr(made, name) for name in (*COUNTERS, "seconds")})
         self.n_shards, self._is_complete = made.n_shards, True
@@ -253,7 +260,7 @@ def prepare(
     if manifest and manifest["complete"]:
         return Windows(request, folder, manifest)
     questions.check_same()
-    with storage.hold(folder, storage.WINDOWS, request.sources):
+    with storage.hold(folder, PREPARED, request.sources):
         if make or request.training:
             manifest = None
         elif manifest:
@@ -274,7 +281,7 @@ def prepare(
                 raise
             finally:
                 if not (folder / MANIFEST).exists():
-                    storage.remove(storage.own_paths(folder, storage.WINDOWS))
+                    storage.remove(storage.own_paths(folder, PREPARED))
             writer.complete()
         result = Windows(request, folder, writer.manifest)
         result.reused = False

@@ -45,6 +45,12 @@ MANIFEST = "manifest.json"
 WINDOWS, EXAMPLES = "windows", "examples"
 SHARD_BYTES = 16 << 20
 """Bytes after which a shard ends, with the example that reaches them."""
+PREPARED = storage.Kind(
+    name="windows",
+    what="prepared windows",
+    files=r"manifest\.json|skipped\.jsonl|(?:windows|examples)-\d{5}\.tfrecord",
+)
+"""The folder of windows."""
 COUNTERS = ("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages")
 """The counts of a manifest, and the names of Beam's counters."""
 
@@ -173,7 +179,7 @@ class ShardWriter:
         self._published, self._started = published, time.perf_counter()
         if manifest is None:
             (folder / MANIFEST).unlink(missing_ok=True)
-            storage.remove(storage.own_paths(folder, storage.WINDOWS))
+            storage.remove(storage.own_paths(folder, PREPARED))
         self.manifest: dict[str, Any] = dict(
             manifest
             or {

@@ -10,6 +10,7 @@ unfinished/                      scores and times of a run that has not ended
 """
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -33,10 +34,30 @@ from nq.questions import Questions
 from nq.records import Example, Scores, Source
 from nq.runs.job import Job
 from nq.runs.score_store import ScoreStore
-from nq.storage import DEAD_LETTERS
+from nq.storage import DEAD_LETTERS, WORK
 
 METRICS, JOB, KEPT_SCORES = "metrics.json", "job.json", "scores"
 REPORT = "report.html"
+_FILES = (
+    *(PREDICTIONS, METRICS, JOB, REPORT, DEAD_LETTERS),
+    *(one.file for one in outputs.FORMATS.values()),
+)
+RUN = storage.Kind(
+    name="run",
+    what="a run of nq answer",
+    files="|".join(
+        (*map(re.escape, _FILES), r"[0-9a-f]{12}\.mlflow_run", rf"(?:{WORK}|{KEPT_SCORES})/.+")
+    ),
+    folders=rf"(?:{WORK}|{KEPT_SCORES})(?:/.+)?",
+)
+
+
+def check_output(job: Job) -> None:
+    """Checks that the run of a job may write its output; reads no file and changes nothing."""
+    if job.output is None:
+        storage.check_writable(job.root)
+    else:
+        storage.check_folder(job.output, RUN, job.sources)
 
 
 class RunFolder:
@@ -51,13 +72,13 @@ class RunFolder:
         cls, path: Path, description: Mapping[str, Any], sources: Iterable[str | Path]
     ) -> Iterator[Self]:
         """Opens a folder, which no other run may write to until the block ends; see ``hold``."""
-        with storage.hold(path, storage.RUN, sources):
+        with storage.hold(path, RUN, sources):
             yield cls(path, description)
 
     @property
     def work(self) -> Path:
         """The folder of what a run computes until it has ended."""
-        return self.path / storage.WORK
+        return self.path / WORK
 
     @property
     def mlflow_file(self) -> Path:
@@ -123,7 +144,7 @@ class RunFolder:
     @property
     def size(self) -> int:
         """Bytes of the files of the run."""
-        return storage.size(self.path, storage.RUN)
+        return storage.size(self.path, RUN)
 
     def files(self, formats: Iterable[str]) -> list[Path]:
         """Returns the files that tell the result of a run."""
@@ -171,7 +192,7 @@ class FinishedRun(RunFolder):
     ) -> None:
         if not path.is_dir():
             raise Error(f"{path} is not a folder: give one that nq answer wrote")
-        if not (path / JOB).is_file() and (path / storage.WORK).is_dir():
+        if not (path / JOB).is_file() and (path / WORK).is_dir():
             raise Error(f"the run in {path} is not finished: resume it by its nq answer command")
         for name in (JOB, METRICS, PREDICTIONS):
             if not (path / name).is_file():
@@ -257,7 +278,7 @@ class FinishedRun(RunFolder):
         The digest of that file leaves ``job.json`` before and returns after it, so that the run is
         whole at every moment.
         """
-        with storage.hold(self.path, storage.RUN, sources):
+        with storage.hold(self.path, RUN, sources):
             others = {name: one for name, one in self.written.items() if name != METRICS}
             storage.write_json(self.path / JOB, {**self.description, "files": others})
             _write_metrics(self.path, {**self.metrics, "parity": parity.to_dict()})

@@ -128,13 +128,6 @@ class Job(Settings):
         compute = self.compute
         return ScorerSpec(self.model, self.optimizations, compute.batch_size, compute.threads)
 
-    def check_output(self) -> None:
-        """Checks that the run may write its output; reads no file and changes nothing."""
-        if self.output is None:
-            storage.check_writable(self.root)
-        else:
-            storage.check_folder(self.output, storage.RUN, self.sources)
-
     def check(self) -> None:
         """Checks what can be checked before the data are read and TensorFlow is imported.
 

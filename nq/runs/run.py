@@ -19,7 +19,7 @@ from nq.questions import Questions, mention_unnamed_pages
 from nq.report.result import Result
 from nq.runs import parity, record
 from nq.runs.beam_run import Pipeline, file_system, open_pipeline
-from nq.runs.folder import FinishedRun, RunFolder
+from nq.runs.folder import FinishedRun, RunFolder, check_output
 from nq.runs.job import Job
 from nq.runs.measure import SCORE, Clock, OnPhase
 from nq.runs.profile_choice import with_profile, without_gain
@@ -71,7 +71,7 @@ def run(
         questions = stack.enter_context(Questions.open(job.files, job.pages, job.limit, files))
         mention_unnamed_pages(questions)
         job = replace(job, files=questions.files, pages=questions.pages)
-        job.check_output()
+        check_output(job)
         other = parity.open_other(job, questions)
         job, choice = with_profile(job, questions)
         name = f"{job.profile} · {Path(input_files.shown(job.files[0])).name}"

@@ -20,7 +20,7 @@ from nq.report.comparison import ComparisonRow, row
 from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments, traits
 from nq.report.page import MAX_QUESTIONS, Report, RunView, write_page
 from nq.report.page_data import Question
-from nq.runs.folder import REPORT, FinishedRun
+from nq.runs.folder import REPORT, RUN, FinishedRun
 from nq.runs.measure import no_report
 from nq.runs.scoring import RunProgress
 
@@ -50,7 +50,7 @@ def write_report(
         if one.predictions.keys() != run.predictions.keys():
             folders = f"{run.path} and {one.path}"
             raise Error(f"{folders} answered different questions: give runs of the same data")
-        own = (path for path in storage.own_paths(one.path, storage.RUN) if path.name != REPORT)
+        own = (path for path in storage.own_paths(one.path, RUN) if path.name != REPORT)
         sources += [*one.job.files, *own]
     storage.check_output_file(output, sources, storage.PAGE_MARK)
     _ = run.tokenizer  # raises before the first question

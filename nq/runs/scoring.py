@@ -17,6 +17,7 @@ from nq.inference.profile import TENSORFLOW
 from nq.inference.scorer import Scorer, answers, score_examples
 from nq.model.runtime import import_tensorflow
 from nq.preprocess.prepared import Request, Windows, windows
+from nq.preprocess.shards import PREPARED
 from nq.records import Example, Scores, Windowed
 from nq.runs.folder import RunFolder
 from nq.runs.job import Job
@@ -70,7 +71,7 @@ class Scoring:
 
     @property
     def windows_bytes(self) -> int:
-        return storage.size(self.windows.folder, storage.WINDOWS)
+        return storage.size(self.windows.folder, PREPARED)
 
     def _examples(self) -> Iterator[Windowed]:
         examples = iter(self.windows)

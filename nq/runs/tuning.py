@@ -19,7 +19,7 @@ from nq.model.model_spec import ModelSpec, find_model
 from nq.progress import reporting
 from nq.questions import Questions, mention_unnamed_pages
 from nq.runs.config import Compute
-from nq.runs.folder import RunFolder
+from nq.runs.folder import RunFolder, check_output
 from nq.runs.job import Job
 from nq.runs.measure import Clock
 from nq.runs.scoring import RunProgress, open_scoring
@@ -73,7 +73,7 @@ def tune(
         model = replace(model, decision=start).reading_whole_pages()
         job = Job(several, model, profile, pages=pages, compute=compute, limit=limit)
         job.check()
-        job.check_output()
+        check_output(job)
         questions = stack.enter_context(Questions.open(several, job.pages, limit))
         mention_unnamed_pages(questions)
         job = replace(job, files=questions.files)

@@ -35,14 +35,24 @@ from nq.model.folder import (
 from nq.model.registry import model_name
 from nq.postprocess.decision import RULES
 from nq.preprocess.prepared import Windows, prepare
+from nq.preprocess.shards import PREPARED
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.progress import new_bar, set_total
 from nq.questions import Questions
 from nq.records import UNLABELLED, DeadLetter, Example
-from nq.storage import MARK, STATE, WINDOWS, WORK, digest_json, own_paths, remove
+from nq.storage import MARK, WORK, digest_json, own_paths, remove
 from nq.training.distillation import Teacher
-from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures, TrainingJob, TrainingResult
+from nq.training.job import (
+    LOSS,
+    MEASURED,
+    STATE,
+    STEP,
+    Curves,
+    Figures,
+    TrainingJob,
+    TrainingResult,
+)
 from nq.training.loop import TrainingState, fit
 from nq.training.windows import TrainingWindows, read_columns, total_steps
 
@@ -137,7 +147,7 @@ def _windows(job: TrainingJob, folder: Path) -> tuple[Windows, TrainingWindows]:
             raise ValueError(f"no window to train on: expected records with annotations{also}")
         total_steps(prepared.windows, job.config)
     except ValueError:
-        remove([*own_paths(folder, WINDOWS), folder / MARK, folder, folder.parent])
+        remove([*own_paths(folder, PREPARED), folder / MARK, folder, folder.parent])
         raise
     try:
         columns = read_columns(prepared.shards, job.windows.max_seq_length)

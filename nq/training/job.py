@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from nq import storage
 from nq.config import Settings, WindowConfig, option
 from nq.errors import check_argument
 from nq.formats import input_files
@@ -20,6 +21,17 @@ if TYPE_CHECKING:
     from nq.preprocess.prepared import Request, Windows
     from nq.questions import Questions
 
+STATE, PROGRESS = f"{storage.WORK}/state", "progress.json"
+"""The memo of a training in its output folder, and its values that tell the completed steps."""
+TRAINING = storage.Kind(
+    name="training",
+    what="a training of nq train",
+    files=r"(?:config|nq|tokenizer|tokenizer_config|vocab)\.json|model\.safetensors|README\.md"
+    r"|vocab(?:-nq)?\.txt|merges\.txt|(?:spiece|spm|sentencepiece(?:\.bpe)?)\.model"
+    r"|unfinished/[0-9a-f]{12}\.mlflow_run|unfinished/(?:state|teacher)/.+",
+    folders="unfinished(?:/(?:state|teacher)(?:/.+)?)?",
+)
+"""The output folder of a training."""
 LOSS = "loss"
 PARTS = ("hard_loss", "soft_loss")
 """The losses by the labels and by the teacher, which a training with a teacher minimizes."""

@@ -19,9 +19,17 @@ from nq.inference.reduction import LOGITS
 from nq.memo import Memo
 from nq.model.tensors import check_length
 from nq.records import AnswerType, FloatArray, IntArray
-from nq.storage import PROGRESS
 from nq.training.distillation import Distillation
-from nq.training.job import EVALUATE_EVERY, LOSS, MEASURED, STEP, Curves, Figures, TrainConfig
+from nq.training.job import (
+    EVALUATE_EVERY,
+    LOSS,
+    MEASURED,
+    PROGRESS,
+    STEP,
+    Curves,
+    Figures,
+    TrainConfig,
+)
 from nq.training.windows import TrainingWindows, steps_after, total_steps
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from nq.memo import REQUEST, Memo
 from nq.model.folder import CONFIG, check_model
 from nq.model.runtime import import_tensorflow
 from nq.questions import Questions, mention_unnamed_pages
-from nq.training.job import TrainingJob, TrainingResult
+from nq.training.job import STATE, TRAINING, TrainingJob, TrainingResult
 
 
 def train(
@@ -57,7 +57,7 @@ def train(
             job = replace(job, dev=both[1].files, held_out=both[1])
         sources += [path for one in both for path in one.paths]
         _check_output(job)
-        stack.enter_context(storage.hold(job.output, storage.TRAINING, sources))
+        stack.enter_context(storage.hold(job.output, TRAINING, sources))
         mention_unnamed_pages(*both)
         check_model(job.init, job.windows)
         if job.teacher:
@@ -70,11 +70,11 @@ def train(
 
 def _check_output(job: TrainingJob) -> None:
     """Raises ``Error`` if the output folder has another training; changes nothing."""
-    if storage.kind_of(job.output) != storage.TRAINING.name:
+    if storage.kind_of(job.output) != TRAINING.name:
         return  # which is checked later
     stored = dict[str, Any]()
     with contextlib.suppress(FileNotFoundError, DamagedError):
-        stored = Memo(job.output / storage.STATE).values(REQUEST)
+        stored = Memo(job.output / STATE).values(REQUEST)
     is_used = stored or (job.output / CONFIG).is_file()
     if is_used and any(stored.get(name) != value for name, value in job.description.items()):
         what = "a model or a training of other options or data"

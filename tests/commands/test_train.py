@@ -14,6 +14,7 @@ import mlflow.entities
 import numpy as np
 import pytest
 
+from nq import cleaning
 from nq.bundle import bundled_sample
 from nq.config import WindowConfig
 from nq.errors import Error
@@ -22,11 +23,10 @@ from nq.mlflow_store import connect
 from nq.model.folder import load_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
-from nq.runs import cleaning
-from nq.storage import STATE, TRAINING, hold
+from nq.storage import hold
 from nq.tracking import RESUMES
 from nq.training.fit import FINAL_STEPS
-from nq.training.job import TrainingJob
+from nq.training.job import STATE, TRAINING, TrainingJob
 from nq.training.train import train
 from tests import tiny_models
 from tests.conftest import Commands

@@ -14,7 +14,10 @@ import nq.commands.compare
 import nq.comparison.compare  # noqa: F401 - as above
 from nq.bundle import bundled_model, bundled_sample
 from nq.commands.main import console
-from nq.storage import MARK, RUN, TRAINING, WINDOWS, Kind, hold
+from nq.preprocess.shards import PREPARED
+from nq.runs.folder import RUN
+from nq.storage import MARK, Kind, hold
+from nq.training.job import TRAINING
 from tests.conftest import Commands
 from tests.folders import tree, write
 from tests.nq_records import simplified, write_lines
@@ -63,7 +66,7 @@ def test_files_of_others_survive_every_run(tiny_model: Path, tmp_path: Path) -> 
     ("name", "kind", "arguments"),
     [
         ("job.json", RUN, ["answer", "--data"]),
-        ("windows-00000.tfrecord", WINDOWS, ["preprocess", "--data"]),
+        ("windows-00000.tfrecord", PREPARED, ["preprocess", "--data"]),
         ("README.md", TRAINING, ["train", "--data", SAMPLE, "--init", MODEL, "--card"]),
     ],
 )

@@ -27,7 +27,7 @@ from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
 from nq.runs import profile_choice
 from nq.runs.measure import BUSY, machine
 from nq.runs.profile_choice import COMPARED, default_choice
-from nq.storage import COMPARISON, own_paths
+from nq.storage import own_paths
 from tests import nq_records
 from tests.conftest import Commands
 from tests.jobs import chosen
@@ -46,7 +46,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def kept(folder: Path) -> list[tuple[int, str]]:
     """Returns round and profile of each run that a comparison has kept."""
-    parts = (path.stem.split("-") for path in (folder / storage.MEASURED).glob("[0-9]*.json"))
+    parts = (path.stem.split("-") for path in (folder / compare.MEASURED).glob("[0-9]*.json"))
     return sorted((int(number), profile) for number, profile in parts)
 
 
@@ -88,7 +88,7 @@ def continued(data: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFac
     while any(Path("/proc", child).exists() for child in children):
         assert time.monotonic() < deadline, "a run goes on after its comparison was killed"
         time.sleep(0.05)
-    before = {path: path.stat().st_mtime_ns for path in (folder / storage.MEASURED).iterdir()}
+    before = {path: path.stat().st_mtime_ns for path in (folder / compare.MEASURED).iterdir()}
     out, err = start("--json").communicate(timeout=TIMEOUT_S)
     return Continued(folder, store, before, json.loads(out), err)
 
@@ -119,8 +119,8 @@ def test_the_folder_has_page_verdict_and_measurements(continued: Continued) -> N
     page = Path(continued.result["page"]).read_text("utf-8")
     assert page.count('<th scope="row">') == len(continued.result["rows"])
     parts = {f"{number:03d}-{profile}.json" for number, profile in kept(continued.folder)}
-    assert {path.name for path in own_paths(continued.folder, COMPARISON)} == {
-        *("compare.json", "compare.html", storage.MEASURED, "request.json", *parts)
+    assert {path.name for path in own_paths(continued.folder, compare.COMPARISON)} == {
+        *("compare.json", "compare.html", compare.MEASURED, "request.json", *parts)
     }
     whole = storage.read_json(continued.folder / COMPARED)
     assert whole["machine"] == machine() and {run["device"] for run in whole["runs"]} == {"CPU"}
@@ -400,7 +400,7 @@ def test_profiles_are_measured_in_batches_and_windows_of_several_sizes(
     jobs = [json.loads(path.read_bytes())["job"] for path in (tmp_path / "out").glob("*/job.json")]
     run = {(job["profile"], job["batch_size"], job["windows"]["max_seq_length"]) for job in jobs}
     assert len(run) == 4 and sizes <= run
-    measured = tmp_path / "out" / storage.MEASURED
+    measured = tmp_path / "out" / compare.MEASURED
     times = {path: path.stat().st_mtime_ns for path in measured.iterdir()}
     assert len(times) == len(["request.json"]) + 2 + 4  # round 0 has both window lengths
     damaged = measured / f"001-{one_default}-4-24.json"

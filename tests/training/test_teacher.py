@@ -19,10 +19,10 @@ from nq.model.joint import INPUTS
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns
-from nq.storage import TRAINING, WORK, own_paths
+from nq.storage import WORK, own_paths
 from nq.training import distillation
 from nq.training.distillation import SoftTargets, Teacher
-from nq.training.job import DistillationConfig
+from nq.training.job import TRAINING, DistillationConfig
 from nq.training.windows import TrainingWindows
 from tests import tiny_models
 

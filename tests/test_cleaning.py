@@ -6,16 +6,19 @@ from typing import Any
 
 import pytest
 
-from nq import storage
-from nq.runs.cleaning import RESULT, Item, clean
-from nq.storage import LOCK, MARK, PART, RUN, TRAINING, WINDOWS, Kind, hold, write_json
+from nq.cleaning import RESULT, Item, clean
+from nq.preprocess.shards import PREPARED
+from nq.runs.folder import RUN
+from nq.storage import LOCK, MARK, PART, Kind, hold, write_json
+from nq.training import job
+from nq.training.job import TRAINING
 from tests.folders import held, write
 
-PROGRESS = f"{storage.STATE}/{storage.PROGRESS}"
+PROGRESS = f"{job.STATE}/{job.PROGRESS}"
 KILLED = "0123456789ab.tmp"
 """Ends the name of a file whose writer was killed."""
 SHARD = "windows-00000.tfrecord"
-PREPARED = ("manifest.json", "skipped.jsonl", SHARD)
+FILES = ("manifest.json", "skipped.jsonl", SHARD)
 PARTS = (
     *("windows-00000", "results-00000-of-00001", "workers.log"),
     "beam-temp-results-0f/ab-1.results",
@@ -42,10 +45,10 @@ def make_all(root: Path) -> None:
     make(root / "by Beam" / ".unfinished-01ab", PART, *PARTS)
     (root / "by Beam" / "mine").rename(root / "by Beam" / LOCK)  # as of a killed process
     make(root / ".unfinished-02cd", PART, f"model-{'0' * 64}.zip")  # in a folder for --temp
-    make(root / "windows-0123456789ab", WINDOWS, *PREPARED)
-    make(root / "for me", WINDOWS, *PREPARED)
+    make(root / "windows-0123456789ab", PREPARED, *FILES)
+    make(root / "for me", PREPARED, *FILES)
     make(root / "model", TRAINING, "unfinished/state/step-3.npz", PROGRESS)
-    make(root / "model" / "unfinished" / "windows", WINDOWS, *PREPARED)
+    make(root / "model" / "unfinished" / "windows", PREPARED, *FILES)
     write_json(root / "model" / PROGRESS, {"step": 3, "total": 3})
     (root / "model" / "model.safetensors").write_bytes(b"x")
     make(root / ".unfinished-03ef", PART, "model/model.safetensors")  # of a conversion
@@ -88,7 +91,7 @@ def test_what_can_be_made_again_is_removed(tmp_path: Path) -> None:
     assert files(tmp_path) == {
         *(f"finished/{name}" for name in RESULTS),
         *(f"finished/scores/{name}" for name in SCORES),
-        *(f"for me/{name}" for name in PREPARED),
+        *(f"for me/{name}" for name in FILES),
         "model/model.safetensors",
     }
     assert {path.name for path in tmp_path.iterdir()} == {"finished", "for me", "model"}
@@ -134,7 +137,7 @@ def test_folders_without_a_mark_and_links_are_left_alone(tmp_path: Path) -> None
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "runs" / "windows-0123456789ab").symlink_to(tmp_path / "elsewhere" / "for me")
-    for name in (*PREPARED, "unfinished/request.json", "predictions.json", ".unfinished-abc/x"):
+    for name in (*FILES, "unfinished/request.json", "predictions.json", ".unfinished-abc/x"):
         write(tmp_path / "runs" / "mine" / name)
     before = state(tmp_path)
     roots = [tmp_path / "runs", tmp_path / "runs" / "mine"]
@@ -146,7 +149,7 @@ def test_folders_without_a_mark_and_links_are_left_alone(tmp_path: Path) -> None
     ("name", "kind", "busy"),
     [
         ("unfinished", RUN, {"unfinished", "windows-0123456789ab", "for me"}),
-        ("windows-0123456789ab", WINDOWS, {"windows-0123456789ab"}),
+        ("windows-0123456789ab", PREPARED, {"windows-0123456789ab"}),
         ("model", TRAINING, {"model", "model/unfinished/windows"}),
         (".unfinished-03ef", PART, {".unfinished-03ef"}),
     ],

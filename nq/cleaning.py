@@ -1,7 +1,7 @@
 """Removes what commands leave in folders: prepared windows, unfinished runs, caches.
 
-Only paths that ``nq.storage`` knows as ours are removed, and only while no process that uses them
-is alive. What a command was run for (predictions, the output of ``nq preprocess``) and the state of
+Only paths that a ``Kind`` of folder names are removed, and only while no process that uses them is
+alive. What a command was run for (predictions, the output of ``nq preprocess``) and the state of
 an unfinished training stay unless they are asked for; models always stay.
 """
 
@@ -17,11 +17,14 @@ from pathlib import Path
 from nq import storage
 from nq.errors import DamagedError, Error
 from nq.memo import Memo
-from nq.runs.folder import JOB
-from nq.storage import LOCK, MARK, RUN, TRAINING, WINDOWS, WORK, Kind
+from nq.preprocess.shards import PREPARED
+from nq.runs.folder import JOB, RUN
+from nq.storage import LOCK, MARK, PART, WORK, Kind
+from nq.training.job import PROGRESS, STATE, TRAINING
 
 log = logging.getLogger(__name__)
 
+KINDS = {kind.name: kind for kind in (RUN, PREPARED, TRAINING, PART)}
 SHARED_WINDOWS = re.compile(r"windows-[0-9a-f]{12}")
 """Names of the folders of windows that runs make for themselves."""
 RESULT, FAILED = "--runs removes it", "cannot be removed"
@@ -90,7 +93,7 @@ def _items(roots: Iterable[Path], kept: str) -> Iterator[Item]:
             below[:] = [n for n in below if not n.startswith(".") or (path / n / MARK).is_file()]
             folders += [path / n for n in below if not (path / n).is_symlink()]
         for folder in sorted(folders):
-            kind = storage.KINDS.get(storage.kind_of(folder))
+            kind = KINDS.get(storage.kind_of(folder))
             if kind and folder.resolve() not in seen:
                 seen.add(folder.resolve())
                 with contextlib.suppress(FileNotFoundError):  # a run has just removed the folder
@@ -112,7 +115,7 @@ def _items_of(folder: Path, kind: Kind, is_named: bool, kept: str) -> Iterator[I
         paths = [path for path in paths if path not in results]
         if (folder / JOB).is_file():
             what = "left by a run that was killed"
-    elif kind is WINDOWS:
+    elif kind is PREPARED:
         what = "prepared windows"
         is_training = storage.kind_of(folder.parent.parent) == TRAINING.name
         if not (is_named or is_training or SHARED_WINDOWS.fullmatch(folder.name)):
@@ -132,10 +135,10 @@ def _items_of(folder: Path, kind: Kind, is_named: bool, kept: str) -> Iterator[I
 
 def _is_trained(folder: Path) -> bool:
     """Returns whether a training has made all steps and written the model after its last state."""
-    model, state = folder / "model.safetensors", folder / storage.STATE
+    model, state = folder / "model.safetensors", folder / STATE
     with contextlib.suppress(OSError, DamagedError, LookupError):
-        progress = Memo(state).values(storage.PROGRESS)
-        written = (state / storage.PROGRESS).stat().st_mtime
+        progress = Memo(state).values(PROGRESS)
+        written = (state / PROGRESS).stat().st_mtime
         return progress["step"] == progress["total"] and written <= model.stat().st_mtime
     return False
 
@@ -148,7 +151,7 @@ def _locks(folder: Path) -> Iterator[Path]:
     """
     yield folder / LOCK
     yield from (parent / LOCK for parent in folder.absolute().parents[:2])
-    if storage.kind_of(folder) == WINDOWS.name:
+    if storage.kind_of(folder) == PREPARED.name:
         for lock in folder.absolute().parent.glob(f"*/{LOCK}"):
             if storage.kind_of(lock.parent) == RUN.name:
                 yield lock
