@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from nq.config import CascadeDecision, DecisionConfig
 from nq.inference.scorer import (
+    PART_FACTOR,
     Rows,
     Scorer,
     ScorerWrapper,
@@ -48,8 +49,6 @@ from nq.records import (
 log = logging.getLogger(__name__)
 
 WINDOWS_PER_BLOCK = 2
-PART_FACTOR = 4
-"""Parts with so many times more windows: of each page only some fill the second model's batches."""
 SelectedWindows = tuple[IntArray, IntArray]
 """What the second model computes of a page: ``[R]`` ascending numbers of its windows, and
 ``[R, 2]`` the range of blocks that each one reads (``nq.records.READ_BLOCKS``)."""

@@ -123,10 +123,10 @@ class InstancePool(Scorer):
 
     def _log_once(self, record: logging.LogRecord) -> None:
         """Logs a record of an instance, unless another one has logged the same."""
+        line = record.name, record.getMessage()
         with self._lock:
-            before = len(self._lines)
-            self._lines.add((record.name, record.getMessage()))
-            is_new = len(self._lines) > before
+            is_new = line not in self._lines
+            self._lines.add(line)
         if is_new:
             logging.getLogger(record.name).handle(record)
 

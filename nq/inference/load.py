@@ -6,27 +6,23 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nq.errors import Error
-from nq.inference import cascade, prune
+from nq.inference.batches import Shape
 from nq.inference.cascade import CascadeScorer
+from nq.inference.engine import Computation, FolderNetwork, Network
+from nq.inference.predictor import Predictor
 from nq.inference.profile import TENSORFLOW, Profile
 from nq.inference.prune import PruningScorer
+from nq.inference.reduction import Reduction, TopK
 from nq.inference.rescore import RescoringScorer, close_margin, exact_profile
-from nq.inference.scorer import PART_BATCHES, Rows, Scorer, parts, windowed
+from nq.inference.scorer import PART_BATCHES, PART_FACTOR, Rows, Scorer, parts, windowed
 from nq.model.model_spec import ModelSpec
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import RULES, check_rule
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns, Example
-
-if TYPE_CHECKING:
-    from nq.inference.engine import Network
-    from nq.inference.predictor import Predictor
-    from nq.inference.reduction import Reduction
-
 
 CALIBRATION_WINDOWS = 64
 
@@ -51,10 +47,8 @@ class ScorerSpec:
     @property
     def part_windows(self) -> int:
         """Windows that a part for the scorer should have at least."""
-        factor = prune.PART_FACTOR if self.profile.changes.prune else 1
-        if self.model.second is not None:
-            factor = max(factor, cascade.PART_FACTOR)
-        return factor * PART_BATCHES * self.batch_size
+        reads_some = self.profile.changes.prune or self.model.second is not None
+        return (PART_FACTOR if reads_some else 1) * PART_BATCHES * self.batch_size
 
     def calibrated(self, examples: Callable[[], Iterator[Example]]) -> ScorerSpec:
         """Returns the same scorer with windows of the first examples where it has ``int8``."""
@@ -110,11 +104,6 @@ def load_predictor(
     The reduction is by default the one that the decision needs; the model is loaded unless
     ``network`` is that of another predictor under this profile.
     """
-    from nq.inference.batches import Shape
-    from nq.inference.engine import Computation, FolderNetwork
-    from nq.inference.predictor import Predictor
-    from nq.inference.reduction import TopK
-
     model, profile = spec.model, spec.profile
     rule, plain = RULES[model.own_decision.rule], replace(spec, profile=Profile())
     computation = Computation(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nq.inference.scorer import (
+    PART_FACTOR,
     Rows,
     Scorer,
     ScorerWrapper,
@@ -19,9 +20,6 @@ from nq.inference.scorer import (
 )
 from nq.postprocess.blocks import blocks_in_windows
 from nq.records import READ, Columns, Example, IntArray
-
-PART_FACTOR = 4
-"""Parts with so many times more windows: of each page only some fill the batches."""
 
 
 class PruningScorer(ScorerWrapper):

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from nq.config import DecisionConfig, RankingWeights
-from nq.inference.scorer import Counters, Progress, Rows, Scorer, no_progress
+from nq.inference.scorer import Counters, Progress, Rows, Scorer, no_progress, window_scores
 from nq.preprocess.features import windows
 from nq.records import SCORE_COLUMNS, Candidate, Columns, Example, IntArray, Span, WindowScores
 from tests.postprocess import synthetic_pages
@@ -66,6 +66,9 @@ class Pages:
 
     def rows_of(self, page: slice) -> Columns:
         return {name: column[page] for name, column in self.rows.items()}
+
+    def scores_of(self, page: slice) -> WindowScores:
+        return window_scores({n: getattr(self.table, n) for n in SCORE_COLUMNS}, page)
 
 
 def page_token_map(draw: np.random.Generator) -> IntArray:

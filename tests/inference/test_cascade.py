@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +22,7 @@ from nq.inference.cascade import (
     select,
 )
 from nq.inference.rescore import RescoringScorer
-from nq.inference.scorer import Progress, Rows, Scorer, concatenate, example_scores, no_progress
+from nq.inference.scorer import Progress, Rows, concatenate, example_scores, no_progress
 from nq.postprocess.blocks import Blocks, blocks_in_windows
 from nq.preprocess.features import windows
 from nq.records import (
@@ -93,10 +93,9 @@ class TwoModels:
         numbers = np.arange(len(token_map))
         return Features(example.example_id, ids, ids, ids, token_map, numbers, len(numbers))
 
-    def scorer(self, wrap: Callable[[Scorer], Scorer] = lambda inner: inner) -> CascadeScorer:
-        """Returns a cascade whose first model is wrapped."""
-        inner = wrap(TableScorer(self.pages.table))
-        return CascadeScorer(inner, SecondScorer(self.table), self.features, self.decision)
+    def scorer(self) -> CascadeScorer:
+        inner, second = TableScorer(self.pages.table), SecondScorer(self.table)
+        return CascadeScorer(inner, second, self.features, self.decision)
 
     def with_scores(self, seed: int) -> TwoModels:
         """Returns the same pages with other scores of both models."""
@@ -106,15 +105,13 @@ class TwoModels:
 
     def selection(self, number: int) -> SelectedWindows:
         """Returns what the second model computes of a page."""
-        some, example = self.pages, self.pages.examples[number]
-        page = some.slices[number]
-        scores = WindowScores(**{n: getattr(some.table, n)[page] for n in SCORE_COLUMNS})
-        blocks = blocks_in_windows(example, self.maps[number])
+        example, page = self.pages.examples[number], self.pages.slices[number]
+        blocks, scores = blocks_in_windows(example, self.maps[number]), self.pages.scores_of(page)
         return select(example, scores, self.maps[number], self.decision, blocks)
 
 
 @st.composite
-def two_models(draw: st.DrawFn, max_pages: int = 3, max_read: int = 6) -> TwoModels:
+def two_models(draw: st.DrawFn, max_pages: int = 3) -> TwoModels:
     some = draw(pages(1, max_pages))
     some.rows["example_keys"] = np.concatenate(
         [np.full((page.stop - page.start, 2), (0, n)) for n, page in enumerate(some.slices)]
@@ -125,7 +122,7 @@ def two_models(draw: st.DrawFn, max_pages: int = 3, max_read: int = 6) -> TwoMod
     ]
     table = random_scores(np.concatenate(maps), draw(st.integers(0, 999)))
     weights = CascadeWeights(evidence=0.3, block_score=draw(st.sampled_from([0.0, 0.5])))
-    read = draw(st.integers(1, max_read))
+    read = draw(st.integers(1, 6))
     decision = CascadeDecision(weights=weights, read_blocks=read, first=some.decision)
     return TwoModels(some, maps, table, decision)
 
@@ -230,18 +227,14 @@ def test_close_decisions_are_those_of_an_exact_cascade(two: TwoModels, margin: f
     exact = two.with_scores(77)
     scorer = RescoringScorer(two.scorer(), exact.scorer, two.decision, margin)
     columns = scorer.scores(two.pages.rows, two.pages.examples)
-    tables = {
-        False: two.scorer().scores(two.pages.rows, two.pages.examples),
-        True: exact.scorer().scores(two.pages.rows, two.pages.examples),
-    }
+    plain, again = (one.scorer().scores(two.pages.rows, two.pages.examples) for one in (two, exact))
     parts = list[Columns]()
     for n in range(len(two.maps)):
         mine = (columns["example_keys"] == (0, n)).all(axis=1)
         (rescored,) = set(columns["rescored"][mine].tolist())
-        table = tables[rescored]
-        parts.append(
-            {m: x[(table["example_keys"] == (0, n)).all(axis=1)] for m, x in table.items()}
-        )
+        table = again if rescored else plain
+        rows = (table["example_keys"] == (0, n)).all(axis=1)
+        parts.append({name: column[rows] for name, column in table.items()})
     for name, column in concatenate(parts).items():
         np.testing.assert_array_equal(columns[name], column, name)
     assert not columns["rescored"].any() or margin > 0

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.inference.prune import PruningScorer
+from nq.inference.scorer import window_scores
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.decision import decide
 from nq.postprocess.spans import pairs
-from nq.records import READ, SCORE_COLUMNS, Columns, Example, IntArray, WindowScores
+from nq.records import READ, SCORE_COLUMNS, Columns, Example, IntArray
 from tests.inference.table_scorer import Pages, TableScorer, pages
 
 each_number_of_blocks = st.integers(1, 12)
@@ -20,10 +21,6 @@ def prune_pages(some: Pages, n_blocks: int) -> tuple[Columns, TableScorer]:
     """Returns the columns of a pruning scorer, and its inner scorer."""
     inner = TableScorer(some.table)
     return PruningScorer(inner, n_blocks).scores(some.rows, some.examples), inner
-
-
-def window_scores(columns: Columns, numbers: IntArray | slice) -> WindowScores:
-    return WindowScores(**{name: columns[name][numbers] for name in SCORE_COLUMNS})
 
 
 def blocks_of_windows(example: Example, token_map: IntArray) -> list[set[int]]:
@@ -37,10 +34,8 @@ def test_windows_of_the_best_blocks_are_computed_and_no_others(some: Pages, n_bl
     columns, inner = prune_pages(some, n_blocks)
     assert inner.calls == [np.flatnonzero(columns[READ]).tolist()]
     for example, page in zip(some.examples, some.slices, strict=True):
-        blocks, in_windows = (
-            Blocks.of(example),
-            blocks_of_windows(example, some.rows_of(page)["token_map"]),
-        )
+        blocks = Blocks.of(example)
+        in_windows = blocks_of_windows(example, some.rows_of(page)["token_map"])
         scores = dict(zip(blocks.candidates.tolist(), blocks.features[:, 0], strict=True))
         in_page = set().union(*in_windows)
         best = set(sorted(in_page, key=lambda block: (-scores[block], block))[:n_blocks])
@@ -61,7 +56,7 @@ def test_each_page_alone_has_the_scores_of_its_computed_windows_and_no_others(
         expected = getattr(some.table, name)
         np.testing.assert_array_equal(columns[name][computed], expected[computed], name)
         assert columns[name].dtype == expected.dtype and columns[name].shape == expected.shape
-    assert len(pairs(window_scores(columns, others))) == 0
+    assert len(pairs(window_scores({n: x[others] for n, x in columns.items()}))) == 0
     for example, page in zip(some.examples, some.slices, strict=True):
         single = replace(some, examples=[example], slices=[page], rows=some.rows_of(page))
         for name, column in prune_pages(single, n_blocks)[0].items():
@@ -73,9 +68,7 @@ def test_the_decision_is_that_of_all_windows_where_all_blocks_are_read(some: Pag
     columns, _ = prune_pages(some, n_blocks=1000)
     for example, page in zip(some.examples, some.slices, strict=True):
         pruned, whole = (
-            window_scores(columns, page),
-            WindowScores(**{name: getattr(some.table, name)[page] for name in SCORE_COLUMNS}),
+            decide(example, scores, some.decision).prediction
+            for scores in (window_scores(columns, page), some.scores_of(page))
         )
-        assert decide(example, pruned, some.decision).prediction == (
-            decide(example, whole, some.decision).prediction
-        )
+        assert pruned == whole

@@ -113,9 +113,8 @@ def test_rescored_windows_have_the_exact_scores_and_the_others_those_of_the_inne
     weights = some.decision.weights
     close = margin * max(weights.evidence, weights.short_evidence)
     for example, page in zip(some.examples, some.slices, strict=True):
-        scores = WindowScores(**{n: getattr(some.table, n)[page] for n in SCORE_COLUMNS})
-        is_close = decision_margin(rank(example, scores, some.decision)) < close
-        assert set(columns[RESCORED][page].tolist()) == {is_close}
+        ranking = rank(example, some.scores_of(page), some.decision)
+        assert set(columns[RESCORED][page].tolist()) == {decision_margin(ranking) < close}
 
 
 @given(pages(1, 6), st.integers(1, 40), st.integers(1, 3))
