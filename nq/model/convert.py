@@ -1,6 +1,6 @@
 """Converts a model folder of any kind to another kind, or exports the model.
 
-TensorFlow and numpy are imported when a conversion starts, so that ``FORMATS`` is cheap to import.
+TensorFlow is imported when a conversion starts, so that ``FORMATS`` is cheap to import.
 """
 
 from __future__ import annotations
@@ -16,15 +16,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from nq import extras
 from nq.config import WindowConfig
 from nq.errors import check_argument
 from nq.json_files import read_json_object
+from nq.model import checkpoint
 from nq.model.config import STORES, ModelConfig
+from nq.model.folder import check_model, load_config, load_settings
 from nq.model.names import WORD_EMBEDDINGS
 from nq.model.registry import model_folder, model_name
 from nq.model.runtime import import_tensorflow
+from nq.preprocess.features import prefix
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS
+from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.storage import PART, check_writable, hold, own_paths, release, remove
 
 if TYPE_CHECKING:
@@ -80,8 +86,6 @@ def convert(
     path = target.resolve()  # a link to an empty folder stays a link
     if extra := FORMATS[to].extra:
         extras.require(extra)
-    from nq.model.folder import check_model, load_config
-
     check_model(source)
     config = load_config(source)
     if config.head_size and to == "hf":
@@ -126,11 +130,7 @@ def to_dual_encoder(
     represented as the folder's ``1_Pooling`` says, else by the mean of all outputs. The prefixes
     are those that the encoder was trained with before each question and before each block.
     """
-    import numpy as np
-
-    from nq.model import checkpoint, joint
-    from nq.preprocess.features import prefix
-    from nq.preprocess.tokenizers.load import load_tokenizer
+    from nq.model import joint
 
     folder, config = loaded.folder, loaded.config
     if config.is_dual_encoder:
@@ -169,10 +169,6 @@ def to_dual_encoder(
 
 
 def _write_nq(loaded: LoadedModel, folder: Path, storage: str) -> None:
-    from nq.model import checkpoint
-    from nq.model.folder import load_settings
-    from nq.preprocess.tokenizers.load import load_tokenizer
-
     config, tokenizer = loaded.config, load_tokenizer(loaded.folder)
     checkpoint.with_room_for(config, tokenizer)  # raises for another model's vocabulary
     settings = load_settings(loaded.folder)
@@ -194,9 +190,6 @@ def _write_mlflow(loaded: LoadedModel, folder: Path, storage: str) -> None:
 
 def write_hugging_face(loaded: LoadedModel, folder: Path) -> None:
     """Writes a folder that ``transformers`` loads, with the encoder and the span head only."""
-    from nq.model import checkpoint
-    from nq.preprocess.tokenizers.load import load_tokenizer
-
     folder.mkdir()
     heads = {w.path for w in loaded.model.weights if w.path.startswith(("type_", "pooler"))}
     skip = heads.union(loaded.report.missing)
@@ -209,8 +202,6 @@ def write_hugging_face(loaded: LoadedModel, folder: Path) -> None:
 
 def export(model: Any, path: Path, kind: str) -> None:
     """Writes a model by Keras, for any batch size and length, without the messages of Keras."""
-    import numpy as np
-
     path.parent.mkdir(parents=True, exist_ok=True)
     model({given.name: np.zeros((1, 2), np.int32) for given in model.inputs})  # Keras requires it
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():

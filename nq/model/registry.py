@@ -11,6 +11,7 @@ import os
 import shlex
 from collections.abc import Mapping
 from functools import partial
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -121,8 +122,6 @@ def named_model(model: str) -> Path:
 
     It raises the errors of ``model_folder``.
     """
-    from importlib.metadata import entry_points
-
     if model == BUNDLED:
         return bundled_model()
     try:

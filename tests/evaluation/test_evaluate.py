@@ -1,6 +1,7 @@
 """Tests the evaluation of a run: its metrics, and which predictions are correct."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -99,15 +100,9 @@ def test_the_ids_of_questions_are_those_in_the_predictions(suffix: str, tmp_path
     lines = [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
     texts = map(",".join, rows) if suffix == "csv" else map(json.dumps, lines)
     (gold := tmp_path / f"gold.{suffix}").write_text("\n".join(texts), encoding="utf-8")
-    examples = list(read_examples(gold))
-    predictions = [
-        encode_prediction(as_prediction(item.example_id, item.annotations[0]), item.token_bytes)
-        for item in examples
-        if item.annotations
-    ]
-    write_predictions(path := tmp_path / "predictions.json", predictions)
-    assert [str(item.example_id) for item in examples] == keys
-    assert list(labels.read_predictions(path)) == [item.example_id for item in examples]
+    read = [item.example_id for item in read_examples(gold)]
+    write_predictions(path := tmp_path / "predictions.json", gold_as_predictions(gold))
+    assert list(map(str, read)) == keys and list(labels.read_predictions(path)) == read
     metrics = evaluate([gold], path)
     assert (metrics["micro_f1"], metrics["long-answer-n"]) == (1, len(keys))
 
@@ -185,42 +180,30 @@ def test_the_text_decides_where_gold_has_one(
     assert judge(item, encode_prediction(as_prediction(1, given))).verdict is verdict
 
 
-def write_gold_as_predictions(path: Path, count: int | None = None) -> Path:
-    """Writes predictions that repeat the gold answers of the sample."""
-    examples = list(read_examples(bundled_sample()))[:count]
-    gold = [(item, (item.annotations or ())[0]) for item in examples]
-    write_predictions(
-        path,
-        (
-            encode_prediction(Prediction(e.example_id, a.long, 1.0, a.shorts, 1.0, a.yes_no))
-            for e, a in gold
-        ),
-    )
-    return path
+def gold_as_predictions(file: Path) -> list[Mapping[str, Any]]:
+    """Returns predictions that repeat the first annotator's answers in a file."""
+    return [
+        encode_prediction(as_prediction(item.example_id, item.annotations[0]), item.token_bytes)
+        for item in read_examples(file)
+        if item.annotations
+    ]
 
 
 def test_files_of_gold_and_predictions_are_evaluated(tmp_path: Path) -> None:
-    predictions = write_gold_as_predictions(tmp_path / "predictions.json")
+    predictions = tmp_path / "predictions.json"
+    write_predictions(predictions, gold_as_predictions(bundled_sample()))
     for gold in (bundled_sample(), str(bundled_sample()), bundled_sample().parent):
         metrics = evaluate([gold], predictions)
         assert (metrics["micro_f1"], metrics["long-answer-n"]) == (1.0, 40)
-    assert (
-        evaluate([bundled_sample()] * 2, str(predictions)) == metrics
-    )  # the first of an id counts
+    both = evaluate([bundled_sample()] * 2, str(predictions))
+    assert both == metrics  # the first of an id counts
 
 
 @pytest.mark.parametrize("ids", [["a"], ["a", "b", "c"]])
 def test_gold_texts_need_one_prediction_each(ids: list[str], tmp_path: Path) -> None:
-    records = [
-        {"id": i, "question": "who", "context": "It is Ada.", "answers": ["Bea"]} for i in "ab"
-    ]
-    gold = write_lines(tmp_path / "gold.jsonl", records)
-    null: dict[str, Any] = {
-        "long_answer": {"start_token": -1, "end_token": -1},
-        "short_answers": [],
-    }
-    null |= {"long_answer_score": 0.0, "short_answers_score": 0.0, "yes_no_answer": "NONE"}
+    record = {"question": "who", "context": "It is Ada.", "answers": ["Bea"]}
+    gold = write_lines(tmp_path / "gold.jsonl", [{"id": i, **record} for i in "ab"])
     predictions = tmp_path / "predictions.json"
-    write_predictions(predictions, [{"example_id": i, **null} for i in ids])
+    write_predictions(predictions, [encode_prediction(Prediction(i)) for i in ids])
     with pytest.raises(ValueError, match=r"gold \(2\)"):
         evaluate([gold], predictions)
