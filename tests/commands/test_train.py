@@ -20,8 +20,8 @@ from nq.config import WindowConfig
 from nq.errors import Error
 from nq.memo import Memo
 from nq.mlflow_store import connect
+from nq.model import joint
 from nq.model.folder import load_settings
-from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
 from nq.storage import hold
 from nq.tracking import RESUMES
@@ -31,7 +31,6 @@ from nq.training.train import train
 from tests import tiny_models
 from tests.conftest import Commands
 from tests.folders import tree
-from tests.training.test_teacher import save as save_teacher
 
 ROOT = Path(__file__).parents[2]
 SIZES = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "16"]
@@ -55,7 +54,8 @@ def runs(experiment: str) -> list[mlflow.entities.Run]:
 def teacher(tiny_model: Path, tmp_path: Path) -> Path:
     """A tiny teacher with a layer more than its student."""
     shape = dataclasses.replace(tiny_models.SHAPE, num_hidden_layers=3)
-    return save_teacher(tmp_path / "teacher", shape, load_tokenizer(tiny_model))
+    vocabulary, model = tiny_model / "vocab.txt", joint.build(shape, seed=3)
+    return tiny_models.save(tmp_path / "teacher", model, shape, vocabulary, max_seq_length=24)
 
 
 def killed_at(command: list[str], folder: Path, line: bytes) -> list[bytes]:

@@ -1,6 +1,7 @@
 """Model folders: saving and loading are inverse; no tensor is lost, no model half filled."""
 
 import dataclasses
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -12,15 +13,24 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.numpy import save_file
+from hypothesis.extra import numpy as arrays
+from safetensors.numpy import load_file, save_file
 
-from nq.model import checkpoint, joint
-from nq.model.folder import ModelSettings, load_settings, read_tensors, save_settings
+from nq.model import checkpoint, joint, tensor_files
+from nq.model.folder import (
+    ModelSettings,
+    check_model,
+    load_settings,
+    read_tensors,
+    save_settings,
+    weight_files,
+)
 from nq.model.names import BERT, WORD_EMBEDDINGS, weight_table
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import FloatArray
 from tests import tiny_models
 from tests.full_disk import small_files
+from tests.model.test_families import GOLDEN
 
 TABLE = weight_table(tiny_models.SHAPE)
 TENSORS = tiny_models.tensors()
@@ -44,6 +54,12 @@ def weights(model: keras.Model) -> dict[str, FloatArray]:
     return {weight.path: weight.numpy() for weight in model.weights}
 
 
+def assert_equal(actual: dict[str, FloatArray], expected: dict[str, FloatArray]) -> None:
+    assert actual.keys() == expected.keys()
+    for path, value in expected.items():
+        np.testing.assert_array_equal(actual[path], value, path)
+
+
 def save(folder: Path, like: Path, store: str = "float32") -> None:
     model, tokenizer, settings = tiny_models.model(), load_tokenizer(like), load_settings(like)
     checkpoint.save(folder, model, tiny_models.SHAPE, tokenizer, settings, "card", store)
@@ -57,10 +73,7 @@ def load(folder: Path) -> dict[str, FloatArray]:
 
 def test_float32_weights_are_loaded_exactly(tiny_model: Path, folder: Path) -> None:
     save(folder, tiny_model)  # over itself
-    expected, loaded = weights(tiny_models.model()), load(folder)
-    assert loaded.keys() == expected.keys()
-    for path, value in expected.items():
-        np.testing.assert_array_equal(loaded[path], value)
+    assert_equal(load(folder), weights(tiny_models.model()))
     assert {path.name for path in folder.iterdir()} == {
         *("README.md", "config.json", "model.safetensors", "nq.json"),
         *("tokenizer_config.json", "vocab.txt"),
@@ -148,7 +161,64 @@ def test_a_wrong_shape_is_named_and_nothing_is_filled(
     wrong[name] = np.asarray(change(TENSORS[name]))
     with pytest.raises(ValueError, match=re.escape(name)) as error:
         checkpoint.fill(built, tiny_models.stored(wrong), tiny_models.SHAPE)
-    assert name in str(error.value) and "\n" not in str(error.value)
-    after = weights(built)
-    for path, value in before.items():
-        np.testing.assert_array_equal(after[path], value)
+    assert "\n" not in str(error.value)
+    assert_equal(weights(built), before)
+
+
+# --- 8 bits with scales, and several files
+
+
+@given(
+    arrays.arrays(
+        np.float32,
+        arrays.array_shapes(min_dims=2, max_dims=2, max_side=9),
+        elements=st.floats(-(2.0**99), 2.0**99, width=32),
+    ),
+)
+def test_the_error_is_at_most_half_a_step(value: FloatArray) -> None:
+    stored = tensor_files.encode("x", value, WORD_EMBEDDINGS, "int8")
+    rows, columns = stored["x.scale"], stored["x.column_scale"]
+    decoded = tensor_files.decode(stored["x"], rows, columns)
+    assert stored["x"].dtype == np.int8 and decoded.dtype == np.float32
+    assert (np.abs(decoded - value) <= 0.5001 * rows * columns).all()
+
+
+@pytest.mark.parametrize(
+    "family", ["albert-groups", "bert", "deberta-v2-own", "distilbert", "modernbert", "mpnet"]
+)
+def test_every_family_is_stored_in_8_bits(family: str, tmp_path: Path) -> None:
+    first = joint.load_model(GOLDEN / family)
+    report = first.report
+    checkpoint.save_weights(tmp_path, first.model, first.config, "int8", report.missing)
+    again = joint.load_model(tmp_path)
+    assert again.report == report
+    for weight, other in zip(first.model.weights, again.model.weights, strict=True):
+        if weight.path not in report.missing and tensor_files.in_8_bits(weight.path):
+            difference, expected = other.numpy() - weight.numpy(), weight.numpy()
+            assert 0 < np.linalg.norm(difference) < 0.01 * np.linalg.norm(expected)
+
+
+def divide(folder: Path) -> None:
+    """Divides the weights of a folder into three files with an index, as transformers does."""
+    tensors = list(load_file(folder / "model.safetensors").items())
+    weight_map: dict[str, str] = {}
+    for number in range(3):
+        part = dict(tensors[number::3])
+        name = f"model-{number + 1:05d}-of-00003.safetensors"
+        save_file(part, folder / name)
+        weight_map |= dict.fromkeys(part, name)
+    (folder / "model.safetensors").unlink()
+    text = json.dumps({"weight_map": weight_map})
+    (folder / "model.safetensors.index.json").write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("store", ["float32", "int8"])
+def test_weights_in_several_files_are_the_same(tmp_path: Path, store: str) -> None:
+    one, several = tmp_path / "one", tmp_path / "several"
+    for folder in (one, several):
+        folder.mkdir()
+        checkpoint.save_weights(folder, tiny_models.model(), tiny_models.SHAPE, store)
+    divide(several)
+    assert len(weight_files(several)) == 3
+    check_model(several)
+    assert_equal(load(several), load(one))

@@ -12,9 +12,7 @@ from scipy.special import log_softmax
 
 from nq.config import WindowConfig
 from nq.inference.profile import Profile
-from nq.model import checkpoint, joint
-from nq.model.config import ModelConfig
-from nq.model.folder import ModelSettings
+from nq.model import joint
 from nq.model.joint import INPUTS
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -41,22 +39,21 @@ def some_windows(n: int = 30, seed: int = 0) -> TrainingWindows:
 WINDOWS = some_windows()
 
 
-def save(folder: Path, shape: ModelConfig, tokenizer: Tokenizer) -> Path:
-    model = joint.build(shape, seed=3)
-    settings = ModelSettings(WINDOWS_CONFIG)
-    checkpoint.save(folder, model, shape, tokenizer, settings, "# A teacher\n")
-    return folder
-
-
 @pytest.fixture(scope="module")
 def student(tiny_vocab: Path) -> Tokenizer:
     return load_tokenizer(tiny_vocab)
 
 
 @pytest.fixture(scope="module")
-def larger(tmp_path_factory: pytest.TempPathFactory, student: Tokenizer) -> Path:
-    """A teacher with a layer more."""
-    return save(tmp_path_factory.mktemp("larger") / "model", SHAPE, student)
+def larger(tmp_path_factory: pytest.TempPathFactory, tiny_vocab: Path) -> Path:
+    """A model with a layer more than the student."""
+    folder, model = tmp_path_factory.mktemp("larger") / "model", joint.build(SHAPE, seed=3)
+    return tiny_models.save(folder, model, SHAPE, tiny_vocab, max_seq_length=LENGTH)
+
+
+@pytest.fixture(scope="module")
+def teacher(larger: Path, student: Tokenizer) -> Teacher:
+    return make(larger, student)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -68,11 +65,11 @@ def small_parts() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def pristine(
-    larger: Path, student: Tokenizer, tmp_path_factory: pytest.TempPathFactory
+    teacher: Teacher, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, SoftTargets]:
     """The folder of a finished pass and its log probabilities."""
     folder = tmp_path_factory.mktemp("pristine") / "training" / "teacher"
-    return folder, taught(make(larger, student), WINDOWS, folder)
+    return folder, taught(teacher, WINDOWS, folder)
 
 
 def make(folder: Path, student: Tokenizer, profile: str = "baseline") -> Teacher:
@@ -89,10 +86,10 @@ def equal(one: SoftTargets, other: SoftTargets) -> None:
         np.testing.assert_array_equal(column, other.columns[name])
 
 
-def test_the_probabilities_of_a_teacher(larger: Path, student: Tokenizer, tmp_path: Path) -> None:
+def test_the_probabilities_of_a_teacher(teacher: Teacher, tmp_path: Path) -> None:
     """Against the Keras model itself, window by window."""
-    targets = taught(make(larger, student), WINDOWS, tmp_path / "training" / "teacher")
-    model = joint.load_model(larger).model
+    targets = taught(teacher, WINDOWS, tmp_path / "training" / "teacher")
+    model = joint.load_model(teacher.folder).model
     for number, n in enumerate(WINDOWS.n_pieces):
         ids = WINDOWS.input_ids[number, :n].tolist()
         segments = [0] * tiny_models.N_QUERY + [1] * (len(ids) - tiny_models.N_QUERY)
@@ -125,8 +122,7 @@ class Recorder:
 
 
 def test_nothing_is_computed_twice(
-    larger: Path,
-    student: Tokenizer,
+    teacher: Teacher,
     pristine: tuple[Path, SoftTargets],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -136,21 +132,18 @@ def test_nothing_is_computed_twice(
     with monkeypatch.context() as patch:
         stopped = Recorder(patch, stop_at=2)
         with pytest.raises(KeyboardInterrupt):
-            taught(make(larger, student), WINDOWS, folder)
+            taught(teacher, WINDOWS, folder)
     assert stopped.parts == [0, 1]
-    assert [path.name for path in own_paths(output, TRAINING) if path.is_file()] == [
-        "part-000000.npz",
-        "part-000001.npz",
-        "request.json",
-    ]
+    files = [path.name for path in own_paths(output, TRAINING) if path.is_file()]
+    assert files == ["part-000000.npz", "part-000001.npz", "request.json"]
     with monkeypatch.context() as patch:
         resumed = Recorder(patch)
-        equal(taught(make(larger, student), WINDOWS, folder), whole)
+        equal(taught(teacher, WINDOWS, folder), whole)
     assert resumed.parts == [2, 3, 4]
     with monkeypatch.context() as patch:
         again = Recorder(patch)
         patch.setattr(Teacher, "_predictor", None)  # not even the model is loaded
-        equal(taught(make(larger, student), WINDOWS, folder), whole)
+        equal(taught(teacher, WINDOWS, folder), whole)
     assert not again.parts
 
 
