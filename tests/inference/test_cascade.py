@@ -194,21 +194,16 @@ def test_blocks_are_read_if_they_are_among_the_best_or_all_their_words_are(two: 
         assert read & present.keys() == expected
 
 
-def second_rows(columns: Columns) -> IntArray:
-    return np.asarray(columns[SECOND_WINDOW] >= 0)
-
-
 @given(two_models())
 def test_a_cascade_has_the_scores_of_both_models(two: TwoModels) -> None:
     scorer, completed = two.scorer(), list[int]()
     columns = scorer.scores(two.pages.rows, two.pages.examples, completed.append)
-    is_second = second_rows(columns)
-    for name in SCORE_COLUMNS:
-        np.testing.assert_array_equal(columns[name][~is_second], getattr(two.pages.table, name))
+    is_second = columns[SECOND_WINDOW] >= 0
     firsts = np.cumsum([0, *map(len, two.maps)])
     selections = [two.selection(n) for n in range(len(two.maps))]
     rows = np.concatenate([first + s[0] for first, s in zip(firsts, selections, strict=False)])
     for name in SCORE_COLUMNS:
+        np.testing.assert_array_equal(columns[name][~is_second], getattr(two.pages.table, name))
         np.testing.assert_array_equal(columns[name][is_second], getattr(two.table, name)[rows])
     numbers = np.concatenate([selection[0] for selection in selections])
     assert columns[SECOND_WINDOW][is_second].tolist() == numbers.tolist()
@@ -235,8 +230,8 @@ def test_close_decisions_are_those_of_an_exact_cascade(two: TwoModels, margin: f
         table = again if rescored else plain
         rows = (table["example_keys"] == (0, n)).all(axis=1)
         parts.append({name: column[rows] for name, column in table.items()})
-    for name, column in concatenate(parts).items():
-        np.testing.assert_array_equal(columns[name], column, name)
+    expected = concatenate(parts)
+    np.testing.assert_equal({name: columns[name] for name in expected}, expected)
     assert not columns["rescored"].any() or margin > 0
 
 

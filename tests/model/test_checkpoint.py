@@ -54,12 +54,6 @@ def weights(model: keras.Model) -> dict[str, FloatArray]:
     return {weight.path: weight.numpy() for weight in model.weights}
 
 
-def assert_equal(actual: dict[str, FloatArray], expected: dict[str, FloatArray]) -> None:
-    assert actual.keys() == expected.keys()
-    for path, value in expected.items():
-        np.testing.assert_array_equal(actual[path], value, path)
-
-
 def save(folder: Path, like: Path, store: str = "float32") -> None:
     model, tokenizer, settings = tiny_models.model(), load_tokenizer(like), load_settings(like)
     checkpoint.save(folder, model, tiny_models.SHAPE, tokenizer, settings, "card", store)
@@ -73,7 +67,7 @@ def load(folder: Path) -> dict[str, FloatArray]:
 
 def test_float32_weights_are_loaded_exactly(tiny_model: Path, folder: Path) -> None:
     save(folder, tiny_model)  # over itself
-    assert_equal(load(folder), weights(tiny_models.model()))
+    np.testing.assert_equal(load(folder), weights(tiny_models.model()))
     assert {path.name for path in folder.iterdir()} == {
         *("README.md", "config.json", "model.safetensors", "nq.json"),
         *("tokenizer_config.json", "vocab.txt"),
@@ -162,7 +156,7 @@ def test_a_wrong_shape_is_named_and_nothing_is_filled(
     with pytest.raises(ValueError, match=re.escape(name)) as error:
         checkpoint.fill(built, tiny_models.stored(wrong), tiny_models.SHAPE)
     assert "\n" not in str(error.value)
-    assert_equal(weights(built), before)
+    np.testing.assert_equal(weights(built), before)
 
 
 # --- 8 bits with scales, and several files
@@ -221,4 +215,4 @@ def test_weights_in_several_files_are_the_same(tmp_path: Path, store: str) -> No
     divide(several)
     assert len(weight_files(several)) == 3
     check_model(several)
-    assert_equal(load(several), load(one))
+    np.testing.assert_equal(load(several), load(one))

@@ -101,8 +101,7 @@ def test_a_killed_training_resumes_to_the_same_weights(
     model, steps = untrained(), list[int]()
     train(model, CONFIG, tmp_path, lambda losses, _: steps.append(len(losses[LOSS])))
     assert steps == list(range(41, STEPS + 1))
-    for actual, expected in zip(weights(model), weights(uninterrupted[0]), strict=True):
-        np.testing.assert_array_equal(actual, expected)
+    np.testing.assert_equal(weights(model), weights(uninterrupted[0]))
     assert {path.name for path in tmp_path.iterdir()} == {
         *("request.json", "progress.json"),
         f"step-{STEPS}.npz",
@@ -164,8 +163,7 @@ def test_the_weights_of_the_best_evaluation_are_kept(
     assert state.best is not None and state.best[STEP] == best
     assert [figures[STEP] for figures in state.evaluations] == [3, 6, 8] == list(evaluated)
     assert max(step for step, (_, is_best) in evaluated.items() if is_best) == best
-    for actual, expected in zip(weights(model), evaluated[best][0], strict=True):
-        np.testing.assert_array_equal(actual, expected)
+    np.testing.assert_equal(weights(model), evaluated[best][0])
 
 
 @pytest.mark.parametrize("name", ["progress.json", "step-3.npz"])
