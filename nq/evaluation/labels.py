@@ -21,8 +21,6 @@ from nq.formats.input_files import matching_files, unchanged
 from nq.formats.lines import open_bytes
 from nq.records import ExampleId, Span
 
-Paths = str | Path | Sequence[str | Path]
-
 
 @dataclass(frozen=True, slots=True)
 class LabelSpan:
@@ -184,7 +182,7 @@ def _decode(data: bytes) -> Any:
         raise ValueError(f"not JSON ({error})") from error
 
 
-def read_gold(paths: Paths) -> dict[ExampleId, list[Label]]:
+def read_gold(paths: str | Path | Sequence[str | Path]) -> dict[ExampleId, list[Label]]:
     """Reads the annotators' labels by example id; of equal ids the last counts.
 
     A line that is no annotated example is a ``ValueError``, which names file and line.

@@ -37,7 +37,6 @@ YES_NO_AUC = 0.6
 
 Predictions = dict[ExampleId, labels.Label]
 ChoiceSets = tuple[ChoiceSet | None, ChoiceSet | None]  # of blocks, and of options
-FoldOf = Callable[[ExampleId], int | None]
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def tune_decision(
     scored: Iterable[tuple[Example, Scores]],
     decision: DecisionConfig,
     name: str = "the data",
-    fold_of: FoldOf = fold_of,
+    fold_of: Callable[[ExampleId], int | None] = fold_of,
 ) -> Tuned:
     """Fits the decision on the even half, or on all examples of which ``fold_of`` has a fold.
 

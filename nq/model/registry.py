@@ -60,7 +60,10 @@ def model_folder(model: str | Path | None = None) -> Path:
         return bundled_model()
     folder = Path(model)
     if isinstance(model, str) and hub.is_model(model) and not os.path.exists(folder):  # noqa: PTH110
-        return _hub_model(model)
+        folder = hub.fetch_model(model, partial(_hub_files, model))
+        if b'"auto_map"' in (folder / CONFIG).read_bytes():
+            log.info("%s has code of its own (auto_map in its %s), which is not run", model, CONFIG)
+        return folder
     if isinstance(model, Path) or os.sep in model:
         return _without_links(folder)
     if not _has_model(folder):
@@ -77,13 +80,6 @@ def model_folder(model: str | Path | None = None) -> Path:
 def model_name(folder: Path) -> str:
     """Returns the name of a model for records: of the hub's with the commit, else its folder's."""
     return hub.name_of(folder) or (BUNDLED if folder == bundled_model() else folder.name)
-
-
-def _hub_model(name: str) -> Path:
-    folder = hub.fetch_model(name, partial(_hub_files, name))
-    if b'"auto_map"' in (folder / CONFIG).read_bytes():
-        log.info("%s has code of its own (auto_map in its %s), which is not run", name, CONFIG)
-    return folder
 
 
 def _hub_files(name: str, sizes: Mapping[str, int]) -> list[str]:

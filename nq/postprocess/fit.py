@@ -16,7 +16,6 @@ from nq.config import RankingWeights
 from nq.postprocess.evidence import Evidence, Options
 from nq.records import AnswerType, Example, FloatArray, IntArray, Span, YesNo
 
-DEFAULT_WEIGHTS = RankingWeights()
 PENALTY, DIGITS, IMPOSSIBLE = 1.0, 4, -1e6
 MIN_EVIDENCE_WEIGHT = 1e-3
 """More evidence is never a reason against a choice."""
@@ -109,9 +108,7 @@ def _annotators_needed(example: Example) -> int:
 
 
 def fit_weights(
-    blocks: Sequence[ChoiceSet],
-    options: Sequence[ChoiceSet],
-    start: RankingWeights = DEFAULT_WEIGHTS,
+    blocks: Sequence[ChoiceSet], options: Sequence[ChoiceSet], start: RankingWeights
 ) -> RankingWeights:
     """Fits the weights of blocks and of short answers; without choice sets they stay ``start``."""
     names = ("evidence", *start.BLOCK_FEATURES, "null")

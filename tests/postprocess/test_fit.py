@@ -92,6 +92,7 @@ def test_fitting_recovers_the_weights_of_sampled_data() -> None:
         evidence=0.6, bm25=0.8, page_length=-0.5, null=1.5,
         short_evidence=0.7, short_length=-0.4, no_short=0.5, yes_no=-0.6,
     )  # fmt: skip
-    fitted = fit_weights(sampled(BLOCK_WEIGHTS, truth, 3000), sampled(OPTION_WEIGHTS, truth, 3000))
+    blocks, options = (sampled(names, truth, 3000) for names in (BLOCK_WEIGHTS, OPTION_WEIGHTS))
+    fitted = fit_weights(blocks, options, RankingWeights())
     for name in (*BLOCK_WEIGHTS, *OPTION_WEIGHTS):
         assert getattr(fitted, name) == pytest.approx(getattr(truth, name), abs=0.1), name
