@@ -110,25 +110,6 @@ def page_example(seed: int, token_map: IntArray) -> Example:
     return Example(seed, "who wrote", words, [word[0] == "<" for word in words], candidates)
 
 
-def make_pages(
-    seeds: Sequence[int], score_seed: int, ties: bool, decision: DecisionConfig
-) -> Pages:
-    """Returns a page for each seed, with random scores of their windows."""
-    maps = [page_token_map(np.random.default_rng(seed)) for seed in seeds]
-    token_map = np.concatenate(maps)
-    numbers = np.arange(len(token_map))[:, None]
-    ids = [np.column_stack([np.arange(len(m)), np.full(len(m), len(m))]) for m in maps]
-    rows = {"token_map": token_map, "window_ids": np.concatenate(ids), "numbers": numbers}
-    edges = np.cumsum([0, *map(len, maps)]).tolist()
-    return Pages(
-        [page_example(seed, rows) for seed, rows in zip(seeds, maps, strict=True)],
-        [slice(a, b) for a, b in pairwise(edges)],
-        rows,
-        random_scores(token_map, score_seed, ties),
-        decision,
-    )
-
-
 def random_scores(token_map: IntArray, seed: int, ties: bool = False) -> WindowScores:
     """Returns random scores of windows with this token map."""
     logits = synthetic_pages.logits(seed, ties, len(token_map), LENGTH)
@@ -150,6 +131,18 @@ def decisions(draw: st.DrawFn) -> DecisionConfig:
 
 @st.composite
 def pages(draw: st.DrawFn, min_pages: int = 1, max_pages: int = 3) -> Pages:
-    """Some random pages."""
+    """Some random pages, with random scores of their windows."""
     seeds = draw(st.lists(st.integers(0, 2**32 - 1), min_size=min_pages, max_size=max_pages))
-    return make_pages(seeds, draw(st.integers(0, 999)), draw(st.booleans()), draw(decisions()))
+    maps = [page_token_map(np.random.default_rng(seed)) for seed in seeds]
+    token_map = np.concatenate(maps)
+    numbers = np.arange(len(token_map))[:, None]
+    ids = [np.column_stack([np.arange(len(m)), np.full(len(m), len(m))]) for m in maps]
+    rows = {"token_map": token_map, "window_ids": np.concatenate(ids), "numbers": numbers}
+    edges = np.cumsum([0, *map(len, maps)]).tolist()
+    return Pages(
+        [page_example(seed, rows) for seed, rows in zip(seeds, maps, strict=True)],
+        [slice(a, b) for a, b in pairwise(edges)],
+        rows,
+        random_scores(token_map, draw(st.integers(0, 999)), draw(st.booleans())),
+        draw(decisions()),
+    )

@@ -18,8 +18,8 @@ from nq.records import (
     CascadeScores,
     Example,
     IntArray,
+    Prediction,
     Span,
-    WindowScores,
     YesNo,
 )
 from tests.postprocess import synthetic_pages
@@ -158,28 +158,16 @@ def test_no_short_answer_goes_over_the_end_of_a_cell_or_sentence(
     assert (only.long, only.shorts) == (example.candidates[0].span, ())
 
 
+def same_answers(one: Prediction, other: Prediction) -> bool:
+    """Returns whether two predictions are equal but for their scores."""
+    return (one.long, one.shorts, one.yes_no) == (other.long, other.shorts, other.yes_no)
+
+
 # --- the decision margin
 
 LOGITS = ("start_logit", "end_logit", "cls_logit", "type_logits")
 LOGITS_BETWEEN_HYPOTHESES = 12  # start, end, two of [CLS] and two types, of each of two
 thresholds = st.floats(0.01, 0.99)
-
-
-def margin(example: Example, scores: WindowScores, config: DecisionConfig) -> float:
-    return decision_margin(rank(example, scores, config))
-
-
-def with_noise(scores: WindowScores, size: float, seed: int) -> WindowScores:
-    """Returns the scores with uniform noise of at most ``size`` on every logit."""
-    draw = np.random.default_rng(seed)
-    logits = {name: getattr(scores, name) for name in LOGITS}
-    noisy = {name: x + draw.uniform(-size, size, x.shape) for name, x in logits.items()}
-    return replace(scores, **noisy)
-
-
-def answer(example: Example, scores: WindowScores, config: DecisionConfig) -> object:
-    prediction = rank(example, scores, config).prediction()
-    return prediction.long, prediction.shorts, prediction.yes_no
 
 
 @given(seeds, seeds, thresholds, thresholds, st.floats(1e-4, 1))
@@ -188,9 +176,12 @@ def test_noise_below_the_margin_keeps_the_answer(
 ) -> None:
     example, scores = synthetic_pages.page(seed)
     config = DecisionConfig(long_threshold=long, short_threshold=short)
-    size = min(most, 0.99 * margin(example, scores, config) / LOGITS_BETWEEN_HYPOTHESES)
-    noisy = with_noise(scores, size, noise_seed)
-    assert answer(example, noisy, config) == answer(example, scores, config)
+    ranking, draw = rank(example, scores, config), np.random.default_rng(noise_seed)
+    size = min(most, 0.99 * decision_margin(ranking) / LOGITS_BETWEEN_HYPOTHESES)
+    logits = {name: getattr(scores, name) for name in LOGITS}
+    noisy = {name: x + draw.uniform(-size, size, x.shape) for name, x in logits.items()}
+    other = rank(example, replace(scores, **noisy), config).prediction()
+    assert same_answers(ranking.prediction(), other)
 
 
 # --- two models
@@ -223,8 +214,7 @@ def test_a_second_model_that_reads_all_blocks_decides_alone_without_block_scores
     both = rank(example, scores, CASCADE)
     np.testing.assert_array_equal(both.evidence.blocks, alone.evidence.blocks)
     np.testing.assert_allclose(both.utility, alone.utility, rtol=1e-12)
-    one, other = decide(example, scores, CASCADE).prediction, alone.prediction()
-    assert (one.long, one.shorts, one.yes_no) == (other.long, other.shorts, other.yes_no)
+    assert same_answers(decide(example, scores, CASCADE).prediction, alone.prediction())
 
 
 @given(seeds, st.integers(1, 3), st.floats(-2, 2))

@@ -34,15 +34,6 @@ def brute_force(
     return sorted(spans, key=lambda s: (-s[0], *s[1:4]))
 
 
-def scored_spans(all_pairs: Pairs) -> list[Scored]:
-    columns = (getattr(all_pairs, name).tolist() for name in Pairs.__slots__)
-    return list(zip(*columns, strict=True))
-
-
-def random_scores(seed: int, ties: bool, text_only: bool = True) -> WindowScores:
-    return synthetic_pages.window_scores(synthetic_pages.logits(seed, ties), 8, text_only)
-
-
 @given(
     seed=seeds,
     ties=st.booleans(),
@@ -53,6 +44,9 @@ def random_scores(seed: int, ties: bool, text_only: bool = True) -> WindowScores
 def test_pairs_are_those_of_brute_force_in_the_same_order(
     seed: int, ties: bool, max_pieces: int | None, min_pieces: int, k: int
 ) -> None:
-    scores = random_scores(seed, ties, text_only=bool(seed % 2))
+    scores = synthetic_pages.window_scores(synthetic_pages.logits(seed, ties), 8, bool(seed % 2))
     actual = pairs(scores, max_pieces, min_pieces, k if k < 9 else None)
-    assert scored_spans(actual) == brute_force(scores, max_pieces, min_pieces, min(k, 8))
+    columns = (getattr(actual, name).tolist() for name in Pairs.__slots__)
+    assert list(zip(*columns, strict=True)) == brute_force(
+        scores, max_pieces, min_pieces, min(k, 8)
+    )

@@ -26,35 +26,23 @@ WEIGHTS = [1.0, *(YES_AND_NO.sum() / 2 / YES_AND_NO), 1.0, 1.0]
 """Of the loss of each type: yes and no weigh as if they were equally many."""
 
 
-def logits_of(model: keras.Model) -> dict[str, FloatArray]:
-    """Returns the logits of a model for all windows, those of padding as -inf."""
-    rows, _ = WINDOWS.batch(np.arange(N))
-    outputs = model(rows)
-    logits: dict[str, FloatArray] = {n: np.asarray(outputs[n], np.float64) for n in LOGITS}
+@cache
+def teacher() -> dict[str, FloatArray]:
+    """Returns the logits of a random, decided teacher for all windows, those of padding as -inf."""
+    model = untrained(dataclasses.replace(CONFIG, seed=1))
+    outputs = model(WINDOWS.batch(np.arange(N))[0])
+    logits: dict[str, FloatArray] = {n: 3 * np.asarray(outputs[n], np.float64) for n in LOGITS}
     for name in LOGITS[:2]:
         logits[name][PADDING] = -np.inf
     return logits
 
 
-def soft_targets(logits: dict[str, FloatArray]) -> SoftTargets:
-    """Returns the log probabilities of all windows, of padded logits."""
-    result = SoftTargets.empty(WINDOWS)
-    columns = {name: log_softmax(values, axis=1) for name, values in logits.items()}
-    part = {name: columns[name][~PADDING] for name in LOGITS[:2]}
-    result.fill({**part, "type_logits": columns["type_logits"]}, slice(0, N))
-    return result
-
-
-@cache
-def teacher() -> dict[str, FloatArray]:
-    """Returns the logits of a random, decided teacher."""
-    model = untrained(dataclasses.replace(CONFIG, seed=1))
-    return {name: 3 * logits for name, logits in logits_of(model).items()}
-
-
 def distillation(weight: float = 0.5, temperature: float = 2.0, **options: Any) -> Distillation:
-    config = DistillationConfig(teacher_weight=weight, temperature=temperature)
-    return Distillation(config, soft_targets(teacher()), **options)
+    config, targets = DistillationConfig(weight, temperature), SoftTargets.empty(WINDOWS)
+    known = {name: log_softmax(logits, axis=1) for name, logits in teacher().items()}
+    known |= {name: known[name][~PADDING] for name in LOGITS[:2]}
+    targets.fill(known, slice(0, N))
+    return Distillation(config, targets, **options)
 
 
 def slow_cross_entropy(teacher: FloatArray, student: FloatArray, temperature: float) -> float:
