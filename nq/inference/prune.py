@@ -10,14 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from nq.inference.scorer import (
-    PART_FACTOR,
-    Rows,
-    Scorer,
-    ScorerWrapper,
-    Steps,
-    example_slices,
-)
+from nq.inference.scorer import PART_FACTOR, Rows, Scorer, ScorerWrapper, Steps, example_slices
 from nq.postprocess.blocks import blocks_in_windows
 from nq.records import READ, Columns, Example, IntArray
 
