@@ -41,11 +41,7 @@ def tune_without(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         model = find_model(tiny_model, decision=DecisionConfig())
         job = Job([file], model, "baseline", output=folder / "run")
         completed: list[int] = []
-
-        def progress(windows: int, total: int) -> None:
-            completed.append(windows)
-
-        with scoring(job, progress) as scores:
+        with scoring(job, lambda windows, total: completed.append(windows)) as scores:
             tuned = tuning.tune_decision(scores, job.model.decision)
             assert sum(completed) == scores.windows.windows
             return tuned

@@ -1,7 +1,5 @@
 """Tests of OpenVINO's engine: its graph, and the products that it computes in 8 bits."""
 
-from typing import Any
-
 import pytest
 from openvino import Node
 
@@ -15,14 +13,11 @@ from tests.inference.tiny_predictors import item_rows, items
 pytestmark = pytest.mark.slow
 
 
-def engine_of(profile: str, **settings: Any) -> Engine:
-    network = Network(tiny_models.SHAPE, tiny_models.model())
-    return Engine(Computation(network, Profile.parse(profile), TopK(2, True), **settings))
-
-
 def test_all_products_but_those_after_gelu_and_in_the_heads_are_in_8_bits() -> None:
-    engine = engine_of("openvino+int8", calibration=item_rows(items(6)))
-    model = converted(engine.computation.network.model)
+    network = Network(tiny_models.SHAPE, tiny_models.model())
+    profile, windows = Profile.parse("openvino+int8"), item_rows(items(6))
+    engine = Engine(Computation(network, profile, TopK(2, True), windows))
+    model = converted(network.model)
     split_products(model)
     products: dict[bool, set[str]] = {True: set(), False: set()}
     for node in engine.quantized(model).get_ops():
