@@ -9,7 +9,7 @@ Source of the rules: google-research-datasets/natural-questions (eval_utils.py).
 import contextlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Self
@@ -17,7 +17,7 @@ from typing import IO, Any, Self
 import orjson
 
 from nq.formats.fields import RecordError, get, same_id
-from nq.formats.input_files import matching_files, unchanged
+from nq.formats.input_files import Patterns, matching_files, unchanged
 from nq.formats.lines import open_bytes
 from nq.records import ExampleId, Span
 
@@ -182,7 +182,7 @@ def _decode(data: bytes) -> Any:
         raise ValueError(f"not JSON ({error})") from error
 
 
-def read_gold(paths: str | Path | Sequence[str | Path]) -> dict[ExampleId, list[Label]]:
+def read_gold(paths: Patterns) -> dict[ExampleId, list[Label]]:
     """Reads the annotators' labels by example id; of equal ids the last counts.
 
     A line that is no annotated example is a ``ValueError``, which names file and line.
