@@ -129,22 +129,25 @@ class RunningServer:
 
     def stream(self, path: str, *parts: bytes, end: bool = True) -> socket.socket:
         """Returns a connection over which a request with a body in parts has been sent."""
-        host, port = self.url.removeprefix("http://").split(":")
-        connection = socket.create_connection((host, int(port)), 60)
-        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
-        head += "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
-        connection.sendall(head.encode() + b"Connection: close\r\n\r\n")
+        connection = self._send(
+            "POST", path, "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
+        )
         connection.sendall(b"".join(map(chunk, parts)) + (b"0\r\n\r\n" if end else b""))
         return connection
 
     def exchange(self, method: str, path: str) -> bytes:
         """Returns all that is sent back for a request without a body, but the time of day."""
-        host, port = self.url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), 60) as connection:
-            head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-            connection.sendall(f"{head}Authorization: Bearer {TOKEN}\r\n\r\n".encode())
+        with self._send(method, path) as connection:
             parts = iter(lambda: connection.recv(1 << 16), b"")
             return re.sub(rb"\r\ndate: .*?(?=\r\n)", b"", b"".join(parts))
+
+    def _send(self, method: str, path: str, headers: str = "") -> socket.socket:
+        """Returns a connection over which the head of a request has been sent."""
+        host, port = self.url.removeprefix("http://").split(":")
+        connection = socket.create_connection((host, int(port)), 60)
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}"
+        connection.sendall(f"{head}Authorization: Bearer {TOKEN}\r\n\r\n".encode())
+        return connection
 
     def workers(self) -> list[psutil.Process]:
         """Returns the processes of the model, without those that read pages."""

@@ -14,7 +14,6 @@ import httpx
 import orjson
 import pytest
 
-from nq.config import ServeConfig
 from tests.child_processes import children, wait_until
 from tests.serving.servers import RunningServer, ask_body
 
@@ -73,18 +72,6 @@ def test_what_is_not_http_writes_few_lines(server: RunningServer) -> None:
     with server.client() as client:
         assert client.get("/healthz").status_code == 200
     assert len(server.log()) < 2000, server.log()
-
-
-def test_uploads_that_stand_still_count_for_no_queue(server: RunningServer) -> None:
-    with contextlib.ExitStack() as stack, server.client() as client:
-        idle = [
-            stack.enter_context(server.stream("/v1/ask", b"{", end=False))
-            for _ in range(ServeConfig.queue)
-        ]
-        for _ in range(3):
-            assert client.post("/v1/ask", json=ask_body()).status_code == 200
-        for connection in idle:
-            assert connection.recv(4096).startswith(b"HTTP/1.1 408 ")
 
 
 def test_long_pages_take_turns_and_end_with_their_clients(tiny_model: Path, tmp_path: Path) -> None:

@@ -1,9 +1,8 @@
 """Tests the batcher with a process whose scores tell which windows it has got."""
 
 import asyncio
-import contextlib
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,18 +52,22 @@ def example(number: int, windows: int) -> Windowed:
     return Windowed(Example(number, "who", ["a"], [False], ()), rows)
 
 
-@contextlib.asynccontextmanager
-async def running(
-    pool: Process, metrics: CollectorRegistry | None = None
-) -> AsyncIterator[Batcher]:
-    batcher = Batcher(SIZE, metrics or CollectorRegistry())
-    task = asyncio.create_task(batcher.run([pool]))
-    try:
-        yield batcher
-    finally:
-        pool.go.set()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+def run(main: Callable[[Process, Batcher], Awaitable[None]]) -> tuple[Process, CollectorRegistry]:
+    """Runs a function on a process and the batcher that feeds it; returns what they count."""
+    process, metrics = Process(), CollectorRegistry()
+
+    async def running() -> None:
+        batcher = Batcher(SIZE, metrics)
+        task = asyncio.create_task(batcher.run([process]))
+        try:
+            await main(process, batcher)
+        finally:
+            process.go.set()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(running())
+    return process, metrics
 
 
 def waiting(batcher: Batcher, number: int, windows: int) -> asyncio.Task[Any]:
@@ -77,91 +80,81 @@ async def begun(pool: Process, batches: int) -> None:
 
 
 def test_each_example_gets_its_own_scores_whatever_is_beside_it() -> None:
-    async def main() -> None:
+    async def main(pool: Process, batcher: Batcher) -> None:
         draw = np.random.default_rng(4)
         counts = draw.integers(1, 2 * SIZE, 60).tolist()
-        async with running(pool) as batcher:
-            tasks = [waiting(batcher, 100 * n, count) for n, count in enumerate(counts)]
-            for n, (task, count) in enumerate(zip(tasks, counts, strict=True)):
-                scored = await task
-                assert scored.columns["sum"].tolist() == [3 * (100 * n + i) for i in range(count)]
+        tasks = [waiting(batcher, 100 * n, count) for n, count in enumerate(counts)]
+        for n, (task, count) in enumerate(zip(tasks, counts, strict=True)):
+            scored = await task
+            assert scored.columns["sum"].tolist() == [3 * (100 * n + i) for i in range(count)]
         assert sum(pool.batches) == sum(counts)
         assert all(size <= max(SIZE, *counts) for size in pool.batches)
 
-    pool = Process()
-    asyncio.run(main())
+    run(main)
 
 
 def test_what_waits_is_batched_up_to_the_size_and_in_order() -> None:
-    async def main() -> None:
-        async with running(pool) as batcher:
-            pool.go.clear()
-            first = waiting(batcher, 0, 1)
-            await begun(pool, 1)
-            others = [waiting(batcher, n, windows) for n, windows in enumerate((3, 5, 1, 20, 2, 2))]
-            await asyncio.sleep(0)
-            pool.go.set()
-            await asyncio.gather(first, *others)
+    async def main(pool: Process, batcher: Batcher) -> None:
+        pool.go.clear()
+        first = waiting(batcher, 0, 1)
+        await begun(pool, 1)
+        others = [waiting(batcher, n, windows) for n, windows in enumerate((3, 5, 1, 20, 2, 2))]
+        await asyncio.sleep(0)
+        pool.go.set()
+        await asyncio.gather(first, *others)
 
-    pool = Process()
-    asyncio.run(main())
+    pool, _ = run(main)
     assert pool.batches == [1, 8, 1, 20, 4]
 
 
 def test_large_examples_take_turns_and_end_when_nobody_waits() -> None:
-    async def main() -> None:
-        async with running(pool, metrics) as batcher:
-            pool.go.clear()
-            large = [waiting(batcher, number, 5 * SIZE) for number in (1, 2)]
-            await begun(pool, 1)
-            small = waiting(batcher, 3, 1)
-            gone = waiting(batcher, 4, 5 * SIZE)
-            await asyncio.sleep(0)
-            small.add_done_callback(lambda _: gone.cancel())
-            pool.go.set()
-            for task, number in zip(large, (1, 2), strict=True):
-                scored = await task
-                assert scored.columns["sum"][0] == 3 * number
-            await small
-            await waiting(batcher, 5, 1)
+    async def main(pool: Process, batcher: Batcher) -> None:
+        pool.go.clear()
+        large = [waiting(batcher, number, 5 * SIZE) for number in (1, 2)]
+        await begun(pool, 1)
+        small = waiting(batcher, 3, 1)
+        gone = waiting(batcher, 4, 5 * SIZE)
+        await asyncio.sleep(0)
+        small.add_done_callback(lambda _: gone.cancel())
+        pool.go.set()
+        for task, number in zip(large, (1, 2), strict=True):
+            scored = await task
+            assert scored.columns["sum"][0] == 3 * number
+        await small
+        await waiting(batcher, 5, 1)
 
-    pool, metrics = Process(), CollectorRegistry()
-    asyncio.run(main())
+    pool, metrics = run(main)
     assert pool.asked == [1, 2, 1, 3, 4, *[2, 1] * 3, 2, 5]
     computed = metrics.get_sample_value("nq_windows_total")
     assert computed == 2 * 5 * SIZE + 1 + SIZE + 1
 
 
 def test_what_nobody_waits_for_is_not_computed() -> None:
-    async def main() -> None:
-        async with running(pool) as batcher:
-            pool.go.clear()
-            first = waiting(batcher, 0, 1)
-            await begun(pool, 1)
-            late = [waiting(batcher, n, 2) for n in range(3)]
-            await asyncio.sleep(0)
-            late[0].cancel()
-            late[2].cancel()
-            pool.go.set()
-            await asyncio.gather(first, late[1])
-            last = await waiting(batcher, 5, 1)
-            assert last.columns["sum"].tolist() == [15]
+    async def main(pool: Process, batcher: Batcher) -> None:
+        pool.go.clear()
+        first = waiting(batcher, 0, 1)
+        await begun(pool, 1)
+        late = [waiting(batcher, n, 2) for n in range(3)]
+        await asyncio.sleep(0)
+        late[0].cancel()
+        late[2].cancel()
+        pool.go.set()
+        await asyncio.gather(first, late[1])
+        last = await waiting(batcher, 5, 1)
+        assert last.columns["sum"].tolist() == [15]
 
-    pool = Process()
-    asyncio.run(main())
+    pool, _ = run(main)
     assert pool.batches == [1, 2, 1]
 
 
 def test_an_error_reaches_all_of_its_batch_and_no_others() -> None:
-    async def main() -> None:
-        async with running(pool) as batcher:
-            pool.error = Error("out of order")
-            tasks = [waiting(batcher, n, 1) for n in range(3)]
-            for task in tasks:
-                with pytest.raises(ScoringError, match="out of order"):
-                    await task
-            pool.error = None
-            assert (await waiting(batcher, 2, 1)).columns["sum"].tolist() == [6]
+    async def main(pool: Process, batcher: Batcher) -> None:
+        pool.error = Error("out of order")
+        tasks = [waiting(batcher, n, 1) for n in range(3)]
+        for task in tasks:
+            with pytest.raises(ScoringError, match="out of order"):
+                await task
+        pool.error = None
+        assert (await waiting(batcher, 2, 1)).columns["sum"].tolist() == [6]
 
-    pool = Process()
-    asyncio.run(main())
+    run(main)
