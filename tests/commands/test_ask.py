@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from nq.commands.main import console
 from nq.formats import inputs
 from tests import document_files
 from tests.conftest import Commands
@@ -31,16 +30,8 @@ def page(tmp_path: Path) -> Path:
     return path
 
 
-def set_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
-    """Replaces standard input by ``data``."""
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
-
-
 def test_every_question_of_standard_input_gets_one_line(
-    page: Path,
-    tiny_model: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    page: Path, tiny_model: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     questions = [
         "who designed the lighthouse",
@@ -54,15 +45,15 @@ def test_every_question_of_standard_input_gets_one_line(
         "?",
         "no line end",
     ]
-    set_stdin(monkeypatch, "\n".join(questions).encode() + b"\xff")
-    arguments = ["--interactive", "--json", "--model", str(tiny_model), "--profile", "baseline"]
-    assert console(["ask", *arguments, str(page)]) == 0
-    out, err = capsys.readouterr()
+    data = io.BytesIO("\n".join(questions).encode() + b"\xff")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(data, encoding="utf-8"))
+    arguments = ["--interactive", "--json", "--model", tiny_model, "--profile", "baseline"]
+    out = commands.out("ask", *arguments, page)
     answers = [json.loads(line) for line in out.splitlines()]
     expected = [" ".join(q.split()) for q in questions if q.strip()]
     assert [answer["question"] for answer in answers[:-1]] == expected[:-1]
     assert answers[-1]["question"] == "no line end\ufffd"
-    assert err.count("type a question") == 2
+    assert commands.err.count("type a question") == 2
     assert all(len(answer["runners_up"]) <= 3 for answer in answers)
 
 
@@ -123,10 +114,8 @@ def test_a_folder_is_read_and_what_is_left_out_is_told(
     assert (answer["answer"], answer["document"]) == ("Mary Poole", "docs/deep/harbour.md")
     start, end = (answer["short_answers"][0][name] for name in ("start_char", "end_char"))
     assert harbour[start:end] == "Mary Poole"
-    assert [text.split()[0] for text in answer["skipped_documents"]] == [
-        "docs/locked.pdf",
-        "docs/nul.txt",
-    ]
+    skipped = [text.split()[0] for text in answer["skipped_documents"]]
+    assert skipped == ["docs/locked.pdf", "docs/nul.txt"]
     (warning,) = (line for line in commands.err.splitlines() if "2 of 6" in line)
     assert "docs/locked.pdf" in warning
     options = ["--set", "max_contexts=3", "--top", "0"]

@@ -24,13 +24,6 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def run_raising(error: BaseException, *argv: str) -> int:
-    def command(args: argparse.Namespace) -> int:
-        raise error
-
-    return terminal.run(command, parser(), argv)
-
-
 # --- exit codes ---------------------------------------------------------------------------
 
 
@@ -53,38 +46,38 @@ def run_raising(error: BaseException, *argv: str) -> int:
 def test_errors_that_a_user_can_cause_are_one_line(
     error: Exception, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_raising(error) == 1
+    def command(args: argparse.Namespace) -> int:
+        raise error
+
+    assert terminal.run(command, parser(), []) == 1
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
     assert stderr.startswith(f"nq: error: {line}")
     assert stderr.count("\n") == 1
-    assert run_raising(error, "--verbose") == 1
+    assert terminal.run(command, parser(), ["--verbose"]) == 1
     verbose = capsys.readouterr().err
     assert "Traceback (most recent call last)" in verbose and verbose.endswith(stderr)
 
 
-PRINTS = (
-    "import sys; from tests.commands.test_terminal import *\n"
-    "def command(args): print('x' * 10**6); return 0\n"
-    "sys.exit(terminal.run(command, parser(), []))"
-)
+def printing_to(stdout: int) -> tuple[int, list[bytes]]:
+    """Returns the exit code of a command that prints much, and the first line of its stderr."""
+    code = (
+        "import sys; from tests.commands.test_terminal import *\n"
+        "def command(args): print('x' * 10**6); return 0\n"
+        "sys.exit(terminal.run(command, parser(), []))"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, stdout=stdout, stderr=subprocess.PIPE, check=False)
+    os.close(stdout)
+    return done.returncode, done.stderr.splitlines()[:1]
 
 
-def test_a_closed_pipe_ends_the_command_quietly() -> None:
+def test_a_closed_pipe_ends_the_command_quietly_and_a_full_output_is_named() -> None:
     read, write = os.pipe()
     os.close(read)
-    command = [sys.executable, "-c", PRINTS]
-    with os.fdopen(write) as closed:
-        done = subprocess.run(command, cwd=ROOT, stdout=closed, stderr=subprocess.PIPE, check=False)
-    assert (done.returncode, done.stderr) == (1, b"")
-
-
-def test_a_full_output_is_named() -> None:
-    command = [sys.executable, "-c", PRINTS]
-    with open("/dev/full", "wb") as full:
-        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, check=False)
-    expected = b"nq: error: standard output: No space left on device\n"
-    assert (done.returncode, done.stderr.splitlines(True)[0]) == (1, expected)
+    assert printing_to(write) == (1, [])
+    error = b"nq: error: standard output: No space left on device"
+    assert printing_to(os.open("/dev/full", os.O_WRONLY)) == (1, [error])
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])

@@ -1,7 +1,6 @@
 """Tests that the server answers as ``nq ask`` and ``nq.Reader`` do, to many clients at once."""
 
 import base64
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,12 @@ import orjson
 import pytest
 
 import nq
-from nq.commands.main import console
 from nq.inference.load import load_scorer
 from nq.inference.profile import Profile
 from nq.model.model_spec import find_model
 from nq.reader import checked_scorer
 from nq.serving.schemas import AskAnswer
+from tests.conftest import Commands
 from tests.serving.servers import PAGE, InProcess, ask_body
 
 pytestmark = pytest.mark.slow
@@ -66,13 +65,12 @@ def test_answers_are_those_of_nq_ask(
     server: InProcess,
     tiny_model: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    commands: Commands,
 ) -> None:
     path = tmp_path / f"page{suffix}"
     path.write_bytes(page.encode())
-    options = ["--top", str(top), "--json", "--model", str(tiny_model), "--profile", "baseline"]
-    assert console(["ask", question, str(path), *options]) == 0
-    expected = json.loads(capsys.readouterr().out)
+    options = ["--top", top, "--model", tiny_model, "--profile", "baseline"]
+    expected = commands.json("ask", question, path, *options)
     for kind in ("auto", {".txt": "text", ".html": "html"}[suffix]):
         body = ask_body(question, page, top=top, format=kind)
         unnamed = server.post("/v1/ask", json=body).json()
@@ -81,10 +79,7 @@ def test_answers_are_those_of_nq_ask(
         response = server.post("/v1/ask", json=body)
         assert response.status_code == 200, response.text
         check_equal(response.json(), expected)
-        assert (unnamed["answer"], unnamed["short_answers"]) == (
-            response.json()["answer"],
-            response.json()["short_answers"],
-        )
+        assert all(unnamed[name] == response.json()[name] for name in ("answer", "short_answers"))
         AskAnswer.model_validate(response.json())
     data = base64.b64encode(page.encode()).decode()
     body = {"question": question, "pages": [{"name": str(path), "data": data}], "top": top}
@@ -105,10 +100,8 @@ def test_several_pages_are_answered_as_the_python_api_does(
         assert response.status_code == 200, response.text
         check_equal(response.json(), orjson.loads(orjson.dumps(expected)))
         AskAnswer.model_validate(response.json())
-    assert {one["document"] for one in [expected, *expected["runners_up"]]} == {
-        "document 1",
-        "document 2",
-    }
+    documents = {one["document"] for one in [expected, *expected["runners_up"]]}
+    assert documents == {"document 1", "document 2"}
 
 
 def test_many_clients_at_once_get_the_answers_of_one(tiny_model: Path, tiny_mpnet: Path) -> None:
