@@ -1,7 +1,6 @@
 """``nq preprocess`` from the command line."""
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -11,12 +10,12 @@ import pytest
 
 from nq.preprocess.shards import MANIFEST
 from nq.storage import UNFINISHED
+from tests.child_processes import ROOT, python
 from tests.conftest import Commands
 from tests.nq_records import changed, simplified, to_line, write_lines
 from tests.terminal_output import without_progress
 from tests.tiny_models import write_vocab
 
-ROOT = Path(__file__).parents[2]
 SMALL = ("--set", "max_seq_length=48,max_query_length=12,doc_stride=16")
 GOOD, BROKEN = 200, 40
 KINDS = (  # ways to be broken, and how the reason begins
@@ -24,18 +23,6 @@ KINDS = (  # ways to be broken, and how the reason begins
     (to_line(simplified()).replace(b"moon", b"m\xf6on", 1), "not UTF-8"),
     (changed(simplified(), "document_text", ...), "no document"),
 )
-
-
-def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "nq", "preprocess", *map(str, arguments)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
 
 
 @pytest.mark.slow
@@ -50,10 +37,9 @@ def test_good_and_broken_lines(
     write_lines(tmp_path / "mixed.jsonl", lines)
     write_vocab(tmp_path / "vocab.txt")
     command = ("--data", "mixed.jsonl", "--tokenizer", "vocab.txt", "--output", "out", *SMALL)
-    process = start(tmp_path, *command, "--json")
-    stdout, stderr = process.communicate()
-    assert (process.returncode, without_progress(stderr)) == (0, "")
-    result = json.loads(stdout)
+    done = python("-m", "nq", "preprocess", *command, "--json", folder=tmp_path)
+    assert (done.returncode, without_progress(done.stderr)) == (0, "")
+    result = json.loads(done.stdout)
     assert (result["examples"], result["dead_letters"]) == (GOOD, BROKEN)
     assert set(result) == {
         *("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages"),
@@ -73,31 +59,24 @@ def test_good_and_broken_lines(
     assert f"{BROKEN} " in line and "mixed.jsonl, line 1" in line
 
 
-def started(folder: Path) -> subprocess.Popen[str]:
-    """A job of some seconds that has already made its first windows."""
-    lines = [to_line(simplified(i, words=300)) for i in range(3000)]
-    write_lines(folder / "long.jsonl", lines)
-    write_vocab(folder / "vocab.txt")
-    command = ("--data", "long.jsonl", "--tokenizer", "vocab.txt", "--output", "out", *SMALL)
-    process = start(folder, *command, "--workers", "2")  # in Beam
-    while not any(p.stat().st_size for p in (folder / "out").glob("*/progress/*")):
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
-    return process
-
-
 @pytest.mark.slow
 def test_killed_and_started_again(tmp_path: Path, commands: Commands) -> None:
-    process = started(tmp_path)
-    process.kill()
-    process.communicate()
+    """A job of some seconds is killed when it has made its first windows."""
+    lines = [to_line(simplified(i, words=300)) for i in range(3000)]
+    write_lines(tmp_path / "long.jsonl", lines)
+    write_vocab(tmp_path / "vocab.txt")
     out = tmp_path / "out"
-    assert not (out / MANIFEST).exists()
-    assert list(out.glob(f"{UNFINISHED}*"))
-    data = (tmp_path / "long.jsonl").read_bytes().splitlines()[:50]
-    write_lines(tmp_path / "long.jsonl", data)
     command = ["preprocess", "--data", tmp_path / "long.jsonl", *SMALL]
     command += ["--tokenizer", tmp_path / "vocab.txt", "--output"]
+    in_beam = [*map(str, command), str(out), "--workers", "2"]
+    with subprocess.Popen([sys.executable, "-m", "nq", *in_beam], cwd=ROOT) as process:
+        while not any(p.stat().st_size for p in out.glob("*/progress/*")):
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.kill()
+    assert not (out / MANIFEST).exists()
+    assert list(out.glob(f"{UNFINISHED}*"))
+    write_lines(tmp_path / "long.jsonl", lines[:50])
     killed, undisturbed = (commands.json(*command, to) for to in (out, tmp_path / "undisturbed"))
     assert not killed["reused"]
     assert killed["examples"] == 50

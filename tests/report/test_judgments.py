@@ -1,5 +1,6 @@
-"""Where an answer is lost, and the outcomes of the official evaluation."""
+"""Where an answer is lost, the outcomes of the official evaluation, tallies and bounds."""
 
+import json
 from typing import Any
 
 import pytest
@@ -11,9 +12,9 @@ from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import Label
 from nq.evaluation.nq_eval import Outcome
 from nq.records import Annotation, Example, Span, YesNo
-from nq.report.analysis import tally_fields
-from nq.report.judgments import Judgment, Stage, StageOutputs, judgments
-from tests.report.example_cases import FIRST, SECOND, THIRD, annotation, label, page, stages
+from nq.report.analysis import analyse, tally_fields
+from nq.report.judgments import Case, Judgment, Stage, StageOutputs, judgments
+from tests.report.examples import FIRST, SECOND, THIRD, annotation, cases, label, page, stages
 
 SHORT = Span(10, 12)
 GOLD = annotation(SECOND, SHORT)
@@ -100,3 +101,24 @@ def test_the_tally_equals_the_official_evaluation(
             assert (total[name] or 0) == pytest.approx(expected), (kind, name)
         for j in of_kind:
             assert (j.lost is not None) == (j.outcome in (Outcome.WRONG, Outcome.MISSED))
+
+
+@pytest.mark.slow
+@given(cases())
+def test_splits_add_up_and_bounds_decrease_to_the_recall_of_the_run(
+    some_cases: list[Case],
+) -> None:
+    result = analyse(some_cases)
+    json.dumps(result.to_dict())
+    assert str(result)
+    for kind, part in result.kinds.items():
+        for values in result.splits.values():
+            for name in Outcome:
+                parts = (getattr(tallies[kind], name) for tallies in values.values())
+                assert sum(parts) == getattr(part, name)
+        n_gold, bounds = part.right + part.wrong + part.missed, part.bounds.values()
+        recalls = [1.0 if n_gold else 0.0, *(b.recall for b in bounds), part.recall or 0.0]
+        assert recalls == sorted(recalls, reverse=True)
+        assert all((part.f1 or 0.0) <= b.f1 + 1e-9 for b in bounds)
+        lost = sum(b.lost for b in bounds) + sum(part.decision.values())
+        assert lost == n_gold - part.right

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.chromium import Browser, needs_chromium
-from tests.report.example_questions import HOSTILE, hostile, questions, write_example_page
+from tests.report.examples import HOSTILE, hostile, questions, write_example_page
 
 MANY, LAST_WRONG = 20_000, 19_996
 READY = "document.documentElement.dataset.ready"

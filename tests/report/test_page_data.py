@@ -17,8 +17,7 @@ from nq.formats.outputs import encode_prediction
 from nq.records import Annotation, Candidate, Example, Prediction, Span
 from nq.report.page import script_json
 from nq.report.page_data import Segment, ShownPage, entries, marked, outcomes, scores
-from tests.report.example_cases import FIRST, PAGE, SECOND, THIRD, annotation, page
-from tests.report.example_questions import ANSWERS, question
+from tests.report.examples import ANSWERS, FIRST, PAGE, SECOND, THIRD, annotation, page, question
 
 
 @pytest.mark.parametrize("outcome", ANSWERS)
