@@ -14,14 +14,14 @@ BLOCK = "import os, sys\nfor name in os.environ['MISSING'].split(): sys.modules[
 
 
 def run_without(
-    packages: str, code: str, folder: Path, *arguments: object
+    packages: str, folder: Path, *arguments: object
 ) -> subprocess.CompletedProcess[str]:
-    """Runs code in a process, and its child processes, in which packages cannot be imported."""
+    """Runs Python in processes in which packages cannot be imported."""
     (folder / "site").mkdir(exist_ok=True)
     (folder / "site" / "sitecustomize.py").write_text(BLOCK, encoding="utf-8")
     paths = os.pathsep.join([str(folder / "site"), str(ROOT)])
     environment = {"PYTHONPATH": paths, "MISSING": packages}
-    return python("-c", code, *arguments, folder=folder, **environment)
+    return python(*arguments, folder=folder, **environment)
 
 
 @pytest.mark.slow
@@ -29,7 +29,7 @@ def run_without(
     ("packages", "arguments", "message"),
     [
         ("openvino", ["answer", "--profile", "openvino"], "[openvino]"),
-        ("onnxruntime", ["ask", "who", "-", "--profile", "onnx"], "[onnx]"),
+        ("onnxruntime", ["ask", "who", "page.txt", "--profile", "onnx"], "[onnx]"),
         ("fastapi", ["serve"], "[serve]"),
         ("mlflow", ["ui"], "[mlflow]"),
         ("tensorflow", ["answer", "--no-track", "--profile", "grappler"], "[cpu]"),
@@ -38,10 +38,8 @@ def run_without(
 def test_a_command_without_a_package_prints_one_line(
     packages: str, arguments: list[str], message: str, tmp_path: Path
 ) -> None:
-    code = "import io, sys; from nq.commands.main import console\n"
-    code += "sys.stdin = io.TextIOWrapper(io.BytesIO(b'the lake is deep'))\n"
-    code += "sys.exit(console(sys.argv[1:]))"
-    done = run_without(packages, code, tmp_path, *arguments)
+    (tmp_path / "page.txt").write_text("the lake is deep")
+    done = run_without(packages, tmp_path, "-m", "nq", *arguments)
     assert (done.returncode, done.stdout) == (1, "")
     stderr = without_progress(done.stderr)
     assert stderr.startswith("nq: error: ") and f"pip install 'nq-pipeline{message}'" in stderr
@@ -50,10 +48,9 @@ def test_a_command_without_a_package_prints_one_line(
 
 @pytest.mark.slow
 def test_without_mlflow_a_run_is_not_recorded(tiny_model: Path, tmp_path: Path) -> None:
-    code = "import sys; from nq.commands.main import console; sys.exit(console(sys.argv[1:]))"
     arguments = ["answer", "--model", tiny_model, "--limit", 1, "--json", "--output", "run"]
     arguments += ["--profile", "grappler"]
-    done = run_without("mlflow", code, tmp_path, *arguments)
+    done = run_without("mlflow", tmp_path, "-m", "nq", *arguments)
     assert done.returncode == 0
     assert json.loads(done.stdout)["run_id"] is None
     assert len(without_progress(done.stderr).splitlines()) == 1

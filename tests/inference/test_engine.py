@@ -52,7 +52,7 @@ def test_the_second_process_needs_neither_tensorflow_nor_keras(
     expected = nq.load(tiny_model, profile="grappler").ask(QUESTION, PAGE).to_dict()
     nq.load(tiny_model, profile=profile).ask(QUESTION, PAGE)
     before = kept(cache)
-    done = run_without("tensorflow keras", ASK, tmp_path, tiny_model, profile, QUESTION, PAGE)
+    done = run_without("tensorflow keras", tmp_path, "-c", ASK, tiny_model, profile, QUESTION, PAGE)
     assert done.returncode == 0, done.stderr
     assert as_numbers(json.loads(done.stdout)) == pytest.approx(as_numbers(expected), abs=1e-4)
     assert kept(cache) == before
