@@ -107,68 +107,58 @@ def judgments(
     annotations = example.annotations or ()
     longs = [a.long for a in annotations if a.long is not None]
     shorts = [a for a in annotations if a.shorts or a.yes_no is not YesNo.NONE]
-    kept = (
-        (_keeps_block(span, example, stages) for span in longs),
-        (_keeps_short(annotation, example, stages) for annotation in shorts),
+    lost = (
+        (_lost_block(span, example, stages) for span in longs),
+        (_lost_short(annotation, example, stages) for annotation in shorts),
     )
+
+    def latest(decision: Decision, of_annotators: Iterable[Stage]) -> Stage | None:
+        is_lost = decision.has_gold and not decision.correct
+        return max(of_annotators, key=STAGES.index) if is_lost else None
+
     return {
-        kind: Judgment(**asdict(decision), lost=_lost(decision, flags))
-        for kind, decision, flags in zip(KINDS, decisions, kept, strict=True)
+        kind: Judgment(**asdict(decision), lost=latest(decision, of_annotators))
+        for kind, decision, of_annotators in zip(KINDS, decisions, lost, strict=True)
     }
 
 
-def _lost(decision: Decision, kept: Iterable[Mapping[Stage, bool]]) -> Stage | None:
-    """Returns the latest of the stages at which the annotators' answers were lost.
-
-    ``kept`` tells for each annotator whether each known stage keeps the answer.
-    """
-    if not decision.has_gold or decision.correct:
-        return None
-    lost = (
-        next((stage for stage, keeps in flags.items() if not keeps), Stage.DECISION)
-        for flags in kept
-    )
-    return max(lost, key=STAGES.index)
-
-
-def _keeps_block(block: Span, example: Example, stages: StageOutputs) -> dict[Stage, bool]:
-    """Returns for each stage whether it keeps a part of ``block``, so that it can be chosen."""
-    read = any(example.candidates[c.candidate].span == block for c in stages.contexts[1:])
-    flags, token_map = {Stage.CONTEXTS: read}, stages.token_map
-    if token_map is not None:
-        in_window = (token_map >= block.start) & (token_map < block.end)
-        flags[Stage.WINDOWS] = bool(in_window.any())
-    if stages.pairs is not None:
+def _lost_block(block: Span, example: Example, stages: StageOutputs) -> Stage:
+    """Returns the first stage that keeps no part of ``block``, so that it cannot be chosen."""
+    token_map, pairs = stages.token_map, stages.pairs
+    if all(example.candidates[c.candidate].span != block for c in stages.contexts[1:]):
+        return Stage.CONTEXTS
+    if token_map is not None and not ((token_map >= block.start) & (token_map < block.end)).any():
+        return Stage.WINDOWS
+    if pairs is not None:
         of_token = block_of_token(example)
-        first = of_token[stages.pairs.start_doc]
-        inside = (first >= 0) & (first == of_token[stages.pairs.end_doc])
-        blocks = {example.candidates[int(i)].span for i in np.unique(first[inside])}
-        flags[Stage.POSITIONS] = block in blocks
-    return flags
+        first = of_token[pairs.start_doc]
+        inside = (first >= 0) & (first == of_token[pairs.end_doc])
+        if block not in {example.candidates[int(i)].span for i in np.unique(first[inside])}:
+            return Stage.POSITIONS
+    return Stage.DECISION
 
 
-def _keeps_span(span: Span, stages: StageOutputs) -> dict[Stage, bool]:
-    """Returns for each stage whether it keeps the first and the last token of ``span`` together."""
-    first, last = span.start, span.end - 1
-    read = any(first in c.doc and last in c.doc for c in stages.contexts)
-    flags, token_map = {Stage.CONTEXTS: read}, stages.token_map
-    if token_map is not None:
-        whole = (token_map == first).any(axis=1) & (token_map == last).any(axis=1)
-        flags[Stage.WINDOWS] = bool(whole.any())
-    if stages.pairs is not None:
-        same = (stages.pairs.start_doc == first) & (stages.pairs.end_doc == last)
-        flags[Stage.POSITIONS] = bool(same.any())
-    return flags
+def _lost_span(span: Span, stages: StageOutputs) -> Stage:
+    """Returns the first stage that does not keep both the first and the last token of ``span``."""
+    token_map, pairs, first, last = stages.token_map, stages.pairs, span.start, span.end - 1
+    if not any(first in c.doc and last in c.doc for c in stages.contexts):
+        return Stage.CONTEXTS
+    if token_map is not None and not np.any(
+        (token_map == first).any(axis=1) & (token_map == last).any(axis=1)
+    ):
+        return Stage.WINDOWS
+    if pairs is not None and not ((pairs.start_doc == first) & (pairs.end_doc == last)).any():
+        return Stage.POSITIONS
+    return Stage.DECISION
 
 
-def _keeps_short(
-    annotation: Annotation, example: Example, stages: StageOutputs
-) -> dict[Stage, bool]:
-    """Returns for each stage whether it keeps all spans, or the block of a yes or no."""
-    if annotation.yes_no is not YesNo.NONE:
-        return {} if annotation.long is None else _keeps_block(annotation.long, example, stages)
-    spans = [_keeps_span(span, stages) for span in annotation.shorts]
-    return {stage: all(flags[stage] for flags in spans) for stage in spans[0]}
+def _lost_short(annotation: Annotation, example: Example, stages: StageOutputs) -> Stage:
+    """Returns the first stage that loses one of the spans, or the block of a yes or no."""
+    if annotation.yes_no is YesNo.NONE:
+        return min((_lost_span(s, stages) for s in annotation.shorts), key=STAGES.index)
+    if annotation.long is None:
+        return Stage.DECISION
+    return _lost_block(annotation.long, example, stages)
 
 
 def block_position(
