@@ -11,12 +11,12 @@ MAX_BYTES = 128 << 20
 """The largest known ``tokenizer.json`` has a quarter of it."""
 
 
-def read_json_object(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
+def read_json_object(path: Path) -> dict[str, Any]:
     """Reads a JSON file that holds an object."""
     check_whole(path)
     size = path.stat().st_size
-    if size > max_bytes:
-        raise ValueError(f"{path} has {size} bytes: expected JSON of at most {max_bytes}")
+    if size > MAX_BYTES:
+        raise ValueError(f"{path} has {size} bytes: expected JSON of at most {MAX_BYTES}")
     try:
         values = json.loads(path.read_bytes())
     except RecursionError as error:

@@ -41,7 +41,7 @@ def parser() -> terminal.Parser:
     root = "folder of runs and the windows that they share (default: runs)"
     parser.add_argument("--root", default="runs", metavar="DIR", help=root)
     arguments.add_settings(parser, Compute)
-    arguments.add_limit(parser, "answer")
+    arguments.add_limit(parser)
     parser.flag("keep-scores", "keep the scores of all windows in the run's folder, for nq report")
     names = ", ".join(f"{name} ({kind.file})" for name, kind in outputs.FORMATS.items())
     formats = f"output formats besides predictions.json, separated by commas: {names}"
@@ -54,7 +54,7 @@ def parser() -> terminal.Parser:
     parity.add_argument("--against", metavar="RUN", help=against)
     parity.add_argument(
         "--max-loss",
-        type=arguments.number_in("[0, 1)"),
+        type=arguments.number_in("[0, 1)", float),
         metavar="X",
         help="exit with 1 if the micro-F1 is lower than that of the other run by more than this "
         "share of it: 0.02 is 2 %%; the whole 90 %% interval of the loss must be above X",

@@ -36,7 +36,7 @@ def parser() -> terminal.Parser:
     text = "vocab.txt or SentencePiece .model, or its folder"
     tokenizer.add_argument("--tokenizer", metavar="PATH", help=text)
     arguments.add_limit(parser)
-    arguments.add_workers(parser, " (default: 1)")
+    arguments.add_workers(parser)
     parser.flag("strict", "exit with 1 if a record could not be used")
     arguments.add_set(parser, WindowConfig)
     training = parser.add_argument_group("training")
