@@ -13,6 +13,7 @@ MANY, LAST_WRONG = 20_000, 19_996
 READY = "document.documentElement.dataset.ready"
 SHOWN = "[...document.querySelectorAll('#list a')].map(a => decodeURIComponent(a.hash.slice(1)))"
 COUNT = "document.getElementById('count').textContent"
+RESET = "document.getElementById('reset').click()"
 DETAIL = "document.getElementById('detail').innerText"
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, needs_chromium]
@@ -57,6 +58,14 @@ def test_it_never_scrolls_sideways(tab: Browser, page: Path, width: int) -> None
     assert tab.run("document.querySelector('#detail .passage').clientWidth") > 250
 
 
+def fill_in(tab: Browser, selector: str, value: object, event: str = "input") -> None:
+    """Sets the value of a control as a person does."""
+    tab.run(
+        f"{{ const control = document.querySelector('{selector}'); "
+        f"control.value = {value!r}; control.dispatchEvent(new Event('{event}')); }} 1"
+    )
+
+
 def test_filters_searches_and_sorts(tab: Browser, page: Path) -> None:
     open_page(tab, page)
     counts = "[...document.querySelectorAll('#outcomes button b')].map(b => b.textContent)"
@@ -64,34 +73,19 @@ def test_filters_searches_and_sorts(tab: Browser, page: Path) -> None:
     tab.run("document.querySelectorAll('#outcomes button')[2].click()")
     wrong = tab.run(SHOWN)
     assert wrong == [str(n) for n in range(1, 100, 5)]
-    tab.run(
-        "const low = document.getElementById('low'); low.value = 30; "
-        "low.dispatchEvent(new Event('input'))"
-    )
+    fill_in(tab, "#low", 30)
     # the answer is the short one, whose score is half of the number in percent
     assert tab.run(SHOWN) == [n for n in wrong if int(n) / 2 >= 30]
-    tab.run("document.getElementById('reset').click()")
+    tab.run(RESET)
     assert tab.run(COUNT) == "100 questions"
-    choose = (
-        "const box = [...document.querySelectorAll('#traits select')][0]; "
-        "box.value = [...box.options].find(o => o.text.startsWith('none')).value; "
-        "box.dispatchEvent(new Event('change'))"
-    )
-    tab.run(choose)
+    none = "[...document.querySelectorAll('#traits option')].find(o => o.text.startsWith('none'))"
+    fill_in(tab, "#traits select", tab.run(f"{none}.value"), "change")
     assert tab.run(COUNT) == "40 of 100 questions"  # extra and null
-    tab.run("document.getElementById('reset').click()")
-    search = (
-        "const words = document.getElementById('search'); words.value = 'NUMBER 7 who'; "
-        "words.dispatchEvent(new Event('input'))"
-    )
-    tab.run(search)
+    tab.run(RESET)
+    fill_in(tab, "#search", "NUMBER 7 who")
     assert tab.run(SHOWN) == [str(n) for n in range(100) if "7" in str(n)]
-    tab.run("document.getElementById('reset').click()")
-    sort = (
-        "const sort = document.getElementById('sort'); sort.value = 'score, highest first'; "
-        "sort.dispatchEvent(new Event('change'))"
-    )
-    tab.run(sort)
+    tab.run(RESET)
+    fill_in(tab, "#sort", "score, highest first", "change")
     assert tab.run(SHOWN)[:3] == ["98", "96", "95"]  # 97 and 99 have no answer
 
 
