@@ -1,1 +1,1 @@
-"""What a person reads: answers on their page, error analysis, the page of a run, compared runs."""
+"""What a person reads: the result of a run, error analysis, the page of a run, compared runs."""

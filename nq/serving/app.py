@@ -85,7 +85,12 @@ def make_app(answering: Answering, token: str | None) -> ASGIApp:
     async def ask(request: Request) -> Response:
         if answering.is_alive is None or answering.draining:
             raise HTTPException(503, "the model is not loaded yet", RETRY)
-        _check_type(request)
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type != JSON:  # scripts of other sites can send text and forms, but no JSON
+            shown = repr(media_type) if media_type else "no type"
+            raise HTTPException(415, f"found {shown:.80}: send Content-Type: {JSON}")
+        if request.headers.get("content-encoding", "identity") != "identity":
+            raise HTTPException(415, "the request is compressed: send it as it is")
         async with asyncio.timeout(config.timeout):
             body = await _read_body(request, config.max_body_mb * 10**6, answering.uploads)
             if answering.requests >= config.queue:
@@ -195,25 +200,22 @@ class Access:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, own_address = scope["path"], (scope["server"] or ["localhost"])[0]
-        host = re.sub(r":\d*$", "", Headers(scope=scope).get("host", "")).strip("[]").lower()
+        headers = Headers(scope=scope)
+        host = re.sub(r":\d*$", "", headers.get("host", "")).strip("[]").lower()
+        scheme, _, sent = headers.get("authorization", "").partition(" ")
         is_open = self._token is None or path in OPEN or path.startswith(f"{ASSETS}/")
+        # compared in a time that does not tell how much of the token is right
+        has_token = hmac.compare_digest(sent.strip().encode("latin-1"), self._token or b"")
         if host not in {*self._hosts, own_address}:  # another site's page, under a name of its own
             text = f"the host {host!r:.80} is not allowed: see --allowed-hosts of nq serve"
             await refusal(421, text)(scope, receive, send)
-        elif not (is_open or self._has_token(scope)):
+        elif not (is_open or (scheme.lower() == "bearer" and has_token)):
             header = {"WWW-Authenticate": 'Bearer realm="nq"'}
             text = "a token is needed: send the header Authorization: Bearer TOKEN"
             await refusal(401, text, header)(scope, receive, send)
         else:  # the server leaves out the body of an answer to HEAD
             method = "GET" if scope["method"] == "HEAD" else scope["method"]
             await self._app({**scope, "method": method}, receive, send)
-
-    def _has_token(self, scope: Scope) -> bool:
-        """Returns whether a request has the token, in a time that does not tell how much of it."""
-        header = Headers(scope=scope).get("authorization", "")
-        scheme, _, token = header.partition(" ")
-        sent = token.strip().encode("latin-1")
-        return scheme.lower() == "bearer" and hmac.compare_digest(sent, self._token or b"")
 
 
 def refusal(status: int, error: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
@@ -223,19 +225,6 @@ def refusal(status: int, error: str, headers: Mapping[str, str] | None = None) -
 
 def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": Problem} for status in statuses}
-
-
-def _check_type(request: Request) -> None:
-    """Checks the media type of a request; raises ``HTTPException`` 415.
-
-    Scripts of other sites can send plain text and forms to a server on this machine, but no JSON.
-    """
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != JSON:
-        shown = repr(media_type) if media_type else "no type"
-        raise HTTPException(415, f"found {shown:.80}: send Content-Type: {JSON}")
-    if request.headers.get("content-encoding", "identity") != "identity":
-        raise HTTPException(415, "the request is compressed: send it as it is")
 
 
 async def _read_body(request: Request, limit: int, uploads: set[asyncio.Timeout]) -> bytes:
