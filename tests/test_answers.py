@@ -103,11 +103,9 @@ def test_the_place_of_a_short_answer_in_the_text_of_the_long_one(text: str) -> N
     page = page_from_text(text)
     tokens, (block,) = page.example.tokens, page.example.candidates
     short = Span(tokens.index("Ada"), tokens.index("Brenn") + 1)
-    (answer,) = make(Prediction(0, block.span, 0.9, (short,), 0.8), page=page).to_dict()[
-        "short_answers"
-    ]
-    long = make(Prediction(0, block.span, 0.9, (short,), 0.8), page=page).to_dict()["long_answer"]
-    assert long["text"][answer["start_in_long"] : answer["end_in_long"]] == "Ada Brenn"
+    values = make(Prediction(0, block.span, 0.9, (short,), 0.8), page=page).to_dict()
+    (answer,), long = values["short_answers"], values["long_answer"]["text"]
+    assert long[answer["start_in_long"] : answer["end_in_long"]] == "Ada Brenn"
 
 
 def test_json() -> None:
