@@ -54,7 +54,7 @@ def parser() -> terminal.Parser:
     parity.add_argument("--against", metavar="RUN", help=against)
     parity.add_argument(
         "--max-loss",
-        type=arguments.number_in("[0, 1)", float),
+        type=arguments.number_in("[0, 1)"),
         metavar="X",
         help="exit with 1 if the micro-F1 is lower than that of the other run by more than this "
         "share of it: 0.02 is 2 %%; the whole 90 %% interval of the loss must be above X",

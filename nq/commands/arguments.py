@@ -6,6 +6,7 @@ import argparse
 import contextlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
@@ -27,7 +28,6 @@ _METAVARS = {int: "N", float: "X", str: "TEXT"}
 
 S = TypeVar("S", bound=Settings)
 T = TypeVar("T")
-N = TypeVar("N", int, float)
 
 
 def add_settings(
@@ -91,20 +91,27 @@ def find_model(args: argparse.Namespace, whole_pages: bool = False) -> ModelSpec
     return model.reading_whole_pages() if whole_pages and args.max_contexts is None else model
 
 
-def number_in(interval: str, kind: type[N]) -> Callable[[str], N]:
+def positive(text: str, minimum: int = 1) -> int:
+    """Converts an argument to an integer of at least ``minimum``."""
+    with contextlib.suppress(ValueError):
+        if int(text) >= minimum:
+            return int(text)
+    raise argparse.ArgumentTypeError(f"must be a whole number from {minimum} on, got {text!r}")
+
+
+count_from_0 = partial(positive, minimum=0)
+
+
+def number_in(interval: str) -> Callable[[str], float]:
     """Returns a converter of arguments to numbers in an interval such as ``"[0, 1)"``."""
 
-    def number(text: str) -> N:
+    def number(text: str) -> float:
         with contextlib.suppress(ValueError):
-            if is_within(kind(text), interval):
-                return kind(text)
-        name = "whole number" if kind is int else "number"
-        raise argparse.ArgumentTypeError(f"must be a {name} in {interval}, got {text!r}")
+            if is_within(float(text), interval):
+                return float(text)
+        raise argparse.ArgumentTypeError(f"must be a number in {interval}, got {text!r}")
 
     return number
-
-
-positive, count_from_0 = number_in("[1, inf)", int), number_in("[0, inf)", int)
 
 
 def parsed_by(parse: Callable[[str], T]) -> Callable[[str], T]:
