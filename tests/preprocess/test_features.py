@@ -21,9 +21,8 @@ from nq.preprocess.features import (
     query,
     target,
     training_features,
-    windows,
 )
-from nq.preprocess.tokenizers.base import MARKERS, Tokenizer
+from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
 from nq.records import UNLABELLED, Annotation, AnswerType, Example, Features, Span, Target, YesNo
@@ -123,63 +122,22 @@ def labels(made: Features) -> list[tuple[int, int, int]]:
     return list(zip(*(column.tolist() for column in columns if column is not None), strict=True))
 
 
-sizes = st.integers(1, 60)
-
-
-def every_start(n_pieces: int, length: int, stride: int) -> list[tuple[int, int]]:
-    """The ranges of windows, found by trying every start."""
-    step = min(stride, length)
-    starts = [s for s in range(n_pieces) if s % step == 0]
-    needed = next(i for i, s in enumerate(starts) if s + length >= n_pieces)
-    return [(s, min(s + length, n_pieces)) for s in starts[: needed + 1]]
-
-
-@few
-@given(sizes, sizes, sizes)
-def test_against_a_slower_search(n_pieces: int, length: int, stride: int) -> None:
-    assert windows(n_pieces, length, stride) == every_start(n_pieces, length, stride)
+@pytest.fixture(scope="module")
+def tokenizers(wordpiece: WordPieceTokenizer, spiece_models: dict[str, Path]) -> list[Tokenizer]:
+    return [wordpiece, *map(load_tokenizer, spiece_models.values())]
 
 
 @few
 @given(pages(), shapes, st.sampled_from([PAGE, BLOCK]))
 def test_rows_against_a_slower_truth(
-    wordpiece: WordPieceTokenizer, example: Example, config: WindowConfig, scope: str
+    tokenizers: list[Tokenizer], example: Example, config: WindowConfig, scope: str
 ) -> None:
     config = replace(config, window_scope=scope)
-    made = features(example, wordpiece, config)
-    assert rows(made) == slowly(example, wordpiece, config)
-    assert made.windows.tolist() == list(range(made.n_windows))
-
-
-@few
-@given(pages())
-def test_rows_of_sentencepiece(spiece_models: dict[str, Path], example: Example) -> None:
-    for path in spiece_models.values():
-        tokenizer = load_tokenizer(path)
-        made = features(example, tokenizer, SMALL)
-        assert rows(made) == slowly(example, tokenizer, SMALL)
+    for tokenizer in tokenizers:
+        made = features(example, tokenizer, config)
+        assert rows(made) == slowly(example, tokenizer, config)
+        assert made.windows.tolist() == list(range(made.n_windows))
         assert made.input_ids.max() < tokenizer.vocab_size
-
-
-@few
-@given(pages())
-def test_text_never_looks_like_the_frame(wordpiece: WordPieceTokenizer, example: Example) -> None:
-    made = features(example, wordpiece, SMALL)
-    frame = {wordpiece.cls_id, wordpiece.sep_id, *map(wordpiece.marker_id, MARKERS)}
-    assert frame.isdisjoint(made.input_ids[made.token_map >= 0].tolist())
-    assert (made.input_ids == wordpiece.cls_id).sum(axis=1).tolist() == [1] * len(made)
-    assert (made.input_ids == wordpiece.sep_id).sum(axis=1).tolist() == [2] * len(made)
-
-
-def test_a_long_question_keeps_its_marker_and_its_last_63_pieces(
-    wordpiece: WordPieceTokenizer,
-) -> None:
-    words = ["who", "is", "the", "river", "king", "of", "ice", "and", "glass"] * 8
-    pieces = query(" ".join(words), wordpiece, WindowConfig())
-    assert pieces == [104, *itertools.chain(*wordpiece.encode(words[-63:]))]
-    assert query("who", wordpiece, WindowConfig(max_query_length=1)) == [104]
-    theirs = query(" ".join(words), wordpiece, WindowConfig(compat="bert-joint"))
-    assert theirs == list(itertools.chain(*wordpiece.encode(words[-64:])))
 
 
 @few

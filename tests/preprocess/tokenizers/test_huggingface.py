@@ -3,7 +3,6 @@
 import itertools
 import json
 import random
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -176,55 +175,6 @@ def test_ids_of_xlm_roberta_and_camembert_are_behind_the_files(
         assert joined(tokenizer, page) == [3 if i == 0 else i + shift for i in raw.encode(page)]
     (pieces,) = tokenizer.encode(["a</s><s><mask>\u2047"])
     assert {*special[:3], 0, 2, 4 * (shift == 4), size + shift}.isdisjoint(pieces)
-
-
-@pytest.mark.extended
-@pytest.mark.filterwarnings("ignore")
-def test_both_tokenizers_of_deberta(tmp_path: Path) -> None:
-    transformers = pytest.importorskip("transformers")
-    SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT), model_prefix=str(tmp_path / "spm"), vocab_size=120,
-        hard_vocab_limit=False, minloglevel=2, pad_id=0, bos_id=1, eos_id=2, unk_id=3,
-        pad_piece="[PAD]", bos_piece="[CLS]", eos_piece="[SEP]", unk_piece="[UNK]",
-    )  # fmt: skip
-    for name, values in (
-        ("config.json", {"model_type": "deberta-v2"}),
-        ("tokenizer_config.json", {"do_lower_case": False, "vocab_type": "spm"}),
-    ):
-        (tmp_path / name).write_text(json.dumps(values))
-    raw = SentencePieceProcessor(model_file=str(tmp_path / "spm.model"))
-    vocab = [(raw.id_to_piece(i), raw.get_score(i)) for i in range(raw.get_piece_size())]
-    theirs = transformers.DebertaV2Tokenizer(vocab, unk_id=3)
-    theirs.save_pretrained(tmp_path / "whole")
-    tokenizers = load_tokenizer(tmp_path), load_tokenizer(tmp_path / "whole" / "tokenizer.json")
-    for tokenizer in tokenizers:
-        ids = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id, tokenizer.unk_id
-        assert ids == (1, 2, 0, 3)
-        assert tokenizer.piece_id("[MASK]") == tokenizer.pieces - 1 == raw.get_piece_size()
-        assert (tokenizer.separators, tokenizer.segments) == (1, True)
-        for page in (TEXT[0], TEXT[1].replace("\u2014", "-"), "``a'' [CLS] b [MASK]"):
-            assert {1, 2, raw.get_piece_size()}.isdisjoint(joined(tokenizer, page))
-            if "[" not in page:
-                assert joined(tokenizer, page) == theirs.encode(page, add_special_tokens=False)
-
-
-@pytest.mark.parametrize(
-    ("model_type", "file", "as_plain"),
-    [
-        ("albert", "spiece.model", ["river", '"']),
-        ("rembert", "sentencepiece.model", ["Rivér", '"']),
-    ],
-)
-def test_words_are_prepared_as_in_the_family(
-    spiece_models: dict[str, Path], tmp_path: Path, model_type: str, file: str, as_plain: list[str]
-) -> None:
-    shutil.copyfile(spiece_models["plain-unigram"], tmp_path / file)
-    plain = load_tokenizer(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
-    assert load_tokenizer(tmp_path).encode(["Rivér", "``"]) == plain.encode(as_plain)
-    settings = '{"do_lower_case": false, "keep_accents": true}'
-    (tmp_path / "tokenizer_config.json").write_text(settings, encoding="utf-8")
-    assert load_tokenizer(tmp_path).encode(["Rivér"]) == plain.encode(["Rivér"])
 
 
 ADDED = {

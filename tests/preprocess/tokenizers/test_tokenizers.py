@@ -191,9 +191,10 @@ def test_markers_of_sentencepiece_keep_their_ids_or_follow_the_last_piece(
     for tokenizer in map(load_tokenizer, spiece_models.values()):
         special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id)
         assert special == tuple(map(tokenizer.piece_id, ("[CLS]", "[SEP]", "<pad>")))
-        river, ice = tokenizer.encode(["river", "ice"])
+        river, ice, capital, accent = tokenizer.encode(["river", "ice", "River", "rivér"])
         assert tokenizer.encode(["ice", "river", "ice"]) == [ice, river, ice]
         assert tokenizer.unk_id not in river + ice
+        assert tokenizer.unk_id in capital and tokenizer.unk_id in accent  # both stay in text
 
 
 def rows(*pieces: str) -> str:
