@@ -2,21 +2,17 @@
 
 import itertools
 import json
-import random
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
-from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Regex, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Library
 
-from nq.model.checkpoint import save_tokenizer
 from nq.preprocess.tokenizers.base import MARKERS, Tokenizer
-from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
+from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.preprocess.tokenizers.wordpiece import OriginalWordPieceTokenizer
 from tests.preprocess.synthetic_examples import FULLWIDTH_SEP, ODD_WORDS, SPECIAL_WORDS, any_words
 
@@ -175,107 +171,3 @@ def test_ids_of_xlm_roberta_and_camembert_are_behind_the_files(
         assert joined(tokenizer, page) == [3 if i == 0 else i + shift for i in raw.encode(page)]
     (pieces,) = tokenizer.encode(["a</s><s><mask>\u2047"])
     assert {*special[:3], 0, 2, 4 * (shift == 4), size + shift}.isdisjoint(pieces)
-
-
-ADDED = {
-    "covid19": {},
-    "NaïveX": {"normalized": True},
-    "c++": {"single_word": True},
-    "«R»": {"normalized": False},
-}
-PLAIN = ("river", "Walked", "bridge", "isn't", "1,969", "«quoted»", "e.g.", "東京の川", "straße")
-
-
-def odd_texts(seed: int, words: int = 5000) -> list[str]:
-    """Returns texts of 25 words each, with added tokens alone and inside words, and long words."""
-    draw = random.Random(seed)
-    special = {*SPECIAL, *MARKERS}
-    odd = [word for word in ODD_WORDS if not any(piece in word for piece in special)]
-
-    def word() -> str:
-        token = draw.choice([*ADDED, *map(str.upper, ADDED)])
-        letters = "".join(draw.choices("abcé日\u0301Ω-.'9 \u00a0Ġ▁", k=draw.randint(1, 9)))
-        long = draw.choice("aé") * draw.randint(95, 205)
-        around = draw.choice(PLAIN) + token + draw.choice(["", "s", ".", "9", "é"])
-        return draw.choice([draw.choice(PLAIN), draw.choice(odd), token, letters, long, around])
-
-    # A blank before the first piece is one of its characters for the library, but not for nq.
-    return [" ".join(word() for _ in range(25)).strip() for _ in range(words // 25)]
-
-
-def metaspace_first() -> Library:
-    library = unigram()
-    library.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
-    return library
-
-
-def wordpiece(normalizer: Any) -> Library:
-    library = cased_wordpiece()
-    library.normalizer = normalizer
-    return library
-
-
-FAMILIES: dict[str, Callable[[], Library]] = {
-    "byte-level": byte_level,
-    "unigram": unigram,
-    "metaspace first": metaspace_first,
-    "cased wordpiece": cased_wordpiece,
-    "uncased wordpiece": lambda: wordpiece(normalizers.BertNormalizer()),
-    "wordpiece without accents": lambda: wordpiece(
-        normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()])
-    ),
-}
-
-
-def compare(tokenizer: Tokenizer, reference: Library, seed: int) -> None:
-    """Compares pieces and places in texts, and the pieces of single words."""
-    before = len(reference.encode("a", add_special_tokens=False).ids)
-    for text in odd_texts(seed):
-        expected = reference.encode(text, add_special_tokens=False)
-        pieces = tokenizer.encode_text(text)
-        assert pieces.ids == expected.ids, text
-        assert list(map(tuple, pieces.chars.tolist())) == expected.offsets, text
-        words = " ".join(text.split())
-        inside = reference.encode(f"a {words}", add_special_tokens=False).ids[before:]
-        assert joined(tokenizer, words) == inside, words
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
-def test_live_pieces_and_places_are_those_of_the_library(family: str, tmp_path: Path) -> None:
-    library = FAMILIES[family]()
-    library.add_special_tokens(["<ent>"])
-    library.add_tokens([AddedToken(token, **flags) for token, flags in ADDED.items()])
-    library.save(str(tmp_path / "tokenizer.json"))
-    tokenizer = load_tokenizer(tmp_path)
-    compare(tokenizer, library, seed=sorted(FAMILIES).index(family))
-    (ent,) = tokenizer.encode(["x<ent>y"])
-    assert tokenizer.piece_id("<ent>") not in ent  # special pieces stay text
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("model_type", ["bert", "roberta"])
-def test_live_pieces_of_a_vocabulary_are_those_of_transformers(
-    model_type: str, folders: dict[str, Path], tmp_path: Path
-) -> None:
-    transformers = pytest.importorskip("transformers")
-    library = FAMILIES["uncased wordpiece"]() if model_type == "bert" else byte_level()
-    library.model.save(str(tmp_path))
-    new = {token: library.get_vocab_size() + i for i, token in enumerate(ADDED)}
-    settings = {"tokenizer_class": f"{model_type.capitalize()}Tokenizer", "do_lower_case": True}
-    for name, values in (
-        ("added_tokens.json", new),
-        ("config.json", {"model_type": model_type}),
-        ("tokenizer_config.json", settings),
-    ):
-        (tmp_path / name).write_text(json.dumps(values), encoding="utf-8")
-    reference = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    tokenizer = load_tokenizer(tmp_path)
-    compare(tokenizer, reference.backend_tokenizer, seed=7)
-    assert [tokenizer.piece_id(token) for token in ADDED] == list(new.values())
-    (tmp_path / "saved").mkdir()
-    save_tokenizer(tmp_path / "saved", tokenizer)
-    again = load_tokenizer(tmp_path / "saved")
-    assert tokenizer_digest(again) == tokenizer_digest(tokenizer)
-    compare(again, reference.backend_tokenizer, seed=8)

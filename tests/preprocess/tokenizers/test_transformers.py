@@ -12,12 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentencepiece import SentencePieceTrainer
+from tokenizers import AddedToken, normalizers, pre_tokenizers
 
 from nq.model.checkpoint import save_tokenizer
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from tests.preprocess.synthetic_examples import WORDS
-from tests.preprocess.tokenizers.test_huggingface import BERT, ROBERTA, TEXT, byte_level, unigram
+from tests.preprocess.tokenizers.test_huggingface import (
+    BERT,
+    ROBERTA,
+    TEXT,
+    byte_level,
+    cased_wordpiece,
+    joined,
+    unigram,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 transformers = pytest.importorskip("transformers")
@@ -80,7 +89,14 @@ FILES: dict[str, Files] = {
 }
 PLAIN = {"tokenizer_class": "PreTrainedTokenizerFast"}
 NFKC = {"type": "Sequence", "normalizers": [{"type": "NFKC"}, {"type": "Lowercase"}]}
-ADDED: dict[str, Files] = {"covid19": {}, "c++": {"single_word": True}, "<ent>": {"special": True}}
+NFD = {"type": "Sequence", "normalizers": [{"type": "NFD"}, {"type": "StripAccents"}]}
+ADDED: dict[str, Files] = {
+    "covid19": {},
+    "NaïveX": {"normalized": True},
+    "c++": {"single_word": True},
+    "«R»": {"normalized": False},
+    "<ent>": {"special": True},
+}
 
 
 def added(first: int) -> dict[str, Any]:
@@ -97,7 +113,22 @@ def roberta() -> Files:
 
 
 def whole(make: Callable[[], Any]) -> Files:
-    return dict(json.loads(make().to_str()))
+    """Returns the tokenizer.json of a library with added tokens."""
+    library = make()
+    library.add_tokens([AddedToken(token, **flags) for token, flags in ADDED.items()])
+    return dict(json.loads(library.to_str()))
+
+
+def uncased_wordpiece() -> Any:
+    library = cased_wordpiece()
+    library.normalizer = normalizers.BertNormalizer()
+    return library
+
+
+def metaspace_first() -> Any:
+    library = unigram()
+    library.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    return library
 
 
 # name: model_type, files, tokenizer_config.json
@@ -128,6 +159,14 @@ FOLDERS: dict[str, tuple[str, Callable[[], Files], Files]] = {
         lambda: {"tokenizer.json": whole(byte_level)},
         {"tokenizer_class": "RobertaTokenizerFast", "add_prefix_space": True},
     ),
+    "roberta added": (
+        "roberta",
+        lambda: {
+            **(files := roberta()),
+            "added_tokens.json": {t: len(files["vocab.json"]) + i for i, t in enumerate(ADDED)},
+        },
+        {"tokenizer_class": "RobertaTokenizer", "additional_special_tokens": ["<ent>"]},
+    ),
     "modernbert": ("modernbert", lambda: {"tokenizer.json": whole(byte_level)}, {}),
     "albert": ("albert", lambda: {"spiece.model": ...}, {}),
     "cased albert": (
@@ -151,6 +190,10 @@ FOLDERS: dict[str, tuple[str, Callable[[], Files], Files]] = {
         {"do_lower_case": True, "split_by_punct": True},
     ),
     "json": ("bert", lambda: {"tokenizer.json": description()}, PLAIN),
+    "unigram json": ("bert", lambda: {"tokenizer.json": whole(unigram)}, PLAIN),
+    "metaspace first": ("bert", lambda: {"tokenizer.json": whole(metaspace_first)}, PLAIN),
+    "uncased json": ("bert", lambda: {"tokenizer.json": whole(uncased_wordpiece)}, PLAIN),
+    "accents of json": ("bert", lambda: {"tokenizer.json": description(normalizer=NFD)}, PLAIN),
     "json of the class": (
         "bert",
         lambda: {"tokenizer.json": description(normalizer=None)},
@@ -235,7 +278,8 @@ SNIPPETS = [
     *("Who ", "the bridge", " river", "  ", "\n", "\t", "\u00a0", "Øresund", "straße", "1,969"),
     *("東京の川", "がぎ", "e\u0301", "a\u0323\u0308", "Ünïcödé", "ﬁne ½", "«q»", "``x''", "\u200b"),
     *("\U0001f600", "\U0001f469\u200d\U0001f680", "\x00", "\x07", "\ufeff", "\ufffd", "İI", "ß"),
-    *("[SEP]", "</s>", "<mask>", "[CLS] ", "covid19", "c++", "<ent>", "x" * 99, "y" * 101, "Ġ▁"),
+    *("[SEP]", "</s>", "<mask>", "[CLS] ", *ADDED, "x" * 99, "y" * 101),
+    *(*map(str.upper, ADDED), *map(str.lower, ADDED), "Ġ▁", "Walked", "isn't", "e.g. "),
 ]
 texts = st.lists(
     st.one_of(
@@ -245,7 +289,7 @@ texts = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(text=texts)
 def test_pieces_and_places_are_those_of_transformers(
     both: tuple[Tokenizer, Any, Tokenizer], text: str
@@ -260,10 +304,16 @@ def test_pieces_and_places_are_those_of_transformers(
     if special.isdisjoint(expected.ids):  # transformers finds those of a unigram in text
         assert list(pieces.ids) == expected.ids
         assert list(map(tuple, pieces.chars.tolist())) == expected.offsets
+    words = " ".join(text.split())
+    before = len(reference.encode("a", add_special_tokens=False).ids)
+    inside = reference.encode(f"a {words}", add_special_tokens=False).ids[before:]
+    if words and special.isdisjoint(inside):
+        assert joined(tokenizer, words) == inside
 
 
 def test_special_pieces_are_those_of_transformers(both: tuple[Tokenizer, Any, Tokenizer]) -> None:
     tokenizer, reference, again = both
+    assert tokenizer_digest(again) == tokenizer_digest(tokenizer)
     for one in (tokenizer, again):
         plain, single = (reference.encode("who", add_special_tokens=b).ids for b in (False, True))
         assert single in (plain, [one.cls_id, *plain, one.sep_id])  # a template may be absent
