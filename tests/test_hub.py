@@ -26,8 +26,7 @@ from tests.child_processes import ROOT, python, wait_until
 from tests.conftest import Commands
 from tests.formats.hugging_face_rows import row
 from tests.formats.hugging_face_rows import write as write_rows
-from tests.formats.test_question_parquet import SQUAD, squad_rows
-from tests.formats.test_question_parquet import write as write_questions
+from tests.formats.test_parquet import SQUAD, squad_rows, write_questions
 from tests.hub_server import Hub, serve
 
 MODEL, DATA = "Org/reader.v2", "datasets/org/questions"
@@ -432,22 +431,6 @@ def test_commands_take_models_and_data_of_the_hub(server: Hub, commands: Command
     assert "check the name" in commands.error("answer", "--data", bad, "--no-track")
     assert commands.out("eval", *gold[:1], bad, *gold[2:], code=1) == ""
     server.requests.clear()
-
-
-@pytest.mark.slow
-def test_a_model_of_transformers_in_shards(server: Hub, tmp_path: Path) -> None:
-    from transformers import DistilBertConfig, DistilBertForQuestionAnswering
-
-    theirs = tmp_path / "theirs"
-    vocabulary = Path("model/vocab.txt").read_text(encoding="utf-8").splitlines()
-    sizes: dict[str, Any] = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32}
-    config = DistilBertConfig(vocab_size=len(vocabulary), **sizes)
-    DistilBertForQuestionAnswering(config).save_pretrained(theirs, max_shard_size="20KB")
-    shutil.copy("model/vocab.txt", theirs)
-    server.folders["org/shards"] = theirs
-    with nq.pipeline("question-answering", "org/shards") as reader:
-        assert reader(LIVE)["answer"] in LIVE["context"]
-    assert len(list(model_folder("org/shards").glob("model-*"))) > 1
 
 
 def test_a_compared_model_is_named_by_its_commit(server: Hub) -> None:

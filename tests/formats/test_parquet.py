@@ -1,18 +1,27 @@
-"""Tests of parquet files of Hugging Face: round trips, shares, bad rows and files."""
+"""Tests of parquet files of natural_questions, and of questions with the schemas of the hub."""
 
 import copy
+import random
+import subprocess
+import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from nq.formats import input_files, inputs
+from nq.formats.own_data import list_pages
 from nq.records import DeadLetter, Example
 from tests import nq_records
-from tests.formats.hugging_face_rows import SCHEMA, Row, row, write
-from tests.formats.reading import decode_line, items, reasons, values_of
+from tests.formats import own_data
+from tests.formats.hugging_face_rows import SCHEMA, Row, lists, row, write
+from tests.formats.own_data import CONTEXT, KEEPER
+from tests.formats.reading import decode_line, ids, items, reasons, values_of
+from tests.formats.test_own_data import shorts
 from tests.nq_records import changed, to_line, write_lines
 
 N_ROWS = 23
@@ -154,3 +163,225 @@ def test_texts_of_a_dictionary_are_counted_before_they_are_expanded(tmp_path: Pa
     encodings = {"document.tokens.token.list.element": "DELTA_BYTE_ARRAY"}
     pq.write_table(table, path, use_dictionary=False, column_encoding=encodings)
     assert [bool(reason) for reason in reasons(path)] == [False, True, False]
+
+
+# --- questions ----------------------------------------------------------------------------
+
+TEXT, INTEGER = pa.string(), pa.int32()
+TEXTS = {"id": TEXT, "title": TEXT, "context": TEXT, "question": TEXT}
+SQUAD = pa.schema({**TEXTS, "answers": lists({"text": TEXT, "answer_start": INTEGER})})
+SPAN = {"start": INTEGER, "end": INTEGER}
+TOKENS = {"tokens": TEXT, "offsets": INTEGER}
+
+
+def objects(fields: dict[str, pa.DataType]) -> pa.DataType:
+    return pa.list_(pa.struct(fields))
+
+
+def mrqa_schema(several: Any) -> pa.Schema:
+    """Returns the schema of ``mrqa``, whose lists of objects ``datasets`` wrote in two ways."""
+    names = "subset", "context", "qid", "question"
+    return pa.schema(
+        {
+            **dict.fromkeys(names, TEXT),
+            "context_tokens": several(TOKENS),
+            "question_tokens": several(TOKENS),
+            "detected_answers": several(
+                {"text": TEXT, "char_spans": several(SPAN), "token_spans": several(SPAN)}
+            ),
+            "answers": pa.list_(TEXT),
+        }
+    )
+
+
+def write_questions(
+    path: Path, rows: list[dict[str, Any]], schema: pa.Schema | None = None
+) -> Path:
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+    return path
+
+
+def squad_rows() -> list[dict[str, Any]]:
+    rows = []
+    for question in own_data.QUESTIONS:
+        columns = {n: [a[n] for a in question["answers"]] for n in ("text", "answer_start")}
+        texts = {"id": question["id"], "question": question["question"], "title": "Skerry Point"}
+        rows.append({**texts, "context": CONTEXT, "answers": columns})
+    return rows
+
+
+def values(path: Path) -> list[dict[str, Any]]:
+    return [values_of(item) for item in items(path) if isinstance(item, Example)]
+
+
+def test_rows_of_squad_are_the_examples_of_its_json(tmp_path: Path) -> None:
+    path = write_questions(tmp_path / "a.parquet", squad_rows(), SQUAD)
+    expected = items(own_data.write_squad(tmp_path / "a.json"))
+    for actual, same in zip(items(path), expected, strict=True):
+        assert isinstance(actual, Example) and isinstance(same, Example)
+        assert (actual.answers, actual.annotations) == (same.answers, same.annotations)
+        assert (actual.title, actual.tokens) == (same.title, same.tokens)
+    assert ids(path) == ["q1", "q2", "q3"]
+    assert inputs.read_page(path, 2).example.title == "Skerry Point"
+
+
+@pytest.mark.parametrize("several", [lists, objects])
+def test_rows_of_mrqa_are_the_examples_of_its_lines(several: Any, tmp_path: Path) -> None:
+    span = {"start": KEEPER, "end": KEEPER + 7}
+    nested = {"text": "Tom Hale", "char_spans": [span], "token_spans": []}
+    if several is lists:
+        spans = {"start": [KEEPER], "end": [KEEPER + 7]}
+        nested = {"text": ["Tom Hale"], "char_spans": [spans]}
+    texts = {"subset": "own", "qid": "m1", "question": "Who kept it?", "context": CONTEXT}
+    detected = nested if several is lists else [nested]
+    row = {**texts, "detected_answers": detected, "answers": ["Hale", "Tom Hale"]}
+    (actual,) = items(write_questions(tmp_path / "a.parquet", [row], mrqa_schema(several)))
+    expected = items(write_lines(tmp_path / "a.jsonl", own_data.mrqa()))[0]
+    assert isinstance(actual, Example) and isinstance(expected, Example)
+    assert shorts(actual) == ["Tom Hale", "Hale"]
+    assert (actual.answers, actual.annotations) == (expected.answers, expected.annotations)
+
+
+def test_own_questions_with_contexts_pages_and_other_columns(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"question": "When?", "context": "Built in 1889.", "answer": "1889", "n": 1, "x": [[1]]},
+        {"question": "Who?", "context": None, "answer": None, "n": 2, "x": None},
+    ]
+    path = write_questions(tmp_path / "own.parquet", rows)
+    first = items(path)[0]
+    assert isinstance(first, Example) and first.answers == ("1889",)
+    assert first.example_id == "own.parquet:1"
+    assert reasons(path)[1]
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "7.txt").write_text("Built by Eiffel.", encoding="utf-8")
+    pages = list_pages(tmp_path / "pages", "file")
+    rows = [{"question": "Who?", "file": 7, "answers": ["Eiffel"]}]
+    path = write_questions(tmp_path / "b.parquet", rows)
+    (example,) = items(path, pages=pages)
+    assert isinstance(example, Example) and shorts(example) == ["Eiffel"]
+
+
+TEXT_TYPES = {
+    **{str(kind): kind for kind in (pa.string_view(), pa.large_string(), pa.binary())},
+    "dictionary": pa.dictionary(pa.int32(), pa.string()),
+    "binary_view": pa.binary_view(),
+}
+LIST_TYPES = (pa.list_, pa.large_list, pa.list_view, pa.large_list_view)
+DELTA = "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"
+
+
+@pytest.mark.parametrize("kind", TEXT_TYPES)
+def test_texts_of_each_type_of_arrow(kind: str, tmp_path: Path) -> None:
+    rows = [{**row, "answers": ["x"]} for row in squad_rows()]
+    schema = pa.schema({**TEXTS, "answers": pa.list_(TEXT)})
+    expected = values(write_questions(tmp_path / "a.parquet", rows, schema))
+    typed = dict.fromkeys(TEXTS, TEXT_TYPES[kind])
+    data = {
+        name: pa.array([row[name].encode() if "binary" in kind else row[name] for row in rows], to)
+        for name, to in typed.items()
+    }
+    answers = pa.array([["x"]] * len(rows), pa.list_(TEXT))
+    pq.write_table(pa.table({**data, "answers": answers}), tmp_path / "b.parquet")
+    assert values(tmp_path / "b.parquet") == expected
+
+
+@pytest.mark.parametrize("several", LIST_TYPES)
+def test_lists_of_each_type_of_arrow(several: Any, tmp_path: Path) -> None:
+    answer = pa.struct({"text": TEXT, "answer_start": INTEGER})
+    pairs = zip(squad_rows(), own_data.QUESTIONS, strict=True)
+    rows = [{**row, "answers": question["answers"]} for row, question in pairs]
+    expected = values(write_questions(tmp_path / "a.parquet", squad_rows(), SQUAD))
+    schema = pa.schema({**TEXTS, "answers": several(answer)})
+    assert values(write_questions(tmp_path / "b.parquet", rows, schema)) == expected
+
+
+@pytest.mark.parametrize("encoding", DELTA)
+def test_texts_of_each_encoding_and_empty_row_groups(encoding: str, tmp_path: Path) -> None:
+    table = pa.Table.from_pylist(squad_rows(), schema=SQUAD)
+    expected = values(write_questions(tmp_path / "a.parquet", squad_rows(), SQUAD))
+    encodings = dict.fromkeys(("context", "answers.text.list.element"), encoding)
+    options: dict[str, Any] = {"use_dictionary": False, "column_encoding": encodings}
+    with pq.ParquetWriter(tmp_path / "b.parquet", SQUAD, **options) as writer:
+        for part in (table.slice(0, 0), table.slice(0, 1), table.slice(0, 0), table.slice(1)):
+            writer.write_table(part)
+    assert values(tmp_path / "b.parquet") == expected
+
+
+UNREADABLE = {
+    "far": pa.array([10**18], pa.timestamp("us")),
+    "zone": pa.array([1], pa.timestamp("us", "Mars/Phobos")),
+    "long": pa.array([2**62], pa.duration("s")),
+    "bytes": pa.array([b"\xff"]),
+    "map": pa.array([[("a", 1)]], pa.map_(TEXT, INTEGER)),
+}
+IDS = {
+    "00000000-0000-0000-0000-000000000007": pa.array([UUID(int=7).bytes], pa.uuid()),
+    "a": pa.array([b"a"]),
+    7: pa.array([Decimal("7.00")], pa.decimal128(20, 2)),
+    10**18: pa.array([Decimal(10**18)], pa.decimal128(38)),
+    str(10**37): pa.array([Decimal(10**37)], pa.decimal128(38)),
+    2**64 - 1: pa.array([2**64 - 1], pa.uint64()),
+}
+NO_IDS = {
+    **UNREADABLE,
+    "7.5": pa.array([Decimal("7.5")], pa.decimal128(9, 1)),
+    "fixed": pa.array([bytes(range(128, 144))], pa.binary(16)),
+    "struct": pa.array([{"a": 1}]),
+}
+
+
+def test_columns_that_are_not_needed_do_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    for name, column in UNREADABLE.items():
+        table = {"question": ["When?"], "context": [CONTEXT], "created": column}
+        pq.write_table(pa.table(table), path)
+        assert reasons(path) == [""], name
+    answers = pa.StructArray.from_arrays([pa.array(["1986"]), UNREADABLE["zone"]], ["text", "at"])
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "7.txt").write_text(CONTEXT, encoding="utf-8")
+    table = pa.table({"question": ["When?"], "File": [7], "answers": answers})
+    pq.write_table(table, path)
+    (example,) = items(path, pages=list_pages(pages, "File"))
+    assert isinstance(example, Example) and shorts(example) == ["1986"]
+
+
+def test_ids_are_texts_or_refused(tmp_path: Path) -> None:
+    path, own = tmp_path / "a.parquet", {"question": ["When?"], "context": [CONTEXT]}
+    for expected, column in IDS.items():
+        pq.write_table(pa.table({**own, "id": column}), path)
+        assert ids(path) == [expected]
+    for name, column in NO_IDS.items():
+        pq.write_table(pa.table({**own, "id": column}), path)
+        (reason,) = reasons(path)
+        assert reason and "\n" not in reason, name
+
+
+def test_a_needed_column_twice_is_refused(tmp_path: Path) -> None:
+    columns, names = [["When?"], [CONTEXT], ["a"], ["b"]], ["question", "context", "x", "x"]
+    pq.write_table(pa.table(list(map(pa.array, columns)), names), tmp_path / "a.parquet")
+    assert reasons(tmp_path / "a.parquet") == [""]
+    pq.write_table(
+        pa.table(list(map(pa.array, columns)), ["question", *names[:3]]), tmp_path / "b.parquet"
+    )
+    with pytest.raises(ValueError, match="'question'"):
+        items(tmp_path / "b.parquet")
+
+
+@pytest.mark.slow
+def test_a_large_row_group_takes_little_memory(tmp_path: Path) -> None:
+    letters = random.Random(0)
+    contexts = [letters.randbytes(2000).hex() for _ in range(20_000)]
+    rows = [{**squad_rows()[2], "id": str(i), "context": c} for i, c in enumerate(contexts)]
+    path = write_questions(tmp_path / "a.parquet", rows, SQUAD)
+    code = (
+        "import resource, sys; from nq.formats import parquet\n"
+        "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10\n"
+        "next(parquet.rows(sys.argv[1])); before = peak()\n"
+        "print(sum(1 for _ in parquet.rows(sys.argv[1])), peak() - before)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, check=True
+    )
+    count, growth_mib = map(int, done.stdout.split())
+    assert (count, growth_mib < 64) == (20_000, True), growth_mib
