@@ -78,35 +78,27 @@ def pdf_of_content(content: str, texts: Mapping[str, str], *, is_form: bool = Fa
     return data.getvalue()
 
 
+def run(text: str, about: str = "") -> str:
+    return f'<w:r>{about}<w:t xml:space="preserve">{escape(text)}</w:t></w:r>'
+
+
+def p(*parts: str) -> str:
+    """Returns a paragraph of Word; a part without markup is a run."""
+    return f"<w:p>{''.join(part if '<' in part else run(part) for part in parts)}</w:p>"
+
+
+def cell(content: str, about: str = "") -> str:
+    return f"<w:tc><w:tcPr>{about}</w:tcPr>{content}</w:tc>"
+
+
+def tbl(*rows: str) -> str:
+    return f"<w:tbl>{''.join(f'<w:tr>{row}</w:tr>' for row in rows)}</w:tbl>"
+
+
 def docx(*paragraphs: str, table: Sequence[Sequence[str]] = ()) -> bytes:
-    """Returns a Word document with a heading, paragraphs and a table; a line is a paragraph."""
-
-    def paragraph(text: str, style: str = "") -> str:
-        half = len(text) // 2
-        runs = "".join(
-            f'<w:r><w:t xml:space="preserve">{escape(part)}</w:t></w:r>'
-            for part in (text[:half], text[half:])
-        )
-        about = f'<w:pPr><w:pStyle w:val="{style}"/></w:pPr>' if style else ""
-        return f"<w:p>{about}{runs}</w:p>"
-
-    def lines(cell: str) -> str:
-        heading = [paragraph(line[2:], "Heading2") for line in cell.split("\n") if line[:2] == "# "]
-        return "".join([*heading, *map(paragraph, cell.split("\n")[len(heading) :])])
-
-    rows = "".join(
-        "<w:tr>" + "".join(f"<w:tc>{lines(cell)}</w:tc>" for cell in row) + "</w:tr>"
-        for row in table
-    )
-    body = paragraph("A heading", "Heading1") + "".join(map(paragraph, paragraphs))
-    body += "<w:p><w:del><w:r><w:delText>gone</w:delText></w:r></w:del></w:p>"
-    body += f"<w:tbl>{rows}</w:tbl>" if rows else ""
-    document = f'<w:document xmlns:w="{WORDML}"><w:body>{body}</w:body></w:document>'
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        archive.writestr("[Content_Types].xml", "<Types/>")
-        archive.writestr("word/document.xml", document)
-    return data.getvalue()
+    """Returns a Word document with paragraphs and a table."""
+    rows = ["".join(cell(p(text)) for text in row) for row in table]
+    return word("".join(map(p, paragraphs)) + (tbl(*rows) if rows else ""))
 
 
 def word(

@@ -2,7 +2,6 @@
 
 import io
 import zipfile
-from html import escape
 
 import pytest
 from hypothesis import given
@@ -10,35 +9,19 @@ from hypothesis import strategies as st
 
 from nq.answers import Page
 from nq.formats.documents import decode_page
-from tests.document_files import STRICT_WORDML, word
+from tests.document_files import STRICT_WORDML, cell, p, run, tbl, word
 from tests.peak_memory import limited_memory
 
 FIELD = '<w:r><w:fldChar w:fldCharType="{}"/></w:r>'
 BEGIN, SEPARATE, END = map(FIELD.format, ("begin", "separate", "end"))
 HIDDEN = "<w:rPr><w:vanish/></w:rPr>"
+HEADING = '<w:pPr><w:pStyle w:val="Heading2"/></w:pPr>'
 DELETED_END = "<w:pPr><w:rPr><w:del/></w:rPr></w:pPr>"
-
-
-def run(text: str, about: str = "") -> str:
-    return f'<w:r>{about}<w:t xml:space="preserve">{escape(text)}</w:t></w:r>'
-
-
-def p(*parts: str) -> str:
-    """Returns a paragraph; a part without markup is a run."""
-    return f"<w:p>{''.join(part if '<' in part else run(part) for part in parts)}</w:p>"
 
 
 def item(text: str, number: int, level: int = 0) -> str:
     about = f'<w:ilvl w:val="{level}"/><w:numId w:val="{number}"/>'
     return p(f"<w:pPr><w:numPr>{about}</w:numPr></w:pPr>", run(text))
-
-
-def table(*rows: str) -> str:
-    return f"<w:tbl>{''.join(f'<w:tr>{row}</w:tr>' for row in rows)}</w:tbl>"
-
-
-def cell(content: str, about: str = "") -> str:
-    return f"<w:tc><w:tcPr>{about}</w:tcPr>{content}</w:tc>"
 
 
 def style(name: str, about: str, base: str = "") -> str:
@@ -101,7 +84,7 @@ def choice(first: str, second: str) -> str:
         (p("a ", run("x", HIDDEN), run("b", HIDDEN.replace("/>", ' w:val="false"/>'))), ["a b"]),
         (p(DELETED_END, run("It ")) + p("rains."), ["It rains."]),
         (p(DELETED_END.replace("del", "vanish"), run("It ")) + p("rains."), ["It rains."]),
-        (p(DELETED_END, run("It ")) + table(cell(p("x"))), ["It", "x"]),
+        (p(DELETED_END, run("It ")) + tbl(cell(p("x"))), ["It", "x"]),
         (p("a ", f"<w:r>{box('boxed')}</w:r>", "b") + p("c"), ["a b", "boxed", "c"]),
         (p("a ", choice(box("boxed"), box("boxed")), "b"), ["a b", "boxed"]),
         (p("a ", choice(box("boxed"), "<w:pict/>"), "b"), ["a b", "boxed"]),
@@ -109,8 +92,9 @@ def choice(first: str, second: str) -> str:
         (p("is ", "<m:oMath><m:sSup><m:e><m:r><m:t>10</m:t></m:r></m:e><m:sup><m:r><m:t>6</m:t>"
            "</m:r></m:sup></m:sSup></m:oMath>", " kg"), ["is 10^6 kg"]),
         (p("<w:commentRangeStart/>", "a", "<w:commentReference/>"), ["a"]),
-        (table(cell(p("a") + p("b")) + cell(table(cell(p("c")) + cell(p("d"))))), ["a b c | d"]),
-        (table("<w:trPr><w:tblHeader/></w:trPr>" + cell(p("a")), cell(p("b"))), ["a b"]),
+        (tbl(cell(p("a") + p("b")) + cell(tbl(cell(p("c")) + cell(p("d"))))), ["a b c | d"]),
+        (p(HEADING, "a") + tbl(cell(p(HEADING, "b")) + cell(p("c"))), ["a b | c"]),
+        (tbl("<w:trPr><w:tblHeader/></w:trPr>" + cell(p("a")), cell(p("b"))), ["a b"]),
     ],
 )  # fmt: skip
 def test_what_word_displays_is_read(body: str, expected: list[str]) -> None:
@@ -212,7 +196,7 @@ def test_what_is_not_word_is_refused(name: str, data: bytes, kind: str) -> None:
     [
         (p("a " * 1_000_000), "more text"),
         (p("a") * 50_000, "more text"),
-        (table(cell(p("a")) * 60_000), "more text"),
+        (tbl(cell(p("a")) * 60_000), "more text"),
         ('<w:altChunk r:id="r5"/>' * 20_000, "more text"),
         ("<w:p/>" * 120_000, "more text"),
         ("<w:r w:a=''/>" * 500_000, "nodes"),
