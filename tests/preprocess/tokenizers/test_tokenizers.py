@@ -35,6 +35,15 @@ def spelled(tokenizer: Tokenizer, *words: str) -> list[list[str]]:
     return [[spellings[i] for i in pieces] for pieces in tokenizer.encode(words)]
 
 
+def saved(folder: Path, tokenizer: Tokenizer) -> Tokenizer:
+    """Returns a tokenizer that was saved and loaded again, with the same digest."""
+    (folder / "saved").mkdir()
+    save_tokenizer(folder / "saved", tokenizer)
+    again = load_tokenizer(folder / "saved")
+    assert tokenizer_digest(again) == tokenizer_digest(tokenizer)
+    return again
+
+
 def library(vocab_file: Path) -> Library:
     """Returns a tokenizer of whole texts, as a fast BERT tokenizer is set up."""
     backend = Library(WordPiece(read_vocab(vocab_file), unk_token="[UNK]"))
@@ -131,11 +140,7 @@ def test_text_is_prepared_as_the_config_says(
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
     tokenizer = load_tokenizer(tmp_path)
     assert spelled(tokenizer, "Café", "中文") == pieces
-    (tmp_path / "saved").mkdir()
-    save_tokenizer(tmp_path / "saved", tokenizer)
-    again = load_tokenizer(tmp_path / "saved")
-    assert again.encode(["Café", "中文"]) == tokenizer.encode(["Café", "中文"])
-    assert tokenizer_digest(again) == tokenizer_digest(tokenizer)
+    assert saved(tmp_path, tokenizer).encode(["Café", "中文"]) == tokenizer.encode(["Café", "中文"])
 
 
 @pytest.mark.parametrize("source", ["added_tokens.json", "tokenizer_config.json", "tokenizer.json"])
@@ -146,13 +151,12 @@ def test_tokens_that_were_added_are_found_inside_text(source: str, tmp_path: Pat
         {"id": len(pieces), "content": "<ent>", "special": True},
         {"id": len(pieces) + 1, "content": "covid19"},
     ]
-    for name, values in (
-        ("added_tokens.json", {t["content"]: t["id"] for t in tokens}),
-        ("tokenizer_config.json", {"added_tokens_decoder": {t["id"]: t for t in tokens}}),
-        ("tokenizer.json", {"added_tokens": tokens}),
-    ):
-        if name == source:
-            (tmp_path / name).write_text(json.dumps(values), encoding="utf-8")
+    values = {
+        "added_tokens.json": {t["content"]: t["id"] for t in tokens},
+        "tokenizer_config.json": {"added_tokens_decoder": {t["id"]: t for t in tokens}},
+        "tokenizer.json": {"added_tokens": tokens},
+    }
+    (tmp_path / source).write_text(json.dumps(values[source]), encoding="utf-8")
     tokenizer = load_tokenizer(tmp_path / "vocab.txt")
     assert spelled(tokenizer, "xcovid19ice") == [["x", "covid19", "ice"]]
     assert tokenizer.piece_id("covid19") == len(pieces) + 1
@@ -160,11 +164,8 @@ def test_tokens_that_were_added_are_found_inside_text(source: str, tmp_path: Pat
     assert (["<ent>"] in spelled(tokenizer, "<ent>")) != is_special
     text = tokenizer.encode_text("ice, covid19x")
     assert text.chars.tolist()[-2:] == [[5, 12], [12, 13]]
-    (tmp_path / "saved").mkdir()
-    save_tokenizer(tmp_path / "saved", tokenizer)
-    again = load_tokenizer(tmp_path / "saved")
-    assert again.encode(["xcovid19ice", "<ent>"]) == tokenizer.encode(["xcovid19ice", "<ent>"])
-    assert tokenizer_digest(again) == tokenizer_digest(tokenizer)
+    words = ["xcovid19ice", "<ent>"]
+    assert saved(tmp_path, tokenizer).encode(words) == tokenizer.encode(words)
 
 
 def test_pieces_of_sentencepiece_have_their_characters(spiece_models: dict[str, Path]) -> None:
