@@ -110,7 +110,9 @@ class Tokenizer:
         self.files, self.options = files, {**(options or {})}
         self._backend, self._ids = backend, ids
         if tokens:
-            self.options[ADDED] = {str(i): flags_of(token) for i, token in decoder}
+            self.options[ADDED] = {
+                str(i): {name: getattr(token, name) for name in FLAGS} for i, token in decoder
+            }
         for piece, i in ids.items():
             if i > MAX_ID:
                 raise ValueError(
@@ -204,11 +206,6 @@ class Tokenizer:
             words[i : i + 1] = [words[i]] * sum(map(len, pieces))
             chars[i : i + 1] = [(start + n, start + n + 1) for n, p in enumerate(pieces) for _ in p]
         return TextPieces(ids, np.array(words, np.int64), np.array(chars, np.int64).reshape(-1, 2))
-
-
-def flags_of(token: AddedToken) -> dict[str, Any]:
-    """Returns an added token as the JSON object of ``tokenizer_config.json``."""
-    return {name: getattr(token, name) for name in FLAGS}
 
 
 def _batches(words: Sequence[str], max_characters: int) -> Iterator[Sequence[str]]:
