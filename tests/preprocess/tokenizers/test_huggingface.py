@@ -73,12 +73,11 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A folder of each kind, with the library's own tokenizer.json beside it as whole.json."""
+    """A folder of each kind."""
     root = tmp_path_factory.mktemp("library")
     for kind, make in KINDS.items():
         folder, library = root / kind, make()
         folder.mkdir()
-        library.save(str(folder / "whole.json"))
         if kind == "byte-level":
             library.model.save(str(folder))
         else:
