@@ -95,12 +95,14 @@ def test_questions_without_a_good_record_are_an_error(folder: Path, tmp_path: Pa
 
 def test_what_identifies_questions(paged: Questions, tmp_path: Path) -> None:
     assert paged.pages is not None
+    before = Questions(paged.files, paged.pages).key
     moved = Path(paged.files[0]).rename(tmp_path / "moved.jsonl")
     pages = Path(paged.pages.folder).rename(tmp_path / "moved")
     with pytest.raises(FileNotFoundError):
         _ = paged.key
     again = Questions((str(moved),), list_pages(pages))
     key = again.key
+    assert key["pages"] == before["pages"]
     again.check_same()
     Questions(again.files, again.pages, limit=1).check_same(key)
     with pytest.raises(Error, match="pages"):
@@ -112,7 +114,9 @@ def test_what_identifies_questions(paged: Questions, tmp_path: Path) -> None:
     os.utime(page, ns=(status.st_atime_ns, status.st_mtime_ns))
     with pytest.raises(Error, match=f"{pages} has changed"):
         again.check_same()
-    assert Questions(again.files, again.pages).key != key
+    others = again.pages, list_pages(pages, "x"), None
+    keys = [key, *(Questions(again.files, other).key for other in others)]
+    assert len(set(map(str, keys))) == 4
 
 
 def test_pages_that_no_question_names_are_mentioned(

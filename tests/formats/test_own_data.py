@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import re
 import unicodedata
 from pathlib import Path
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from nq.formats import inputs
 from nq.formats.fields import LIMITS, RecordError
 from nq.formats.own_data import PageFolder, list_pages
-from nq.questions import Questions, read_examples
+from nq.questions import read_examples
 from nq.records import Example, Original, Span, YesNo, char_span
 from tests.formats import own_data
 from tests.formats.own_data import CONTEXT, placed
@@ -406,17 +405,7 @@ def test_a_question_without_its_page_has_a_reason(
         decode(pages, **fields)
 
 
-def test_equal_requests_have_equal_pages(tmp_path: Path, pages: PageFolder) -> None:
+def test_another_column_may_name_the_page(tmp_path: Path, pages: PageFolder) -> None:
     path = write(tmp_path / "a.csv", "Question;Source File\nwhen;tower.html\n")
     (example,) = read_examples(path, pages=list_pages(pages.folder, "Source File"))
     assert example.title == "The Tower"
-
-    def key(listed: PageFolder | None) -> str:
-        return str(Questions((str(path),), listed).key)
-
-    first = key(pages)
-    moved = Path(pages.folder).rename(tmp_path / "moved")
-    assert key(list_pages(moved)) == first
-    (moved / "tower.html").write_text("<p>Other")
-    os.utime(moved / "tower.html", ns=(1, 1))
-    assert len({first, key(list_pages(moved)), key(list_pages(moved, "x")), key(None)}) == 4
