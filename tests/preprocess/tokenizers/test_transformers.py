@@ -90,6 +90,10 @@ FILES: dict[str, Files] = {
 PLAIN = {"tokenizer_class": "PreTrainedTokenizerFast"}
 NFKC = {"type": "Sequence", "normalizers": [{"type": "NFKC"}, {"type": "Lowercase"}]}
 NFD = {"type": "Sequence", "normalizers": [{"type": "NFD"}, {"type": "StripAccents"}]}
+CLEAN_TEXT = {
+    **{"type": "BertNormalizer", "clean_text": False, "strip_accents": None},
+    **{"handle_chinese_chars": True, "lowercase": False},
+}
 ADDED: dict[str, Files] = {
     "covid19": {},
     "NaïveX": {"normalized": True},
@@ -131,26 +135,26 @@ def metaspace_first() -> Any:
     return library
 
 
-# name: model_type, files, tokenizer_config.json
-FOLDERS: dict[str, tuple[str, Callable[[], Files], Files]] = {
-    "bert": ("bert", lambda: {"vocab.txt": words(*BERT)}, {}),
-    "cased bert": ("bert", lambda: {"vocab.txt": words(*BERT)}, {"do_lower_case": False}),
-    "accents": ("electra", lambda: {"vocab.txt": words(*BERT)}, {"strip_accents": False}),
-    "chinese": ("bert", lambda: {"vocab.txt": words(*BERT)}, {"tokenize_chinese_chars": False}),
+VOCAB = {"vocab.txt": words(*BERT)}
+FOLDERS: dict[str, tuple[str, Files | Callable[[], Files], Files]] = {
+    "bert": ("bert", VOCAB, {}),
+    "cased bert": ("bert", VOCAB, {"do_lower_case": False}),
+    "accents": ("electra", VOCAB, {"strip_accents": False}),
+    "chinese": ("bert", VOCAB, {"tokenize_chinese_chars": False}),
     "unknown piece": (
         "bert",
-        lambda: {"vocab.txt": [p.replace("[UNK]", "<unk>") for p in words(*BERT)]},
+        {"vocab.txt": [p.replace("[UNK]", "<unk>") for p in words(*BERT)]},
         {"tokenizer_class": "BertTokenizer", "unk_token": "<unk>"},
     ),
     "added": (
         "distilbert",
-        lambda: {"vocab.txt": words(*BERT)},
+        VOCAB,
         {
             "tokenizer_class": "DistilBertTokenizer",
             "added_tokens_decoder": added(len(words(*BERT))),
         },
     ),
-    "mpnet": ("mpnet", lambda: {"vocab.txt": words(*MPNET, "[UNK]", "<mask>")}, {}),
+    "mpnet": ("mpnet", {"vocab.txt": words(*MPNET, "[UNK]", "<mask>")}, {}),
     "roberta": ("roberta", roberta, {"tokenizer_class": "RobertaTokenizer"}),
     "roberta prefix": ("roberta", roberta, {"add_prefix_space": True}),
     "roberta json": ("roberta", lambda: {"tokenizer.json": whole(byte_level)}, {}),
@@ -168,73 +172,61 @@ FOLDERS: dict[str, tuple[str, Callable[[], Files], Files]] = {
         {"tokenizer_class": "RobertaTokenizer", "additional_special_tokens": ["<ent>"]},
     ),
     "modernbert": ("modernbert", lambda: {"tokenizer.json": whole(byte_level)}, {}),
-    "albert": ("albert", lambda: {"spiece.model": ...}, {}),
+    "albert": ("albert", {"spiece.model": ...}, {}),
     "cased albert": (
         "albert",
-        lambda: {"spiece.model": ...},
+        {"spiece.model": ...},
         {"do_lower_case": False, "keep_accents": True},
     ),
-    "rembert": ("rembert", lambda: {"sentencepiece.model": ...}, {}),
+    "rembert": ("rembert", {"sentencepiece.model": ...}, {}),
     "uncased rembert": (
         "rembert",
-        lambda: {"sentencepiece.model": ...},
+        {"sentencepiece.model": ...},
         {"do_lower_case": True, "keep_accents": False},
     ),
-    "xlm-roberta": ("xlm-roberta", lambda: {"sentencepiece.bpe.model": ...}, {}),
+    "xlm-roberta": ("xlm-roberta", {"sentencepiece.bpe.model": ...}, {}),
     "xlm-roberta json": ("xlm-roberta", lambda: {"tokenizer.json": whole(unigram)}, {}),
-    "camembert": ("camembert", lambda: {"sentencepiece.bpe.model": ...}, {}),
-    "deberta": ("deberta-v2", lambda: {"spm.model": ...}, {}),
+    "camembert": ("camembert", {"sentencepiece.bpe.model": ...}, {}),
+    "deberta": ("deberta-v2", {"spm.model": ...}, {}),
     "deberta lower case": (
         "deberta-v2",
-        lambda: {"spm.model": ...},
+        {"spm.model": ...},
         {"do_lower_case": True, "split_by_punct": True},
     ),
-    "json": ("bert", lambda: {"tokenizer.json": description()}, PLAIN),
+    "json": ("bert", {"tokenizer.json": description()}, PLAIN),
     "unigram json": ("bert", lambda: {"tokenizer.json": whole(unigram)}, PLAIN),
     "metaspace first": ("bert", lambda: {"tokenizer.json": whole(metaspace_first)}, PLAIN),
     "uncased json": ("bert", lambda: {"tokenizer.json": whole(uncased_wordpiece)}, PLAIN),
-    "accents of json": ("bert", lambda: {"tokenizer.json": description(normalizer=NFD)}, PLAIN),
+    "accents of json": ("bert", {"tokenizer.json": description(normalizer=NFD)}, PLAIN),
     "json of the class": (
         "bert",
-        lambda: {"tokenizer.json": description(normalizer=None)},
+        {"tokenizer.json": description(normalizer=None)},
         {"tokenizer_class": "BertTokenizer", "do_lower_case": False},
     ),
     "older files": (
         "bert",
-        lambda: {
-            "vocab.txt": words(*BERT),
+        {
+            **VOCAB,
             "special_tokens_map.json": {"sep_token": "[MASK]", "cls_token": {"content": "[PAD]"}},
             "added_tokens.json": {token: len(words(*BERT)) + i for i, token in enumerate(ADDED)},
         },
         {"additional_special_tokens": ["<ent>"]},
     ),
-    "prefix": ("bert", lambda: {"tokenizer.json": description("@@")}, PLAIN),
+    "prefix": ("bert", {"tokenizer.json": description("@@")}, PLAIN),
     "do_lower_case of json": (
         "bert",
-        lambda: {"tokenizer.json": description()},
+        {"tokenizer.json": description()},
         {**PLAIN, "do_lower_case": False},
     ),
     "other vocabulary": (
         "bert",
-        lambda: {
+        {
             "tokenizer.json": description(normalizer=NFKC, pre_tokenizer={"type": "Whitespace"}),
-            "vocab.txt": words(*BERT),
+            **VOCAB,
         },
         PLAIN,
     ),
-    "clean_text": (
-        "bert",
-        lambda: {
-            "tokenizer.json": description(
-                normalizer={
-                    **{"type": "BertNormalizer", "clean_text": False, "strip_accents": None},
-                    **{"handle_chinese_chars": True, "lowercase": False},
-                }
-            ),
-            "vocab.txt": words(*BERT),
-        },
-        PLAIN,
-    ),
+    "clean_text": ("bert", {"tokenizer.json": description(normalizer=CLEAN_TEXT), **VOCAB}, PLAIN),
 }
 """Folders by what is special about them: ``model_type``, files and ``tokenizer_config.json``."""
 
@@ -263,7 +255,8 @@ def both(
 ) -> Iterator[tuple[Tokenizer, Any, Tokenizer]]:
     """A tokenizer, that of transformers, and the first one saved and loaded again."""
     model_type, files, config = FOLDERS[request.param]
-    folder = write(tmp_path_factory.mktemp("folder"), model_type, files(), config)
+    files = files() if callable(files) else files
+    folder = write(tmp_path_factory.mktemp("folder"), model_type, files, config)
     tokenizer, saved = load_tokenizer(folder), tmp_path_factory.mktemp("saved")
     (saved / "config.json").write_text(json.dumps({"model_type": model_type}))
     save_tokenizer(saved, tokenizer)
@@ -321,7 +314,7 @@ def test_special_pieces_are_those_of_transformers(both: tuple[Tokenizer, Any, To
 
 @pytest.mark.parametrize("name", ["BertJapaneseTokenizer", "BertweetTokenizer", "T5Tokenizer"])
 def test_another_class_is_refused(tmp_path: Path, name: str) -> None:
-    write(tmp_path, "bert", {"vocab.txt": words(*BERT)}, {"tokenizer_class": name})
+    write(tmp_path, "bert", VOCAB, {"tokenizer_class": name})
     with pytest.raises(ValueError, match=f"'{name}'"):
         load_tokenizer(tmp_path)
 
@@ -329,7 +322,7 @@ def test_another_class_is_refused(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("files", "config"),
     [
-        ({"vocab.txt": words(*BERT)}, PLAIN),  # which has a tokenizer.json only
+        (VOCAB, PLAIN),  # which has a tokenizer.json only
         ({"tokenizer.json": whole(byte_level)}, {"tokenizer_class": "BertTokenizer"}),
         ({"spiece.model": ...}, {"tokenizer_class": "BertTokenizer"}),
     ],
