@@ -189,13 +189,13 @@ def message_fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """Returns the number at an index, and the index behind it."""
-    value = 0
-    for shift in range(0, 64, _VARINT_BITS):
-        byte = data[at]
-        at, value = at + 1, value | (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise ValueError(f"a number of the message has no end at byte {at}")
+    value = shift = 0
+    while (byte := data[at]) >= 0x80 and shift < 63:
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+    if byte >= 0x80:
+        raise ValueError(f"a number of the message has no end at byte {at}")
+    return value | byte << shift, at + 1
 
 
 def unpack_varints(rows: Sequence[bytes], width: int) -> IntArray:
