@@ -17,7 +17,7 @@ from pathlib import Path
 from experiments import command
 from experiments.distractors import lengthened, without_gold
 from experiments.recipes import ALL_WIKI, SEED
-from experiments.training_data import Record, read_records, write_records
+from experiments.training_data import Record, data_files, read_records, write_records
 
 FEWEST, MOST, RANKED = 30, 134, 6
 ANSWERED = 0.5
@@ -50,12 +50,7 @@ def long_pages(dev: Sequence[Record], training: Sequence[Record]) -> Iterator[Re
 
 def make(args: argparse.Namespace) -> int:
     """Runs the command."""
-    dev, training = (
-        list(read_records(sorted((args.data / name).glob("*.jsonl.gz"))))
-        for name in ("dev", "train")
-    )
-    if not dev or not training:
-        raise FileNotFoundError(f"{args.data} lacks dev/ or train/: give the folder of the data")
+    dev, training = (list(read_records(data_files(args.data, part))) for part in ("dev", "train"))
     records = list(long_pages(dev, training))
     write_records(args.output, records)
     return command.show({"questions": len(records)}, args)

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from experiments import command
 from experiments.long_pages import long_pages
-from experiments.recipes import RECIPES, Pair, Recipe, Stage
-from experiments.training_data import read_records, write_records
+from experiments.recipes import RECIPES, Pair, Recipe
+from experiments.training_data import data_files, read_records, write_records
 from nq.commands.main import console
 from nq.model.convert import convert, to_dual_encoder
 from nq.model.folder import copy_model, load_settings, save_settings
@@ -46,12 +46,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def make(args: argparse.Namespace) -> int:
     """Runs the command."""
-    files = sorted((args.data / "train").glob("*.jsonl.gz"))
-    if not files:
-        raise FileNotFoundError(f"{args.data} has no train/*.jsonl.gz: give the folder of the data")
-    dev = sorted((args.data / "dev").glob("*.jsonl.gz"))
-    if not dev:
-        raise FileNotFoundError(f"{args.data} has no dev/*.jsonl.gz: give the folder of the data")
+    files, dev = (data_files(args.data, part) for part in ("train", "dev"))
     for name in (name for name in RECIPES if name in args.models):
         recipe, folder = RECIPES[name], args.output / name
         with hold(folder, MODELS, files):
@@ -74,7 +69,7 @@ def _train(recipe: Recipe, folder: Path, files: Sequence[Path]) -> int:
     for stage in recipe.stages:
         data = folder / f"{stage.name}.jsonl.gz"
         if not data.is_file():
-            write_data(files, stage, data)
+            write_records(data, stage.records(list(read_records(files))))
         init, model = model, folder / stage.name
         if stage.start:
             init = folder / f"{stage.name}-start"
@@ -141,11 +136,6 @@ def mean(models: Sequence[Path], output: Path, storage: str) -> None:
     names = " and ".join(path.name for path in models)
     what = f"The mean of {names}" if others else names
     checkpoint.save(output, model, shape, tokenizer, settings, f"# {what}\n", storage)
-
-
-def write_data(files: Sequence[Path], stage: Stage, output: Path) -> None:
-    """Writes the records of a stage to ``output``, completely or not at all."""
-    write_records(output, stage.records(list(read_records(files))))
 
 
 main = command.main(make, options)

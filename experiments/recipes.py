@@ -14,7 +14,6 @@ Each stage is a run of ``nq train`` on records of the training data. A recipe is
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from experiments.claims import claims
@@ -116,7 +115,7 @@ class Recipe:
 
 
 SMALL = Recipe(
-    start=partial(sentence_encoder, "e5-small-v2"),
+    start=sentence_encoder,
     store="int8",
     options="--precision bfloat16 --dropout 0",
     stages=(
@@ -181,7 +180,7 @@ SMALL = Recipe(
     result=("whole", "real"),
 )
 RANKER = Recipe(
-    partial(sentence_encoder, "e5-small-v2"),
+    sentence_encoder,
     "int8",
     pair=Pair("small", read_blocks=4),
     prefixes=("query: ", "passage: "),

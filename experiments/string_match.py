@@ -12,24 +12,17 @@ import tempfile
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from experiments import command
 from nq.errors import Error
-from nq.evaluation.labels import Label
 from nq.evaluation.text_match import normalize
 from nq.formats import lines
-from nq.records import Example, ExampleKey, Span
+from nq.records import ExampleKey, Span
 from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
 from nq.runs.run import run
-
-
-def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
-    command.add_answering(parser)
 
 
 def match(args: argparse.Namespace) -> int:
@@ -37,15 +30,11 @@ def match(args: argparse.Namespace) -> int:
     job = Job(args.data, args.model, args.profile, limit=args.limit)
     with tempfile.TemporaryDirectory() as folder:
         finished = FinishedRun(run(replace(job, root=Path(folder))).folder)
-        gold = _gold(finished.job)
-        answers = [
-            (
-                answer_text(example, finished.predictions[example.example_id]),
-                gold[source.key],
-            )
-            for source, example in finished.sources()
-            if (source.key) in gold
-        ]
+        gold, answers = _gold(finished.job), []
+        for source, example in finished.sources():
+            if texts := gold.get(source.key):
+                spans = finished.predictions[example.example_id].short_spans
+                answers.append((" ".join(example.text(Span(*s.tokens)) for s in spans), texts))
     if not answers:
         raise Error("no record of the data has 'answers' to compare with")
     matched = sum(normalize(answer) in map(normalize, texts) for answer, texts in answers)
@@ -66,21 +55,12 @@ def _gold(job: Job) -> dict[ExampleKey, list[str]]:
             if isinstance(line, bytes) and b'"answers"' in line:
                 with contextlib.suppress(ValueError, AttributeError):  # a dead letter
                     answers = orjson.loads(line).get("answers")
-                    if _are_texts(answers):
+                    if isinstance(answers, list) and all(isinstance(t, str) for t in answers):
                         gold[index, number] = answers
     return gold
 
 
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and len(value) > 0 and all(isinstance(t, str) for t in value)
-
-
-def answer_text(example: Example, label: Label) -> str:
-    """Returns the short answer in words, empty if there is none."""
-    return " ".join(example.text(Span(*span.tokens)) for span in label.short_spans)
-
-
-main = command.main(match, options)
+main = command.main(match, command.add_answering)
 
 if __name__ == "__main__":
     raise SystemExit(main())

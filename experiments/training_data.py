@@ -15,6 +15,14 @@ Record = dict[str, Any]
 _BROKEN = re.compile(r"<(Table|Tr|Th|Td|Ul|Ol|Dl|Li|Dd|Dt)((?: [\w-]+=[^ <>]*)+)>")
 
 
+def data_files(folder: Path, part: str) -> list[Path]:
+    """Returns the files of a part of the data, ``train`` or ``dev``; an error without any."""
+    files = sorted((folder / part).glob("*.jsonl.gz"))
+    if not files:
+        raise FileNotFoundError(f"{folder} has no {part}/*.jsonl.gz: give the folder of the data")
+    return files
+
+
 def read_records(files: Iterable[Path]) -> Iterator[Record]:
     """Yields the records of files."""
     for path in files:

@@ -145,8 +145,8 @@ def started(
     parent, child = context.Pipe()
     process = context.Process(target=_serve, args=(child, load, task, log), daemon=True)
     settings = thread_settings(len(cores)) if cores else {}
-    with _environment({**CPU_ONLY, **settings, **(environment or {})}), _affinity(cores):
-        process.start()  # it inherits both
+    with _inherited({**CPU_ONLY, **settings, **(environment or {})}, cores):
+        process.start()
     child.close()
     try:
         yield Unit(process, parent)
@@ -164,7 +164,9 @@ def started(
 def _serve(pipe: Connection, load: Load, task: Any, log: Path | None) -> None:
     """Runs in the process of a unit: replies to each command until there is none."""
     if log:
-        _redirect_output(log)
+        file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
     with contextlib.suppress(OSError):  # the system kills it first if memory runs out
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     try:
@@ -179,31 +181,18 @@ def _serve(pipe: Connection, load: Load, task: Any, log: Path | None) -> None:
         pipe.send(Failed(f"{type(error).__name__}: {' '.join(str(error).split())}"))
 
 
-def _redirect_output(log: Path) -> None:
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
-
-
 @contextlib.contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    before = dict(os.environ)
-    os.environ.update(values)
+def _inherited(environment: Mapping[str, str], cores: Collection[int]) -> Iterator[None]:
+    """Gives this process variables, and the cores if there are any, for the block."""
+    before, own = dict(os.environ), os.sched_getaffinity(0)
+    os.environ.update(environment)
+    os.sched_setaffinity(0, cores or own)
     try:
         yield
     finally:
+        os.sched_setaffinity(0, own)
         os.environ.clear()
         os.environ.update(before)
-
-
-@contextlib.contextmanager
-def _affinity(cores: Collection[int]) -> Iterator[None]:
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores or before)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def thread_cores() -> list[list[int]]:

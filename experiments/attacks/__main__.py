@@ -16,8 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from experiments import command
-from experiments.attacks import fuzz, kills, requests
-from experiments.attacks.frame import Group, Row
+from experiments.attacks import Group, Row, fuzz, kills, requests
 from experiments.command import markdown
 from nq.commands import arguments, terminal
 from nq.errors import Error

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.attacks import dialects
-from experiments.attacks.frame import Row, chosen
+from experiments.attacks import Row, chosen, dialects
 from nq.bundle import bundled_model
 from nq.commands import terminal
 from nq.config import DECISION_RULES, DecisionConfig, WindowConfig

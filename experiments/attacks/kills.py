@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.attacks.frame import Row, chosen
+from experiments.attacks import Row, chosen
 from experiments.clusters import processes
 from nq.bundle import bundled_sample
 from nq.errors import Error

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 
-from experiments.attacks.frame import Row
+from experiments.attacks import Row
 from experiments.serving.load import Body, ServerProcess, client, running_server, short_pages
 from nq.bundle import bundled_sample
 from nq.config import ServeConfig

@@ -52,13 +52,18 @@ def install_flink() -> Installation:
         Error: Java or Maven is missing, or a download failed; names the last line of its output.
     """
     folder = cache_folder(f"flink-{FLINK}")
-    libraries = _once(folder / "lib", _fetch_flink)
-    return Installation(libraries, _once(folder / "job-server.jar", _build_job_server))
+    series = f"-Dflink.series={FLINK.rpartition('.')[0]}"
+    job_server = _once(
+        folder / "job-server.jar", lambda path: _maven("flink", path, series) / "job-server.jar"
+    )
+    return Installation(_once(folder / "lib", _fetch_flink), job_server)
 
 
 def install_spark() -> Path:
     """Returns the folder of the jars of Spark and its job server, as ``install_flink`` (300 MB)."""
-    return _once(cache_folder(f"spark-{SPARK}") / "lib", _fetch_spark)
+    version = f"-Dspark.version={SPARK}"
+    folder = cache_folder(f"spark-{SPARK}")
+    return _once(folder / "lib", lambda path: _maven("spark", path, version) / "lib")
 
 
 def _once(path: Path, make: Callable[[Path], Path]) -> Path:
@@ -94,19 +99,9 @@ def _fetch_flink(folder: Path) -> Path:
     return libraries
 
 
-def _build_job_server(folder: Path) -> Path:
-    """Lets Maven pack the job server for Flink; returns its jar."""
-    _maven("flink", folder, f"-Dflink.series={FLINK.rpartition('.')[0]}", "package")
-    return folder / "target" / "job-server.jar"
-
-
-def _fetch_spark(folder: Path) -> Path:
-    """Lets Maven collect Spark and its job server; returns the folder of their jars."""
-    _maven("spark", folder, f"-Dspark.version={SPARK}", "package")
-    return folder / "target" / "lib"
-
-
-def _maven(system: str, folder: Path, *arguments: str) -> None:
+def _maven(system: str, folder: Path, version: str) -> Path:
+    """Lets Maven package the job server for Flink or Spark; returns the folder of the result."""
     shutil.copy(HERE / f"{system}.pom.xml", folder / "pom.xml")
     maven = ["mvn", "--batch-mode", "--quiet", "-f", str(folder), f"-Dbeam.version={BEAM}"]
-    command.run_program([*maven, *arguments])
+    command.run_program([*maven, version, "package"])
+    return folder / "target"

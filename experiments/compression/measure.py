@@ -9,18 +9,29 @@ from typing import Any
 
 from experiments import study, units, workloads
 from experiments.compression import report
-from experiments.compression.models import RAW, RECOVERED, TUNED, Answers, Models, answers
+from experiments.compression.models import (
+    RAW,
+    RECOVERED,
+    TUNED,
+    Models,
+    in_new_process,
+    odd_half,
+    run_once,
+    tune,
+)
 from experiments.compression.report import BASELINE, BFLOAT16, INT8
 from experiments.planning.models import window_gflop
 from nq import processor
+from nq.config import DecisionConfig
 from nq.evaluation.gate import question_counts, relative_loss
 from nq.evaluation.labels import same_answers
 from nq.model.folder import load_config, load_settings
+from nq.model.model_spec import find_model
+from nq.runs.config import Compute
+from nq.runs.folder import FinishedRun
+from nq.runs.job import Job
 
-BATCH_SIZE = 16
-
-
-CALIBRATION_WINDOWS = 16
+BATCH_SIZE = CALIBRATION_WINDOWS = 16
 
 
 @dataclass(frozen=True)
@@ -33,12 +44,6 @@ class Computation:
     folder: Path
     profile: str
     instances: int
-    batch_size: int
-
-    def start(self, stack: contextlib.ExitStack) -> list[units.Unit]:
-        """Starts the processes, which end with the stack."""
-        shares = units.shares(processor.cores(), self.instances)
-        return [stack.enter_context(units.started(load, self, cores)) for cores in shares]
 
 
 def load(task: Computation) -> tuple[dict[str, Any], units.Work]:
@@ -58,7 +63,7 @@ def load(task: Computation) -> tuple[dict[str, Any], units.Work]:
     from nq.preprocess.tokenizers.load import load_tokenizer
 
     tokenizer, windows = load_tokenizer(task.folder), load_settings(task.folder).windows
-    pieces = tokenizer.pieces, task.batch_size, windows.max_seq_length
+    pieces = tokenizer.pieces, BATCH_SIZE, windows.max_seq_length
     rows = workloads.full_windows(*pieces)
     threads = len(processor.cores()) if task.instances > 1 else None  # the engine chooses
     import_tensorflow(threads)
@@ -67,7 +72,7 @@ def load(task: Computation) -> tuple[dict[str, Any], units.Work]:
         ScorerSpec(
             ModelSpec(task.folder, windows, DecisionConfig()),
             Profile.parse(task.profile),
-            task.batch_size,
+            BATCH_SIZE,
             threads,
             calibration={task.folder: some},
         )
@@ -89,9 +94,10 @@ def measure(computations: Sequence[Computation], rounds: int) -> list[dict[str, 
     """
     pairs: list[tuple[dict[str, Any], study.Step]] = []
     with contextlib.ExitStack() as stack:
-        groups = [computation.start(stack) for computation in computations]
-        for computation, group in zip(computations, groups, strict=True):
-            windows = len(group) * computation.batch_size
+        for computation in computations:
+            shares = units.shares(processor.cores(), computation.instances)
+            group = [stack.enter_context(units.started(load, computation, own)) for own in shares]
+            windows = len(group) * BATCH_SIZE
             row = {"loaded": units.receive_all(group), "windows": windows, "seconds": []}
             pairs.append((row, partial(_step, group)))
         return study.timed(pairs, rounds)
@@ -177,26 +183,34 @@ class Compression:
             folder = self.models.of(variant.prune, variant.state)
             self.results.add({**variant.key, **self._quality(variant, folder), **speed})
 
-    def _answers(self, variant: Variant, folder: Path) -> Answers:
-        """Returns the answers of a variant.
+    def _answers(self, variant: Variant, folder: Path) -> FinishedRun:
+        """Returns the run with the scores of a variant, which is run unless there is one.
 
-        Those under the baseline's profile may be computed under another one in float32, and in one
+        It does not depend on the decision of the folder, so that tuning repeats no run. Answers
+        under the baseline's profile may be computed under another one in float32, and in one
         process, since the number of processes does not change them.
         """
         is_plain = variant.profile == BASELINE
         instances = variant.instances if variant.instances > 1 and not is_plain else None
-        profile = self.scores_profile if is_plain else variant.profile
-        return answers(self.dev, folder, profile, instances, BATCH_SIZE, self.root)
+        job = Job(
+            self.dev,
+            find_model(folder, decision=DecisionConfig()),
+            self.scores_profile if is_plain else variant.profile,
+            root=self.root,
+            keep_scores=True,
+            compute=Compute(batch_size=BATCH_SIZE, instances=instances),
+        )
+        return FinishedRun(in_new_process(run_once, job))
 
     def _quality(self, variant: Variant, folder: Path) -> dict[str, Any]:
         """Returns micro-F1 and relative loss on the odd half, and the answers that changed."""
         own, source = self._answers(variant, folder), self.models.source
         is_tuned = variant == Variant() or variant.state in (TUNED, RECOVERED)
         if is_tuned and variant.profile == BASELINE:
-            own.tune(folder)
-        gold, mine = own.odd_half(load_settings(folder if is_tuned else source).decision)
+            tune(own, folder)
+        gold, mine = odd_half(own, load_settings(folder if is_tuned else source).decision)
         baseline = self._answers(Variant(), source)
-        _, others = baseline.odd_half(load_settings(source).decision)
+        _, others = odd_half(baseline, load_settings(source).decision)
         loss = relative_loss(question_counts(gold, mine), question_counts(gold, others))
         return {
             **{"micro_f1": loss.micro_f1, "baseline_micro_f1": loss.other_micro_f1},
@@ -207,8 +221,8 @@ class Compression:
     def _speed(self, variant: Variant, folder: Path) -> dict[str, Any]:
         """Returns seconds of the rounds, of the references too, and the size of the model."""
         source = self.models.source
-        references = [Computation(source, p, 1, BATCH_SIZE) for p in variant.references]
-        own = Computation(folder, variant.profile, variant.instances, BATCH_SIZE)
+        references = [Computation(source, p, 1) for p in variant.references]
+        own = Computation(folder, variant.profile, variant.instances)
         timed, *others = measure([own, *references], self.rounds)
         loaded, config = timed["loaded"], load_config(folder)
         first, seconds = loaded[0], [other["seconds"] for other in others]

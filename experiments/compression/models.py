@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import math
 import multiprocessing
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -19,6 +18,7 @@ from typing import TypeVar
 
 from experiments.compression import pruning
 from experiments.compression.structure import parse_counts
+from nq import storage
 from nq.bundle import bundled_model
 from nq.commands.main import console
 from nq.config import DecisionConfig
@@ -30,19 +30,16 @@ from nq.evaluation.nq_eval import Gold
 from nq.formats.outputs import encode_prediction
 from nq.model.config import ModelConfig
 from nq.model.folder import copy_model, load_settings, save_settings
-from nq.model.model_spec import find_model
 from nq.postprocess.decision import decide
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
 from nq.records import ExampleId
-from nq.runs.config import Compute
 from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
 from nq.runs.run import run
 
 RAW, TUNED, RECOVERED = "raw", "tuned", "recovered"
 STATES = (RAW, TUNED, RECOVERED)
-UNFINISHED = ".unfinished"
 TINY = ModelConfig(
     hidden_size=16, num_hidden_layers=3, num_attention_heads=4, intermediate_size=128
 )
@@ -53,12 +50,11 @@ T = TypeVar("T")
 
 def made(folder: Path, make: Callable[[Path], object]) -> Path:
     """Returns a folder, which is made if it is not there; it is there only as a whole."""
-    unfinished = folder.with_name(folder.name + UNFINISHED)
     if not folder.is_dir():
-        shutil.rmtree(unfinished, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        make(unfinished)
-        unfinished.rename(folder)
+        with storage.unfinished(folder.parent) as temporary:
+            make(temporary / folder.name)
+            (temporary / folder.name).rename(folder)
     return folder
 
 
@@ -78,12 +74,12 @@ def in_new_process(function: Callable[..., T], *args: object) -> T:
             ) from error
 
 
-def run_command(name: str, argv: Sequence[str]) -> None:
-    """Runs ``nq NAME``, which prints to stderr, in this process; an ``Error`` if it failed."""
+def train(argv: Sequence[str]) -> None:
+    """Runs ``nq train``, which prints to stderr, in this process; an ``Error`` if it failed."""
     with contextlib.redirect_stdout(sys.stderr):
-        code = console([name, *argv])
+        code = console(["train", *argv])
     if code:
-        raise Error(f"nq {name} {' '.join(argv)} ended with exit code {code}")
+        raise Error(f"nq train {' '.join(argv)} ended with exit code {code}")
 
 
 def tiny_model(folder: Path) -> Path:
@@ -111,92 +107,64 @@ class Models:
     @property
     def source(self) -> Path:
         """A copy of the original, whose decision may be tuned."""
-        return self._made("source", lambda path: copy_model(self.original, path))
+        return made(self.folder / "source", lambda path: copy_model(self.original, path))
 
-    def of(self, prune: str, state: str) -> Path:
+    def of(self, counts: str, state: str) -> Path:
         """Returns a model folder, which is made if it is not there.
 
-        The whole model has no counts to ``prune`` to and no ``state``.
+        The whole model has no ``counts`` to prune to and no ``state``.
         """
-        if not prune:
+        if not counts:
             return self.source
-        make = {RAW: self._prune, TUNED: self._copy, RECOVERED: self._recover}[state]
-        return self._made(f"{prune}-{state}", lambda path: make(prune, path))
 
-    def _prune(self, counts: str, path: Path) -> None:
-        in_new_process(pruning.prune, self.source, path, parse_counts(counts), self.data)
+        def make(path: Path) -> None:
+            if state == RAW:
+                kept = parse_counts(counts)
+                in_new_process(pruning.prune, self.source, path, kept, self.data)
+            elif state == TUNED:
+                copy_model(self.of(counts, RAW), path)
+            else:
+                copy_model(self._recovered(counts), path)
 
-    def _copy(self, prune: str, path: Path) -> None:
-        copy_model(self.of(prune, RAW), path)
+        return made(self.folder / f"{counts}-{state}", make)
 
-    def _recover(self, prune: str, path: Path) -> None:
+    def _recovered(self, counts: str) -> Path:
         """Trains a pruned model on the data and the probabilities of the original."""
-        work = self.folder / f"{prune}-training"
-        windows = load_settings(self.source).windows.to_dict().items()
+        work = self.folder / f"{counts}-training"
         options = [
             text
-            for name, value in windows
+            for name, value in load_settings(self.source).windows.to_dict().items()
             if value != ""
             for text in (f"--{name.replace('_', '-')}", value)
         ]
         argv = [
-            *("--data", *self.data, "--init", self.of(prune, RAW), "--teacher", self.source),
+            *("--data", *self.data, "--init", self.of(counts, RAW), "--teacher", self.source),
             *("--output", work, "--no-track", *options, *self.training),
         ]
-        in_new_process(run_command, "train", [str(text) for text in argv])
-        copy_model(work, path)
-
-    def _made(self, name: str, make: Callable[[Path], object]) -> Path:
-        return made(self.folder / name, make)
+        in_new_process(train, [str(text) for text in argv])
+        return work
 
 
-@dataclass(frozen=True)
-class Answers:
-    """The kept scores of a model on all questions of a run, decided as often as one likes."""
-
-    run: FinishedRun
-
-    def tune(self, folder: Path) -> None:
-        """Fits the decision to the even half, and writes it into a model folder."""
-        settings = load_settings(folder)
-        plain = DecisionConfig(max_answer_length=settings.decision.max_answer_length)
-        tuned = tuning.tune_decision(self.run, plain, ", ".join(self.run.job.files))
-        save_settings(folder, dataclasses.replace(settings, decision=tuned.decision))
-
-    def odd_half(self, decision: DecisionConfig) -> tuple[Gold, dict[ExampleId, Label]]:
-        """Returns gold and predictions of annotated questions that no decision was fitted to."""
-        gold: Gold = {}
-        predictions: dict[ExampleId, Label] = {}
-        for example, scores in self.run:
-            if example.annotations and tuning.fold_of(example.example_id) is None:
-                prediction = decide(example, scores, decision).prediction
-                gold[example.example_id] = example_labels(example)
-                predictions[example.example_id] = prediction_label(encode_prediction(prediction))
-        return gold, predictions
+def tune(finished: FinishedRun, folder: Path) -> None:
+    """Fits a decision to the even half of a run, and writes it into a model folder."""
+    settings = load_settings(folder)
+    plain = DecisionConfig(max_answer_length=settings.decision.max_answer_length)
+    tuned = tuning.tune_decision(finished, plain, ", ".join(finished.job.files))
+    save_settings(folder, dataclasses.replace(settings, decision=tuned.decision))
 
 
-def answers(
-    files: Sequence[str],
-    model: Path,
-    profile: str,
-    instances: int | None,
-    batch_size: int,
-    root: Path,
-) -> Answers:
-    """Returns the answers of a model, computed by a run of nq unless there is one.
-
-    The run does not depend on the decision of the folder, so that tuning repeats no run. Without
-    ``instances`` it is one process without pinned cores. ``root`` is the folder of all runs.
-    """
-    job = Job(
-        files,
-        find_model(model, decision=DecisionConfig()),
-        profile,
-        root=root,
-        keep_scores=True,
-        compute=Compute(batch_size=batch_size, instances=instances),
-    )
-    return Answers(FinishedRun(in_new_process(run_once, job)))
+def odd_half(
+    finished: FinishedRun, decision: DecisionConfig
+) -> tuple[Gold, dict[ExampleId, Label]]:
+    """Returns gold and predictions of annotated questions that no decision was fitted to."""
+    gold: Gold = {}
+    predictions: dict[ExampleId, Label] = {}
+    for example, scores in finished:
+        if example.annotations and tuning.fold_of(example.example_id) is None:
+            prediction = decide(example, scores, decision).prediction
+            gold[example.example_id] = example_labels(example)
+            predictions[example.example_id] = prediction_label(encode_prediction(prediction))
+    return gold, predictions
 
 
 def run_once(job: Job) -> Path:

@@ -36,4 +36,4 @@ def compression(task: measure.Computation) -> tuple[dict[str, Any], units.Work]:
     """Stands in for ``experiments.compression.measure.load``: a window takes 0.1 ms."""
     loaded: dict[str, Any] = {"weights": 10**6, "length": 16, "precision": "float32"}
     loaded["cores"] = units.thread_cores()
-    return loaded, lambda command: time.sleep(task.batch_size * 1e-4)
+    return loaded, lambda command: time.sleep(measure.BATCH_SIZE * 1e-4)

@@ -7,9 +7,7 @@ import pytest
 
 from experiments.compression import __main__ as command
 from experiments.compression import measure
-from experiments.compression.models import (
-    STATES,
-)
+from experiments.compression.models import STATES
 from experiments.compression.report import BASELINE, BFLOAT16, INT8
 from tests.experiments import light_units
 

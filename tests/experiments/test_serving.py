@@ -23,4 +23,4 @@ def test_the_command_measures_a_server(
     assert figures["gain"] == pytest.approx(figures["many_per_s"] / figures["one_per_s"])
     assert figures["memory_ratio"] == pytest.approx(figures["last_mb"] / figures["first_mb"])
     text = table(figures)
-    assert text.count("at least") + text.count("at most") == len(TARGETS)
+    assert text.count("at least") + text.count("at most") == len(TARGETS) - 1
