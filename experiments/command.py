@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from nq import extras
 from nq.commands import arguments, terminal
@@ -29,17 +29,11 @@ REMAINDERS = {"even": 0, "odd": 1}
 """Maps the halves of dev to the remainders of the ids of their examples."""
 
 
-class Main(Protocol):
-    """Runs a command with arguments, by default those of the process; returns its exit code."""
-
-    def __call__(self, argv: Sequence[str] | None = None) -> int: ...
-
-
 def main(
     function: Callable[[argparse.Namespace], int],
     options: Callable[[terminal.Parser], None] = lambda parser: None,
-) -> Main:
-    """Returns the function that parses arguments and runs a command with them.
+) -> Callable[..., int]:
+    """Returns the function that parses arguments, by default those of the process, and runs.
 
     Args:
         function: runs the command. The docstring of its module is in the help.

@@ -36,8 +36,9 @@ import argparse
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,6 @@ SAMPLE = Path(__file__).resolve().parents[1] / "nq" / "sample" / "questions.json
 LONG_ANSWER = re.compile(r"(none|(\d+)(?:\.(\d+))?)(?: x([1-9]))?")
 CANDIDATE_TAG = re.compile(r"<(/?)(P|Table|Tr|Ul|Ol|Dl|Li)(?:_[^>]*)?>")
 Record = dict[str, Any]
-Extent = tuple[int, int]
 
 
 @dataclass
@@ -78,22 +78,12 @@ class Question:
     answers: list[Answer] = field(default_factory=list)
 
 
-@dataclass
-class Article:
-    """A page as tokens, its candidates for a long answer, and its questions."""
-
-    title: str
-    tokens: list[str]
-    candidates: list[Record]
-    questions: list[Question]
-
-
 def split(text: str) -> list[str]:
     """Returns the words of ``text`` as NQ divides it."""
     return [word for word, *_ in located_words(text)]
 
 
-def element(tag: str, inner: Sequence[str], attribute: str = "") -> list[str]:
+def element(tag: str, inner: Iterable[str], attribute: str = "") -> list[str]:
     """Returns tokens between an opening and a closing tag.
 
     >>> element("Th", ["Depth"], 'colspan="2"')
@@ -118,15 +108,6 @@ def table(lines: Sequence[str]) -> list[str]:
     return element("Table", tokens)
 
 
-def listing(tag: str, lines: Sequence[str]) -> list[str]:
-    """Returns the tokens of a list; an indented line continues the item before it."""
-    items = re.split(r"\n(?! )", "\n".join(lines))
-    inner: list[str] = []
-    for item in items:
-        inner += element("Li", split(item.split(" ", 1)[1]))
-    return element(tag, inner)
-
-
 def block(lines: Sequence[str]) -> list[str]:
     """Returns the tokens of one block or heading, whose first characters tell its type."""
     first = lines[0]
@@ -135,14 +116,14 @@ def block(lines: Sequence[str]) -> list[str]:
         return element(f"H{level}", split(first.lstrip("#")))
     if first.startswith("|"):
         return table(lines)
-    if first.startswith("- "):
-        return listing("Ul", lines)
-    if re.match(r"\d+\. ", first):
-        return listing("Ol", lines)
+    if match := re.match(r"- |\d+\. ", first):
+        items = re.split(r"\n(?! )", "\n".join(lines))  # an indented line continues the item
+        inner = (element("Li", split(item.split(" ", 1)[1])) for item in items)
+        return element("Ul" if match[0] == "- " else "Ol", chain.from_iterable(inner))
     return element("P", split(" ".join(lines)))
 
 
-def questions(lines: Sequence[tuple[str, str]]) -> list[Question]:
+def questions(lines: Iterable[tuple[str, str]]) -> list[Question]:
     """Returns the questions below the ``---``, of pairs of ``file:number`` and the line."""
     result: list[Question] = []
     for where, line in lines:
@@ -164,23 +145,13 @@ def questions(lines: Sequence[tuple[str, str]]) -> list[Question]:
             expected = "?, long: N|N.N|none [xN], short, yes_no: YES|NO"
             raise ValueError(f"{where}: found {line!r}, expected {expected}")
     for question in result:
-        check(question)
+        if not question.answers:
+            raise ValueError(f"{question.where}: no 'long:' line; write 'long: none' for no answer")
     return result
 
 
-def check(question: Question) -> None:
-    """Raises a ``ValueError`` unless a question has answers, each of one kind and in a block."""
-    if not question.answers:
-        raise ValueError(f"{question.where}: no 'long:' line; write 'long: none' for no answer")
-    for answer in question.answers:
-        if answer.shorts and answer.yes_no != "NONE":
-            raise ValueError(f"{answer.where}: has both short and yes_no; keep one of them")
-        if not answer.block and (answer.shorts or answer.yes_no != "NONE"):
-            raise ValueError(f"{answer.where}: has an answer but no long one; name its block")
-
-
-def read_article(path: Path) -> Article:
-    """Reads one source file; a ``ValueError`` says what is wrong in it."""
+def records(path: Path) -> Iterator[Record]:
+    """Yields a simplified NQ record for every question of a file; a ``ValueError`` if it is bad."""
     lines = path.read_text(encoding="utf-8").splitlines()
     if not lines or not lines[0].startswith("# ") or "---" not in lines:
         raise ValueError(f"{path.name}: expected '# Title' as first line and a line '---'")
@@ -192,9 +163,24 @@ def read_article(path: Path) -> Article:
     tokens = split(title)
     for chunk in re.split(r"\n\s*\n", body.strip()):
         tokens += block(chunk.split("\n"))
+    options = candidates(tokens)
     below = enumerate(lines[rule + 1 :], rule + 2)
-    numbered = [(f"{path.name}:{n}", line) for n, line in below if line.strip()]
-    return Article(title, tokens, candidates(tokens), questions(numbered))
+    for question in questions((f"{path.name}:{n}", line) for n, line in below if line.strip()):
+        agreed = [answer for answer in question.answers for _ in range(answer.annotators)]
+        annotations = []
+        for n, answer in enumerate(agreed):
+            key = ("annotation", title, question.text, *[str(n)] * (n > 0))
+            fields = gold(answer, tokens, options)
+            annotations.append({"annotation_id": abs(number(*key)), **fields})
+        yield {
+            "example_id": number(title, question.text),
+            "document_title": title,
+            "document_url": "",
+            "question_text": question.text,
+            "document_text": " ".join(tokens),
+            "long_answer_candidates": options,
+            "annotations": annotations,
+        }
 
 
 def candidates(tokens: Sequence[str]) -> list[Record]:
@@ -215,103 +201,61 @@ def candidates(tokens: Sequence[str]) -> list[Record]:
     return result
 
 
-def find_answer(answer: str, article: Article, extent: Extent, where: str) -> Extent:
-    """Returns the range of tokens of an answer, which must be in its block exactly once.
-
-    The tokens of the block are ``extent``. The answer may be a longer text with the answer in ``[
-    ]``; ``where`` is for an error.
-    """
-    before, bracket, rest = answer.partition("[")
-    inside, _, after = rest.partition("]") if bracket else (answer, "", "")
-    lead = len(split(before)) if bracket else 0
-    sought = split(before + inside + after if bracket else inside)
-    start, end = extent
-    starts = range(start, end - len(sought) + 1)
-    hits = [n for n in starts if article.tokens[n : n + len(sought)] == sought]
-    if not sought or len(hits) != 1:
-        raise ValueError(
-            f"{where}: found {' '.join(sought)!r} {len(hits)} times in its block, expected once; "
-            f"{'write more of the text around [ ]' if hits else 'check the text and the block'}"
-        )
-    return hits[0] + lead, hits[0] + lead + len(split(inside))
-
-
 def number(*parts: str) -> int:
     """Returns a signed 64-bit hash of some text."""
     digest = hashlib.sha256("\n".join(parts).encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def find_block(block: Sequence[int], options: Sequence[Record], where: str) -> int:
-    """Returns the index of a block, or of a row or item in it, among all candidates.
+def gold(answer: Answer, tokens: Sequence[str], options: Sequence[Record]) -> Record:
+    """Returns an answer as the fields of an annotation; -1 means "none", as in every NQ file."""
+    if answer.shorts and answer.yes_no != "NONE":
+        raise ValueError(f"{answer.where}: has both short and yes_no; keep one of them")
+    if not answer.block and (answer.shorts or answer.yes_no != "NONE"):
+        raise ValueError(f"{answer.where}: has an answer but no long one; name its block")
+    index = find_block(answer, options)
+    long = options[index] if answer.block else {"start_token": -1, "end_token": -1}
+    start, end = long["start_token"], long["end_token"]
+    return {
+        "long_answer": {"start_token": start, "end_token": end, "candidate_index": index},
+        "short_answers": [find_short(s, tokens, start, end, answer.where) for s in answer.shorts],
+        "yes_no_answer": answer.yes_no,
+    }
 
-    ``block`` has its number from 1, and that of the row or item in it; ``where`` is for an error.
-    """
+
+def find_block(answer: Answer, options: Sequence[Record]) -> int:
+    """Returns the index of the block of an answer among all candidates, -1 for no answer."""
     index, inside = -1, [n for n, option in enumerate(options) if option["top_level"]]
-    for depth, number in enumerate(block):
+    for depth, number in enumerate(answer.block):
         if not 1 <= number <= len(inside):
-            outer = "".join(f"{n}." for n in block[:depth])
+            outer = "".join(f"{n}." for n in answer.block[:depth])
             expected = f"{outer}1 to {outer}{len(inside)}" if inside else "one with rows or items"
-            raise ValueError(f"{where}: block {outer}{number}, expected {expected}")
+            raise ValueError(f"{answer.where}: block {outer}{number}, expected {expected}")
         index = inside[number - 1]
         end = options[index]["end_token"]
         inside = [n for n in range(index + 1, len(options)) if options[n]["end_token"] <= end]
     return index
 
 
-def annotate(article: Article, question: Question) -> Iterator[Record]:
-    """Yields the annotations of a question, one for each annotator."""
-    agreed = [answer for answer in question.answers for _ in range(answer.annotators)]
-    for annotator, answer in enumerate(agreed):
-        key = ["annotation", article.title, question.text, *[str(annotator)] * (annotator > 0)]
-        yield {"annotation_id": abs(number(*key)), **gold(article, answer)}
+def find_short(text: str, tokens: Sequence[str], start: int, end: int, where: str) -> Record:
+    """Returns the span of a short answer, which must be in its block exactly once.
 
-
-def gold(article: Article, answer: Answer) -> Record:
-    """Returns an answer as the fields of an annotation; -1 means "none", as in every NQ file."""
-    extent, index = (-1, -1), -1
-    if answer.block:
-        index = find_block(answer.block, article.candidates, answer.where)
-        extent = article.candidates[index]["start_token"], article.candidates[index]["end_token"]
-    shorts = [find_answer(text, article, extent, answer.where) for text in answer.shorts]
-    return {
-        "long_answer": {**span(extent), "candidate_index": index},
-        "short_answers": [span(short) for short in shorts],
-        "yes_no_answer": answer.yes_no,
-    }
-
-
-def span(extent: Extent) -> Record:
-    """Returns a range of tokens as the fields of a record."""
-    return {"start_token": extent[0], "end_token": extent[1]}
-
-
-def records(article: Article) -> Iterator[Record]:
-    """Yields a simplified NQ record for every question of an article."""
-    for question in article.questions:
-        yield {
-            "example_id": number(article.title, question.text),
-            "document_title": article.title,
-            "document_url": "",
-            "question_text": question.text,
-            "document_text": " ".join(article.tokens),
-            "long_answer_candidates": article.candidates,
-            "annotations": list(annotate(article, question)),
-        }
-
-
-def articles(folder: Path = SOURCES) -> list[Article]:
-    """Returns the articles of all source files, in the order of their names."""
-    return [read_article(path) for path in sorted(folder.glob("*.txt"))]
-
-
-def build(folder: Path = SOURCES) -> str:
-    """Returns the whole sample as jsonl text."""
-    return "".join(
-        json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n"
-        for article in articles(folder)
-        for record in records(article)
-    )
+    The block is from ``start`` to before ``end``. The answer may be a longer text with the answer
+    in ``[ ]``; ``where`` is for an error.
+    """
+    before, bracket, rest = text.partition("[")
+    inside, _, after = rest.partition("]") if bracket else (text, "", "")
+    lead = len(split(before)) if bracket else 0
+    sought = split(before + inside + after if bracket else inside)
+    starts = range(start, end - len(sought) + 1)
+    hits = [n for n in starts if tokens[n : n + len(sought)] == sought]
+    if not sought or len(hits) != 1:
+        raise ValueError(
+            f"{where}: found {' '.join(sought)!r} {len(hits)} times in its block, expected once; "
+            f"{'write more of the text around [ ]' if hits else 'check the text and the block'}"
+        )
+    first = hits[0] + lead
+    return {"start_token": first, "end_token": first + len(split(inside))}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -323,7 +267,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def make(args: argparse.Namespace) -> int:
     """Writes the sample, or compares it with its sources."""
-    text = build().encode()
+    every = (record for path in sorted(SOURCES.glob("*.txt")) for record in records(path))
+    encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+    text = "".join(encode(record) + "\n" for record in every).encode()
     if not args.check:
         SAMPLE.write_bytes(text)
     elif not SAMPLE.is_file() or SAMPLE.read_bytes() != text:

@@ -14,7 +14,6 @@ the probabilities. With ``--max-contexts`` whole pages are read.
 
 import argparse
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,7 +33,7 @@ from nq.postprocess.blocks import block_of_token
 from nq.postprocess.decision import decide
 from nq.postprocess.fit import gold_longs
 from nq.postprocess.spans import pairs
-from nq.records import Example, Span, WindowScores
+from nq.records import Example, WindowScores
 from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
 from nq.runs.run import run
@@ -82,26 +81,18 @@ def read(example: Example, scores: WindowScores, max_answer_length: int) -> Read
     found = np.flatnonzero(inside & is_gold[first])
     span = spans.span(int(found[0])) if len(found) else None
     answer = example.text(span) if span else ""
-    texts = [_text(example, a.shorts) for a in example.annotations or () if a.shorts]
-    if len(texts) < min(2, len(example.annotations or ())):
+    annotations = example.annotations or ()
+    texts = [" ".join(map(example.text, a.shorts)) for a in annotations if a.shorts]
+    if len(texts) < min(2, len(annotations)):
         texts = []
-    matched = score_text(texts, answer)
-    return Reading(
-        matched.exact_match if texts else None,
-        matched.f1,
-        _error(span, [s for a in example.annotations or () for s in a.shorts]),
-        best >= 0 and bool(is_gold[first[best]]),
-    )
-
-
-def _error(span: Span | None, gold: Sequence[Span]) -> str:
-    if span and any(other.contains(span) for other in gold):
-        return ERRORS[0]
-    return ERRORS[1] if span and any(span.contains(other) for other in gold) else ERRORS[2]
-
-
-def _text(example: Example, spans: Sequence[Span]) -> str:
-    return " ".join(map(example.text, spans))
+    matched, error = score_text(texts, answer), ERRORS[2]
+    golden = [short for a in annotations for short in a.shorts]
+    if span and any(short.contains(span) for short in golden):
+        error = ERRORS[0]
+    elif span and any(span.contains(short) for short in golden):
+        error = ERRORS[1]
+    is_first = best >= 0 and bool(is_gold[first[best]])
+    return Reading(matched.exact_match if texts else None, matched.f1, error, is_first)
 
 
 def measure(args: argparse.Namespace) -> int:

@@ -29,7 +29,7 @@ from nq.formats.input_files import find_files
 from nq.inference.profile import BASELINE, Profile
 from nq.inference.rescore import CLOSE, compute_type, exact_profile
 from nq.postprocess.ranking import decision_margin, rank
-from nq.records import Example, ExampleId, ExampleKey
+from nq.records import ExampleId
 from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
 
@@ -63,14 +63,18 @@ def measure(args: argparse.Namespace) -> int:
 def _rows(profile: Profile, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yields the figures of a profile for each file, and the limit that follows from them all."""
     limit, largest = CLOSE.get(compute_type(profile, "CPU"), 0.0), 0.0
+    options: dict[str, Any] = {"root": args.output, "limit": args.limit, "keep_scores": True}
     for number, file in enumerate(find_files(args.data)):
         rounded, exact, baseline = (
-            _answer(str(one), file, args) for one in (profile, exact_profile(profile), BASELINE)
+            FinishedRun(in_new_process(run_once, Job([file], args.model, str(one), **options)))
+            for one in (profile, exact_profile(profile), BASELINE)
         )
-        margins = {
-            example.example_id: _margin(rounded, source.key, example)
-            for source, example in rounded.sources()
-        }
+        if rounded.scores is None:
+            raise Error(f"{rounded.path} has no scores: remove it, and run the command again")
+        decision, margins = rounded.job.model.decision, dict[ExampleId, float]()
+        for source, example in rounded.sources():
+            margin = decision_margin(rank(example, rounded.scores.scores(source.key), decision))
+            margins[example.example_id] = margin / decision.evidence_weight  # a sum of logits
         changed = _changed(rounded.predictions, baseline)
         final = {
             key: (exact if margin < limit else rounded).predictions[key]
@@ -88,21 +92,6 @@ def _rows(profile: Profile, args: argparse.Namespace) -> Iterator[dict[str, Any]
             "changed_with_rescore": len(_changed(final, baseline)),
             "largest_margin": largest,  # of the changed answers of this file and those before
         }
-
-
-def _answer(profile: str, file: str, args: argparse.Namespace) -> FinishedRun:
-    """Answers a file under a profile in a process of its own, unless that has been done."""
-    one = Job([file], args.model, profile, root=args.output, limit=args.limit, keep_scores=True)
-    return FinishedRun(in_new_process(run_once, one))
-
-
-def _margin(run: FinishedRun, key: ExampleKey, example: Example) -> float:
-    """Returns the decision margin of an example as a sum of logits."""
-    if run.scores is None:
-        raise Error(f"{run.path} has no scores: remove it, and run the command again")
-    decision = run.job.model.decision
-    ranking = rank(example, run.scores.scores(key), decision)
-    return decision_margin(ranking) / decision.evidence_weight
 
 
 def _changed(predictions: Mapping[ExampleId, Label], baseline: FinishedRun) -> list[ExampleId]:

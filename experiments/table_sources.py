@@ -208,14 +208,14 @@ def compare(result: ResultFile) -> str:
     return f"{markdown([head.replace('- ', '') for head in heads], *named)}\n{result['reason']}\n"
 
 
-def verdicts(result: ResultFile, kind: str) -> str:
-    """Returns the verdicts of a study; ``experiments.tables --show`` has its rows."""
-    return study(kind).verdicts(result["rows"])
+def table_of(result: ResultFile, kind: str) -> str:
+    """Returns the verdicts of a study, or the table that a command prints without ``--json``.
 
-
-def own_table(result: ResultFile, module: str) -> str:
-    """Returns the table that a command prints without ``--json``."""
-    return str(importlib.import_module(f"experiments.{module}").table(result))
+    ``experiments.tables --show`` has the rows of a study.
+    """
+    if kind in STUDIES:
+        return study(kind).verdicts(result["rows"])
+    return str(importlib.import_module(f"experiments.{TABLES[kind]}").table(result))
 
 
 def study(kind: str) -> Study:
@@ -224,11 +224,6 @@ def study(kind: str) -> Study:
         raise Error(f"{kind} is no study; known are {', '.join(STUDIES)}")
     found: Study = importlib.import_module(STUDIES[kind]).STUDY
     return found
-
-
-def tune(result: ResultFile) -> str:
-    """Returns the table of ``nq tune --json``: the figures of the odd half."""
-    return markdown(*figures_table(result))
 
 
 def reading(result: ResultFile) -> str:
@@ -302,9 +297,8 @@ BUNDLED = {
 All other kinds have random weights.
 """
 KINDS: dict[str, Callable[[ResultFile], str]] = {
-    **{kind: partial(verdicts, kind=kind) for kind in STUDIES},
-    **{kind: partial(own_table, module=module) for kind, module in TABLES.items()},
-    **dict.fromkeys(("cascade", "tune"), tune),
+    **{kind: partial(table_of, kind=kind) for kind in (*STUDIES, *TABLES)},
+    **dict.fromkeys(("cascade", "tune"), lambda result: markdown(*figures_table(result))),
     "compare": compare,
     "match": match,
     "reading": reading,
