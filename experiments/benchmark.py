@@ -60,17 +60,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-memory", action="store_true", help="skip the memory, which is slow")
 
 
-def preprocessing(request: Request, folder: Path) -> dict[str, Any]:
-    """Writes windows in this process and returns how many it makes per CPU second."""
-    started = time.process_time()
-    made = prepare(request, folder)
-    rate = made.windows / (time.process_time() - started)
-    return {
-        "preprocessing, windows per CPU second": rate,
-        "preprocessing against the 2020 port": rate / PREDECESSOR_WINDOWS_PER_CPU_S,
-    }
-
-
 def prediction(args: argparse.Namespace, request: Request, folder: Path) -> dict[str, Any]:
     """Returns the speed on disk, compared with memory, and the share of postprocessing.
 
@@ -162,8 +151,13 @@ def benchmark(args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         request = Request(Questions(tuple(files)), str(model), load_settings(model).windows)
-        result = preprocessing(request, folder / "windows")
-        result |= prediction(args, request, folder)
+        started = time.process_time()
+        rate = prepare(request, folder / "windows").windows / (time.process_time() - started)
+        result = {
+            "preprocessing, windows per CPU second": rate,
+            "preprocessing against the 2020 port": rate / PREDECESSOR_WINDOWS_PER_CPU_S,
+            **prediction(args, request, folder),
+        }
         if not args.no_memory:
             result |= memory(files, model, folder)
     return command.show(result, args)

@@ -71,7 +71,7 @@ def load(task: Task) -> tuple[Loaded, units.Work]:
     executor = ThreadPoolExecutor(task.count)  # the default one may have fewer threads
     loop = functools.cache(asyncio.new_event_loop)
     run: dict[str, Callable[[], Any]] = {
-        SYNC: lambda: one_after_the_other(steps),
+        SYNC: lambda: (units.seconds(lambda: [step() for step in steps]),) * 2,
         ASYNCIO: lambda: in_asyncio(steps, loop(), executor),
         THREADS: lambda: in_threads(steps),
         MEMORY: lambda: own_peak_bytes() / MIB,
@@ -90,12 +90,6 @@ def _within_budget(task: Task, wanted: int) -> list[Model]:
         models.append(Model(task.workload))
         growth_mb = own_peak_bytes() / MIB - before_mb  # the first one also loads libraries
     return models
-
-
-def one_after_the_other(steps: Sequence[Step]) -> tuple[float, float]:
-    """Runs all steps in this thread; returns its seconds, twice."""
-    seconds = units.seconds(lambda: [step() for step in steps])
-    return seconds, seconds
 
 
 def in_threads(steps: Sequence[Step]) -> tuple[float, float]:

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import wait
@@ -78,10 +78,6 @@ class Policy:
     queues: tuple[int, ...]
     long_queue: int = 0
 
-    def queue_of(self, request: Request) -> int:
-        """Returns the queue in which a request waits."""
-        return self.long_queue if request.length >= LONG else 0
-
 
 def policies(cores: Sequence[int]) -> list[Policy]:
     """Returns one instance, one queue of all instances, and instances divided by length."""
@@ -116,7 +112,8 @@ def serve(policy: Policy, group: Sequence[units.Unit], incoming: Sequence[Reques
     while arrived < len(incoming) or busy or any(queues):
         now = time.perf_counter() - started
         while arrived < len(incoming) and incoming[arrived].arrival_s <= now:
-            queues[policy.queue_of(incoming[arrived])].append(arrived)
+            is_long = incoming[arrived].length >= LONG
+            queues[policy.long_queue if is_long else 0].append(arrived)
             arrived += 1
         for number, unit in enumerate(group):
             queue = queues[policy.queues[number]]
@@ -152,18 +149,25 @@ class Dispatch:
 
     def rows(self, rounds: int) -> list[dict[str, Any]]:
         """Measures all policies at all loads."""
+        classes = tuple(sorted(set(self.lengths)))
         with contextlib.ExitStack() as stack:
             running = []
             for policy in policies(self.cores):
-                group = [stack.enter_context(self._unit(cores)) for cores in policy.cores]
-                for unit in group:
-                    unit.receive()
+                group = []
+                for cores in policy.cores:
+                    workload = Workload(self.shape, self.engine, 0, threads=len(cores))
+                    unit = units.started(load, (workload, classes), cores)
+                    group.append(stack.enter_context(unit))
+                units.receive_all(group)
                 running.append((policy, group))
-            per_s = self._capacity(running[0][1][0])
+            (_, (one,)), mean_s = running[0], 0.0  # one instance with all cores
+            for length in classes:
+                share = self.lengths.count(length) / len(self.lengths)
+                mean_s += share * min(one.ask(length) for _ in range(CALIBRATION))
             steps: list[tuple[dict[str, Any], study.Step]] = []
-            for load, (policy, group) in itertools.product(LOADS, running):
-                step = partial(self._step, load * per_s, policy, group, itertools.count())
-                steps.append((self._row(load, policy, load * per_s), step))
+            for share, (policy, group) in itertools.product(LOADS, running):
+                step = partial(self._step, share / mean_s, policy, group, itertools.count())
+                steps.append((self._row(share, policy, share / mean_s), step))
             return study.timed(steps, rounds)
 
     def _step(
@@ -175,21 +179,6 @@ class Dispatch:
         ends = [r.arrival_s + s for r, s in zip(incoming, latencies, strict=True)]
         classes = [request.length for request in incoming]
         return {"seconds": max(ends), "latencies": latencies, "classes": classes}
-
-    def _unit(self, cores: tuple[int, ...]) -> contextlib.AbstractContextManager[units.Unit]:
-        workload = Workload(self.shape, self.engine, 0, threads=len(cores))
-        classes = tuple(sorted(set(self.lengths)))
-        return units.started(load, (workload, classes), cores)
-
-    def _capacity(self, unit: units.Unit) -> float:
-        """Returns the requests per second that one instance with all cores computes."""
-        shares: Mapping[int, float] = {
-            length: self.lengths.count(length) / len(self.lengths) for length in set(self.lengths)
-        }
-        mean_s = 0.0
-        for length, share in shares.items():
-            mean_s += share * min(unit.ask(length) for _ in range(CALIBRATION))
-        return 1 / mean_s
 
     def _row(self, load: float, policy: Policy, per_s: float) -> dict[str, Any]:
         return {

@@ -80,6 +80,9 @@ def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
     is_dispatch = row["part"] == DISPATCH
     part = f"{row['policy']}, load {row['load']:.0%}" if is_dispatch else row["part"]
     shape = f"{row['instances']} x {row['threads']}"
+    chosen = row.get("policy") == SPLIT or (
+        row["part"] == INSTANCES and SOURCE_INSTANCES.get(row["length"]) == row["instances"]
+    )
     return (
         *(part, row["shape"], str(row["length"] or "mixed"), row["engine"], shape),
         *(str(row["batch"]), "yes" if row["pinned"] else "no"),
@@ -87,14 +90,8 @@ def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
         f"{middle(p95(row)):.4g}",
         f"{windows_per_s(row):.4g}",
         "" if ratio is None else f"{ratio}{' (p95)' * is_dispatch}",
-        _choice(row),
+        "this" if chosen else "",
     )
-
-
-def _choice(row: Row) -> str:
-    if row["part"] == INSTANCES and SOURCE_INSTANCES.get(row["length"]) == row["instances"]:
-        return "this"
-    return "this" if row.get("policy") == SPLIT else ""
 
 
 def claims(rows: Sequence[Row]) -> list[tuple[str, str]]:

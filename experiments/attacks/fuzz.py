@@ -233,19 +233,19 @@ def check_one_line(error: Exception) -> None:
         raise TypeError(f"{error!r} is not one line") from error
 
 
-def mutated_line(record: Any, chance: random.Random) -> bytes:
-    """Returns a record as a line with changed values, changed bytes, or both."""
-    kind = chance.randrange(4)  # values, values, bytes, both
-    for _ in range(chance.choice((1, 1, 1, 3)) if kind != 2 else 0):
-        if record:
-            change_value(record, chance)
-    line = to_line(record, chance)
-    return change_bytes(line, chance) if kind >= 2 else line
-
-
 def lines_file(make: Callable[[random.Random], Any], chance: random.Random) -> tuple[bytes, int]:
-    """Returns a file of mutated records and a good one, and how many lines are not blank."""
-    lines = [mutated_line(make(chance), chance) for _ in range(FILE_RECORDS)]
+    """Returns a file of mutated records and a good one, and how many lines are not blank.
+
+    A record has changed values, its line changed bytes, or both.
+    """
+    lines = []
+    for _ in range(FILE_RECORDS):
+        record, kind = make(chance), chance.randrange(4)  # values, values, bytes, both
+        for _ in range(chance.choice((1, 1, 1, 3)) if kind != 2 else 0):
+            if record:
+                change_value(record, chance)
+        line = to_line(record, chance)
+        lines.append(change_bytes(line, chance) if kind >= 2 else line)
     lines.append(to_line(make(random.Random(0)), random.Random(0)))
     data = b"\n".join(lines)
     return data, sum(bool(x.strip()) for x in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"))

@@ -114,7 +114,12 @@ def start(
             task_managers, listed = 0, list(programs.spark(folder, ports, slots))
         else:
             listed = list(programs.flink(folder, ports, task_managers, slots))
-        _check_free(listed)
+        addresses = (address for program in listed for address in program.listens)
+        if taken := next(filter(processes.listens, addresses), None):
+            raise Error(
+                f"port {taken[1]} is in use: end the program that listens there, or give "
+                "--free-ports"
+            )
         try:
             started = [processes.start(program, folder) for program in listed]
             pids = {running.name: running.process.pid for running in started}
@@ -156,14 +161,6 @@ def running(
             each.process.wait()
 
 
-def _check_free(listed: Sequence[Program]) -> None:
-    addresses = (address for program in listed for address in program.listens)
-    if taken := next(filter(processes.listens, addresses), None):
-        raise Error(
-            f"port {taken[1]} is in use: end the program that listens there, or give --free-ports"
-        )
-
-
 def _wait(cluster: Cluster, listed: Sequence[Program]) -> None:
     """Waits until all programs answer and all TaskManagers have registered with their slots.
 
@@ -177,9 +174,11 @@ def _wait(cluster: Cluster, listed: Sequence[Program]) -> None:
             return (overview["taskmanagers"], overview["slots-total"]) == ready
         return False
 
-    def all_listen() -> bool:
-        return all(processes.listens(address) for each in listed for address in each.listens)
-
-    processes.wait(all_listen, "worker pools and job server listen", cluster.started)
+    addresses = [address for each in listed for address in each.listens]
+    processes.wait(
+        lambda: all(map(processes.listens, addresses)),
+        "worker pools and job server listen",
+        cluster.started,
+    )
     if cluster.task_managers:
         processes.wait(registered, "all TaskManagers are registered", cluster.started)

@@ -83,8 +83,12 @@ def wait(condition: Callable[[], bool], what: str, started: Sequence[Running]) -
     while not condition():
         for program in started:
             if (code := program.process.poll()) is not None:
+                lines = (
+                    program.output.read_bytes()[-TAIL_BYTES:].decode("utf-8", "replace").split("\n")
+                )
+                last = next(filter(str.strip, reversed(lines)), "it printed nothing").strip()
                 raise Error(
-                    f"{program.name} ended with exit code {code}: {_last_line(program.output)}; "
+                    f"{program.name} ended with exit code {code}: {last}; "
                     f"see {program.output} and the .log file beside it"
                 )
         if time.monotonic() > deadline:
@@ -98,8 +102,3 @@ def listens(address: tuple[str, int]) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(address, 1.0):
         return True
     return False
-
-
-def _last_line(path: Path) -> str:
-    lines = path.read_bytes()[-TAIL_BYTES:].decode("utf-8", "replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")

@@ -17,12 +17,10 @@ missing.
 
 import argparse
 import time
-from collections.abc import Sequence
-from pathlib import Path
 
 from experiments import command, study
 from experiments.compression import report
-from experiments.compression.measure import Compression, Variant, best_variants, variants
+from experiments.compression.measure import Compression, best_variants, variants
 from experiments.compression.models import STATES, Models, in_new_process, prunings, tiny_model
 from nq import storage
 from nq.bundle import bundled_sample
@@ -32,7 +30,6 @@ from nq.formats.input_files import find_files
 from nq.inference.profile import Profile
 from nq.model.folder import load_config, weights_digest
 from nq.model.registry import model_folder
-from nq.progress import ProgressBar
 from nq.storage import sha256
 
 SPEEDS = "speeds"
@@ -83,16 +80,6 @@ def _check(args: argparse.Namespace) -> None:
         raise Error("a file of --dev is among those of --data: give other training data")
 
 
-def _installed(rows: Sequence[Variant]) -> list[Variant]:
-    profiles = study.installed([*{row.profile: None for row in rows}], _missing)
-    return [row for row in rows if row.profile in profiles]
-
-
-def _missing(profile: str) -> str:
-    names = ", ".join(Profile.parse(profile).missing())
-    return f"{names} not installed" if names else ""
-
-
 def compression(args: argparse.Namespace) -> int:
     """Runs the command."""
     _check(args)
@@ -103,6 +90,10 @@ def compression(args: argparse.Namespace) -> int:
             original = in_new_process(tiny_model, args.output / "models" / "tiny")
         else:
             original = model_folder(args.model)
+        if args.prune is None:
+            shape = load_config(original)
+            sizes = shape.num_attention_heads, shape.intermediate_size, shape.num_hidden_layers
+            args.prune = [QUICK_PRUNE] if args.quick else prunings(*sizes)
         training = (*(QUICK_TRAINING if args.quick else ()), *args.unknown)
         settings = {
             "model": [original.name, weights_digest(original)],
@@ -120,32 +111,9 @@ def compression(args: argparse.Namespace) -> int:
             results,
             speeds,
         )
-        _measure_all(measured, variants(_prunings(args, original), args.states))
+        measured.add(variants(args.prune, args.states))
+        measured.add(best_variants(results.rows))
         return study.finish(report.STUDY, args, results, started)
-
-
-def _prunings(args: argparse.Namespace, original: Path) -> Sequence[str]:
-    """Returns what is pruned: by the options, or by default."""
-    if args.prune is not None:
-        return list(args.prune)
-    shape = load_config(original)
-    sizes = shape.num_attention_heads, shape.intermediate_size, shape.num_hidden_layers
-    return [QUICK_PRUNE] if args.quick else prunings(*sizes)
-
-
-def _measure_all(measured: Compression, rows: Sequence[Variant]) -> None:
-    """Measures the rows that are missing, and then those of the best pruned model."""
-    known = _installed(rows)
-    with ProgressBar("compression", "rows") as bar:
-
-        def add(variants: Sequence[Variant]) -> None:
-            for measure in (measured.time, measured.judge):
-                for variant in variants:
-                    measure(variant)
-                    bar(1, 2 * (len(known) + 2))
-
-        add(known)
-        add(_installed(best_variants(measured.results.rows)))
 
 
 main = command.main(compression, options)

@@ -25,13 +25,15 @@ from nq import processor
 from nq.config import DecisionConfig
 from nq.evaluation.gate import question_counts, relative_loss
 from nq.evaluation.labels import same_answers
+from nq.inference.profile import Profile
 from nq.model.folder import load_config, load_settings
 from nq.model.model_spec import find_model
+from nq.progress import ProgressBar
 from nq.runs.config import Compute
 from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
 
-BATCH_SIZE = CALIBRATION_WINDOWS = 16
+BATCH_SIZE = 16
 
 
 @dataclass(frozen=True)
@@ -49,32 +51,27 @@ class Computation:
 def load(task: Computation) -> tuple[dict[str, Any], units.Work]:
     """Loads a model; a command computes one batch of full windows of random pieces.
 
-    The batch is computed once before, which compiles. Where a profile is calibrated on windows,
-    these are random too: the speed does not depend on the scales. The first reply has the number
+    The batch is computed once before, which compiles. A profile that is calibrated is so on this
+    batch: the speed does not depend on the scales. The first reply has the number
     of ``weights``, the ``length`` of a window in pieces, the ``precision`` of the matrix products
     and the sets of ``cores`` that the threads may use.
     """
-    from nq.config import DecisionConfig
     from nq.inference.load import ScorerSpec, load_predictor
-    from nq.inference.profile import Profile
-    from nq.model.folder import load_settings
     from nq.model.model_spec import ModelSpec
     from nq.model.runtime import import_tensorflow
     from nq.preprocess.tokenizers.load import load_tokenizer
 
     tokenizer, windows = load_tokenizer(task.folder), load_settings(task.folder).windows
-    pieces = tokenizer.pieces, BATCH_SIZE, windows.max_seq_length
-    rows = workloads.full_windows(*pieces)
+    rows = workloads.full_windows(tokenizer.pieces, BATCH_SIZE, windows.max_seq_length)
     threads = len(processor.cores()) if task.instances > 1 else None  # the engine chooses
     import_tensorflow(threads)
-    some = workloads.full_windows(pieces[0], CALIBRATION_WINDOWS, pieces[2])
     predictor = load_predictor(
         ScorerSpec(
             ModelSpec(task.folder, windows, DecisionConfig()),
             Profile.parse(task.profile),
             BATCH_SIZE,
             threads,
-            calibration={task.folder: some},
+            calibration={task.folder: rows},
         )
     )
     predictor.scores(rows)
@@ -132,6 +129,11 @@ class Variant:
         return {"prune": self.prune, "profile": self.profile, "instances": self.instances}
 
 
+def _missing(profile: str) -> str:
+    names = ", ".join(Profile.parse(profile).missing())
+    return f"{names} not installed" if names else ""
+
+
 def variants(prune: Sequence[str], states: Sequence[str]) -> list[Variant]:
     """Returns the rows that are known from the start, baseline first."""
     whole = [
@@ -169,6 +171,16 @@ class Compression:
     scores_profile: str
     results: study.Results
     speeds: study.Results
+
+    def add(self, variants: Sequence[Variant]) -> None:
+        """Measures the variants that are missing and can be measured here, the speeds first."""
+        profiles = study.installed([*{row.profile: None for row in variants}], _missing)
+        known = [row for row in variants if row.profile in profiles]
+        with ProgressBar("compression", "rows") as bar:
+            for measure in (self.time, self.judge):
+                for variant in known:
+                    measure(variant)
+                    bar(1, 2 * len(known))
 
     def time(self, variant: Variant) -> None:
         """Measures the speed of a variant, for which a pruned model need not recover."""

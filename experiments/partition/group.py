@@ -11,7 +11,7 @@ import math
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any
@@ -147,7 +147,7 @@ class Group:
     members: Sequence[units.Unit]
     arrays: Arrays
     block: str
-    loaded: list[Any] = field(default_factory=list)
+    loaded: Sequence[Any]
 
     def ask(self, command: Any) -> list[Any]:
         """Returns the replies of all processes to a command."""
@@ -166,42 +166,29 @@ def started(
     ``load`` is a function of a module that takes a ``Seat`` and returns the ``work`` of a process.
     Each process has as many threads as cores.
     """
-    block = Block(shapes)
+    block, context, count = Block(shapes), multiprocessing.get_context("spawn"), len(tasks)
     try:
         with contextlib.ExitStack() as stack:
-            members = _members(stack, load, tasks, cores, (shapes, block.name))
-            group = Group(members, block.arrays(), block.name)
-            group.loaded.extend(units.receive_all(members))
+            members = []
+            with contextlib.ExitStack() as ends:  # closed here, so that broken pipes are noticed
+                links: list[tuple[Link | None, Link | None]] = [(None, None)]
+                for _ in range(count - 1):
+                    pair = context.Pipe()
+                    for end in pair:
+                        ends.callback(end.close)
+                    links.append((Link(pair[0]), Link(pair[1])))
+                links.append((None, None))
+                for number, (task, own) in enumerate(zip(tasks, cores, strict=True)):
+                    before, after = links[number][1], links[number + 1][0]
+                    seat = Seat(task, number, count, shapes, block.name, before, after)
+                    members.append(stack.enter_context(units.started(load, seat, own)))
+            loaded = units.receive_all(members)
+            group = Group(members, block.arrays(), block.name, loaded)
             yield group
             group.arrays.clear()
     finally:
         block.close()
         block.unlink()
-
-
-def _members(
-    stack: contextlib.ExitStack,
-    load: units.Load,
-    tasks: Sequence[Any],
-    cores: Sequence[Sequence[int]],
-    memory: tuple[Shapes, str],
-) -> list[units.Unit]:
-    """Starts the processes; this process closes its copies of their pipes, to let them break."""
-    context, count = multiprocessing.get_context("spawn"), len(tasks)
-    with contextlib.ExitStack() as ends:
-        links: list[tuple[Link | None, Link | None]] = [(None, None)]
-        for _ in range(count - 1):
-            pair = context.Pipe()
-            for end in pair:
-                ends.callback(end.close)
-            links.append((Link(pair[0]), Link(pair[1])))
-        links.append((None, None))
-        members = []
-        for number, (task, own) in enumerate(zip(tasks, cores, strict=True)):
-            before, after = links[number][1], links[number + 1][0]
-            seat = Seat(task, number, count, *memory, before, after)
-            members.append(stack.enter_context(units.started(load, seat, own)))
-    return members
 
 
 def slices(first: int, last: int, count: int) -> list[slice]:

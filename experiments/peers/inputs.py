@@ -77,7 +77,10 @@ def task(
     np.savez(rows, allow_pickle=False, **full_rows)
     np.savez(calibration, allow_pickle=False, **some_rows)
     hugging_face = folder / "hugging-face"
-    _convert(model, hugging_face)
+    # missing weights are random, but equal in both folders
+    config = checkpoint.with_room_for(load_config(model), load_tokenizer(model))
+    loaded = joint.load_model(model, config=config)
+    write_hugging_face(dataclasses.replace(loaded, report=checkpoint.LoadReport()), hugging_face)
     return Task(model, hugging_face, windows, rows, calibration, batch_size)
 
 
@@ -108,10 +111,3 @@ def full_windows(shards: Sequence[Path], length: int, count: int) -> Columns:
             "give more pages, or ask for fewer windows, smaller batches or a smaller length"
         )
     return concatenate(parts)
-
-
-def _convert(model: Path, folder: Path) -> None:
-    """Saves the weights for ``transformers``; missing ones are random, but equal in both."""
-    config = checkpoint.with_room_for(load_config(model), load_tokenizer(model))
-    loaded = joint.load_model(model, config=config)
-    write_hugging_face(dataclasses.replace(loaded, report=checkpoint.LoadReport()), folder)

@@ -105,15 +105,13 @@ def load(path: Path) -> dict[str, Device]:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
         check_argument(bool(tables), "the file", tables, "a table [NAME] for each device")
-        return {name: decode(name, table) for name, table in tables.items()}
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-
-
-def decode(name: str, table: Mapping[str, object]) -> Device:
-    """Returns the device that the table ``[name]`` of a file describes."""
-    try:
-        device = Device.from_dict(table)
-    except (TypeError, ValueError) as error:  # a TypeError says which values are missing
-        raise ValueError(f"[{name}] {error}") from error
-    return replace(device, name=device.name or name)
+    devices = {}
+    for name, table in tables.items():
+        try:
+            device = Device.from_dict(table)
+        except (TypeError, ValueError) as error:  # a TypeError says which values are missing
+            raise ValueError(f"{path}: [{name}] {error}") from error
+        devices[name] = replace(device, name=device.name or name)
+    return devices

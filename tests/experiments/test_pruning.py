@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.experiments.test_pruning_structure import WIDE
 
 from experiments.compression import pruning
 from experiments.compression.pruning import prune
@@ -17,7 +18,6 @@ from nq.model.folder import ModelSettings, load_config, load_settings
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
 from tests import tiny_models
-from tests.experiments.test_pruning_structure import WIDE
 
 pytestmark = pytest.mark.extended
 
