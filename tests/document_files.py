@@ -7,11 +7,38 @@ from html import escape
 from types import MappingProxyType
 from typing import Any
 
+from pypdf import PdfReader, PdfWriter
+from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject, TextStringObject
+
 WORDML = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 STRICT_WORDML = "http://purl.oclc.org/ooxml/wordprocessingml/main"
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006"
 PACKAGE = "http://schemas.openxmlformats.org/package/2006"
 COMPATIBILITY = "http://schemas.openxmlformats.org/markup-compatibility/2006"
+
+
+def _names(**values: str) -> dict[NameObject, Any]:
+    """Returns an entry of a dictionary of PDF for each name."""
+    return {NameObject(f"/{key}"): NameObject(f"/{value}") for key, value in values.items()}
+
+
+def _nested(**values: Any) -> DictionaryObject:
+    return DictionaryObject({NameObject(f"/{key}"): value for key, value in values.items()})
+
+
+def _stream(data: bytes) -> DecodedStreamObject:
+    stream = DecodedStreamObject()
+    stream.set_data(data)
+    return stream
+
+
+def _written(writer: PdfWriter) -> bytes:
+    data = io.BytesIO()
+    writer.write(data)
+    return data.getvalue()
+
+
+FONT = _names(Type="Font", Subtype="Type1", BaseFont="Helvetica")
 
 
 def pdf(
@@ -21,28 +48,19 @@ def pdf(
 
     The lines that are headings are in 16 points, others in 12.
     """
-    from pypdf import PdfWriter
-    from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
-
     writer = PdfWriter()
-    font = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}
-    names = {NameObject(key): NameObject(value) for key, value in font.items()}
-    reference = writer._add_object(DictionaryObject(names))
+    font = writer._add_object(DictionaryObject(FONT))
     for lines in pages:
         page = writer.add_blank_page(612, 792)
-        fonts = DictionaryObject({NameObject("/F1"): reference})
-        page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
-        stream = DecodedStreamObject()
+        page[NameObject("/Resources")] = _nested(Font=_nested(F1=font))
         shown = "".join(
             f"/F1 {16 if line in headings else 12} Tf ({line}) Tj T* " for line in lines
         )
-        stream.set_data(f"BT 14 TL 72 700 Td {shown}ET".encode())
-        page[NameObject("/Contents")] = writer._add_object(stream)
+        content = _stream(f"BT 14 TL 72 700 Td {shown}ET".encode())
+        page[NameObject("/Contents")] = writer._add_object(content)
     if password is not None:
         writer.encrypt(password, "owner", algorithm="AES-256")
-    data = io.BytesIO()
-    writer.write(data)
-    return data.getvalue()
+    return _written(writer)
 
 
 def pdf_of_content(content: str, texts: Mapping[str, str], *, is_form: bool = False) -> bytes:
@@ -50,32 +68,19 @@ def pdf_of_content(content: str, texts: Mapping[str, str], *, is_form: bool = Fa
 
     ``texts`` are the actual texts of the named properties of marked content.
     """
-    from pypdf import PdfReader, PdfWriter
-    from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject, TextStringObject
-
     writer = PdfWriter(PdfReader(io.BytesIO(pdf(["x"]))))
-    page, stream = writer.pages[0], DecodedStreamObject()
-    stream.set_data(content.encode())
-    properties = {
-        NameObject(f"/{name}"): DictionaryObject(
-            {NameObject("/ActualText"): TextStringObject(text)}
-        )
-        for name, text in texts.items()
-    }
+    page, stream = writer.pages[0], _stream(content.encode())
+    properties = {name: _nested(ActualText=TextStringObject(text)) for name, text in texts.items()}
     resources: Any = page["/Resources"]
-    resources[NameObject("/Properties")] = DictionaryObject(properties)
+    resources[NameObject("/Properties")] = _nested(**properties)
     if is_form:
-        kind = {"/Type": "/XObject", "/Subtype": "/Form"}
-        stream.update({NameObject(key): NameObject(value) for key, value in kind.items()})
+        stream.update(_names(Type="XObject", Subtype="Form"))
         stream[NameObject("/Resources")] = DictionaryObject(resources)
-        form = DictionaryObject({NameObject("/X"): writer._add_object(stream)})
-        page[NameObject("/Resources")] = DictionaryObject({NameObject("/XObject"): form})
-        stream = DecodedStreamObject()
-        stream.set_data(b"/X Do")
+        form = _nested(X=writer._add_object(stream))
+        page[NameObject("/Resources")] = _nested(XObject=form)
+        stream = _stream(b"/X Do")
     page[NameObject("/Contents")] = writer._add_object(stream)
-    data = io.BytesIO()
-    writer.write(data)
-    return data.getvalue()
+    return _written(writer)
 
 
 def run(text: str, about: str = "") -> str:
@@ -142,27 +147,15 @@ def word(
 
 def expanding_pdf(n_characters: int = 4_000_000, n_pages: int = 1) -> bytes:
     """Returns a small PDF document whose font makes 254 characters of each one on its pages."""
-    from pypdf import PdfWriter
-    from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
-
     writer = PdfWriter()
-
-    def stream(data: bytes) -> Any:
-        decoded = DecodedStreamObject()
-        decoded.set_data(data)
-        return writer._add_object(decoded.flate_encode())
-
-    text = "0061" * 254
-    characters = stream(f"1 beginbfchar\n<61> <{text}>\nendbfchar\n".encode())
-    font = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}
-    names = {NameObject(key): NameObject(value) for key, value in font.items()}
-    names[NameObject("/ToUnicode")] = characters
-    fonts = DictionaryObject({NameObject("/F1"): DictionaryObject(names)})
-    content = stream(b"BT /F1 12 Tf 72 700 Td (" + b"a" * n_characters + b") Tj ET")
+    cmap = f"1 beginbfchar\n<61> <{'0061' * 254}>\nendbfchar\n".encode()
+    text = b"BT /F1 12 Tf 72 700 Td (" + b"a" * n_characters + b") Tj ET"
+    characters, content = (
+        writer._add_object(_stream(data).flate_encode()) for data in (cmap, text)
+    )
+    font = DictionaryObject({**FONT, NameObject("/ToUnicode"): characters})
     for _ in range(n_pages):
         page = writer.add_blank_page(612, 792)
-        page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
+        page[NameObject("/Resources")] = _nested(Font=_nested(F1=font))
         page[NameObject("/Contents")] = content
-    data = io.BytesIO()
-    writer.write(data)
-    return data.getvalue()
+    return _written(writer)

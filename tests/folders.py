@@ -8,8 +8,8 @@ from dataclasses import astuple
 from pathlib import Path
 
 from nq.storage import Kind
+from tests.child_processes import ROOT
 
-ROOT = Path(__file__).parents[1]
 HOLDS = (
     "import pathlib, sys; from nq import storage\n"
     "with storage.hold(pathlib.Path(sys.argv[1]), storage.Kind(*sys.argv[2:])):\n"

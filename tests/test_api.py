@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import nq
+from tests.child_processes import ROOT
 
-ROOT = Path(__file__).parent.parent
 HTML = """<!doctype html><title>Skerry Point</title><h1>Skerry Point lighthouse</h1>
 <p>The lighthouse stands on a rock off the northern coast. It was designed by the engineer
 <b>Ada Brenn</b> and first lit on 4 May 1874.</p>

@@ -7,9 +7,8 @@ import psutil
 import pytest
 
 from nq import child
-from tests.child_processes import wait_until
+from tests.child_processes import ROOT, wait_until
 
-ROOT = Path(__file__).parents[1]
 NAMES = ("html", "json", "mlflow", "nq", "sitecustomize")
 
 

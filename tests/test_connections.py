@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests import hub_server, nq_records
+from tests.child_processes import ROOT
 
-ROOT = Path(__file__).parents[1]
 LIMIT_S = 300.0
 PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 RECORDER = """

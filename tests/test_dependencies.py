@@ -4,14 +4,12 @@ import ast
 import json
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
-from pathlib import Path
 
 import pytest
 
 from nq.commands.main import COMMANDS
-from tests.child_processes import python
+from tests.child_processes import ROOT, python
 
-ROOT = Path(__file__).parent.parent
 ALLOWED: dict[str, set[str]] = {
     "eval": {"commands"},
     "beam": {"evaluation", "formats", "inference", "model", "postprocess", "preprocess"},
@@ -71,18 +69,14 @@ def import_nodes(text: str) -> Iterator[tuple[str, str]]:
             yield from ((node.module or "", alias.name) for alias in node.names)
 
 
-def public_names() -> dict[str, str]:
-    """Returns the module of each public name of nq, as its stub imports them."""
-    tree = ast.parse((ROOT / "nq" / "__init__.pyi").read_text(encoding="utf-8"))
-    return {
-        alias.name: f"nq.{node.module}"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-
-
-PUBLIC = public_names()
+STUB = ast.parse((ROOT / "nq" / "__init__.pyi").read_text(encoding="utf-8"))
+PUBLIC = {
+    alias.name: f"nq.{node.module}"
+    for node in ast.walk(STUB)
+    if isinstance(node, ast.ImportFrom)
+    for alias in node.names
+}
+"""Maps each public name of nq to its module, as the stub imports them."""
 
 
 def imports(module: str) -> set[str]:

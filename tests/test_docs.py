@@ -22,9 +22,8 @@ from nq.commands import main as console
 from nq.formats import inputs, outputs, own_data
 from nq.inference.profile import OPTIMIZATIONS
 from nq.runs.profile_choice import default_choice
-from tests.child_processes import python
+from tests.child_processes import ROOT, python
 
-ROOT = Path(__file__).parents[1]
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
     for path in (

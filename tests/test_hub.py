@@ -285,10 +285,6 @@ def environment(server: Hub, home: Path, **others: str) -> dict[str, str]:
     return {"HF_ENDPOINT": server.address, "HF_HOME": str(home), **others}
 
 
-def find(**variables: str) -> subprocess.CompletedProcess[str]:
-    return python("-c", FIND, MODEL, folder=ROOT, **variables)
-
-
 def test_a_connection_that_breaks_is_resumed(server: Hub) -> None:
     server.cut_bytes, server.n_cuts = 30_000, 2
     folder = model_folder(MODEL)
@@ -317,7 +313,7 @@ def test_two_processes_fetch_a_model_and_obey_the_variables(server: Hub, tmp_pat
     snapshots = home / "hub" / "models--Org--reader.v2" / "snapshots"
     assert folders == {str(snapshots / server.commit(MODEL))}
     server.status = 404
-    done = find(**environment(server, home, HF_HUB_OFFLINE="1"))
+    done = python("-c", FIND, MODEL, folder=ROOT, **environment(server, home, HF_HUB_OFFLINE="1"))
     assert (done.stdout.strip(), done.stderr) == (folders.pop(), "")
 
 
@@ -330,7 +326,7 @@ def test_a_killed_download_is_done_by_the_next_run(server: Hub, tmp_path: Path) 
         wait_until(lambda: any("/resolve/" in request for request in server.requests))
         process.kill()
     server.delay_s = 0.0
-    done = find(**environment(server, home))
+    done = python("-c", FIND, MODEL, folder=ROOT, **environment(server, home))
     assert names_in(Path(done.stdout.strip())) == FILES
 
 

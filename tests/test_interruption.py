@@ -6,13 +6,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from nq import interruption
+from tests.child_processes import ROOT
 
-ROOT = Path(__file__).parents[1]
 PATIENCE_S = 60.0
 START = """
 import signal

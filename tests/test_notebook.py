@@ -13,8 +13,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from tests.child_processes import ROOT
+
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parents[1]
 NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
 WIDGET, WIDGETS = (f"application/vnd.jupyter.widget-{part}+json" for part in ("view", "state"))
 SILENT = """

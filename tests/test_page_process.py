@@ -14,9 +14,7 @@ import pytest
 from nq.formats import inputs
 from nq.formats.documents import page_of
 from nq.page_process import PageProcess
-from tests.child_processes import children
-
-ROOT = Path(__file__).parent.parent
+from tests.child_processes import ROOT, children
 
 
 @pytest.fixture

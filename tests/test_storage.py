@@ -81,22 +81,18 @@ def test_what_killed_writers_left_in_a_folder_is_removed_by_the_next_command(
         assert set(tree(tmp_path / "run")) == {*mine, "scores", "mine", MARK, LOCK}
 
 
-def damaged_copies(path: Path) -> list[bytes]:
-    """Returns the content with a bit of each byte flipped, and cut at each length."""
-    data = path.read_bytes()
-    copies = [data[:length] for length in range(len(data))]
-    for position in range(len(data)):
-        flipped = bytearray(data)
-        flipped[position] ^= 1 << position % 8
-        copies.append(bytes(flipped))
-    return copies
-
-
 def count_harmless(path: Path, check: Callable[[], None]) -> int:
-    """Returns how many damages are not noticed; ``check`` proves that they change nothing."""
-    harmless = 0
-    for data in damaged_copies(path):
-        path.write_bytes(data)
+    """Returns how many damages are not noticed; ``check`` proves that they change nothing.
+
+    A bit of each byte is flipped, and the file is cut at each length.
+    """
+    data, harmless = path.read_bytes(), 0
+    copies = [data[:length] for length in range(len(data))]
+    for position, byte in enumerate(data):
+        flipped = bytes([byte ^ 1 << position % 8])
+        copies.append(data[:position] + flipped + data[position + 1 :])
+    for copy in copies:
+        path.write_bytes(copy)
         try:
             check()
             harmless += 1

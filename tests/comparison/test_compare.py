@@ -207,53 +207,67 @@ def test_a_failure_of_the_store_is_told_once_and_a_model_may_move(
     assert storage.read_json(file)["recorded"] == []  # so that a repetition records it
 
 
-def answer_here(commands: Commands, profile: str, *options: object) -> dict[str, Any]:
-    """Runs ``nq answer`` in this process: that of its own is tested above."""
-    result: dict[str, Any] = commands.json("answer", *options, "--no-track", "--profile", profile)
-    return {**result, "wall_s": result["time"]["total_s"]}
+@dataclass(frozen=True)
+class Here:
+    """Comparisons whose runs are in this process: those in one of their own are tested above.
 
+    The working folder is a new one, and one profile is the default of this machine.
+    """
 
-Answer = Callable[[str, Any], dict[str, Any]]
+    data: Path
+    model: Path
+    commands: Commands
+    patch: pytest.MonkeyPatch
+    default: str = "grappler"
+
+    def answer(self, profile: str, options: Any, *more: str) -> dict[str, Any]:
+        """Runs ``nq answer``, as a comparison does in another process."""
+        options = *options, *more, "--no-track", "--profile", profile
+        result: dict[str, Any] = self.commands.json("answer", *options)
+        return {**result, "wall_s": result["time"]["total_s"]}
+
+    def use(self, answer: Callable[[str, Any], dict[str, Any]]) -> None:
+        """Has runs done by a function."""
+        self.patch.setattr(rounds, "answer_in_process", answer)
+
+    def mark(self, busy: Iterator[bool]) -> None:
+        """Marks runs as those beside other programs or not."""
+
+        def answer(profile: str, options: Any) -> dict[str, Any]:
+            result = self.answer(profile, options)
+            return result | {"speed_comparable": f"no: {BUSY}" if next(busy) else "yes"}
+
+        self.use(answer)
 
 
 @pytest.fixture
-def one_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Works in a folder of its own, and makes one profile the default of this machine."""
-    monkeypatch.setitem(profile_choice.CANDIDATES, "CPU", ("grappler",))
-    monkeypatch.chdir(tmp_path)
-    return "grappler"
-
-
-def answer_marked(commands: Commands, marks: Iterator[bool]) -> Answer:
-    """Returns a function whose runs are real; the test marks those beside other programs."""
-
-    def answer(profile: str, options: Any) -> dict[str, Any]:
-        result = answer_here(commands, profile, *options)
-        return result | {"speed_comparable": f"no: {BUSY}" if next(marks) else "yes"}
-
-    return answer
-
-
-def test_a_busy_run_is_repeated_once_and_its_round_does_not_count(
+def here(
     data: Path,
     tiny_model: Path,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     commands: Commands,
-    one_default: str,
-) -> None:
+) -> Here:
+    here = Here(data, tiny_model, commands, monkeypatch)
+    monkeypatch.setitem(profile_choice.CANDIDATES, "CPU", (here.default,))
+    monkeypatch.chdir(tmp_path)
+    return here
+
+
+def test_a_busy_run_is_repeated_once_and_its_round_does_not_count(here: Here) -> None:
     busy = iter([False, True, True, False, True, False, *[False] * 4])
-    monkeypatch.setattr(rounds, "answer_in_process", answer_marked(commands, busy))
+    here.mark(busy)
     phases, totals = list[str](), set[int]()
     rows = compare.compare(
-        *([data], ["baseline"]),
-        model=tiny_model,
+        *([here.data], ["baseline"]),
+        model=here.model,
         rounds=3,
         progress=lambda new, total: totals.add(total),
         on_phase=phases.append,
     )
     assert totals == {1 + 3 * 2}  # what auto takes is measured, too
     assert [name.split(",")[0] for name in phases if "repeating" in name] == ["baseline"] * 2
-    assert {row.profile: row.busy for row in rows} == {"baseline": 1, one_default: 0}
+    assert {row.profile: row.busy for row in rows} == {"baseline": 1, here.default: 0}
     runs = storage.read_json(rows.folder / COMPARED)["runs"]
     for row in rows:
         own = [run["windows_per_s"] for run in runs if run["profile"] == row.profile]
@@ -261,18 +275,12 @@ def test_a_busy_run_is_repeated_once_and_its_round_does_not_count(
     assert list(busy) == [False]
 
 
-def test_removed_answers_are_given_again(
-    data: Path,
-    tiny_model: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    commands: Commands,
-    one_default: str,
-) -> None:
+def test_removed_answers_are_given_again(here: Here) -> None:
     marks = iter([False] * 4)
-    monkeypatch.setattr(rounds, "answer_in_process", answer_marked(commands, marks))
+    here.mark(marks)
     speeds = []
-    for given, profiles in ((str(data), "baseline"), ([data], ["baseline"])):
-        rows = compare.compare(given, profiles, model=tiny_model, rounds=1, limit=2)
+    for given, profiles in ((str(here.data), "baseline"), ([here.data], ["baseline"])):
+        rows = compare.compare(given, profiles, model=here.model, rounds=1, limit=2)
         (metrics,) = rows.folder.glob("baseline-*/metrics.json")
         assert json.loads(metrics.read_bytes())["examples"] == 2
         speeds.append({row.profile: row.windows_per_s for row in rows})
@@ -281,25 +289,17 @@ def test_removed_answers_are_given_again(
 
 
 @pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes")  # in MLflow
-def test_busy_rounds_give_no_verdict_and_are_measured_again(
-    data: Path,
-    tiny_model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    commands: Commands,
-    one_default: str,
-) -> None:
-    marks = chain([False], repeat(True, 8), repeat(False))
-    monkeypatch.setattr(rounds, "answer_in_process", answer_marked(commands, marks))
-    store, comparable = f"sqlite:///{tmp_path}/mlflow.db", list[str]()
-    command = ["compare", "--data", data, "--model", tiny_model, "--rounds", "2"]
+def test_busy_rounds_give_no_verdict_and_are_measured_again(here: Here, tmp_path: Path) -> None:
+    here.mark(chain([False], repeat(True, 8), repeat(False)))
+    commands, store, comparable = here.commands, f"sqlite:///{tmp_path}/mlflow.db", list[str]()
+    command = ["compare", "--data", here.data, "--model", here.model, "--rounds", "2"]
     command += ["--profiles", "baseline", "--tracking-uri", store]
-    job, client = nq.Job([data], tiny_model, "auto"), connect(store)
+    job, client = nq.Job([here.data], here.model, "auto"), connect(store)
     for is_busy in (True, False):
         result = commands.json(*command)
         folder = str(Path(result["page"]).parent.relative_to(tmp_path))
         profile, why = chosen(job)
-        assert profile == (one_default if is_busy else result["take"])
+        assert profile == (here.default if is_busy else result["take"])
         assert (folder in why, bool(result["take"])) == (not is_busy, not is_busy)
         experiment = client.get_experiment_by_name(DEFAULT_EXPERIMENT)
         runs = client.search_runs([experiment.experiment_id])
@@ -310,7 +310,7 @@ def test_busy_rounds_give_no_verdict_and_are_measured_again(
     assert comparable == [f"no: {BUSY}"] * 4 + ["yes"] * 2  # the first two are there twice
     assert commands.json("compare", "--forget") == {"forgotten": {folder: result["take"]}}
     profile, why = chosen(job)
-    assert profile == one_default and folder not in why
+    assert profile == here.default and folder not in why
     assert commands.json("compare", "--forget") == {"forgotten": {}}
     assert commands.json(*command)["take"] == result["take"]
     assert folder in commands.out("compare", "--forget")
@@ -318,25 +318,20 @@ def test_busy_rounds_give_no_verdict_and_are_measured_again(
 
 @pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes")  # in MLflow
 def test_a_profile_that_fails_in_a_later_round_has_one_row_and_new_ones_are_recorded(
-    data: Path,
-    tiny_model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    commands: Commands,
-    one_default: str,
+    here: Here, tmp_path: Path
 ) -> None:
     """The runs are real, but the second one of xla."""
-    fails, quiet = iter([False, True]), answer_marked(commands, repeat(False))
+    fails = iter([False, True])
 
     def answer(profile: str, options: Any) -> dict[str, Any]:
         if profile == "xla" and next(fails):
             raise Error("out of memory")
-        return quiet(profile, options)
+        return here.answer(profile, options) | {"speed_comparable": "yes"}
 
-    monkeypatch.setattr(rounds, "answer_in_process", answer)
+    here.use(answer)
     track, recorded = TrackingConfig(f"sqlite:///{tmp_path}/mlflow.db"), []
     for profile in ("xla", "buckets"):
-        rows = compare.compare([data], [profile], model=tiny_model, rounds=2, track=track)
+        rows = compare.compare([here.data], [profile], model=here.model, rounds=2, track=track)
         recorded += [row.profile for row in rows if not row.error]
         if profile == "xla":
             assert [(row.profile, row.error) for row in rows[2:]] == [(profile, "out of memory")]
@@ -345,29 +340,24 @@ def test_a_profile_that_fails_in_a_later_round_has_one_row_and_new_ones_are_reco
     runs = client.search_runs([experiment.experiment_id])
     names = [run.info.run_name for run in runs if tracking.PARENT in run.data.tags]
     assert sorted(names) == sorted(recorded)
-    assert "--register" in commands.error("compare", "--register", "x", code=2)
+    assert "--register" in here.commands.error("compare", "--register", "x", code=2)
 
 
 def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
-    data: Path,
-    tiny_model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    commands: Commands,
-    one_default: str,
+    here: Here, tmp_path: Path
 ) -> None:
     """The runs are real; those of the other profile have thresholds that let no answer pass."""
-    records = map(json.loads, data.read_text("utf-8").splitlines())
+    records = map(json.loads, here.data.read_text("utf-8").splitlines())
     bare = [{key: value for key, value in one.items() if key != "annotations"} for one in records]
     file = nq_records.write_lines(tmp_path / "bare.jsonl", bare)
 
     def answer(profile: str, options: Any) -> dict[str, Any]:
         threshold = "-9" if profile == "baseline" else "9"
-        return answer_here(commands, profile, *options, "--set", f"long_threshold={threshold}")
+        return here.answer(profile, options, "--set", f"long_threshold={threshold}")
 
-    monkeypatch.setattr(rounds, "answer_in_process", answer)
+    here.use(answer)
     base, other = compare.compare(
-        *([file], [one_default]), model=tiny_model, rounds=1, output=tmp_path / "out"
+        *([file], [here.default]), model=here.model, rounds=1, output=tmp_path / "out"
     )
     if base.profile != "baseline":
         base, other = other, base
@@ -376,26 +366,17 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
     assert page.count('"question":') == QUESTIONS and "micro F1" not in page
 
 
-def answer_all(commands: Commands) -> Answer:
-    return lambda profile, options: answer_here(commands, profile, *options)
-
-
 def test_profiles_are_measured_in_batches_and_windows_of_several_sizes(
-    data: Path,
-    tiny_model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    commands: Commands,
-    one_default: str,
+    here: Here, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(rounds, "answer_in_process", answer_all(commands))
-    command = ["compare", "--data", data, "--model", tiny_model, "--rounds", "1", "--no-track"]
-    command += ["--output", tmp_path / "out", "--profiles", one_default]
+    here.use(here.answer)
+    command = ["compare", "--data", here.data, "--model", here.model, "--rounds", "1", "--no-track"]
+    command += ["--output", tmp_path / "out", "--profiles", here.default]
     command += ["--batch-sizes", "1", "4", "--max-seq-lengths", "24"]
-    result = commands.json(*command)
+    result = here.commands.json(*command)
     rows = {(row["profile"], row["batch_size"], row["max_seq_length"]) for row in result["rows"]}
-    sizes = {(one_default, 1, 24), (one_default, 4, 24)}
-    assert rows == {("baseline", None, None), (one_default, None, None)} | sizes
+    sizes = {(here.default, 1, 24), (here.default, 4, 24)}
+    assert rows == {("baseline", None, None), (here.default, None, None)} | sizes
     assert all(row["windows_per_s"] > 0 < row["questions_per_s"] for row in result["rows"])
     jobs = [json.loads(path.read_bytes())["job"] for path in (tmp_path / "out").glob("*/job.json")]
     run = {(job["profile"], job["batch_size"], job["windows"]["max_seq_length"]) for job in jobs}
@@ -403,10 +384,10 @@ def test_profiles_are_measured_in_batches_and_windows_of_several_sizes(
     measured = tmp_path / "out" / compare.MEASURED
     times = {path: path.stat().st_mtime_ns for path in measured.iterdir()}
     assert len(times) == len(["request.json"]) + 2 + 4  # round 0 has both window lengths
-    damaged = measured / f"001-{one_default}-4-24.json"
+    damaged = measured / f"001-{here.default}-4-24.json"
     damaged.write_bytes(b"{")
-    monkeypatch.setattr(compare, "reopened", lambda memo: [])  # this machine may be busy
-    assert "batch" in commands.out(*command)
+    here.patch.setattr(compare, "reopened", lambda memo: [])  # this machine may be busy
+    assert "batch" in here.commands.out(*command)
     again = {path for path, time_ns in times.items() if path.stat().st_mtime_ns != time_ns}
     assert again == {damaged}  # nothing else is repeated
 
@@ -415,26 +396,20 @@ def test_the_batch_size_of_all_runs_is_passed_on() -> None:
     assert parser().parse_args(["--batch-size", "1"]).unknown == ["--batch-size", "1"]
 
 
-def test_a_comparison_of_pages_that_were_edited_is_another(
-    tiny_model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    commands: Commands,
-    one_default: str,
-) -> None:
-    monkeypatch.setattr(rounds, "answer_in_process", answer_all(commands))
+def test_a_comparison_of_pages_that_were_edited_is_another(here: Here, tmp_path: Path) -> None:
+    here.use(here.answer)
     page = tmp_path / "pages" / "tower.txt"
     page.parent.mkdir()
     page.write_text("The tower was built in 1889.")
     lines = [{"id": 1, "question": "When was the tower built?", "page": "tower"}]
     file = nq_records.write_lines(tmp_path / "questions.jsonl", lines)
-    command = ["compare", "--data", file, "--pages", page.parent, "--model", tiny_model]
+    command = ["compare", "--data", file, "--pages", page.parent, "--model", here.model]
     command += ["--rounds", "1", "--profiles", "baseline", "--no-track"]
-    first = commands.json(*command)["page"]
-    assert commands.json(*command)["page"] == first
+    first = here.commands.json(*command)["page"]
+    assert here.commands.json(*command)["page"] == first
     page.write_text("The tower was built in 1890.")
-    assert commands.json(*command)["page"] != first
-    assert "other pages" in commands.error(*command, "--output", str(Path(first).parent))
+    assert here.commands.json(*command)["page"] != first
+    assert "other pages" in here.commands.error(*command, "--output", str(Path(first).parent))
 
 
 @pytest.mark.parametrize(

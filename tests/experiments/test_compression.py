@@ -10,30 +10,20 @@ from experiments.compression import measure
 from experiments.compression.models import STATES
 from experiments.compression.report import BASELINE, BFLOAT16, INT8
 from tests.experiments import light_units
+from tests.experiments.conftest import RunCommand
 
 pytestmark = pytest.mark.extended
 
 
-@pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a quick study without pruning, whose speeds are not those of models."""
-    folder = tmp_path_factory.mktemp("study")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measure, "load", light_units.compression)
-        assert command.main(argv(folder, "--prune")) == 0
-    return folder
-
-
-def argv(folder: Path, *more: str) -> list[str]:
-    return ["--quick", "--rounds", "3", "--no-track", "--output", str(folder), *more]
-
-
-def test_a_study_with_pruning(
-    study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_study_goes_on_with_pruning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_command: RunCommand
 ) -> None:
+    """The speeds are not those of models; the first command prunes nothing."""
     monkeypatch.setattr(measure, "load", light_units.compression)
-    assert command.main(argv(study, "--json")) == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
+    options = ["--quick", "--rounds", 3, "--no-track", "--output", tmp_path]
+    first = run_command(command.main, *options, "--prune")["rows"]
+    rows = run_command(command.main, *options)["rows"]
+    assert rows[: len(first)] == first
     pruned = [one for one in rows if one["prune"] and one["profile"] == BASELINE]
     assert [one["state"] for one in pruned] == list(STATES)
     assert len({json.dumps(one["seconds"]) for one in pruned}) == 1

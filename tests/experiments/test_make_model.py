@@ -1,23 +1,31 @@
-"""Recipes choose the records that they name; a recipe of tiny stages makes a tuned model."""
+"""Models by their recipes: the encoder of the start, the data, and a recipe of tiny stages."""
 
 import gzip
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import load_file
 
-from experiments import make_model
+from experiments import make_model, make_sample, pretrained
+from experiments.distractors import (
+    inserted,
+    paragraphs,
+)
 from experiments.recipes import ALL_WIKI, RECIPES, REVIEWS, Pair, Part, Recipe, Stage
 from nq.bundle import bundled_sample
 from nq.commands.train import parser as train_parser
 from nq.config import RankingWeights
 from nq.model.folder import load_config, load_settings, weights_digest
-
-pytestmark = pytest.mark.extended
+from tests import nq_records
 
 SOURCES = (*ALL_WIKI, *REVIEWS)
 ALL_STAGES = [
@@ -27,6 +35,7 @@ ALL_STAGES = [
 ]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("recipe", "stage"), ALL_STAGES)
 def test_nq_train_takes_the_options_of_a_stage(recipe: Recipe, stage: Stage) -> None:
     paths = ["--data", "a.jsonl", "--init", "a", "--output", "b"]
@@ -37,6 +46,7 @@ def test_nq_train_takes_the_options_of_a_stage(recipe: Recipe, stage: Stage) -> 
     assert {*stage.start, *recipe.result} <= names | starts
 
 
+@pytest.mark.extended
 def test_a_recipe_makes_a_tuned_model_and_resumes(
     tiny_model: Path,
     tmp_path: Path,
@@ -81,3 +91,67 @@ def test_a_recipe_makes_a_tuned_model_and_resumes(
     assert load_settings(ranker).second_model == "small"
     assert load_settings(ranker).windows.block_prefix == "the "
     assert load_settings(small).cascades[weights_digest(ranker)].read_blocks == 2
+
+
+MATRIX = "/encoder/layer.0/output/dense/MatMul"
+
+
+def test_matrices_are_named_by_their_products(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    table, matrix, bias = (
+        draw.normal(size=shape).astype(np.float32) for shape in ((7, 4), (4, 3), (3,))
+    )
+    name = "encoder.layer.0.output.dense"
+    values: dict[str, Any] = {"embeddings.word_embeddings.weight": table, "onnx::MatMul_9": matrix}
+    values |= {f"{name}.bias": bias, "embeddings.position_ids": np.arange(7)[None]}
+    nodes = [
+        helper.make_node("Gather", ["embeddings.word_embeddings.weight", "ids"], ["x"]),
+        helper.make_node("MatMul", ["x", "onnx::MatMul_9"], ["y"], MATRIX),
+        helper.make_node("MatMul", ["y", "z"], ["scores"], "/encoder/layer.0/attention/MatMul"),
+    ]
+    given = [helper.make_tensor_value_info("ids", TensorProto.INT64, [None])]
+    given.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [3, 3]))
+    result = [helper.make_tensor_value_info("scores", TensorProto.FLOAT, [None, 3])]
+    stored = [numpy_helper.from_array(value, key) for key, value in values.items()]
+    graph = helper.make_graph(nodes, "encoder", given, result, stored)
+    onnx.save(helper.make_model(graph), tmp_path / "encoder.onnx")
+    weights = dict(pretrained.read_onnx(tmp_path / "encoder.onnx"))
+    expected = {"embeddings.word_embeddings.weight": table, f"{name}.bias": bias}
+    expected[f"{name}.weight"] = matrix.T
+    assert weights.keys() == expected.keys()
+    for key, value in expected.items():
+        np.testing.assert_array_equal(weights[key], value)
+
+
+NAMES = ["moon", "lake", "deep", "who", "walked", "on", "first"]
+WORDS = st.lists(st.sampled_from(NAMES), max_size=9)
+
+
+def text_of(record: dict[str, Any], span: dict[str, Any]) -> list[str]:
+    words: list[str] = record["document_text"].split(" ")[span["start_token"] : span["end_token"]]
+    return words
+
+
+@given(
+    st.lists(WORDS.map(lambda w: " ".join(["<P>", *w, "</P>"])), max_size=4),
+    st.lists(WORDS.map(lambda w: " ".join(["<P>", *w, "</P>"])), max_size=4),
+)
+def test_annotations_keep_their_words(before: list[str], after: list[str]) -> None:
+    record = nq_records.simplified()
+    longer = inserted(record, before, after)
+    assert paragraphs(longer) == [*before, *paragraphs(record), *after]
+    for old, new in zip(record["annotations"], longer["annotations"], strict=True):
+        assert old["yes_no_answer"] == new["yes_no_answer"]
+        long, moved = old["long_answer"], new["long_answer"]
+        if long["candidate_index"] < 0:
+            assert moved == long
+        else:
+            assert text_of(longer, moved) == text_of(record, long)
+            candidate = longer["long_answer_candidates"][moved["candidate_index"]]
+            assert candidate["start_token"] == moved["start_token"]
+        for a, b in zip(old["short_answers"], new["short_answers"], strict=True):
+            assert text_of(longer, b) == text_of(record, a)
+
+
+def test_the_committed_sample_is_up_to_date() -> None:
+    assert make_sample.main(["--check"]) == 0

@@ -1,15 +1,23 @@
-"""The ranking of strategies: what fits, what wins, and why not."""
+"""Planning: costs, pipelines and strategies against slower truths, and the command."""
 
+import itertools
 import math
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.planning import strategies
-from experiments.planning.costs import Costs, Workload, units
+from experiments.planning import __main__ as command
+from experiments.planning import devices, models, strategies
+from experiments.planning.costs import Costs, Workload, all_reduce_s, units
 from experiments.planning.devices import Device, Group, TypeTable
-from experiments.planning.models import SHAPES
+from experiments.planning.models import SHAPES, layer_flop, window_gflop
+from experiments.planning.pipeline import Stage, flow_seconds, partition
 from experiments.planning.strategies import (
     DATA,
     PIPELINE,
@@ -19,6 +27,9 @@ from experiments.planning.strategies import (
     TENSOR_PIPELINE,
     Plan,
 )
+from nq.model.config import ModelConfig
+from nq.model.tensors import count_weights, weight_shapes
+from nq.records import FloatArray
 
 DEVICE = Device(TypeTable(10.0), TypeTable(1.0), 16, 900, 150, 10, price_per_hour=3)
 LARGE = SHAPES["bert-large"]
@@ -77,3 +88,171 @@ def test_no_plan_is_faster_than_all_devices_without_waiting(
         ends = [0, *(stage.end for stage in plan.stages)]
         assert [stage.first for stage in plan.stages] == ends[:-1]
         assert ends[-1] == n_units
+
+
+GPU = Device(TypeTable(10.0, float16=40.0), TypeTable(1.0, float16=1.0), 16, 900, 100, 10)
+ALBERT = ModelConfig(model_type="albert", embedding_size=128, num_hidden_groups=1)
+CONFIGS = {**SHAPES, "albert": ALBERT}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_parts_have_all_weights_and_operations(name: str) -> None:
+    config = CONFIGS[name]
+    parts = units(config, 384)
+    weights = {part.weights: part.whole + part.split for part in parts}
+    assert sum(weights.values()) == sum(map(math.prod, weight_shapes(config).values()))
+    assert len(parts) == config.num_hidden_layers + 2
+    layers = sum(part.flop for part in parts if part.is_layer)
+    assert layers / 1e9 == pytest.approx(window_gflop(config, 384))
+    assert sum(part.flop for part in parts) < 1.02 * layers
+
+
+def ring_all_reduce(values: list[FloatArray]) -> tuple[list[FloatArray], int, int]:
+    """Returns the sums, the number of steps and the numbers that were sent, over a ring."""
+    p = len(values)
+    parts = [list(np.split(v.copy(), p)) for v in values]
+    sent = 0
+    for add in (True, False):  # reduce-scatter, all-gather
+        for step in range(p - 1):
+            moving = [(i, (i - step + (not add)) % p) for i in range(p)]
+            messages = [(i, k, parts[i][k].copy()) for i, k in moving]
+            for i, k, message in messages:
+                after = (i + 1) % p
+                parts[after][k] = parts[after][k] + message if add else message
+                sent += len(message)
+    return [np.concatenate(own) for own in parts], 2 * (p - 1), sent
+
+
+@given(st.integers(2, 6), st.integers(1, 4))
+def test_all_reduce_costs_what_a_ring_sends(devices: int, size: int) -> None:
+    draw = np.random.default_rng(devices)
+    values = [draw.normal(size=size * devices).astype(np.float32) for _ in range(devices)]
+    sums, steps, sent = ring_all_reduce(values)
+    assert all(np.allclose(own, sum(values), atol=1e-5) for own in sums)
+    assert sent == 2 * (devices - 1) * size * devices
+    slow = replace(GPU, link_gb_per_s=2.0, link_latency_us=3e6)
+    seconds = all_reduce_s(1e9 * size * devices, devices, slow)
+    assert seconds == pytest.approx(steps * (3.0 + size / 2.0))
+
+
+def test_operations_are_the_sum_of_all_matrix_products() -> None:
+    hidden, inner, width, length = 6, 10, 3, 7
+    config = ModelConfig(
+        hidden_size=hidden, num_attention_heads=1, intermediate_size=inner, head_size=width
+    )
+    linear = 3 * (hidden * width) + width * hidden + 2 * hidden * inner
+    attention = length * width * length + length * length * width
+    assert layer_flop(config, length) == 2 * (length * linear + attention)
+    assert window_gflop(config, length) == pytest.approx(12e-9 * layer_flop(config, length))
+
+
+TIMES = st.lists(st.integers(0, 9), min_size=1, max_size=6)
+STATIONS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3)), min_size=1, max_size=4)
+
+
+def compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """Yields all ways to write a number as a sum of positive ones, in order."""
+    for cuts in itertools.combinations(range(1, total), parts - 1):
+        ends = (0, *cuts, total)
+        yield tuple(b - a for a, b in itertools.pairwise(ends))
+
+
+def everything(layers: int, devices: int) -> Iterator[tuple[Stage, ...]]:
+    """Yields all partitions into several stages that use exactly so many devices."""
+    for stages in range(2, min(layers, devices) + 1):
+        for sizes in compositions(layers, stages):
+            starts = [0, *itertools.accumulate(sizes)]
+            for replicas in compositions(devices, stages):
+                yield tuple(Stage(starts[k], starts[k + 1], replicas[k]) for k in range(stages))
+
+
+def bottleneck(stages: tuple[Stage, ...], layers: list[int], sends: list[int]) -> float:
+    """Returns the longest time of a stage or of a message."""
+    computing = [sum(layers[s.first : s.end]) / s.replicas for s in stages]
+    return max([*computing, *(sends[s.end - 1] for s in stages[:-1])])
+
+
+@given(TIMES, st.integers(1, 5), st.integers(1, 5), st.data())
+def test_the_programme_is_as_good_as_the_best_of_all_partitions(
+    layers: list[int], devices: int, most: int, data: st.DataObject
+) -> None:
+    n = len(layers)
+    sends = data.draw(st.lists(st.integers(0, 9), min_size=n - 1, max_size=n - 1))
+    limit = data.draw(st.integers(1, n))
+
+    def fits(first: int, end: int) -> bool:
+        return end - first <= limit
+
+    allowed = [
+        stages
+        for stages in everything(n, devices)
+        if all(s.replicas <= most and fits(s.first, s.end) for s in stages)
+    ]
+    best = min((bottleneck(stages, layers, sends) for stages in allowed), default=math.inf)
+    stages = partition(layers, sends, devices, most, fits)
+    if stages is None:
+        assert not allowed
+    else:
+        assert stages in allowed and bottleneck(stages, layers, sends) == best
+
+
+@given(STATIONS, st.integers(1, 7))
+def test_flow_is_what_a_simulation_takes(stations: list[tuple[int, int]], count: int) -> None:
+    """The simulation goes forward unit by unit of time; micro-batches take servers in turn."""
+    waiting = [list(range(count)), *([] for _ in stations)]
+    busy: dict[tuple[int, int], tuple[int, int]] = {}  # station, server: micro-batch, end
+    now = 0
+    while len(waiting[-1]) < count:
+        for (k, server), (m, end) in list(busy.items()):
+            if end == now:
+                del busy[k, server]
+                waiting[k + 1].append(m)
+        for k, (time, servers) in enumerate(stations):
+            for m in sorted(waiting[k]):
+                if (k, m % servers) not in busy:
+                    waiting[k].remove(m)
+                    busy[k, m % servers] = m, now + time
+        now += 1
+    assert flow_seconds([(float(s), r) for s, r in stations], count) == now - 1
+
+
+SESSION = re.compile(
+    r"^\$ python -m experiments\.planning (.*?[^\\])\n(.*?)^```", re.DOTALL | re.MULTILINE
+)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_documentation_shows_what_the_command_prints(
+    number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = devices.KNOWN.with_name("README.md").read_text("utf-8")
+    sessions = SESSION.findall(page)
+    assert len(sessions) == 2
+    shell, shown = sessions[number]
+    assert command.main(shlex.split(shell.replace("\\\n", ""))) == 0
+    assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize(
+    ("batch", "memory_gb", "expected"),
+    [
+        (64, 16, "Data parallel on 8 x V100 is the fastest: split only a model that does not fit"),
+        (1, 16, "is the fastest for batches of 1 window, although the model fits on one device"),
+        (64, 2, "is the fastest of what fits: no device holds the whole model."),
+        (64, 1, "The model fits nowhere: add devices or memory, or choose a smaller model"),
+    ],
+)
+def test_the_conclusion_depends_on_what_fits(batch: int, memory_gb: int, expected: str) -> None:
+    device = replace(devices.load(devices.KNOWN)["v100"], memory_gb=memory_gb)
+    work = Workload(models.SHAPES["bert-large"], batch, 512)
+    plans = strategies.plans(work, Group(device, 8, device))
+    assert expected in command.conclusion(work, plans)
+    text = command.table("bert-large", work, plans)
+    assert text.endswith(f"\n{command.conclusion(work, plans)}\n{command.PREDICTED}")
+
+
+@pytest.mark.parametrize(
+    ("name", "millions"), [("bert-base", 109), ("bert-large", 335), ("rembert", 574)]
+)
+def test_shapes_have_the_weights_of_their_publications(name: str, millions: int) -> None:
+    assert count_weights(models.SHAPES[name]) / 1e6 == pytest.approx(millions, rel=0.01)

@@ -1,33 +1,144 @@
-"""The command that prunes a folder, and prunes it again."""
+"""Pruning: a pruned model is the model without what was pruned; folders are pruned again."""
 
 import dataclasses
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from tests.experiments.test_pruning_structure import WIDE
+from hypothesis import given
+from hypothesis import strategies as st
 
 from experiments.compression import pruning
 from experiments.compression.pruning import prune
-from experiments.compression.structure import parse_counts
+from experiments.compression.structure import (
+    Importance,
+    Kept,
+    prune_weights,
+    pruned_shape,
+    select,
+)
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, WindowConfig
 from nq.model import checkpoint, joint
+from nq.model.config import ModelConfig
 from nq.model.folder import ModelSettings, load_config, load_settings
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
+from nq.records import FloatArray, IntArray
 from tests import tiny_models
+from tests.experiments.conftest import RunCommand
 
 pytestmark = pytest.mark.extended
 
-SAMPLE = str(bundled_sample())
+WIDE = dataclasses.replace(
+    tiny_models.SHAPE, num_attention_heads=4, intermediate_size=128, num_hidden_layers=3
+)
+RELATIVE = dataclasses.replace(WIDE, relative_attention_num_buckets=8)
+COUNTS = {"heads": 3, "ffn": 64, "layers": 2}
+ROWS = tiny_models.rows((16, 11, 6, 4), 16)
+
+each_shape = pytest.mark.parametrize("shape", [WIDE, RELATIVE], ids=["plain", "relative"])
+
+
+@cache
+def built(shape: ModelConfig) -> Any:
+    """A model to give weights again and again."""
+    return joint.build(shape)
+
+
+@cache
+def stored(shape: ModelConfig) -> dict[str, FloatArray]:
+    return {weight.path: weight.numpy() for weight in tiny_models.model(shape=shape).weights}
+
+
+def weights_of(shape: ModelConfig) -> dict[str, FloatArray]:
+    """Returns weights that may be changed."""
+    return {path: value.copy() for path, value in stored(shape).items()}
+
+
+def logits(shape: ModelConfig, weights: dict[str, FloatArray]) -> dict[str, FloatArray]:
+    model = built(shape)
+    assert weights.keys() == {weight.path for weight in model.weights}
+    for weight in model.weights:
+        weight.assign(weights[weight.path])
+    return {name: np.asarray(value) for name, value in model(ROWS).items()}
+
+
+def random_kept(shape: ModelConfig, draw: np.random.Generator) -> Kept:
+    """Returns any parts that a pruned model can have."""
+    after = pruned_shape(shape, COUNTS)
+    importance = Importance(
+        draw.random((shape.num_hidden_layers, shape.num_attention_heads)),
+        draw.random((shape.num_hidden_layers, shape.intermediate_size)),
+        draw.random(shape.num_hidden_layers),
+    )
+    return select(importance, shape, after)
+
+
+def without(weights: dict[str, FloatArray], shape: ModelConfig, kept: Kept) -> None:
+    """Sets what is not kept of the kept layers to 0, where it enters the rest of the model."""
+    size = shape.head_width
+    for layer, heads, units in zip(kept.layers, kept.heads, kept.units, strict=True):
+        for head in others(shape.num_attention_heads, heads):
+            weights[f"layer_{layer}_attention_output/kernel"][head * size : (head + 1) * size] = 0
+        for unit in others(shape.intermediate_size, units):
+            weights[f"layer_{layer}_output/kernel"][unit] = 0
+
+
+def make_identity(weights: dict[str, FloatArray], layer: int) -> None:
+    """Makes a layer return its input: it adds nothing to it, and it is normalized already."""
+    before = f"layer_{layer - 1}_output_norm" if layer else "embeddings_norm"
+    for part in ("attention_output", "output"):
+        weights[f"layer_{layer}_{part}/kernel"][:] = 0
+        weights[f"layer_{layer}_{part}/bias"][:] = 0
+    for norm in (before, f"layer_{layer}_attention_norm", f"layer_{layer}_output_norm"):
+        weights[f"{norm}/gamma"][:], weights[f"{norm}/beta"][:] = 1, 0
+
+
+def others(number: int, kept: IntArray) -> set[int]:
+    """Returns the numbers below ``number`` that are not kept."""
+    return set(range(number)) - set(kept.tolist())
+
+
+@each_shape
+@given(seed=st.integers(0, 2**32 - 1))
+def test_a_pruned_model_is_the_model_without_what_was_pruned(shape: ModelConfig, seed: int) -> None:
+    """Any heads and units are removed, and a layer that is the identity."""
+    kept = random_kept(shape, np.random.default_rng(seed))
+    weights = weights_of(shape)
+    make_identity(weights, *others(shape.num_hidden_layers, kept.layers))
+    pruned = logits(pruned_shape(shape, COUNTS), prune_weights(weights, shape, kept))
+    whole = logits(shape, weights)
+    without(weights, shape, kept)
+    masked = logits(shape, weights)
+    for name in masked:
+        np.testing.assert_allclose(pruned[name], masked[name], atol=1e-5)
+    assert max(np.abs(whole[name] - masked[name]).max() for name in whole) > 0.01
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_what_stays_of_a_layer_is_at_least_as_important_as_what_leaves_it(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    heads, units = draw.integers(0, 4, (3, 4)) / 1, draw.integers(0, 9, (3, 128)) / 1
+    importance = Importance(heads, units, draw.integers(0, 3, 3) / 1)
+    kept = select(importance, WIDE, pruned_shape(WIDE, COUNTS))
+    groups = [(importance.layers, kept.layers)]
+    groups += zip(importance.heads[kept.layers], kept.heads, strict=True)
+    groups += zip(importance.units[kept.layers], kept.units, strict=True)
+    for values, numbers in groups:
+        assert (np.diff(numbers) > 0).all()
+        assert values[numbers].min() >= np.delete(values, numbers).max()
+
+
+SAMPLE = bundled_sample()
 SHAPE = dataclasses.replace(WIDE, hidden_act="gelu_new")
 SETTINGS = ModelSettings(
     WindowConfig(max_seq_length=32, doc_stride=8, max_query_length=8),
     DecisionConfig(long_threshold=0.25),
 )
-COUNTS = "heads=3,ffn=64,layers=2"
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +159,8 @@ def source(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Pa
 def pruned(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the pruned model; read it, do not write into it."""
     folder = tmp_path_factory.mktemp("pruned") / "pruned"
-    prune(source, folder, parse_counts(COUNTS), [SAMPLE])
+    prune(source, folder, COUNTS, [str(SAMPLE)])
     return folder
-
-
-def run(*arguments: object) -> int:
-    return pruning.main(list(map(str, arguments)))
 
 
 def settings_of(folder: Path) -> Any:
@@ -66,7 +173,7 @@ def test_a_pruned_folder_says_what_was_removed(source: Path, pruned: Path) -> No
     after = {"num_attention_heads": 3, "intermediate_size": 64, "num_hidden_layers": 2}
     assert config == before | after | {"head_size": 2}
     (record,) = settings_of(pruned)["removed_parts"]
-    assert (record["source"], record["data"]) == ("source", [bundled_sample().name])
+    assert (record["source"], record["data"]) == ("source", [SAMPLE.name])
     assert record["num_attention_heads"] == [4, 3] and len(record["removed_layers"]) == 1
     assert [len(heads) for heads in record["removed_heads"]] == [1, 1]
     assert "removed_parts" not in settings_of(source)
@@ -80,11 +187,10 @@ def test_a_pruned_folder_says_what_was_removed(source: Path, pruned: Path) -> No
 
 
 def test_a_pruned_folder_is_pruned_again(
-    pruned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    pruned: Path, tmp_path: Path, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    again, data = tmp_path / "again", ["--data", SAMPLE]
-    assert run(pruned, again, "--prune", "heads=2,layers=1", *data, "--json") == 0
-    result = json.loads(capsys.readouterr().out)
+    again, data = tmp_path / "again", ["--data", str(SAMPLE)]
+    result = run_command(pruning.main, pruned, again, "--prune", "heads=2,layers=1", *data)
     assert result["pruning"]["num_attention_heads"] == [3, 2]
     config = load_config(again)
     assert (config.num_attention_heads, config.head_width, config.num_hidden_layers) == (2, 2, 1)
@@ -94,5 +200,5 @@ def test_a_pruned_folder_is_pruned_again(
     ]
     assert settings_of(again)["removed_parts"][1] == result["pruning"]
     joint.load_model(again)
-    assert run(again, tmp_path / "more", "--prune", "heads=3", *data) == 1
+    assert pruning.main([str(again), str(tmp_path / "more"), "--prune", "heads=3", *data]) == 1
     assert "heads is 3, the model has 2: choose 2 or less" in capsys.readouterr().err

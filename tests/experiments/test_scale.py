@@ -1,7 +1,6 @@
 """The cost of a corpus: the prediction against a simulation, and the stages measured for real."""
 
 import heapq
-import json
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from experiments.scale.predict import (
 )
 from nq.beam.merge import shares
 from nq.bundle import bundled_sample
+from tests.experiments.conftest import RunCommand
 
 pytestmark = pytest.mark.extended
 
@@ -51,12 +51,9 @@ def test_the_prediction_is_near_a_simulation_of_all_shares(
     assert expected <= seconds * (1.26 if enough else 1.51)
 
 
-def test_each_stage_of_a_real_job_is_measured(
-    tiny_model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    argv = ["--data", str(bundled_sample()), "--model", str(tiny_model), "--limit", "3"]
-    assert command.main([*argv, "--profile", "baseline", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
+def test_each_stage_of_a_real_job_is_measured(tiny_model: Path, run_command: RunCommand) -> None:
+    options = ["--data", bundled_sample(), "--model", tiny_model, "--limit", 3]
+    result = run_command(command.main, *options, "--profile", "baseline")
     assert result["examples"] == 3 and result["windows_per_example"] >= 1
     assert set(result["costs"]) == set(command.ORDER)
     assert all(seconds > 0 for seconds in result["costs"].values())

@@ -1,22 +1,19 @@
 """Tests the measurement of the server with few requests of the tiny model."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from experiments.serving.__main__ import TARGETS, main, table
+from tests.experiments.conftest import RunCommand
 
 pytestmark = pytest.mark.extended
 
 
-def test_the_command_measures_a_server(
-    tiny_model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ["--model", str(tiny_model), "--profile", "baseline", "--max-body-mb", "1"]
-    options += ["--clients", "4", "--questions", "8", "--rounds", "1", "--arrivals", "8"]
-    assert main([*options, "--requests", "60", "--json"]) == 0
-    figures = json.loads(capsys.readouterr().out)
+def test_the_command_measures_a_server(tiny_model: Path, run_command: RunCommand) -> None:
+    options = ["--model", tiny_model, "--profile", "baseline", "--max-body-mb", 1]
+    options += ["--clients", 4, "--questions", 8, "--rounds", 1, "--arrivals", 8]
+    figures = run_command(main, *options, "--requests", 60)
     assert (figures["requests"], figures["good"]) == (60, 40)
     assert figures["crashes"] == figures["lost"] == figures["misjudged"] == 0
     assert min(figures[name] for name in ("one_per_s", "many_per_s", "alone_s", "load_p95_s")) > 0

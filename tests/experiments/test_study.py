@@ -1,14 +1,28 @@
-"""The frame of the studies: rows that are kept, files of others, tables, plot and recording."""
+"""The frame of the studies: recording, statistics against slower truths, processes."""
 
 import argparse
+import os
+import statistics
+from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from experiments import study
-
-pytestmark = pytest.mark.extended
-
+from experiments import study, units
+from experiments.intervals import (
+    CONFIRMED,
+    REFUTED,
+    UNDECIDED,
+    Interval,
+    interval,
+    overall,
+    verdict,
+)
+from experiments.workloads import ENGINE_PACKAGES, Model, Workload, missing
+from tests.experiments import light_units
 
 STUDY = study.Study(
     "try",
@@ -29,6 +43,7 @@ def arguments(folder: Path, *more: str) -> argparse.Namespace:
     return parser.parse_args(["--output", str(folder), *more])
 
 
+@pytest.mark.extended
 def test_each_row_is_a_run_with_the_tag_of_the_study(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -56,3 +71,75 @@ def test_each_row_is_a_run_with_the_tag_of_the_study(
     (first,) = [run for run in runs if run.data.params["n"] == "1"]
     names = {file.path for file in client.list_artifacts(first.info.run_id)}
     assert names == {"try.json", "try.png"}
+
+
+NUMBERS = st.floats(0.01, 100)
+
+
+@pytest.mark.parametrize("values", [(4.0, 1.0, 2.0), (0.9, 1.0, 1.1, 1.05, 3.0)])
+def test_the_interval_is_that_of_all_possible_resamples(values: tuple[float, ...]) -> None:
+    medians = [statistics.median(some) for some in product(values, repeat=len(values))]
+    low, high = np.quantile(medians, [0.05, 0.95], method="inverted_cdf")
+    found = interval(values)
+    assert found.median == statistics.median(values)
+    assert (found.low, found.high) == pytest.approx((low, high))
+
+
+@given(NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS)
+def test_a_verdict_is_that_of_every_value_of_the_interval(
+    low: float, high: float, inside: float, above: float, below: float
+) -> None:
+    low, high = sorted((low, high))
+    points = [low, high, *np.linspace(low, high, 50), min(max(inside, low), high)]
+    agree = [above < point < below for point in points]
+    found = verdict(Interval(statistics.mean((low, high)), low, high), above, below)
+    if found == CONFIRMED:
+        assert all(agree)
+    elif found == REFUTED:
+        assert not any(agree)
+    else:
+        assert not all(agree)
+
+
+@given(st.lists(st.sampled_from([CONFIRMED, REFUTED, UNDECIDED]), min_size=1))
+def test_one_row_refutes_and_all_confirm(verdicts: list[str]) -> None:
+    expected = UNDECIDED
+    if any(text == REFUTED for text in verdicts):
+        expected = REFUTED
+    elif all(text == CONFIRMED for text in verdicts):
+        expected = CONFIRMED
+    assert overall(verdicts) == overall([*verdicts, "source only"]) == expected
+
+
+@given(st.sets(st.integers(0, 100), min_size=1), st.integers(1, 12))
+def test_instances_have_disjoint_cores_as_long_as_there_are_enough(
+    cores: set[int], instances: int
+) -> None:
+    shares = units.shares(cores, instances)
+    assert len(shares) == instances
+    assert all(share and set(share) <= cores for share in shares)
+    assert len({len(share) for share in shares}) == 1
+    if len(cores) >= instances:
+        assert sum(map(len, shares)) == len(set().union(*shares))
+
+
+def test_a_unit_starts_with_its_cores_and_its_environment() -> None:
+    (first, *_) = before = sorted(os.sched_getaffinity(0))
+    settings, names = units.thread_settings(3), ["TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"]
+    with units.started(light_units.environment, names, [first], settings) as unit:
+        values, cores, heavy = unit.receive()
+        assert unit.ask("hello") == "hello"
+    assert values == dict.fromkeys(names, "3")
+    assert (cores, heavy) == ([[first]], [])
+    assert sorted(os.sched_getaffinity(0)) == before
+    assert os.environ.get("TF_NUM_INTRAOP_THREADS") != "3"
+
+
+# torch after TensorFlow in one process may crash; the study has one engine in each process
+@pytest.mark.parametrize("engine", [name for name in ENGINE_PACKAGES if name != "torch"])
+@pytest.mark.extended
+def test_two_steps_of_one_model_run_in_every_engine(engine: str) -> None:
+    assert not missing(engine)
+    model = Model(Workload("tiny", engine, 16))
+    for step in (model.step(), model.step()):
+        step()

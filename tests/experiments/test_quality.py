@@ -1,0 +1,139 @@
+"""The commands that measure quality, limits and speed of everything around the model."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nq
+from experiments import (
+    benchmark,
+    collection,
+    decisions,
+    reading,
+    rescoring,
+    string_match,
+    tables,
+)
+from nq.config import DECISION_RULES, DecisionConfig
+from nq.evaluation.text_match import normalize
+from nq.inference.profile import Profile
+from nq.inference.rescore import CLOSE, compute_type
+from nq.model.folder import copy_model, load_settings, save_settings
+from tests.experiments.conftest import RunCommand
+from tests.jobs import predictions
+from tests.nq_records import write_lines
+
+SAMPLE = nq.bundled_sample()
+N = 4
+
+
+def sample_records(count: int) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in SAMPLE.read_bytes().splitlines()[:count]]
+
+
+@pytest.mark.extended
+def test_each_decision_rule_has_the_metrics_of_its_own_run(
+    tiny_model: Path, tmp_path: Path, run_command: RunCommand
+) -> None:
+    options = ["--data", SAMPLE, "--model", tiny_model, "--half", "all"]
+    rows = run_command(decisions.main, *options)["rows"]
+    assert decisions.table({"rows": rows}).count("| `") == len(rows) == len(DECISION_RULES)
+    for row in rows:
+        own = load_settings(tiny_model).decision
+        decision = replace(own, rule=str(row.pop("decision")))
+        model = nq.find_model(tiny_model, decision=decision)
+        result = nq.run(nq.Job([SAMPLE], model, root=tmp_path))
+        assert row == {name: result.metrics[name] for name in row}
+
+
+@pytest.mark.extended
+def test_reading_prints_shares(tiny_model: Path, run_command: RunCommand) -> None:
+    options = ["--data", str(SAMPLE), "--model", str(tiny_model), "--half", "all", "--limit"]
+    result = run_command(reading.main, *options, 6)
+    assert 0 < result["short_questions"] <= result["long_questions"] <= 6
+    assert 0 <= result["exact_match_in_gold_block"] <= result["f1_in_gold_block"] <= 1
+    assert reading.main([*options, "0"]) != 0
+
+
+@pytest.mark.extended
+def test_an_answer_matches_its_own_text_and_no_other(
+    tiny_model: Path, tmp_path: Path, run_command: RunCommand
+) -> None:
+    rule = DecisionConfig(rule="bert-joint")  # it gives a span for any scores
+    settings = replace(load_settings(tiny_model), decision=rule)
+    model = copy_model(tiny_model, tmp_path / "model", settings)
+    records, file = sample_records(N), tmp_path / "data.jsonl"
+    folder = nq.run([write_lines(file, records)], model=model, root=tmp_path).folder
+    answers: list[str] = []
+    for record, prediction in zip(records, predictions(folder), strict=True):
+        tokens = record["document_text"].split(" ")
+        spans = [(s["start_token"], s["end_token"]) for s in prediction["short_answers"]]
+        answers.append(" ".join(" ".join(tokens[a:b]) for a, b in spans if a >= 0))
+    first = next(i for i, text in enumerate(answers) if normalize(text))
+    for i, record in enumerate(records):
+        record["answers"] = ["zzz", f"The {answers[i].upper()}!"] if i == first else ["zzz"]
+    write_lines(file, records)
+    result = run_command(string_match.main, "--data", file, "--model", model)
+    assert (result["questions"], result["matched"], result["share"]) == (N, 1, 1 / N)
+    assert result["answered_in_short"] == sum(map(bool, answers))
+
+
+def test_the_document_of_a_question_lifts_its_blocks(
+    tmp_path: Path, run_command: RunCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pages = ["the moon lake\n\nit is deep"] + [f"how deep is it, deep {n}" for n in range(40)]
+    answers = [{"text": "deep", "answer_start": pages[0].index("deep")}]
+    record = {"id": 2, "question": "how deep is the moon lake", "answers": answers}
+    others = [{"id": 2 * n + 4, "question": "x", "context": page} for n, page in enumerate(pages)]
+    data = write_lines(tmp_path / "data.jsonl", [{**record, "context": pages[0]}, *others[1:]])
+    result = run_command(collection.main, "--data", data)
+    assert result["questions"] == 1
+    assert (result["bm25 at 8"], result["bm25 with document at 8"]) == (0.0, 1.0)
+    assert collection.main(["--data", str(data), "--half", "odd"]) == 1
+    assert "no question has a gold block" in capsys.readouterr().err
+
+
+def test_the_limits_of_rescore_are_those_of_the_committed_result() -> None:
+    path = tables.ROOT / "experiments" / "results" / "rescoring_dev.json"
+    rows = json.loads(path.read_bytes())["result"]["rows"]
+    types = [compute_type(Profile.parse(row["profile"]), "CPU") for row in rows]
+    assert {*types} == CLOSE.keys()
+    for row, type_ in zip(rows, types, strict=True):
+        assert row["limit"] == CLOSE[type_] > 1.25 * row["largest_margin"]
+        assert row["changed_with_rescore"] == 0
+
+
+@pytest.mark.extended
+def test_a_run_of_another_decision_is_not_taken(
+    tiny_model: Path, tmp_path: Path, run_command: RunCommand
+) -> None:
+    model, output = copy_model(tiny_model, tmp_path / "model"), tmp_path / "runs"
+    arguments = ["--data", SAMPLE, "--model", model, "--limit", 2]
+    arguments += ["--profiles", "mixed", "--output", output]
+
+    def jobs() -> dict[Path, int]:
+        run_command(rescoring.main, *arguments)
+        return {path: path.stat().st_mtime_ns for path in output.glob("*/job.json")}
+
+    first = jobs()
+    assert len(first) == 2  # of mixed and of baseline, which is its exact profile
+    settings = load_settings(model)
+    decision = replace(settings.decision, max_answer_length=5)
+    save_settings(model, replace(settings, decision=decision))
+    after = jobs()
+    assert first.items() < after.items() == jobs().items()
+    assert len(after) == 4
+
+
+@pytest.mark.extended
+def test_all_figures_of_the_benchmark_are_measured(
+    tiny_model: Path, tmp_path: Path, run_command: RunCommand
+) -> None:
+    data = write_lines(tmp_path / "data.jsonl", sample_records(N))
+    figures = run_command(benchmark.main, "--data", data, "--model", tiny_model, "--windows", 20)
+    assert figures.pop("prediction on disk over in memory, %") > -100
+    assert len(figures) == 7 and all(value > 0 for value in figures.values())
+    assert {f"peak memory at {n} pages, MB" for n in (N, 10 * N)} <= figures.keys()
