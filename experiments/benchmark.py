@@ -49,8 +49,7 @@ NARROW: dict[str, Any] = {
 }
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = arguments.PROFILES_HELP
     arguments.add_data(parser)
     arguments.add_model(parser)
@@ -163,7 +162,7 @@ def benchmark(args: argparse.Namespace) -> int:
     return command.show(result, args)
 
 
-main = command.main(benchmark, options)
+main = command.main(benchmark, _options)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,7 @@ from nq.errors import Error
 FOLDER = Path("runs") / "cluster"
 
 
-def options(parser: terminal.Parser) -> None:
-    """Adds the options of the command."""
+def _options(parser: terminal.Parser) -> None:
     parser.add_argument("action", choices=ACTIONS, help="what to do")
     command.add_option(parser, "folder", FOLDER, "folder of the logs, one for each cluster")
     runners = (cluster.FLINK, cluster.SPARK)
@@ -86,7 +85,7 @@ def _print(described: cluster.Cluster, as_json: bool) -> None:
         print(describe(described))
 
 
-main = command.main(lambda args: ACTIONS[args.action](args), options)
+main = command.main(lambda args: ACTIONS[args.action](args), _options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -154,8 +154,7 @@ def table(result: Mapping[str, Any]) -> str:
     )
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", nargs="+", required=True, metavar="FILE", help="questions")
     parser.add_argument(
         "--profile", default="buckets+openvino", help="default: buckets+openvino", metavar="P"
@@ -163,7 +162,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     command.add_option(parser, "rounds", 2, "rounds")
 
 
-main = command.main(study, options)
+main = command.main(study, _options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

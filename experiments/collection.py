@@ -41,8 +41,7 @@ CANDIDATES = 200
 BATCH_SIZE = 16
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
+def _options(parser: argparse.ArgumentParser) -> None:
     arguments.add_data(parser)
     add_half(parser, default="even")
     parser.add_argument("--ranker", metavar="MODEL", help="folder or name of a dual encoder")
@@ -147,7 +146,7 @@ def _gold(example: Example) -> set[tuple[str, ...]]:
     return {tuple(lower_words(example, a.long)) for a in example.annotations or () if a.long}
 
 
-main = command.main(measure, options)
+main = command.main(measure, _options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

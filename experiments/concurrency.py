@@ -232,8 +232,7 @@ def key(workload: Workload, count: int) -> dict[str, Any]:
     return {**names, "n": count}
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
+def _options(parser: argparse.ArgumentParser) -> None:
     command.add_list(parser, "shapes", ("minilm", "base", "rembert"), SHAPES)
     command.add_list(parser, "lengths", LENGTHS)
     command.add_list(parser, "engines", ENGINES, ENGINE_PACKAGES)
@@ -277,7 +276,7 @@ def _rows(
     return Cell(workload, count, 1024 * args.memory_gb).rows(args.rounds)
 
 
-main = command.main(concurrency, options)
+main = command.main(concurrency, _options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

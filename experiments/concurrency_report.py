@@ -1,7 +1,7 @@
 """Table, plot, metrics and verdicts of ``experiments.concurrency``, from its rows alone."""
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from experiments.intervals import (
@@ -98,10 +98,32 @@ def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
 def claims(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """Returns the source's claims with a verdict for each engine."""
     return [
-        (f"{engine}: {claim}", test(some))
+        (f"{engine}: {claim}", text)
         for (engine,), some in grouped(rows, "engine").items()
-        for claim, test in CLAIMS.items()
+        for claim, text in _claims(some).items()
     ]
+
+
+def _claims(rows: Sequence[Row]) -> dict[str, str]:
+    """Returns the verdicts on the rows of an engine, by claim."""
+    shapes = [fastest(some) for some in grouped(rows, "shape").values()]
+    if len(shapes) < 2 or NOT_TESTABLE in shapes:
+        same = NOT_TESTABLE
+    elif {CONFIRMED, REFUTED} <= {*shapes}:
+        same = REFUTED
+    else:
+        same = UNDECIDED if UNDECIDED in shapes else CONFIRMED
+    pairs = [(row, sync) for row in _rivals(rows) if (sync := _sync(row, rows))]
+    least = 1 - MEMORY_NOISE
+    less = [row["memory_mb"] < least * sync["memory_mb"] for row, sync in pairs]
+    return {
+        "sync is the fastest at every N": fastest(rows),
+        "the gap to sync grows with N": gap_grows(rows),
+        "the same holds for all shapes": same,
+        "sync needs the least memory": overall(REFUTED if one else CONFIRMED for one in less),
+        "sync fits the most models": most_models(rows),
+        "asyncio ÷ threads at the largest N (no claim)": asyncio_by_threads(rows),
+    }
 
 
 def _rivals(rows: Sequence[Row]) -> list[Row]:
@@ -128,25 +150,6 @@ def gap_grows(rows: Sequence[Row]) -> str:
     return overall(verdicts)
 
 
-def same_for_all_shapes(rows: Sequence[Row]) -> str:
-    """Returns whether the verdict on the fastest approach is the same for all shapes."""
-    shapes = grouped(rows, "shape").values()
-    verdicts = set(map(fastest, shapes))
-    if len(shapes) < 2 or NOT_TESTABLE in verdicts:
-        return NOT_TESTABLE
-    if {CONFIRMED, REFUTED} <= verdicts:
-        return REFUTED
-    return UNDECIDED if UNDECIDED in verdicts else CONFIRMED
-
-
-def least_memory(rows: Sequence[Row]) -> str:
-    """Returns whether no other approach had less peak memory, apart from noise."""
-    pairs = [(row, sync) for row in _rivals(rows) if (sync := _sync(row, rows))]
-    least = 1 - MEMORY_NOISE
-    less = [row["memory_mb"] < least * sync["memory_mb"] for row, sync in pairs]
-    return overall(REFUTED if one else CONFIRMED for one in less)
-
-
 def most_models(rows: Sequence[Row]) -> str:
     """Returns whether sync fits as many models into the budget as others, where it was reached."""
     verdicts = []
@@ -171,16 +174,6 @@ def asyncio_by_threads(rows: Sequence[Row]) -> str:
             quotient = interval(ratios(seconds[ASYNCIO], seconds[THREADS]))
             texts.append(f"{shape} {length}: {quotient}")
     return "; ".join(texts) or NOT_TESTABLE
-
-
-CLAIMS: dict[str, Callable[[Sequence[Row]], str]] = {
-    "sync is the fastest at every N": fastest,
-    "the gap to sync grows with N": gap_grows,
-    "the same holds for all shapes": same_for_all_shapes,
-    "sync needs the least memory": least_memory,
-    "sync fits the most models": most_models,
-    "asyncio ÷ threads at the largest N (no claim)": asyncio_by_threads,
-}
 
 
 def plot(rows: Sequence[Row], figure: Any) -> None:

@@ -34,8 +34,7 @@ METRICS = {
 }
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
+def _options(parser: argparse.ArgumentParser) -> None:
     command.add_answering(parser, " of annotated data")
     add_half(parser, default="odd")
 
@@ -84,7 +83,7 @@ def table(result: Mapping[str, Any]) -> str:
     return markdown(("decision", *METRICS.values()), *cells)
 
 
-main = command.main(compare, options)
+main = command.main(compare, _options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

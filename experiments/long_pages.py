@@ -27,8 +27,7 @@ ID_SHIFT = 4 * 10**18
 """Added to the ids, so that they differ from those of the short pages; even, and 0 in all folds."""
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", type=Path, required=True, metavar="DIR", help="folder with train/ and dev/"
     )
@@ -56,7 +55,7 @@ def make(args: argparse.Namespace) -> int:
     return command.show({"questions": len(records)}, args)
 
 
-main = command.main(make, options)
+main = command.main(make, _options)
 
 
 if __name__ == "__main__":

@@ -35,8 +35,7 @@ MODELS = Kind(
 )
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", type=Path, required=True, metavar="DIR", help="folder with train/ and dev/"
     )
@@ -138,7 +137,7 @@ def mean(models: Sequence[Path], output: Path, storage: str) -> None:
     checkpoint.save(output, model, shape, tokenizer, settings, f"# {what}\n", storage)
 
 
-main = command.main(make, options)
+main = command.main(make, _options)
 
 
 if __name__ == "__main__":

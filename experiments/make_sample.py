@@ -258,8 +258,7 @@ def find_short(text: str, tokens: Sequence[str], start: int, end: int, where: st
     return {"start_token": first, "end_token": first + len(split(inside))}
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit with 1 if the file is out of date"
     )
@@ -277,7 +276,7 @@ def make(args: argparse.Namespace) -> int:
     return 0
 
 
-main = command.main(make, options)
+main = command.main(make, _options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -42,8 +42,7 @@ ERRORS = ("too_short", "too_long", "elsewhere")
 F1 = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
+def _options(parser: argparse.ArgumentParser) -> None:
     command.add_answering(parser, " of annotated data")
     arguments.add_settings(parser, WindowConfig)
     add_half(parser, default="even")
@@ -149,7 +148,7 @@ def _readings(folder: Path, half: str) -> tuple[list[Reading], dict[str, float]]
     return readings, figures
 
 
-main = command.main(measure, options)
+main = command.main(measure, _options)
 
 
 if __name__ == "__main__":

@@ -41,8 +41,7 @@ PROFILES = (
 )
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
+def _options(parser: argparse.ArgumentParser) -> None:
     arguments.add_data(parser)
     arguments.add_model(parser)
     arguments.add_limit(parser)
@@ -117,7 +116,7 @@ def table(result: Mapping[str, Any]) -> str:
     return markdown(head, *cells)
 
 
-main = command.main(measure, options)
+main = command.main(measure, _options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

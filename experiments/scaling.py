@@ -135,8 +135,7 @@ def _variant(
     return Variant(tuple((workload, place) for place in chosen), pinned)
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
+def _options(parser: argparse.ArgumentParser) -> None:
     arguments.add_data(parser, required=False, note="; default: the bundled sample")
     command.add_list(parser, "parts", PARTS, PARTS)
     command.add_list(parser, "shapes", ("minilm", "base"), SHAPES)
@@ -165,7 +164,7 @@ def scaling(args: argparse.Namespace) -> int:
     return study.measure(report.STUDY, args, lambda _: cells, files, requests=args.requests)
 
 
-main = command.main(scaling, options)
+main = command.main(scaling, _options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

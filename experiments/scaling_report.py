@@ -1,7 +1,7 @@
 """Table, plot, metrics and verdicts of ``experiments.scaling``, from its rows alone."""
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from experiments.intervals import (
@@ -96,17 +96,43 @@ def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
 
 def claims(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """Returns the source's claims, by its letters, with their verdicts."""
+
+    def tested(some: Iterable[Row], **bounds: float) -> str:
+        found = (speed_up(row, rows) for row in some)
+        return overall(verdict(ratio, **bounds) for ratio in found if ratio is not None)
+
+    torch_first = []
+    for some in grouped(_part(rows, ENGINES), "shape", "length").values():
+        seconds = {row["engine"]: row["seconds"] for row in some}
+        if {"torch", "tensorflow"} <= seconds.keys():
+            quotient = interval(ratios(seconds["tensorflow"], seconds["torch"]))
+            torch_first.append(verdict(quotient, above=1))
+    one_each, half = [], []
+    for row in _part(rows, THREADS):
+        threads, places = row["threads"], row["topology"]
+        one_each += [row] if threads == places["cores"] < places["threads"] else []
+        half += [row] if places["sockets"] == 2 and 2 * threads == places["threads"] else []
+    short = [row for row in half if row["length"] in (SHORT, MIDDLE)]
+    long = [row for row in half if row["length"] == LONG]
+    several = [row for row in _part(rows, INSTANCES) if row["instances"] > 1]
+    groups = grouped(several, "shape", "length", "group").values()
+    best = [max(some, key=windows_per_s) for some in groups]
+    split, queue = (
+        [row for row in _part(rows, DISPATCH) if row["policy"] == policy]
+        for policy in (SPLIT, QUEUE)
+    )
+    sockets = overall([tested(short, above=1), tested(long, below=1)])
     return [
-        ("(a) PyTorch is faster than TensorFlow", torch_first(rows)),
-        ("(b) a second hardware thread does not help", hardware_threads(rows)),
-        ("(c) 32 and 128 pieces: one socket; 512: both", sockets(rows)),
+        ("(a) PyTorch is faster than TensorFlow", overall(torch_first)),
+        ("(b) a second hardware thread does not help", tested(one_each, above=1 / SAME)),
+        ("(c) 32 and 128 pieces: one socket; 512: both", sockets),
         ("(c, here) all threads against half of them", halves(rows)),
         ("(d) a second instance: the same latency", copies(rows, latency=True)),
         ("(d) a second instance: twice the throughput", copies(rows, latency=False)),
-        ("(e) a batch of 8: more instances are faster than one", instances(rows)),
-        ("(e) the best number of instances", best_instances(rows)),
-        ("(f) dispatch by length lowers the p95 latency", dispatch(rows, SPLIT)),
-        ("(f, here) one queue of all instances lowers it", dispatch(rows, QUEUE)),
+        ("(e) a batch of 8: more instances are faster than one", tested(best, above=1)),
+        ("(e) the best number of instances", best_instances(best, rows)),
+        ("(f) dispatch by length lowers the p95 latency", tested(split, below=1)),
+        ("(f, here) one queue of all instances lowers it", tested(queue, below=1)),
         ("(g) 48 cores cost 6 times as much as 8", arithmetic(rows)),
     ]
 
@@ -118,49 +144,6 @@ def _part(rows: Sequence[Row], part: str) -> list[Row]:
 def _shown(rows: Sequence[Row]) -> list[Row]:
     """Returns the rows whose figures stand beside a claim: TensorFlow's, or all without it."""
     return [row for row in rows if row["engine"] == "tensorflow"] or list(rows)
-
-
-def _verdicts(rows: Iterable[Row], every: Sequence[Row], test: Callable[[Interval], str]) -> str:
-    found = (speed_up(row, every) for row in rows)
-    return overall(test(ratio) for ratio in found if ratio is not None)
-
-
-def torch_first(rows: Sequence[Row]) -> str:
-    """Returns whether torch has more windows/s than TensorFlow in float32, in all groups."""
-    verdicts = []
-    for some in grouped(_part(rows, ENGINES), "shape", "length").values():
-        seconds = {row["engine"]: row["seconds"] for row in some}
-        if {"torch", "tensorflow"} <= seconds.keys():
-            quotient = interval(ratios(seconds["tensorflow"], seconds["torch"]))
-            verdicts.append(verdict(quotient, above=1))
-    return overall(verdicts)
-
-
-def hardware_threads(rows: Sequence[Row]) -> str:
-    """Returns whether all hardware threads are no faster than one of each core."""
-    some = [
-        row
-        for row in _part(rows, THREADS)
-        if row["threads"] == row["topology"]["cores"] < row["topology"]["threads"]
-    ]
-    return _verdicts(some, rows, lambda ratio: verdict(ratio, above=1 / SAME))
-
-
-def sockets(rows: Sequence[Row]) -> str:
-    """Returns whether short windows are faster on one of two sockets, and long ones on both."""
-    half = [
-        row
-        for row in _part(rows, THREADS)
-        if row["topology"]["sockets"] == 2 and 2 * row["threads"] == row["topology"]["threads"]
-    ]
-    short = [row for row in half if row["length"] in (SHORT, MIDDLE)]
-    long = [row for row in half if row["length"] == LONG]
-    return overall(
-        [
-            _verdicts(short, rows, lambda ratio: verdict(ratio, above=1)),
-            _verdicts(long, rows, lambda ratio: verdict(ratio, below=1)),
-        ]
-    )
 
 
 def halves(rows: Sequence[Row]) -> str:
@@ -190,34 +173,15 @@ def copies(rows: Sequence[Row], latency: bool) -> str:
     return overall(verdicts)
 
 
-def instances(rows: Sequence[Row]) -> str:
-    """Returns whether the best number of instances is faster than one, in all groups."""
-    best = _best(rows)
-    return _verdicts(best, rows, lambda ratio: verdict(ratio, above=1))
-
-
-def _best(rows: Sequence[Row]) -> list[Row]:
-    """Returns the fastest row with several instances of each group."""
-    several = [row for row in _part(rows, INSTANCES) if row["instances"] > 1]
-    groups = grouped(several, "shape", "length", "group").values()
-    return [max(some, key=windows_per_s) for some in groups]
-
-
-def best_instances(rows: Sequence[Row]) -> str:
-    """Returns the fastest number of instances, one included, of some groups."""
+def best_instances(fastest: Sequence[Row], rows: Sequence[Row]) -> str:
+    """Returns the fastest number of instances, one included; those of several are given."""
     texts = []
-    for row in _shown(_best(rows)):
+    for row in _shown(fastest):
         other = reference(row, rows)
         one = other is not None and windows_per_s(other) >= windows_per_s(row)
         best = "1" if one else f"{row['instances']}{'' if row['pinned'] else ', not pinned'}"
         texts.append(f"{row['shape']} {row['length']} {row['engine']}: {best}")
     return "; ".join(texts) or NOT_TESTABLE
-
-
-def dispatch(rows: Sequence[Row], policy: str) -> str:
-    """Returns whether a policy has a lower p95 latency than one instance, at all loads."""
-    some = [row for row in _part(rows, DISPATCH) if row["policy"] == policy]
-    return _verdicts(some, rows, lambda ratio: verdict(ratio, below=1))
 
 
 def arithmetic(rows: Sequence[Row]) -> str:

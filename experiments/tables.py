@@ -48,8 +48,7 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
+def _options(parser: argparse.ArgumentParser) -> None:
     action = parser.add_mutually_exclusive_group()
     action.add_argument(
         "--check", action="store_true", help="write nothing; exit with 1 if any is out of date"
@@ -157,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; what follows ``--`` is another one with options of its own."""
     given = list(sys.argv[1:] if argv is None else argv)
     end = given.index("--") if "--" in given else len(given)
-    return command.main(lambda args: tables(args, given[end + 1 :]), options)(given[:end])
+    return command.main(lambda args: tables(args, given[end + 1 :]), _options)(given[:end])
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import psutil
@@ -15,19 +15,51 @@ ROOT = Path(__file__).parents[1]
 PATIENCE_S = 60.0
 
 
+def _environment(others: Mapping[str, str]) -> dict[str, str]:
+    """Returns variables with which this project can be imported and no MLflow is set up."""
+    kept = {name: x for name, x in os.environ.items() if not name.startswith("MLFLOW")}
+    return {**kept, "PYTHONPATH": str(ROOT), **others}
+
+
 def python(
     *arguments: object, folder: Path = ROOT, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs Python in a folder, where this project can be imported, and no MLflow is set up."""
-    others = {name: x for name, x in os.environ.items() if not name.startswith("MLFLOW")}
+    """Runs Python in a folder."""
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=folder,
-        env={**others, "PYTHONPATH": str(ROOT), **environment},
+        env=_environment(environment),
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+@contextlib.contextmanager
+def started(
+    *arguments: object, folder: Path = ROOT, **environment: str
+) -> Iterator[subprocess.Popen[str]]:
+    """Starts Python in a folder, with pipes; it is killed at the end of the block."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, *map(str, arguments)],
+        cwd=folder,
+        env=_environment(environment),
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    """Returns the first line that a process prints, without its end."""
+    assert process.stdout
+    return process.stdout.readline().rstrip("\n")
 
 
 def free_port() -> int:

@@ -1,14 +1,13 @@
 """Folders as tests see them: their content, and another process that holds one."""
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
 
 from nq.storage import Kind
-from tests.child_processes import ROOT
+from tests.child_processes import first_line, started
 
 HOLDS = (
     "import pathlib, sys; from nq import storage\n"
@@ -39,15 +38,6 @@ def write(path: Path, text: str = "mine") -> Path:
 @contextmanager
 def held(folder: Path, kind: Kind) -> Iterator[subprocess.Popen[str]]:
     """Holds a folder in another process, which is killed in the end."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLDS, str(folder), *astuple(kind)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "\n"
+    with started("-c", HOLDS, folder.absolute(), *astuple(kind)) as process:
+        assert first_line(process) == ""
         yield process
-        process.kill()

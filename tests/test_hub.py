@@ -2,11 +2,8 @@
 
 import json
 import logging
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +19,7 @@ from nq.errors import Error
 from nq.formats.input_files import find_files, shown
 from nq.model.registry import model_folder, model_name
 from tests import nq_records
-from tests.child_processes import ROOT, python, wait_until
+from tests.child_processes import ROOT, python, started, wait_until
 from tests.conftest import Commands
 from tests.formats.hugging_face_rows import row
 from tests.formats.hugging_face_rows import write as write_rows
@@ -304,12 +301,14 @@ def test_the_next_run_fetches_only_what_is_missing(server: Hub, tmp_path: Path) 
 @pytest.mark.slow
 def test_two_processes_fetch_a_model_and_obey_the_variables(server: Hub, tmp_path: Path) -> None:
     server.delay_s, home = 0.1, tmp_path / "home"
-    variables = environment(server, home, HF_TOKEN="hf_x", PYTHONPATH=str(ROOT))
+    variables = environment(server, home, HF_TOKEN="hf_x")
     server.gated.add(MODEL)
-    command = [sys.executable, "-c", FIND, MODEL]
-    options: dict[str, Any] = {"env": {**os.environ, **variables}, "text": True}
-    several = [subprocess.Popen(command, stdout=subprocess.PIPE, **options) for _ in range(2)]
-    folders = {process.communicate()[0].strip() for process in several}
+    arguments = "-c", FIND, MODEL
+    with (
+        started(*arguments, folder=ROOT, **variables) as one,
+        started(*arguments, folder=ROOT, **variables) as other,
+    ):
+        folders = {process.communicate()[0].strip() for process in (one, other)}
     snapshots = home / "hub" / "models--Org--reader.v2" / "snapshots"
     assert folders == {str(snapshots / server.commit(MODEL))}
     server.status = 404
@@ -320,13 +319,11 @@ def test_two_processes_fetch_a_model_and_obey_the_variables(server: Hub, tmp_pat
 @pytest.mark.slow
 def test_a_killed_download_is_done_by_the_next_run(server: Hub, tmp_path: Path) -> None:
     server.delay_s, home = 0.3, tmp_path / "home"
-    command = [sys.executable, "-c", FIND, MODEL]
-    variables = {**os.environ, **environment(server, home), "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, env=variables) as process:
+    variables = environment(server, home)
+    with started("-c", FIND, MODEL, folder=ROOT, **variables):
         wait_until(lambda: any("/resolve/" in request for request in server.requests))
-        process.kill()
     server.delay_s = 0.0
-    done = python("-c", FIND, MODEL, folder=ROOT, **environment(server, home))
+    done = python("-c", FIND, MODEL, folder=ROOT, **variables)
     assert names_in(Path(done.stdout.strip())) == FILES
 
 

@@ -3,14 +3,13 @@
 import contextlib
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from nq import interruption
-from tests.child_processes import ROOT
+from tests.child_processes import first_line, started
 
 PATIENCE_S = 60.0
 START = """
@@ -103,20 +102,9 @@ EVENT_LOOP = """
 def running(body: str, grace_s: float = interruption.GRACE_S) -> Iterator[subprocess.Popen[str]]:
     """Starts a command, with a body, in a process, and waits until it is ready."""
     grace = f"interruption.GRACE_S = {grace_s}\n"
-    process = subprocess.Popen(
-        [sys.executable, "-c", START + body + grace + END],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+    with started("-c", START + body + grace + END) as process:
+        assert first_line(process) == "ready"
         yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 @pytest.mark.parametrize(

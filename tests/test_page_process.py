@@ -2,8 +2,6 @@
 
 import contextlib
 import math
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 from nq.formats import inputs
 from nq.formats.documents import page_of
 from nq.page_process import PageProcess
-from tests.child_processes import ROOT, children
+from tests.child_processes import children, first_line, started
 
 
 @pytest.fixture
@@ -65,10 +63,7 @@ def test_the_process_ends_with_its_parent() -> None:
         "from nq.page_process import PageProcess; import time; process = PageProcess(1)\n"
         "print(process.read('a', abs, -1), flush=True); time.sleep(600)"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    ) as parent:
-        assert parent.stdout and parent.stdout.readline() == "1\n"
+    with started("-c", code) as parent:
+        assert first_line(parent) == "1"
         (child,) = psutil.Process(parent.pid).children()
-        parent.kill()
     child.wait(60)

@@ -26,18 +26,13 @@ from nq import tracking
 from nq.config import TrackingConfig
 from nq.mlflow_store import ENVIRONMENT, connect
 from nq.tracking import Run
-from tests.child_processes import ROOT, free_port
+from tests.child_processes import free_port, python, started
 from tests.conftest import OncePerRun
 
 pytestmark = pytest.mark.slow  # importing MLflow takes ten seconds
 
 VARIABLES = {"MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", *ENVIRONMENT}
 QUICK_S = 20.0  # maximum delay by a store that fails, on a busy machine; MLflow waits a minute
-
-
-def environment() -> dict[str, str]:
-    others = {key: value for key, value in os.environ.items() if key not in VARIABLES}
-    return others | {"PYTHONPATH": str(ROOT)}
 
 
 FIRST = """
@@ -55,18 +50,12 @@ assert "tensorflow" not in sys.modules
 
 def run_two_first_commands(folder: Path) -> None:
     """Two commands start at the same time in a folder without a database."""
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", FIRST],
-            cwd=folder,
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        for _ in range(2)
-    ]
-    outputs = [process.communicate()[0].decode() for process in running]
-    codes = [process.returncode for process in running]
+    with (
+        started("-c", FIRST, folder=folder) as one,
+        started("-c", FIRST, folder=folder) as other,
+    ):
+        outputs = ["".join(process.communicate()) for process in (one, other)]
+        codes = [process.returncode for process in (one, other)]
     (folder / "outcome.json").write_text(json.dumps([outputs, codes]))
 
 
@@ -230,9 +219,8 @@ with tracking.Run(TrackingConfig(sys.argv[1])) as run:
 
 def test_the_run_after_a_killed_or_failed_one_names_it(store: str, tmp_path: Path) -> None:
     file = tmp_path / "run"
-    command = [sys.executable, "-c", KILLED, store, str(file)]
-    killed = subprocess.run(command, env=environment(), capture_output=True, check=False)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    killed = python("-c", KILLED, store, file, folder=tmp_path)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert statuses(store) == ["RUNNING"]
     first = file.read_text(encoding="utf-8").strip()
     with pytest.raises(ValueError, match="memory"), Run(TrackingConfig(store)) as second:
@@ -362,7 +350,7 @@ class Server:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "mlflow", "server", *sum(options.items(), ())],
                 cwd=folder,
-                env=environment() | ENVIRONMENT | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "0"},
+                env={**os.environ, **ENVIRONMENT, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "0"},
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
@@ -418,10 +406,7 @@ def test_a_server_records_a_run_hangs_and_dies(
         assert str(run.how_to_open).startswith(f"{server.uri}/#/experiments/")
         assert capfd.readouterr().out == ""
         # MLflow's asynchronous logging would wait for a minute at the exit of the process
-        command = [sys.executable, "-c", HANGING, server.uri, str(server.process.pid)]
-        process = subprocess.run(
-            command, env=environment(), capture_output=True, text=True, timeout=60, check=True
-        )
+        process = python("-c", HANGING, server.uri, server.process.pid, folder=tmp_path)
         assert time.time() - float(process.stdout) < QUICK_S
         (warning,) = process.stderr.splitlines()
         assert "cannot write the metrics: no answer within 1.0 s" in warning

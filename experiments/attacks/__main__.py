@@ -25,8 +25,7 @@ from nq.progress import ProgressBar
 GROUPS: dict[str, Group] = {"fuzz": fuzz.rows, "requests": requests.rows, "kills": kills.rows}
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "groups", nargs="+", choices=GROUPS, metavar="GROUP", help=", ".join(GROUPS)
     )
@@ -81,7 +80,7 @@ def table(rows: Sequence[tuple[str, Row]]) -> str:
     return markdown(("group", "attack", "target", "attacks", "wrong", "longest s"), *lines)
 
 
-main = command.main(run, options)
+main = command.main(run, _options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -36,8 +36,7 @@ SPEEDS = "speeds"
 QUICK_PRUNE, QUICK_TRAINING = "heads=2,ffn=64,layers=2", ("--epochs", "0.2", "--batch-size", "8")
 
 
-def options(parser: terminal.Parser) -> None:
-    """Adds the options of the command."""
+def _options(parser: terminal.Parser) -> None:
     parser.pass_on = True
     parser.add_argument(
         "--data",
@@ -116,7 +115,7 @@ def compression(args: argparse.Namespace) -> int:
         return study.finish(report.STUDY, args, results, started)
 
 
-main = command.main(compression, options)
+main = command.main(compression, _options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

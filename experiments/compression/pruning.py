@@ -35,7 +35,6 @@ from nq.commands import arguments, terminal
 from nq.config import WindowConfig
 from nq.formats.fields import RecordError
 from nq.formats.input_files import shown
-from nq.formats.inputs import read_records
 from nq.formats.tfrecord import INPUTS, TARGETS
 from nq.model import checkpoint
 from nq.model.convert import fitting_windows
@@ -44,8 +43,8 @@ from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.preprocess.features import training_features
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.questions import Questions, mention_unnamed_pages
-from nq.records import DeadLetter, Features
+from nq.questions import Questions, mention_unnamed_pages, read_examples
+from nq.records import Features
 from nq.storage import check_writable
 from nq.text import visible
 from nq.training.job import TrainConfig
@@ -62,8 +61,7 @@ WINDOWS = 512
 SPAN_HEAD = "span_output/kernel"
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source", metavar="SRC", help="model folder of any kind, or name of an installed model"
     )
@@ -136,27 +134,22 @@ def training_windows(
 ) -> TrainingWindows:
     """Returns the first ``count`` windows of a training on some files, with its default settings.
 
-    One record of each file is read in turn, no more than are needed; bad ones are counted and
-    logged.
+    One record of each file is read in turn, no more than are needed; bad ones are logged.
     """
     recipe = TrainConfig()
     parts: list[Features] = []
-    total, bad = 0, list[str]()
-    readers = [read_records(file, i, pages=pages) for i, file in enumerate(files)]
-    for source, item in filter(None, chain.from_iterable(zip_longest(*readers))):
-        try:
-            if isinstance(item, DeadLetter):
-                raise RecordError(item.reason)
-            if item.annotations:
-                sampling = recipe.negatives, recipe.seed
-                parts.append(training_features(item, tokenizer, config, *sampling))
+    total = 0
+    readers = [read_examples(file, pages=pages, skip_bad=True) for file in files]
+    for example in filter(None, chain.from_iterable(zip_longest(*readers))):
+        if example.annotations:
+            sampling = recipe.negatives, recipe.seed
+            try:
+                parts.append(training_features(example, tokenizer, config, *sampling))
                 total += len(parts[-1])
-        except RecordError as error:
-            bad.append(f"{source.path}, line {source.line}: {error}")
+            except RecordError as error:
+                log.warning("example %s is skipped: %s", example.example_id, error)
         if total >= count:
             break
-    if bad:
-        log.warning("bad records, which are skipped: %d; the first: %s", len(bad), bad[0])
     if not total:
         raise ValueError(
             f"no window with an answer in {', '.join(map(shown, files))}: expected records with "
@@ -186,7 +179,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-main = command.main(run, options)
+main = command.main(run, _options)
 
 
 if __name__ == "__main__":

@@ -31,8 +31,7 @@ LENGTHS, MICRO_BATCHES, BATCH, STAGES = (128, 512), (1, 2, 4, 8, 16), 16, 2
 QUICK: dict[str, Any] = {"shapes": ["tiny"], "lengths": [16], "micro_batches": [1, 2, 8]}
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
+def _options(parser: argparse.ArgumentParser) -> None:
     command.add_list(parser, "parts", PARTS, PARTS)
     command.add_list(parser, "shapes", ("minilm", "base"), SHAPES)
     command.add_list(parser, "lengths", LENGTHS)
@@ -84,7 +83,7 @@ def partition(args: argparse.Namespace) -> int:
     )
 
 
-main = command.main(partition, options)
+main = command.main(partition, _options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

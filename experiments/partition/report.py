@@ -109,9 +109,19 @@ def _source(row: Row) -> str:
 
 def claims(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """Returns the claims of the source and of the study, with their verdicts."""
+    # the fastest row of each split way of the perceptron's training
+    best_of = {r["way"]: r for r in _split(rows, PERCEPTRON) if r["task"] == TRAINING}
+    gained = tensor_first = NOT_TESTABLE
+    if len(best_of) == 2:
+        if one := beside(best_of[TENSOR], rows, CELL, way=ONE):
+            each = [ratios(one["seconds"], row["seconds"]) for row in best_of.values()]
+            mean = interval([statistics.mean(pair) for pair in zip(*each, strict=True)])
+            gained = f"{verdict(mean, above=SOURCE_GAIN)}: {mean}"
+        ratio = interval(ratios(best_of[PIPELINE]["seconds"], best_of[TENSOR]["seconds"]))
+        tensor_first = f"{verdict(ratio, above=1)}: {ratio}"
     lines = [
-        (f"two devices train the perceptron {SOURCE_GAIN} times as fast as one", gained(rows)),
-        ("the tensor split of the perceptron is faster than its pipeline", tensor_first(rows)),
+        (f"two devices train the perceptron {SOURCE_GAIN} times as fast as one", gained),
+        ("the tensor split of the perceptron is faster than its pipeline", tensor_first),
         ("M = 4 K micro-batches: within 5 % of the best M", four_per_stage(rows)),
         ("logits of split models: within 1e-5 of the unsplit one's", same_logits(rows)),
         ("the tensor split has 2 all-reduces in each layer", all_reduces(rows)),
@@ -134,31 +144,6 @@ def _split(rows: Sequence[Row], part: str) -> list[Row]:
             some = [row for row in cell if row["way"] == way]
             found += [best(some)] if some else []
     return found
-
-
-def _training(rows: Sequence[Row]) -> dict[str, Row]:
-    """Returns the fastest training row of each split way of the perceptron."""
-    return {r["way"]: r for r in _split(rows, PERCEPTRON) if r["task"] == TRAINING}
-
-
-def gained(rows: Sequence[Row]) -> str:
-    """Returns whether both ways train on average as much faster than one core as the source has."""
-    found = _training(rows)
-    one = beside(found[TENSOR], rows, CELL, way=ONE) if len(found) == 2 else None
-    if one is None:
-        return NOT_TESTABLE
-    each = [ratios(one["seconds"], row["seconds"]) for row in found.values()]
-    mean = interval([statistics.mean(pair) for pair in zip(*each, strict=True)])
-    return f"{verdict(mean, above=SOURCE_GAIN)}: {mean}"
-
-
-def tensor_first(rows: Sequence[Row]) -> str:
-    """Returns whether the tensor split trains the perceptron faster than the best pipeline."""
-    found = _training(rows)
-    if len(found) < 2:
-        return NOT_TESTABLE
-    ratio = interval(ratios(found[PIPELINE]["seconds"], found[TENSOR]["seconds"]))
-    return f"{verdict(ratio, above=1)}: {ratio}"
 
 
 def four_per_stage(rows: Sequence[Row]) -> str:

@@ -10,6 +10,7 @@ All models are in memory at once, some 15 GB for the bundled one; ``--peers`` me
 """
 
 import argparse
+import dataclasses
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -25,8 +26,10 @@ from experiments.planning.models import window_gflop
 from nq import extras
 from nq.commands import arguments, terminal
 from nq.errors import Error
+from nq.model.folder import load_config, load_settings
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
+from nq.model.shapes import check_length
 
 SHAPES = {"base": models.SHAPES["bert-base"], "deberta-base": models.SHAPES["deberta-base"]}
 
@@ -58,7 +61,7 @@ def rows(
     speeds = [statistics.median(windows_per_s) for windows_per_s in rounds]
     best: dict[str, float] = {}
     for row, speed in zip(measured, speeds, strict=True):
-        if not row["peer"].is_nq:
+        if row["peer"].maker != "nq":
             best[row["precision"]] = max(best.get(row["precision"], 0.0), speed)
     return [
         {
@@ -104,8 +107,7 @@ def _if(value: float | None, form: str) -> str:
     return "" if value is None else format(value, form)
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
+def _options(parser: argparse.ArgumentParser) -> None:
     arguments.add_data(parser)
     model = parser.add_mutually_exclusive_group()
     model.add_argument("--model", metavar="MODEL", help="default: the bundled model")
@@ -134,13 +136,15 @@ def compared(args: argparse.Namespace, files: Sequence[str], folder: Path) -> di
     """Measures all peers, with a folder for temporary files; an ``Error`` if the baseline fails."""
     from experiments.peers import inputs
     from nq.inference.batches import MIN_PIECES
-    from nq.model.folder import load_config
 
     model = model_folder(args.model)
     if args.shape:
         model = inputs.random_model(SHAPES[args.shape], folder / args.shape)
-    windows = inputs.window_config(model, args.max_seq_length)
+    windows = load_settings(model).windows
+    if args.max_seq_length:
+        windows = dataclasses.replace(windows, max_seq_length=args.max_seq_length)
     length = windows.max_seq_length
+    check_length(load_config(model), length)
     batch_size = args.batch_size or max(1, MIN_PIECES // length)
     task = inputs.task(files, model, windows, batch_size, args.windows, folder)
     installed, skipped = available([PEERS[name] for name in PEERS if name in args.peers])
@@ -170,7 +174,7 @@ def available(peers: Sequence[Peer]) -> tuple[list[Peer], dict[str, str]]:
     return [BASELINE, *installed], missing
 
 
-main = command.main(peers, options)
+main = command.main(peers, _options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

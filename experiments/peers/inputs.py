@@ -21,7 +21,6 @@ from nq.model.config import ModelConfig
 from nq.model.convert import write_hugging_face
 from nq.model.folder import load_config, load_settings
 from nq.model.model_spec import find_model
-from nq.model.tensors import check_length
 from nq.preprocess.prepared import Request, prepare
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
@@ -39,18 +38,6 @@ def random_model(config: ModelConfig, folder: Path, like: Path | None = None) ->
     tokenizer, settings = load_tokenizer(like), load_settings(like)
     checkpoint.save(folder, joint.build(config), config, tokenizer, settings, "# Random weights\n")
     return folder
-
-
-def window_config(model: Path, length: int | None) -> WindowConfig:
-    """Returns the window settings of a model, with another length if one is given.
-
-    Raises:
-        ValueError: the model or the length of a question does not allow the length.
-    """
-    own = load_settings(model).windows
-    windows = dataclasses.replace(own, max_seq_length=length) if length else own
-    check_length(load_config(model), windows.max_seq_length)
-    return windows
 
 
 def task(

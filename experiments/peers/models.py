@@ -64,11 +64,6 @@ class Peer:
     def __str__(self) -> str:
         return f"{self.maker}/{self.variant}"
 
-    @property
-    def is_nq(self) -> bool:
-        """Whether it is an engine of nq."""
-        return self.maker == "nq"
-
 
 _TORCH = ("torch", "transformers")
 _ONNX = ("onnx", "onnxruntime")

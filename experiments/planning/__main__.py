@@ -127,8 +127,7 @@ def to_dict(model: str, workload: Workload, plans: Sequence[Plan]) -> dict[str, 
     }
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         default=BUNDLED,
@@ -178,7 +177,7 @@ def planning(args: argparse.Namespace) -> int:
     return 0 if ranked[0].fits else terminal.FAILED
 
 
-main = command.main(planning, options)
+main = command.main(planning, _options)
 
 
 if __name__ == "__main__":

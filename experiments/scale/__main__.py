@@ -96,8 +96,7 @@ def check(result: Mapping[str, Any], cluster: Mapping[str, Any]) -> str:
     return markdown(head, *rows)
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", nargs="+", required=True, metavar="FILE", help="questions")
     arguments.add_model(parser)
     command.add_option(parser, "profile", Profile.parse("buckets+openvino"), "optimizations")
@@ -117,7 +116,7 @@ def scale(args: argparse.Namespace) -> int:
     return command.show(result, args, table)
 
 
-main = command.main(scale, options)
+main = command.main(scale, _options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

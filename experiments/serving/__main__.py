@@ -50,8 +50,7 @@ TARGETS = {
 """Maps figures to what they should be."""
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = arguments.PROFILES_HELP
     arguments.add_model(parser)
     arguments.add_second_model(parser)
@@ -72,12 +71,12 @@ def measure(args: argparse.Namespace) -> int:
     """Runs the command."""
     config = arguments.settings(ServeConfig, args)
     bodies = short_pages([str(bundled_sample())])
-    with running_server(_options(args, config)) as server:
+    with running_server(_server_options(args, config)) as server:
         figures = asyncio.run(_figures(server, bodies, args, config))
     return command.show(figures, args, table)
 
 
-def _options(args: argparse.Namespace, config: ServeConfig) -> list[str]:
+def _server_options(args: argparse.Namespace, config: ServeConfig) -> list[str]:
     """Returns the options of the server."""
     options = ["--profile", str(args.profile)]
     for name in ("model", "second_model", "read_blocks"):
@@ -147,7 +146,7 @@ def table(figures: Mapping[str, Any]) -> str:
     )
 
 
-main = command.main(measure, options)
+main = command.main(measure, _options)
 
 if __name__ == "__main__":
     raise SystemExit(main())

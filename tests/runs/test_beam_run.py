@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -31,6 +30,7 @@ from nq.runs.run import run
 from nq.runs.run_page import write_report
 from nq.storage import UNFINISHED
 from tests.beam.folder_file_system import PLUGIN, uri
+from tests.child_processes import first_line, started
 from tests.folders import write
 from tests.jobs import chosen, flat_job, predictions
 from tests.nq_records import changed, simplified, write_lines
@@ -227,18 +227,10 @@ def start_pool(folder: Path, environment: dict[str, str]) -> Iterator[str]:
         "address, server = pool.BeamFnExternalWorkerPoolServicer.start(use_process=True)\n"
         "print(address, flush=True); sys.stdin.read(); server.stop(0)"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=folder / "elsewhere",
-        env={**os.environ, "PATH": path, **environment},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stdin and process.stdout
-        yield process.stdout.readline().strip()
-        process.stdin.close()
+    pool = started("-c", code, folder=folder / "elsewhere", PATH=path, **environment)
+    with pool as process:
+        yield first_line(process)
+        process.communicate()  # which closes its input, at which it stops the workers
 
 
 def external(address: str) -> list[str]:
