@@ -20,7 +20,6 @@ import nq
 from experiments.peers.models import PEERS
 from nq.commands import main as console
 from nq.formats import inputs, outputs, own_data
-from nq.inference.profile import OPTIMIZATIONS
 from nq.runs.profile_choice import default_choice
 from tests.child_processes import ROOT, python
 
@@ -39,7 +38,6 @@ PAGES = {
 README = PAGES["README.md"]
 MAX_README_LINES = 200
 OPTIONS_OF_OTHERS = {
-    "--backend-store-uri",
     "--constraint",
     "--data-binary",
     "--depth",
@@ -128,21 +126,11 @@ def test_every_command_is_documented(name: str) -> None:
     assert any(command == f"nq {name}" for page in PAGES.values() for command, _ in commands(page))
 
 
-@pytest.mark.parametrize("name", OPTIMIZATIONS)
-def test_every_optimization_is_documented(name: str) -> None:
-    for page in (README, PAGES["docs/profiles.md"]):
-        assert f"| `{name}` | {OPTIMIZATIONS[name].help} |" in page
-
-
 def test_every_input_and_output_format_is_documented() -> None:
     page = PAGES["docs/data.md"]
     marks = [f"| `{mark}` |" for mark in (*inputs.DIALECTS, own_data.QUESTION)]
     names = [f"`--formats {name}`" for name in outputs.FORMATS]
     assert not [text for text in (*marks, *names) if text not in page]
-
-
-def test_every_public_name_is_documented() -> None:
-    assert not [name for name in nq.__all__ if f"nq.{name}`" not in PAGES["docs/python.md"]]
 
 
 def test_commands_exist_and_know_their_options() -> None:
