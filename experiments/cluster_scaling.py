@@ -22,10 +22,10 @@ from typing import Any
 
 import psutil
 
+from experiments import cluster as clusters
 from experiments import command, units
-from experiments.clusters import cluster as clusters
+from experiments.cluster import Cluster
 from experiments.clusters import processes
-from experiments.clusters.cluster import Cluster
 from experiments.command import markdown
 from nq import processor
 from nq.errors import Error

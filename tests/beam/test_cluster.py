@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from experiments.clusters import cluster as clusters
+from experiments import cluster as clusters
+from experiments.cluster import Cluster
 from experiments.clusters import install, processes
-from experiments.clusters.cluster import Cluster
 from nq.beam.pipelines import completed
 from nq.bundle import bundled_sample
 from nq.evaluation.answer_files import PREDICTIONS

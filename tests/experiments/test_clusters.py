@@ -7,8 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from experiments.cluster import describe
-from experiments.clusters import cluster, processes
+from experiments import cluster
+from experiments.clusters import processes
 from experiments.clusters.programs import Ports, Program
 from nq.child import ROOT
 
@@ -28,7 +28,7 @@ def test_the_docs_have_what_a_start_prints(runner: str, task_managers: int) -> N
     folder = Path("/home/me/nq/runs/cluster")
     started = cluster.Cluster(folder, runner, Ports(), task_managers, 2, {})
     page = Path(ROOT, "docs", "cluster.md").read_text(encoding="utf-8").replace(" \\\n  ", " ")
-    assert f"\n{describe(started)}\n```" in page
+    assert f"\n{cluster.describe(started)}\n```" in page
 
 
 def test_all_processes_of_a_cluster_end_and_no_others(tmp_path: Path) -> None:
