@@ -41,8 +41,6 @@ LINES: dict[str, Callable[[random.Random], Any]] = {
     "Hugging Face jsonl": dialects.hugging_face,
     "question and context": dialects.passage,
 }
-
-
 DEEP = 3000
 LONG = 100_000
 VALUES: tuple[Any, ...] = (

@@ -39,8 +39,6 @@ from experiments.study import Step, timed
 from experiments.workloads import Workload
 
 BOUNCES, ALONE = 200, 5
-
-
 Row = dict[str, Any]
 
 
@@ -52,18 +50,16 @@ class Cell:
     """
 
     part: str
-    shape: str
-    length: int
-    batch: int
+    workload: Workload
     stages: int
-    layers: int
 
     def row(self, way: str, **values: Any) -> Row:
         """Returns a row without timings."""
-        processes = {ONE: 1, ALL: 1}.get(way, self.stages)
+        load, layers = self.workload, self.workload.config.num_hidden_layers
         return {
-            **{"part": self.part, "shape": self.shape, "length": self.length, "batch": self.batch},
-            **{"layers": self.layers, "task": FORWARD, "way": way, "k": processes, "m": None},
+            **{"part": self.part, "shape": load.shape, "length": load.length, "batch": load.batch},
+            **{"layers": layers, "task": FORWARD, "way": way},
+            **{"k": 1 if way in (ONE, ALL) else self.stages, "m": None},
             **{"cut": "", "predicted_s": None, "predicted_bubble": None, "planned_s": None},
             **{"moved_bytes": 0, "drift": None, "all_reduces": None},
             **{"compiled_all_reduces": None, "cores": []},
@@ -133,7 +129,7 @@ def encoder_rows(
     If there are fewer cores than stages, stages share them.
     """
     cuts, inputs = stages.even_cuts(workload.config, count), workloads.rows(workload)
-    cell = _cell(ENCODER, workload, count)
+    cell = Cell(ENCODER, workload, count)
     plan = planning.Workload(workload.config, workload.batch, workload.length)
     machine = here.measure(plan, cores[:count])
     with contextlib.ExitStack() as stack:
@@ -179,17 +175,12 @@ def encoder_rows(
         return timed(pairs, rounds)
 
 
-def _cell(part: str, workload: Workload, count: int) -> Cell:
-    layers = workload.config.num_hidden_layers
-    return Cell(part, workload.shape, workload.length, workload.batch, count, layers)
-
-
 def tensor_rows(workload: Workload, cores: Sequence[int], devices: int, rounds: int) -> list[Row]:
     """Measures a BERT-Joint divided among host devices of JAX, and its baselines in JAX.
 
     If there are fewer cores than devices, devices share them.
     """
-    cell = _cell(JAX, workload, devices)
+    cell = Cell(JAX, workload, devices)
     with contextlib.ExitStack() as stack:
 
         def start(places: Sequence[int], batch: int, count: int = 1) -> units.Unit:
@@ -213,7 +204,7 @@ def tensor_rows(workload: Workload, cores: Sequence[int], devices: int, rounds: 
             rows[way]["drift"] = stages.drift(logits, one.ask(tensor.LOGITS))
         steps = {way: asked(some, tensor.STEP) for way, some in running.items()}
         each_s = split.ask(tensor.ALL_REDUCE)
-        all_reduces = ALL_REDUCES_PER_LAYER * cell.layers
+        all_reduces = ALL_REDUCES_PER_LAYER * workload.config.num_hidden_layers
         activation_bytes = 4 * workload.batch * workload.length * workload.config.hidden_size
         whole_s = statistics.median(steps[ONE]()["seconds"] for _ in range(ALONE))
         rows[TENSOR] |= {

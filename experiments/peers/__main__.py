@@ -32,8 +32,6 @@ from nq.model.runtime import import_tensorflow
 from nq.model.shapes import check_length
 
 SHAPES = {"base": models.SHAPES["bert-base"], "deberta-base": models.SHAPES["deberta-base"]}
-
-
 HEAD = (
     *("peer", "type", "windows/s", "x baseline", "x best peer", "GFLOP/s", "of peak"),
     *("memory, MB", "drift"),

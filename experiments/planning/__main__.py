@@ -26,8 +26,6 @@ from nq.text import counted, grid, visible
 
 WINDOWS_PER_QUESTION = 103
 """Of whole pages at length 512 and stride 128: docs/benchmarks.md, 20 questions of dev's pages."""
-
-
 HEAD = (
     *("strategy", "devices", "split", "micro-batches", "GB each", "s/batch", "windows/s"),
     *("waiting", "MB moved", "hours", "dollars"),
@@ -49,13 +47,13 @@ def table(model: str, workload: Workload, plans: Sequence[Plan]) -> str:
     possible = [plan for plan in plans if plan.fits]
     if possible:
         lines += [*grid(HEAD, [_row(plan) for plan in possible]), ""]
-    strategies: dict[tuple[str, str], list[str]] = {}
+    left_out: dict[tuple[str, str], list[str]] = {}
     for plan in plans:
         if plan.reason:
-            strategies.setdefault((plan.group, plan.reason), []).append(plan.strategy)
+            left_out.setdefault((plan.group, plan.reason), []).append(plan.strategy)
     lines += [
         f"not on {group}: {', '.join(names)} ({reason})"
-        for (group, reason), names in strategies.items()
+        for (group, reason), names in left_out.items()
     ]
     return "\n".join([*lines, conclusion(workload, plans), PREDICTED])
 

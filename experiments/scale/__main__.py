@@ -33,8 +33,6 @@ from nq.model.registry import model_folder
 
 DOLLARS_PER_HOUR = 0.085
 """Of a core: 4.08 dollars for the 48 cores of a c5.metal of AWS, as in ``experiments/planning``."""
-
-
 WORKERS = (1, 8, 64, 512)
 WHERE = {
     CHECK: "submitting machine",
