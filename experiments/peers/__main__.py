@@ -29,7 +29,7 @@ from nq.errors import Error
 from nq.model.folder import load_config, load_settings
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
-from nq.model.shapes import check_length
+from nq.model.tensors import check_length
 
 SHAPES = {"base": models.SHAPES["bert-base"], "deberta-base": models.SHAPES["deberta-base"]}
 HEAD = (
