@@ -22,17 +22,13 @@ from nq.model.config import ModelConfig
 from nq.model.families import decode_config, layout_of
 from nq.model.tensor_files import INDEX, WEIGHTS
 from nq.model.tensors import CheckpointTensors, check_length
-from nq.preprocess.tokenizers.load import NAMES as TOKENIZERS
+from nq.preprocess.tokenizers import FILES
 from nq.preprocess.tokenizers.load import max_length
 from nq.storage import sha256
 
 CONFIG, TF_CONFIG, SETTINGS = registry.CONFIG, registry.TF_CONFIG, "nq.json"
 CARD = "README.md"
-TOKENIZER_FILES = (
-    *(*TOKENIZERS, "merges.txt", "tokenizer_config.json"),
-    *("added_tokens.json", "special_tokens_map.json"),
-)
-OTHERS = (CONFIG, TF_CONFIG, SETTINGS, CARD, *TOKENIZER_FILES)
+OTHERS = (CONFIG, TF_CONFIG, SETTINGS, CARD, *FILES)
 """Files that a model folder may have besides its weights."""
 SHARD = re.compile(r"[^/\\\x00-\x1f]{1,200}\.safetensors")
 SQUAD, SQUAD_LENGTH, SQUAD_OVERLAP = "squad", 384, 128

@@ -18,6 +18,7 @@ from pathlib import Path
 from nq import hub
 from nq.bundle import bundled_model
 from nq.errors import Error
+from nq.preprocess.tokenizers import FILES
 from nq.text import did_you_mean, format_bytes, truncate
 
 log = logging.getLogger(__name__)
@@ -29,11 +30,7 @@ DISTRIBUTIONS = {"ranker": "./models/ranker"}
 MAX_NAMES_SHOWN = 20
 WEIGHTS = ("model.safetensors",), ("model.safetensors.index.json", "model-*.safetensors")
 """The names of weights in a repository of the hub: one file, or several with an index."""
-HUB_FILES = (
-    *(CONFIG, "nq.json", "1_Pooling/config.json", "tokenizer.json", "tokenizer_config.json"),
-    *("added_tokens.json", "special_tokens_map.json", "vocab.txt", "vocab-nq.txt", "vocab.json"),
-    *("merges.txt", "spiece.model", "spm.model", "sentencepiece.bpe.model", "sentencepiece.model"),
-)
+HUB_FILES = (CONFIG, "nq.json", "1_Pooling/config.json", *FILES)
 """The other files that are fetched from the hub; each is read into memory."""
 MAX_HUB_BYTES = 64 << 20
 CONVERT_PICKLE = (

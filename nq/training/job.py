@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -15,6 +16,7 @@ from nq.formats import input_files
 from nq.inference.profile import Profile
 from nq.model.config import STORES
 from nq.model.registry import model_folder, model_name
+from nq.preprocess.tokenizers import FILES
 
 if TYPE_CHECKING:
     from nq.formats.own_data import PageFolder
@@ -23,12 +25,12 @@ if TYPE_CHECKING:
 
 STATE, PROGRESS = f"{storage.WORK}/state", "progress.json"
 """The memo of a training in its output folder, and its values that tell the completed steps."""
+_WRITTEN = ("config.json", "nq.json", "model.safetensors", "README.md", *FILES)
 TRAINING = storage.Kind(
     name="training",
     what="a training of nq train",
-    files=r"(?:config|nq|tokenizer|tokenizer_config|vocab)\.json|model\.safetensors|README\.md"
-    r"|vocab(?:-nq)?\.txt|merges\.txt|(?:spiece|spm|sentencepiece(?:\.bpe)?)\.model"
-    r"|unfinished/[0-9a-f]{12}\.mlflow_run|unfinished/(?:state|teacher)/.+",
+    files="|".join(map(re.escape, _WRITTEN))
+    + r"|unfinished/[0-9a-f]{12}\.mlflow_run|unfinished/(?:state|teacher)/.+",
     folders="unfinished(?:/(?:state|teacher)(?:/.+)?)?",
 )
 """The output folder of a training."""

@@ -20,7 +20,7 @@ from nq.formats.tfrecord import frame
 from nq.model.folder import CONFIG, check_model
 from nq.preprocess.features import features
 from nq.preprocess.prepared import make_windows
-from nq.preprocess.tokenizers.load import NAMES as TOKENIZERS
+from nq.preprocess.tokenizers import NAMES as TOKENIZERS
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import read_examples
 from nq.records import DeadLetter, Source

@@ -12,6 +12,7 @@ from nq.config import WindowConfig
 from nq.errors import check_argument
 from nq.formats.lines import check_whole
 from nq.json_files import read_json_object
+from nq.preprocess.tokenizers import NAMES
 from nq.preprocess.tokenizers.base import ADDED, MAX_ID, SPECIAL, Tokenizer
 from nq.preprocess.tokenizers.classes import (
     ALIASES,
@@ -36,10 +37,6 @@ from nq.preprocess.tokenizers.wordpiece import (
 
 SAMPLE = ("The", "café", "in", "東京", "\U0001f600", "", "".join(map(chr, range(33, 0x3000))))
 """Words that every tokenizer can encode; a damaged one fails at some character only."""
-NAMES = (
-    *("tokenizer.json", "vocab.txt", "vocab-nq.txt", "spiece.model", "spm.model"),
-    *("sentencepiece.bpe.model", "sentencepiece.model", "vocab.json"),
-)
 CONFIG, VOCABULARY = "tokenizer_config.json", "vocab.txt"
 PLAIN = {"do_lower_case": False, "keep_accents": True}
 """How words are prepared for a SentencePiece file alone."""
