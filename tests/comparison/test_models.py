@@ -234,8 +234,10 @@ def test_without_gold_no_model_is_named(
     file = nq_records.write_lines(tmp_path / "bare.jsonl", bare)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rounds, "answer_in_process", answer_quiet)
-        models, output = [tiny_model, tiny_mpnet], tmp_path / "out"
-        rows = compare([file], "grappler", models=models, rounds=1, output=output)
+        models, output, phases = [tiny_model, tiny_mpnet], tmp_path / "out", list[str]()
+        options: dict[str, Any] = {"rounds": 1, "output": output, "on_phase": phases.append}
+        rows = compare([file], "grappler", models=models, **options)
+    assert phases and not any("fitting" in phase for phase in phases)
     assert all(row.behind is None and not row.quality for row in rows)
     assert "No model is named, since the questions have no gold" in repr(rows)
 
