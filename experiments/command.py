@@ -33,7 +33,7 @@ def main(
     function: Callable[[argparse.Namespace], int],
     options: Callable[[terminal.Parser], None] = lambda parser: None,
 ) -> Callable[..., int]:
-    """Returns the function that parses arguments, by default those of the process, and runs.
+    """Returns the main function of a command, which parses ``argv`` and calls ``function``.
 
     Args:
         function: runs the command. The docstring of its module is in the help.

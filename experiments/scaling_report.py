@@ -174,7 +174,10 @@ def copies(rows: Sequence[Row], latency: bool) -> str:
 
 
 def best_instances(fastest: Sequence[Row], rows: Sequence[Row]) -> str:
-    """Returns the fastest number of instances, one included; those of several are given."""
+    """Returns in words the fastest number of instances of each shape, 1 included.
+
+    ``fastest`` has the fastest row with several instances of each shape.
+    """
     texts = []
     for row in _shown(fastest):
         other = reference(row, rows)

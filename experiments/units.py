@@ -183,7 +183,7 @@ def _serve(pipe: Connection, load: Load, task: Any, log: Path | None) -> None:
 
 @contextlib.contextmanager
 def _inherited(environment: Mapping[str, str], cores: Collection[int]) -> Iterator[None]:
-    """Gives this process variables, and the cores if there are any, for the block."""
+    """Sets environment variables, and pins this process to cores if any are given, for a block."""
     before, own = dict(os.environ), os.sched_getaffinity(0)
     os.environ.update(environment)
     os.sched_setaffinity(0, cores or own)

@@ -14,9 +14,10 @@ from nq.text import visible
 
 
 def by_workers(workers: int | None, options: Sequence[str] = ()) -> Make | None:
-    """Returns what makes windows with Beam; ``None`` for one worker and no options, without it.
+    """Returns a function that makes the windows of a request by workers of Beam.
 
-    Beam is imported when windows are made.
+    ``None`` for one worker without options, which needs no Beam. The function imports Beam when it
+    is called.
     """
     if not options and (workers or 1) == 1:
         return None

@@ -225,7 +225,9 @@ def _tuned(runs: Mapping[str, FinishedRun], phase: OnPhase) -> dict[str, Answers
     There are none if fewer than ``MIN_TUNED`` questions have gold.
     """
     order, tuned = gold_order(next(iter(runs.values()))), dict[str, Answers]()
-    for label, run in runs.items() if len(order) >= MIN_TUNED else ():
+    if len(order) < MIN_TUNED:
+        return tuned
+    for label, run in runs.items():
         phase(f"{label}: fitting decisions")
         if (answers := unseen(run, order)) is not None:
             tuned[label] = answers

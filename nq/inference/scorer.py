@@ -44,7 +44,7 @@ Rows = Mapping[str, IntArray]
 PART_BATCHES = 16
 """Batches that a part should have at least, so that windows of similar length share one."""
 PART_FACTOR = 4
-"""So many times more windows has a part where of each page only some fill a model's batches."""
+"""The factor by which parts are larger where a model computes only some windows of each page."""
 
 Progress = Callable[[int], None]
 """Receives the number of windows that have just been completed."""

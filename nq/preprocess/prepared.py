@@ -193,7 +193,7 @@ class Windows:
         self._make()
 
     def _end_process(self) -> None:
-        """Waits for the process, which may have closed its connection but hold the lock still."""
+        """Ends the process, which may hold its lock longer than its connection."""
         if self._process:
             self._process.end()
         self._process = None
@@ -305,7 +305,7 @@ def _made_windows(
 def find(request: Request, folder: Path) -> dict[str, Any] | None:
     """Returns the manifest of a folder that has windows of a request; damage is logged.
 
-    There may not be all shards yet. ``read_shard`` checks their content.
+    The manifest of an unfinished job names the first shards.
     """
     try:
         return read_manifest(folder, request.description)

@@ -129,7 +129,8 @@ def example_ids(folder: Path, n_shards: int) -> list[ExampleId]:
 def read_manifest(folder: Path, description: Mapping[str, Any]) -> dict[str, Any] | None:
     """Returns the manifest of a folder; ``None`` if it has no windows of the described request.
 
-    There may not be all shards yet. ``read_shard`` checks their content.
+    The manifest of an unfinished job names the first shards. Their content is checked by
+    ``read_shard``.
 
     Raises:
         DamagedError: a file is missing, or the manifest describes another one.

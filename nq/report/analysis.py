@@ -106,7 +106,7 @@ class Analysis:
 
     @property
     def advice(self) -> str:
-        """How to also see the losses at stages that need the scores; empty where they are known."""
+        """The advice to keep the scores, which some stages need; empty if the run has kept them."""
         return "" if Stage.POSITIONS in self.stages else NEEDS_SCORES
 
     def loss(self, kind: str, stage: Stage) -> str:

@@ -1,4 +1,4 @@
-"""The application of the server: its paths, and what every request passes before.
+"""The application of the server: its paths, and the checks that every request passes first.
 
 Errors are JSON with one sentence.
 """

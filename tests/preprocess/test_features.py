@@ -187,7 +187,7 @@ def test_pages_without_annotations_are_unlabelled_if_asked_for(
 OURS = WindowConfig()
 BERT_JOINT = WindowConfig(compat="bert-joint")
 NOBODY = Annotation(None, None, (), YesNo.NONE)
-PAGE = "Ice <P> ice is cold </P> <Ul> <Li> it floats </Li> <Li> it melts </Li> </Ul>"
+TEXT = "Ice <P> ice is cold </P> <Ul> <Li> it floats </Li> <Li> it melts </Li> </Ul>"
 #       0   1   2   3  4    5    6    7    8  9      10    11   12 13    14    15
 
 
@@ -208,21 +208,21 @@ def found(example: Example, config: WindowConfig = OURS) -> tuple[AnswerType, li
     [("YES", AnswerType.YES), ("NO", AnswerType.NO), ("NONE", AnswerType.LONG)],
 )
 def test_without_a_short_answer_the_target_is_the_block(yes_no: str, kind: AnswerType) -> None:
-    assert found(page(PAGE, long=0, yes_no=yes_no)) == (kind, ["ice", "is", "cold"])
+    assert found(page(TEXT, long=0, yes_no=yes_no)) == (kind, ["ice", "is", "cold"])
 
 
 @pytest.mark.parametrize("config", [OURS, BERT_JOINT])
 @pytest.mark.parametrize(
     "example",
     [
-        page(PAGE),
-        page(PAGE, long=None),
-        page(PAGE, long=None, yes_no="YES"),
-        page(PAGE, long=2, shorts=[(8, 9)]),  # a nested candidate
-        page(PAGE, long=3),
-        page(PAGE, long=1, shorts=[(7, 8)]),  # nothing but a tag
-        page(PAGE, long=0, shorts=[(3, 9)]),  # beyond the block
-        page(PAGE, long=0, shorts=[(0, 3)]),
+        page(TEXT),
+        page(TEXT, long=None),
+        page(TEXT, long=None, yes_no="YES"),
+        page(TEXT, long=2, shorts=[(8, 9)]),  # a nested candidate
+        page(TEXT, long=3),
+        page(TEXT, long=1, shorts=[(7, 8)]),  # nothing but a tag
+        page(TEXT, long=0, shorts=[(3, 9)]),  # beyond the block
+        page(TEXT, long=0, shorts=[(0, 3)]),
         page("<P> </P> <P> x </P>", long=0),  # a block that is not read
     ],
 )

@@ -233,7 +233,7 @@ def make_tokenizer(path: Path, name: str, config: Values, description: Values) -
 
 
 def flag(config: Values, name: str, default: bool | None = None) -> bool | None:
-    """Returns an option of a tokenizer."""
+    """Returns an option of a tokenizer; ``ValueError`` if it is not true, false or null."""
     value: bool | None = config.get(name, default)
     is_flag = value is None or isinstance(value, bool)
     check_argument(is_flag, f"{name} of the tokenizer", value, "true, false or null")
