@@ -29,11 +29,12 @@ from nq.formats import lines
 from nq.formats.input_files import find_files
 from nq.inference.profile import DEFAULT_PROFILE
 from nq.inference.scorer import score_examples
-from nq.model.folder import load_config, load_settings
+from nq.model.folder import ModelFolder
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import decide
 from nq.preprocess.prepared import Request, Windows, prepare
+from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
 from nq.records import Windowed
 from nq.runs.config import Compute
@@ -65,9 +66,9 @@ def prediction(args: argparse.Namespace, request: Request, folder: Path) -> dict
     Windows are written to ``prepared`` in the folder, scores to ``scores``.
     """
     from nq.inference.load import ScorerSpec, load_predictor
-    from nq.model.model_spec import find_model
+    from nq.model.model import Model
 
-    model = find_model(Path(request.tokenizer))
+    model = Model.open(args.model)
     batch_size = arguments.settings(Compute, args).batch_size
     prepared = prepare(request, folder / "prepared")
     spec = ScorerSpec(model, args.profile, batch_size)
@@ -119,7 +120,7 @@ def memory(files: Sequence[str], model: Path, folder: Path) -> dict[str, Any]:
     """Returns the peak memory of whole runs over the data once and ten times, in MB."""
     from experiments.peers.inputs import random_model
 
-    tiny = random_model(replace(load_config(model), **NARROW), folder / "tiny", model)
+    tiny = random_model(replace(ModelFolder(model).config, **NARROW), folder / "tiny", model)
     peaks = {}
     for times in (1, 10):
         data = folder / f"{times}.jsonl"
@@ -149,7 +150,9 @@ def benchmark(args: argparse.Namespace) -> int:
     model, files = model_folder(args.model), find_files(args.data)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        request = Request(Questions(tuple(files)), str(model), load_settings(model).windows)
+        request = Request(
+            Questions(tuple(files)), load_tokenizer(model), ModelFolder(model).settings.windows
+        )
         started = time.process_time()
         rate = prepare(request, folder / "windows").windows / (time.process_time() - started)
         result = {

@@ -24,7 +24,7 @@ from nq.commands import arguments
 from nq.errors import Error
 from nq.inference.batches import Shape, by_length
 from nq.model.checkpoint import with_room_for
-from nq.model.folder import load_config, load_settings
+from nq.model.folder import ModelFolder
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.blocks import Blocks, bm25, lower_words
@@ -101,12 +101,12 @@ def cosines(model: str, questions: Sequence[str], blocks: Sequence[str]) -> Floa
     from nq.model import joint
 
     folder = model_folder(model)
-    config = load_config(folder)
+    config = ModelFolder(folder).config
     if not config.is_dual_encoder:
         raise Error(f"{folder} is no dual encoder: give one, as nq convert --dual-encoder makes it")
-    windows = load_settings(folder).windows
+    windows = ModelFolder(folder).settings.windows
     tokenizer = load_tokenizer(folder, windows.compat)
-    loaded = joint.load_model(folder, config=with_room_for(config, tokenizer)).model
+    loaded = joint.load_model(ModelFolder(folder), config=with_room_for(config, tokenizer)).model
     _, outputs, numbers = loaded.get_layer("similarity").input
     encoder = keras.Model(loaded.inputs, [outputs, numbers])
 

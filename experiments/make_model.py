@@ -21,7 +21,7 @@ from experiments.recipes import RECIPES, Pair, Recipe
 from experiments.training_data import data_files, read_records, write_records
 from nq.commands.main import console
 from nq.model.convert import convert, to_dual_encoder
-from nq.model.folder import copy_model, load_settings, save_settings
+from nq.model.folder import ModelFolder, save_settings
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.storage import Kind, hold
@@ -92,13 +92,13 @@ def _pair_up(recipe: Recipe, pair: Pair, folder: Path, dev: Sequence[str]) -> in
         change = partial(to_dual_encoder, question_prefix=question, block_prefix=block)
         start = recipe.start(folder / "start")
         convert(start, model, storage=recipe.store, change=change)
-    save_settings(model, replace(load_settings(model), second_model=None))
+    save_settings(model, replace(ModelFolder(model).settings, second_model=None))
     other = folder.parent / pair.name / "model"
     if not other.is_dir():
         other = folder / pair.name
-        copy_model(model_folder(pair.name), other)
+        ModelFolder(model_folder(pair.name)).copy(other)
     code = _tune(dev, model) or _tune(dev, model, other, pair.read_blocks)
-    save_settings(model, replace(load_settings(model), second_model=pair.name))
+    save_settings(model, replace(ModelFolder(model).settings, second_model=pair.name))
     return code
 
 
@@ -118,20 +118,19 @@ def mean(models: Sequence[Path], output: Path, storage: str) -> None:
     import numpy as np
 
     from nq.model import checkpoint, joint
-    from nq.model.folder import load_config, load_settings, read_tensors
     from nq.preprocess.tokenizers.load import load_tokenizer
 
     first, *others = models
     tokenizer = load_tokenizer(first)
-    shape = checkpoint.with_room_for(load_config(first), tokenizer)
-    model = joint.load_model(first, config=shape).model
+    shape = checkpoint.with_room_for(ModelFolder(first).config, tokenizer)
+    model = joint.load_model(ModelFolder(first), config=shape).model
     sums = [np.asarray(weight.numpy(), np.float64) for weight in model.weights]
     for other in others:
-        checkpoint.fill(model, read_tensors(other), shape)
+        checkpoint.fill(model, ModelFolder(other).tensors(), shape)
         sums = [total + weight.numpy() for total, weight in zip(sums, model.weights, strict=True)]
     for weight, total in zip(model.weights, sums, strict=True):
         weight.assign(total / len(models))
-    settings = load_settings(first)
+    settings = ModelFolder(first).settings
     names = " and ".join(path.name for path in models)
     what = f"The mean of {names}" if others else names
     checkpoint.save(output, model, shape, tokenizer, settings, f"# {what}\n", storage)

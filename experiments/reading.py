@@ -97,8 +97,8 @@ def read(example: Example, scores: WindowScores, max_answer_length: int) -> Read
 def measure(args: argparse.Namespace) -> int:
     """Runs the command."""
     job = Job(args.data, args.model, args.profile, limit=args.limit, keep_scores=True)
-    windows = arguments.window_settings(args, job.model.folder)
-    job = replace(job, model=replace(job.model, windows=windows))
+    windows = arguments.window_settings(args, job.model.settings)
+    job = replace(job, model=job.model.with_windows(windows))
     with tempfile.TemporaryDirectory() as folder:
         finished = run(replace(job, root=Path(folder)))
         readings, answers = _readings(finished.folder, args.half)

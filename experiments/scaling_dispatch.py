@@ -41,13 +41,13 @@ def real_lengths(files: Sequence[str]) -> tuple[int, ...]:
     import dataclasses
 
     from nq.bundle import bundled_model
-    from nq.model.folder import load_settings
+    from nq.model.folder import ModelFolder
     from nq.preprocess.features import features
     from nq.preprocess.tokenizers.load import load_tokenizer
     from nq.questions import read_examples
 
     tokenizer = load_tokenizer(bundled_model())
-    own = load_settings(bundled_model()).windows
+    own = ModelFolder(bundled_model()).settings.windows
     windows = dataclasses.replace(own, max_seq_length=CLASSES[-1])
     pieces: list[int] = []
     for file in files:

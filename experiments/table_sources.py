@@ -20,7 +20,7 @@ from nq.bundle import bundled_model
 from nq.commands.tune import figures_table
 from nq.errors import Error
 from nq.json_files import read_json_object
-from nq.model.folder import SETTINGS, weights_digest
+from nq.model.folder import SETTINGS, ModelFolder
 from nq.storage import digest_json
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def shipped(name: str) -> dict[str, str]:
     settings = read_json_object(folder / SETTINGS)
     for part in ("weights", *BUNDLED[kind]):
         settings.pop(part, None)
-    return {"weights": weights_digest(folder), "decision": digest_json(settings)}
+    return {"weights": ModelFolder(folder).digest, "decision": digest_json(settings)}
 
 
 def stale(root: Path) -> list[str]:

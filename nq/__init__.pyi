@@ -8,7 +8,7 @@ from .formats.documents import page_from_html, page_from_text
 from .formats.inputs import read_page
 from .inference.profile import Profile
 from .model.convert import convert
-from .model.model_spec import find_model
+from .model.model import Model
 from .questions import read_examples
 from .reader import Reader, load, pipeline
 from .records import Example
@@ -25,6 +25,7 @@ __all__ = [
     "Error",
     "Example",
     "Job",
+    "Model",
     "Page",
     "Profile",
     "Reader",
@@ -33,7 +34,6 @@ __all__ = [
     "compare",
     "convert",
     "evaluate",
-    "find_model",
     "load",
     "page_from_html",
     "page_from_text",

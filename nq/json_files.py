@@ -13,12 +13,13 @@ MAX_BYTES = 128 << 20
 
 def read_json_object(path: Path) -> dict[str, Any]:
     """Reads a JSON file that holds an object."""
-    check_whole(path)
     size = path.stat().st_size
     if size > MAX_BYTES:
         raise ValueError(f"{path} has {size} bytes: expected JSON of at most {MAX_BYTES}")
+    content = path.read_bytes()
+    check_whole(path, content)
     try:
-        values = json.loads(path.read_bytes())
+        values = json.loads(content)
     except RecursionError as error:
         raise ValueError(f"{path} is not JSON that can be read: it is nested too deeply") from error
     except ValueError as error:

@@ -37,14 +37,11 @@ from nq.inference.scorer import (
     no_progress,
     windowed,
 )
-from nq.model.folder import is_squad_reader
-from nq.model.model_spec import ModelSpec, find_model, mention_decision
-from nq.model.registry import model_name
+from nq.model.model import Model
 from nq.model.runtime import use_device
 from nq.postprocess.decision import SECOND_MODEL, RankedPrediction, check_rule
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns, Example, FloatArray, Prediction, Windowed, YesNo
 from nq.text import visible
 from nq.transformers_pipeline import (
@@ -87,13 +84,13 @@ class Reader:
     def __init__(self, spec: ScorerSpec) -> None:
         model, self.profile = spec.model, spec.profile
         self.windows, self.decision = model.windows, model.decision
-        self._tokenizer: Tokenizer = load_tokenizer(model.folder, self.windows.compat)
+        self._tokenizer: Tokenizer = model.tokenizer
         self._scorer = _SharedScorer(load_scorer(spec))
         self._spec, self._predictor = spec, cast(Any, None)
-        self._has_types = model.second is not None or not is_squad_reader(model.folder)
+        self._has_types = model.second is not None or not model.files.is_squad_reader
 
     def __repr__(self) -> str:
-        names = " + ".join(model_name(one.folder) for one in self._spec.model.models)
+        names = " + ".join(one.name for one in self._spec.model.models)
         profile, device = f"{self.profile}", self._scorer.device.lower()
         return f"Reader(model={names!r}, {profile=}, {device=})"
 
@@ -460,16 +457,20 @@ def load(
     """
     profile = reader_profile() if profile is None else Profile.of(profile)
     check_argument(is_count(batch_size), "batch_size", batch_size, "a whole number from 1 on")
-    spec = find_model(model, windows, decision, second_model, read_blocks)
+    opened = Model.open(
+        model,
+        windows=windows,
+        decision=decision,
+        second_model=second_model,
+        read_blocks=read_blocks,
+    )
     if windows is None:
-        spec = spec.reading_whole_pages()
-    reader = Reader(checked_scorer(spec, profile, batch_size))
-    mention_decision(spec)
-    return reader
+        opened = opened.reading_whole_pages()
+    return Reader(checked_scorer(opened, profile, batch_size))
 
 
-def checked_scorer(model: ModelSpec, profile: Profile, batch_size: int) -> ScorerSpec:
-    """Returns the spec of a scorer for questions in memory; makes the checks that need no model.
+def checked_scorer(model: Model, profile: Profile, batch_size: int) -> ScorerSpec:
+    """Returns the spec of a scorer for questions in memory, whose profile fits the model.
 
     Where the profile has ``int8``, it is calibrated on windows of the bundled sample.
     """
@@ -477,7 +478,8 @@ def checked_scorer(model: ModelSpec, profile: Profile, batch_size: int) -> Score
     if model.second is not None:
         check_rule(model.decision.rule, SECOND_MODEL)
     profile.require()
-    model.check()
+    if model.advice:
+        log.info("%s", model.advice)
     spec = ScorerSpec(model, profile, batch_size, adaptive=True)
     return spec.calibrated(_sample_examples)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.formats.input_files import LOCAL, Files
-from nq.model.model_spec import find_model
+from nq.model.model import Model
 from nq.preprocess.prepared import Request
 from nq.questions import Questions
 from nq.runs.config import Compute
@@ -31,7 +31,7 @@ def flat_job(files: Iterable[str | Path], model: Path, profile: str, **settings:
     def part(*names: str) -> dict[str, Any]:
         return {name: settings.pop(name) for name in names if name in settings}
 
-    spec = find_model(model, **part("windows", "decision", "second_model", "read_blocks"))
+    spec = Model.open(model, **part("windows", "decision", "second_model", "read_blocks"))
     compute = Compute(**part(*(f.name for f in fields(Compute))))
     return Job(files, spec, profile, compute=compute, **settings)
 

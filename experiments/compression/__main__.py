@@ -28,7 +28,7 @@ from nq.commands import arguments, terminal, train
 from nq.errors import Error
 from nq.formats.input_files import find_files
 from nq.inference.profile import Profile
-from nq.model.folder import load_config, weights_digest
+from nq.model.folder import ModelFolder
 from nq.model.registry import model_folder
 from nq.storage import sha256
 
@@ -90,12 +90,12 @@ def compression(args: argparse.Namespace) -> int:
         else:
             original = model_folder(args.model)
         if args.prune is None:
-            shape = load_config(original)
+            shape = ModelFolder(original).config
             sizes = shape.num_attention_heads, shape.intermediate_size, shape.num_hidden_layers
             args.prune = [QUICK_PRUNE] if args.quick else prunings(*sizes)
         training = (*(QUICK_TRAINING if args.quick else ()), *args.unknown)
         settings = {
-            "model": [original.name, weights_digest(original)],
+            "model": [original.name, ModelFolder(original).digest],
             "data": [sha256(path) for path in data],
             "dev": [sha256(path) for path in dev],
         }

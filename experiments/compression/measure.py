@@ -26,8 +26,8 @@ from nq.config import DecisionConfig
 from nq.evaluation.gate import question_counts, relative_loss
 from nq.evaluation.labels import same_answers
 from nq.inference.profile import Profile
-from nq.model.folder import load_config, load_settings
-from nq.model.model_spec import find_model
+from nq.model.folder import ModelFolder
+from nq.model.model import Model
 from nq.progress import ProgressBar
 from nq.runs.config import Compute
 from nq.runs.folder import FinishedRun
@@ -57,17 +57,17 @@ def load(task: Computation) -> tuple[dict[str, Any], units.Work]:
     and the sets of ``cores`` that the threads may use.
     """
     from nq.inference.load import ScorerSpec, load_predictor
-    from nq.model.model_spec import ModelSpec
+    from nq.model.model import Model
     from nq.model.runtime import import_tensorflow
     from nq.preprocess.tokenizers.load import load_tokenizer
 
-    tokenizer, windows = load_tokenizer(task.folder), load_settings(task.folder).windows
+    tokenizer, windows = load_tokenizer(task.folder), ModelFolder(task.folder).settings.windows
     rows = workloads.full_windows(tokenizer.pieces, BATCH_SIZE, windows.max_seq_length)
     threads = len(processor.cores()) if task.instances > 1 else None  # the engine chooses
     import_tensorflow(threads)
     predictor = load_predictor(
         ScorerSpec(
-            ModelSpec(task.folder, windows, DecisionConfig()),
+            Model(ModelFolder(task.folder), windows, DecisionConfig()),
             Profile.parse(task.profile),
             BATCH_SIZE,
             threads,
@@ -206,7 +206,7 @@ class Compression:
         instances = variant.instances if variant.instances > 1 and not is_plain else None
         job = Job(
             self.dev,
-            find_model(folder, decision=DecisionConfig()),
+            Model.open(folder, decision=DecisionConfig()),
             self.scores_profile if is_plain else variant.profile,
             root=self.root,
             keep_scores=True,
@@ -220,9 +220,9 @@ class Compression:
         is_tuned = variant == Variant() or variant.state in (TUNED, RECOVERED)
         if is_tuned and variant.profile == BASELINE:
             tune(own, folder)
-        gold, mine = odd_half(own, load_settings(folder if is_tuned else source).decision)
+        gold, mine = odd_half(own, ModelFolder(folder if is_tuned else source).settings.decision)
         baseline = self._answers(Variant(), source)
-        _, others = odd_half(baseline, load_settings(source).decision)
+        _, others = odd_half(baseline, ModelFolder(source).settings.decision)
         loss = relative_loss(question_counts(gold, mine), question_counts(gold, others))
         return {
             **{"micro_f1": loss.micro_f1, "baseline_micro_f1": loss.other_micro_f1},
@@ -236,7 +236,7 @@ class Compression:
         references = [Computation(source, p, 1) for p in variant.references]
         own = Computation(folder, variant.profile, variant.instances)
         timed, *others = measure([own, *references], self.rounds)
-        loaded, config = timed["loaded"], load_config(folder)
+        loaded, config = timed["loaded"], ModelFolder(folder).config
         first, seconds = loaded[0], [other["seconds"] for other in others]
         return {
             **{"weights": first["weights"], "gflop": window_gflop(config, first["length"])},

@@ -29,7 +29,7 @@ from nq.evaluation.labels import Label, prediction_label
 from nq.evaluation.nq_eval import Gold
 from nq.formats.outputs import encode_prediction
 from nq.model.config import ModelConfig
-from nq.model.folder import copy_model, load_settings, save_settings
+from nq.model.folder import ModelFolder, save_settings
 from nq.postprocess.decision import decide
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
@@ -107,7 +107,7 @@ class Models:
     @property
     def source(self) -> Path:
         """A copy of the original, whose decision may be tuned."""
-        return made(self.folder / "source", lambda path: copy_model(self.original, path))
+        return made(self.folder / "source", lambda path: ModelFolder(self.original).copy(path))
 
     def of(self, counts: str, state: str) -> Path:
         """Returns a model folder, which is made if it is not there.
@@ -122,9 +122,9 @@ class Models:
                 kept = parse_counts(counts)
                 in_new_process(pruning.prune, self.source, path, kept, self.data)
             elif state == TUNED:
-                copy_model(self.of(counts, RAW), path)
+                ModelFolder(self.of(counts, RAW)).copy(path)
             else:
-                copy_model(self._recovered(counts), path)
+                ModelFolder(self._recovered(counts)).copy(path)
 
         return made(self.folder / f"{counts}-{state}", make)
 
@@ -133,7 +133,7 @@ class Models:
         work = self.folder / f"{counts}-training"
         options = [
             text
-            for name, value in load_settings(self.source).windows.to_dict().items()
+            for name, value in ModelFolder(self.source).settings.windows.to_dict().items()
             if value != ""
             for text in (f"--{name.replace('_', '-')}", value)
         ]
@@ -147,7 +147,7 @@ class Models:
 
 def tune(finished: FinishedRun, folder: Path) -> None:
     """Fits a decision to the even half of a run, and writes it into a model folder."""
-    settings = load_settings(folder)
+    settings = ModelFolder(folder).settings
     plain = DecisionConfig(max_answer_length=settings.decision.max_answer_length)
     tuned = tuning.tune_decision(finished, plain, ", ".join(finished.job.files))
     save_settings(folder, dataclasses.replace(settings, decision=tuned.decision))

@@ -38,7 +38,7 @@ from nq.formats.input_files import shown
 from nq.formats.tfrecord import INPUTS, TARGETS
 from nq.model import checkpoint
 from nq.model.convert import fitting_windows
-from nq.model.folder import load_joint_config, load_settings
+from nq.model.folder import ModelFolder
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.preprocess.features import training_features
@@ -92,9 +92,9 @@ def prune(
     Raises:
         ValueError: the model cannot be pruned to these counts, or no record has an answer.
     """
-    settings = load_settings(source)
+    settings = ModelFolder(source).settings
     tokenizer = load_tokenizer(source, settings.windows.compat)
-    before = checkpoint.with_room_for(load_joint_config(source), tokenizer)
+    before = checkpoint.with_room_for(ModelFolder(source).joint_config, tokenizer)
     after = pruned_shape(before, counts)
     settings = dataclasses.replace(settings, windows=fitting_windows(settings.windows, before))
     with Questions.open(data, pages) as questions:
@@ -104,7 +104,7 @@ def prune(
         from experiments.compression.importance import assign, importance, weights_of
         from nq.model import joint
 
-        whole = joint.load_model(source, config=before)
+        whole = joint.load_model(ModelFolder(source), config=before)
         if SPAN_HEAD in whole.report.missing:
             raise ValueError(
                 f"{source} has no span head, so that no part of it has an importance for answers: "

@@ -26,7 +26,7 @@ from experiments.planning.models import window_gflop
 from nq import extras
 from nq.commands import arguments, terminal
 from nq.errors import Error
-from nq.model.folder import load_config, load_settings
+from nq.model.folder import ModelFolder
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.model.tensors import check_length
@@ -138,11 +138,11 @@ def compared(args: argparse.Namespace, files: Sequence[str], folder: Path) -> di
     model = model_folder(args.model)
     if args.shape:
         model = inputs.random_model(SHAPES[args.shape], folder / args.shape)
-    windows = load_settings(model).windows
+    windows = ModelFolder(model).settings.windows
     if args.max_seq_length:
         windows = dataclasses.replace(windows, max_seq_length=args.max_seq_length)
     length = windows.max_seq_length
-    check_length(load_config(model), length)
+    check_length(ModelFolder(model).config, length)
     batch_size = args.batch_size or max(1, MIN_PIECES // length)
     task = inputs.task(files, model, windows, batch_size, args.windows, folder)
     installed, skipped = available([PEERS[name] for name in PEERS if name in args.peers])
@@ -151,7 +151,7 @@ def compared(args: argparse.Namespace, files: Sequence[str], folder: Path) -> di
     if results[0]["failure"]:
         raise Error(f"{BASELINE}: {results[0]['failure']}")
     best = {name: max(before[name], value) for name, value in peaks().items()}
-    gflop = window_gflop(load_config(model), length)
+    gflop = window_gflop(ModelFolder(model).config, length)
     whole = [row for row in results if not row["failure"]]
     return {
         **{"model": args.shape or model.name, "max_seq_length": length, "batch_size": batch_size},

@@ -19,8 +19,8 @@ from nq.inference.scorer import concatenate
 from nq.model import checkpoint, joint
 from nq.model.config import ModelConfig
 from nq.model.convert import write_hugging_face
-from nq.model.folder import load_config, load_settings
-from nq.model.model_spec import find_model
+from nq.model.folder import ModelFolder
+from nq.model.model import Model
 from nq.preprocess.prepared import Request, prepare
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
@@ -35,7 +35,7 @@ def random_model(config: ModelConfig, folder: Path, like: Path | None = None) ->
     ``like`` is another model folder to have them from.
     """
     like = like or bundled_model()
-    tokenizer, settings = load_tokenizer(like), load_settings(like)
+    tokenizer, settings = load_tokenizer(like), ModelFolder(like).settings
     checkpoint.save(folder, joint.build(config), config, tokenizer, settings, "# Random weights\n")
     return folder
 
@@ -53,10 +53,10 @@ def task(
     Raises:
         Error: the pages do not have so many full windows.
     """
-    request = Request(Questions(tuple(files)), str(model), windows)
+    request = Request(Questions(tuple(files)), load_tokenizer(model, windows.compat), windows)
     prepared = prepare(request, folder / "windows")
     shape = Shape(batch_size, windows.max_seq_length)
-    spec = dataclasses.replace(find_model(model), windows=windows)
+    spec = dataclasses.replace(Model.open(model), windows=windows)
     pages = (one.example for one in prepared)
     some_rows = calibration_rows(pages, spec, batch_size)
     rows, calibration = folder / "rows.npz", folder / "calibration.npz"
@@ -65,8 +65,8 @@ def task(
     np.savez(calibration, allow_pickle=False, **some_rows)
     hugging_face = folder / "hugging-face"
     # missing weights are random, but equal in both folders
-    config = checkpoint.with_room_for(load_config(model), load_tokenizer(model))
-    loaded = joint.load_model(model, config=config)
+    config = checkpoint.with_room_for(ModelFolder(model).config, load_tokenizer(model))
+    loaded = joint.load_model(ModelFolder(model), config=config)
     write_hugging_face(dataclasses.replace(loaded, report=checkpoint.LoadReport()), hugging_face)
     return Task(model, hugging_face, windows, rows, calibration, batch_size)
 

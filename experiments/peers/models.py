@@ -96,9 +96,10 @@ def _nq(task: Task, variant: str) -> tuple[str, Run]:
     from nq.inference.load import ScorerSpec, load_predictor
     from nq.inference.profile import Profile
     from nq.inference.reduction import TopK
-    from nq.model.model_spec import ModelSpec
+    from nq.model.folder import ModelFolder
+    from nq.model.model import Model
 
-    model = ModelSpec(task.model, task.windows, DecisionConfig())
+    model = Model(ModelFolder(task.model), task.windows, DecisionConfig())
     calibration = {task.model: read_rows(task.calibration)}
     spec = ScorerSpec(model, Profile.parse(variant), task.batch_size, calibration=calibration)
     predictor = load_predictor(spec, TopK(task.length, text_only=False))
@@ -230,9 +231,9 @@ def _example(task: Task) -> dict[str, Any]:
 
 def _batches(task: Task, path: Path, size: int) -> Iterator[dict[str, IntArray]]:
     """Yields batches of windows as int64, under Hugging Face's names of the model's inputs."""
-    from nq.model.folder import load_config
+    from nq.model.folder import ModelFolder
 
-    segments = load_config(task.model).type_vocab_size > 1
+    segments = ModelFolder(task.model).config.type_vocab_size > 1
     names = {name: own for name, own in INPUTS.items() if segments or own != "segment_ids"}
     rows = read_rows(path)
     for first in range(0, len(rows["input_ids"]), size):

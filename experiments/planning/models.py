@@ -1,7 +1,7 @@
 """The shapes of known models, and the floating-point operations of a shape."""
 
 from nq.model.config import ModelConfig
-from nq.model.folder import load_config
+from nq.model.folder import ModelFolder
 from nq.model.registry import model_folder
 
 SHAPES = {
@@ -35,7 +35,7 @@ SHAPES = {
 
 def find(model: str) -> ModelConfig:
     """Returns the shape of a model: a name of ``SHAPES``, of an installed model, or a folder."""
-    return SHAPES.get(model) or load_config(model_folder(model))
+    return SHAPES.get(model) or ModelFolder(model_folder(model)).config
 
 
 def layer_flop(config: ModelConfig, length: int) -> int:

@@ -28,7 +28,7 @@ from nq import processor
 from nq.commands import arguments
 from nq.formats.input_files import find_files
 from nq.inference.profile import Profile
-from nq.model.folder import check_model, load_settings
+from nq.model.folder import ModelFolder
 from nq.model.registry import model_folder
 
 DOLLARS_PER_HOUR = 0.085
@@ -106,7 +106,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def scale(args: argparse.Namespace) -> int:
     """Runs the command."""
     folder, files = model_folder(args.model), tuple(find_files(args.data))
-    check_model(folder, load_settings(folder).windows)
+    ModelFolder(folder).check()
     task = measure.Task(files, folder, str(args.profile), args.batch_size, args.limit)
     with units.started(measure.load, task, processor.cores()[:1]) as unit:
         found = unit.receive()

@@ -75,14 +75,14 @@ def _stages(task: Task, pages: Sequence[tuple[Any, Any]]) -> tuple[dict[str, flo
     from nq.inference.load import ScorerSpec, load_scorer
     from nq.inference.profile import Profile
     from nq.inference.scorer import score_examples
-    from nq.model.model_spec import find_model
+    from nq.model.model import Model
     from nq.postprocess.decision import decide
     from nq.preprocess.contexts import unread_blocks
     from nq.preprocess.prepared import make_windows
     from nq.preprocess.tokenizers.load import load_tokenizer
     from nq.records import DeadLetter, Source, Windowed
 
-    model = find_model(task.model)
+    model = Model.open(task.model)
 
     def windowed() -> list[Windowed]:
         tokenizer, examples = load_tokenizer(model.folder, model.windows.compat), []

@@ -22,7 +22,7 @@ from nq.errors import DamagedError, Error
 from nq.formats import inputs
 from nq.formats.input_files import SHARD_SUFFIXES, Files, Patterns, find_files, is_uri, path_list
 from nq.formats.own_data import PageFolder
-from nq.model.folder import copy_model
+from nq.model.folder import ModelFolder
 from nq.records import DeadLetter, Example, Source
 from nq.storage import sha256
 
@@ -161,7 +161,7 @@ def stage_model(folder: Path, parent: str) -> str:
     """Copies a model as a zip archive to a shared folder and returns the archive's path."""
     with tempfile.TemporaryDirectory(prefix=COPY_PREFIX) as temporary:
         copy = Path(temporary) / "model"
-        copy_model(folder, copy)
+        ModelFolder(folder).copy(copy)
         archive = copy.with_suffix(".zip")
         with zipfile.ZipFile(archive, "w") as file:
             for path in sorted(copy.iterdir()):

@@ -22,7 +22,7 @@ from nq.formats import outputs
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.inference.scorer import Counters, Part, Scored, Scorer
-from nq.model.model_spec import find_model
+from nq.model.model import Model
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import decide
 from nq.records import Source, Windowed
@@ -91,9 +91,9 @@ class ScoreWindows(beam.PTransform):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         if not isinstance(model, ScorerSpec):
-            found = find_model(model, windows, decision)
-            found = replace(found, folder=found.folder.absolute())
-            model = ScorerSpec(found, Profile.of(profile), batch_size)
+            opened = Model.open(model, windows=windows, decision=decision)
+            spec = ScorerSpec(opened, Profile.of(profile), batch_size)
+            model = spec.in_folders({one.folder: one.folder.absolute() for one in opened.models})
         self.spec, self.staged = model, dict(staged or {})
 
     def expand(self, windows: Any) -> Any:
@@ -204,7 +204,7 @@ class Decide(beam.PTransform):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         if not isinstance(decision, DecisionConfig):
-            decision = find_model(decision).decision
+            decision = Model.open(decision).decision
         self.settings = decision, outputs.parse(formats), with_rows
 
     def expand(self, scored: Any) -> Any:

@@ -15,7 +15,7 @@ from nq.errors import check_argument
 from nq.formats import inputs
 from nq.formats.own_data import PageFolder
 from nq.formats.tfrecord import encode_records
-from nq.model.folder import load_settings
+from nq.model.folder import ModelFolder
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.prepared import Training, make_windows
 from nq.preprocess.shards import COUNTERS, stored_example
@@ -114,7 +114,7 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
         check_argument(output in OUTPUTS, "output", output, f"one of {', '.join(OUTPUTS)}")
         is_possible = training is None or output != "examples"
         check_argument(is_possible, "training", training, 'None with output="examples"')
-        windows = windows or load_settings(tokenizer).windows
+        windows = windows or ModelFolder(Path(tokenizer)).settings.windows
         self.settings = str(tokenizer), windows, training, output
 
     def expand(self, questions: Any) -> Any:

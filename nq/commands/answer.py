@@ -72,13 +72,12 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     beam, compute = _beam(args), arguments.settings(Compute, args)
     from nq.evaluation.gate import FAILED
-    from nq.model.model_spec import mention_decision
     from nq.runs.job import Job
     from nq.runs.run import run
 
     if args.max_loss is not None and args.against is None:
         raise terminal.UsageError("--max-loss needs --against, the other run")
-    model = arguments.find_model(args)
+    model = arguments.open_model(args)
     job = Job(
         args.data or [bundled_sample()],
         replace(model, decision=arguments.settings(model.decision, args)),
@@ -98,7 +97,6 @@ def run(args: argparse.Namespace) -> int:
         terminal.print_json(values)
     else:
         print(result)
-    mention_decision(job.model)
     gate = parity and parity.gate
     if gate and gate.verdict == FAILED:
         raise Error(f"too much is lost: {gate}")

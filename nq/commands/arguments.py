@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 from nq import extras
@@ -21,7 +20,8 @@ from nq.text import did_you_mean
 
 if TYPE_CHECKING:
     from nq.formats.own_data import PageFolder
-    from nq.model.model_spec import ModelSpec
+    from nq.model.folder import ModelSettings
+    from nq.model.model import Model
 
 PROFILES_HELP = f"profiles, joined by '+' in any order:\n{describe()}"
 _METAVARS = {int: "N", float: "X", str: "TEXT"}
@@ -74,20 +74,20 @@ def settings(base: type[S] | S, args: argparse.Namespace) -> S:
         raise UsageError(str(error)) from error
 
 
-def window_settings(args: argparse.Namespace, folder: Path | None) -> WindowConfig:
-    """Returns the window settings in ``args``, by default those of the model folder."""
-    from nq.model.folder import ModelSettings, load_settings
+def window_settings(args: argparse.Namespace, stored: ModelSettings) -> WindowConfig:
+    """Returns the window settings in ``args``, by default those of a model folder."""
+    from nq.model.folder import ModelSettings
 
-    stored = load_settings(folder) if folder else ModelSettings()
     return settings(WindowConfig if stored == ModelSettings() else stored.windows, args)
 
 
-def find_model(args: argparse.Namespace, whole_pages: bool = False) -> ModelSpec:
+def open_model(args: argparse.Namespace, whole_pages: bool = False) -> Model:
     """Returns the models that ``args`` name, with the windows that ``args`` give the first one."""
-    from nq.model import model_spec
+    from nq.model.model import Model
 
-    model = model_spec.find_model(args.model, None, None, args.second_model, args.read_blocks)
-    model = replace(model, windows=window_settings(args, model.folder))
+    others = {"second_model": args.second_model, "read_blocks": args.read_blocks}
+    model = Model.open(args.model, **others)
+    model = model.with_windows(window_settings(args, model.settings))
     return model.reading_whole_pages() if whole_pages and args.max_contexts is None else model
 
 

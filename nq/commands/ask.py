@@ -85,17 +85,15 @@ def _ask(args: argparse.Namespace, process: PageProcess) -> int:
     if page is None and args.record is not None:
         raise terminal.UsageError("--record is for a single jsonl file")
     from nq.collection import select_page
-    from nq.model.model_spec import mention_decision
     from nq.reader import BATCH_SIZE, Reader, checked_scorer
 
-    model = arguments.find_model(args, whole_pages=True)
+    model = arguments.open_model(args, whole_pages=True)
     spec = checked_scorer(model, args.profile, BATCH_SIZE)
 
     def read(path: str) -> Page:
         return process.read(path, inputs.read_page, path)
 
     with Reader(spec) as reader:
-        mention_decision(model)
         for text in _questions() if question is None else [question]:
             best = page
             if best is None:

@@ -49,9 +49,12 @@ def parser() -> terminal.Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
-    tokenizer = model_folder(Path(args.tokenizer) if args.tokenizer else args.model)
-    model = None if args.tokenizer else tokenizer
-    windows = arguments.window_settings(args, model)
+    from nq.model.folder import ModelFolder, ModelSettings
+    from nq.preprocess.tokenizers.load import load_tokenizer
+
+    folder = model_folder(Path(args.tokenizer) if args.tokenizer else args.model)
+    stored = ModelSettings() if args.tokenizer else ModelFolder(folder).settings
+    windows = arguments.window_settings(args, stored)
     config = arguments.settings(TrainConfig, args)
     sampling = (config.negatives, config.seed) if args.training else None
     if args.unknown:
@@ -63,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
     with Questions.open(args.data, arguments.pages(args), args.limit) as questions:
         mention_unnamed_pages(questions)
-        request = Request(questions, str(tokenizer), windows, sampling)
+        request = Request(questions, load_tokenizer(folder, windows.compat), windows, sampling)
         prepared = prepare(request, args.output, by_workers(args.workers, args.unknown))
     if args.json:
         values = {name: getattr(prepared, name) for name in COUNTS}

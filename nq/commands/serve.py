@@ -53,16 +53,14 @@ def run(args: argparse.Namespace) -> int:
             "everyone who reaches %s may ask: set %s, or listen on 127.0.0.1", config.host, TOKEN
         )
     extras.require("serve")
-    from nq.model.model_spec import mention_decision
     from nq.model.registry import BUNDLED
     from nq.reader import checked_scorer
     from nq.serving.server import serve as serve_model
 
-    model = arguments.find_model(args, whole_pages=True)
+    model = arguments.open_model(args, whole_pages=True)
     spec = checked_scorer(model, args.profile, config.batch_size)
 
     def on_ready(url: str) -> None:
-        mention_decision(model)
         name = args.model or BUNDLED
         log.info("%s under %s answers at %s; Ctrl-C ends it", name, args.profile, url)
         if args.json:

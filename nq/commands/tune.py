@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     from nq.runs import tuning
 
-    model = arguments.find_model(args)
+    model = arguments.open_model(args)
     if args.output is None:
         tuning.own_model(model, args.model, args.second_model or args.model)
     compute, pages = arguments.settings(Compute, args), arguments.pages(args)

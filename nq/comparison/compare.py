@@ -43,8 +43,6 @@ from nq.formats import input_files
 from nq.formats.own_data import PageFolder
 from nq.inference.profile import BASELINE, THESIS, Profile, profiles
 from nq.memo import REQUEST, Memo
-from nq.model.folder import weights_digest
-from nq.model.registry import model_name
 from nq.progress import reporting
 from nq.questions import Questions, page_folder
 from nq.report.comparison import ComparisonRow
@@ -169,7 +167,7 @@ def compare(
         result = Comparison(_rows(rows, runs, answered, tuned, by_name), folder)
         take, reason = advice(result)
         only = next(iter(finished.values())).job.model
-        _write_page(result, reason, questions, answered, "" if models else model_name(only.folder))
+        _write_page(result, reason, questions, answered, "" if models else only.name)
         values: dict[str, Any] = {
             "machine": machine(),
             "profiles": [one.label for one in result],
@@ -202,7 +200,7 @@ def _asked(
     """Returns the rows to measure; with a model of no name, baseline is the first."""
     rows, device = list[ComparisonRow](), device_in_process()
     for one in entrants:
-        *chosen, _ = choices(one.spec, questions, folder.parent, device)
+        *chosen, _ = choices(one.model, questions, folder.parent, device)
         names = profiles or (chosen[1:] if one.name else DEFAULT)
         asked = [
             ComparisonRow(name, model=one.name, batch_size=n, max_seq_length=k)
@@ -275,8 +273,12 @@ def _opened(
             "pages": read.get("pages"),
             "models": [
                 [
-                    {key: value for key, value in one.spec.to_dict().items() if "model" not in key},
-                    *(weights_digest(model.folder) for model in one.spec.models),
+                    {
+                        key: value
+                        for key, value in one.model.to_dict().items()
+                        if "model" not in key
+                    },
+                    *(model.digest for model in one.model.models),
                 ]
                 for one in entrants
             ],

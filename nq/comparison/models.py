@@ -13,9 +13,7 @@ from nq.evaluation.gate import Counts, question_counts
 from nq.evaluation.labels import Label
 from nq.evaluation.text_match import normalize
 from nq.evaluation.tuning import FOLDS, tune_decision, unseen_answers
-from nq.model.folder import model_files, weights_digest
-from nq.model.model_spec import ModelSpec, find_model
-from nq.model.registry import model_name
+from nq.model.model import Model
 from nq.postprocess.decision import RULES
 from nq.records import Example, ExampleId, Source, YesNo
 from nq.report.comparison import MIB
@@ -36,17 +34,17 @@ class Entrant:
     """A model that is compared; without a name where profiles of it alone are compared."""
 
     name: str
-    spec: ModelSpec
+    model: Model
 
     @property
     def options(self) -> list[str]:
         """The options of ``nq answer`` that name it, one of the hub with its commit."""
-        return ["--model", hub.name_of(self.spec.folder) or str(self.spec.folder.absolute())]
+        return ["--model", hub.name_of(self.model.folder) or str(self.model.folder.absolute())]
 
     @property
     def size_mb(self) -> float:
         """Size of the files of the model, and of the second one, in MiB."""
-        files = (file for one in self.spec.models for file in model_files(one.folder))
+        files = (file for one in self.model.models for file in one.files.files)
         return sum(file.stat().st_size for file in files) / MIB
 
 
@@ -59,23 +57,22 @@ def find_entrants(models: Sequence[str | Path | None], have_names: bool) -> list
         Error, FileNotFoundError, ValueError: there is no such model, it answers no questions or is
             damaged, or it is given twice.
     """
-    found, known = list[ModelSpec](), dict[Any, str | Path | None]()
+    opened, known = list[Model](), dict[Any, str | Path | None]()
     for given in models:
-        spec = find_model(given)
-        spec.check()
-        found.append(spec)
-        digests = tuple(weights_digest(one.folder) for one in spec.models)
-        key = digests, spec.windows, spec.decision
+        model = Model.open(given)
+        opened.append(model)
+        digests = tuple(one.digest for one in model.models)
+        key = digests, model.windows, model.decision
         if key in known:
             raise Error(f"{known[key]} and {given} are the same model: give each model once")
         known[key] = given
-    short = [_name(spec) for spec in found]
+    short = [_name(model) for model in opened]
     names = [n if short.count(n) == 1 else str(one) for n, one in zip(short, models, strict=True)]
-    return [Entrant(n if have_names else "", one) for n, one in zip(names, found, strict=True)]
+    return [Entrant(n if have_names else "", one) for n, one in zip(names, opened, strict=True)]
 
 
-def _name(spec: ModelSpec) -> str:
-    return " with ".join(model_name(one.folder).partition("@")[0] for one in spec.models)
+def _name(model: Model) -> str:
+    return " with ".join(one.name.partition("@")[0] for one in model.models)
 
 
 def gold_order(run: FinishedRun) -> dict[ExampleId, int]:

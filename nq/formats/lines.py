@@ -182,11 +182,16 @@ def binary_kind(head: bytes) -> Kind | None:
     return _first_match(_BINARY, head)
 
 
-def check_whole(path: str | Path) -> None:
-    """Raises ``ValueError`` if there is only a pointer of Git LFS in place of a file."""
-    with open(path, "rb") as file:
-        if re.match(LFS_POINTER, file.read(POINTER_BYTES)):
-            raise ValueError(f"{path} is {': '.join(_BINARY[LFS_POINTER])}")
+def check_whole(path: str | Path, content: bytes | None = None) -> None:
+    """Raises ``ValueError`` if there is only a pointer of Git LFS in place of a file.
+
+    ``content`` are the first bytes of the file, if they are read already.
+    """
+    if content is None:
+        with open(path, "rb") as file:
+            content = file.read(POINTER_BYTES)
+    if re.match(LFS_POINTER, content):
+        raise ValueError(f"{path} is {': '.join(_BINARY[LFS_POINTER])}")
 
 
 def text_kind(head: bytes) -> Kind | None:

@@ -29,11 +29,8 @@ from nq.inference.scorer import Rows
 from nq.memo import Memo
 from nq.model.checkpoint import with_room_for
 from nq.model.config import ModelConfig
-from nq.model.folder import load_config, weights_digest
-from nq.model.model_spec import ModelSpec
+from nq.model.model import Model
 from nq.model.runtime import import_tensorflow
-from nq.model.tensors import check_length
-from nq.preprocess.tokenizers.load import load_tokenizer
 
 if TYPE_CHECKING:
     import keras
@@ -74,12 +71,10 @@ class FolderNetwork(Network):
     running text does not have. Its readers need no head for types either.
     """
 
-    def __init__(self, model: ModelSpec, policy: str) -> None:
-        self.folder, self._policy = model.folder, policy
-        config = load_config(self.folder)
-        check_length(config, model.windows.max_seq_length)
+    def __init__(self, model: Model, policy: str) -> None:
+        self.folder, self._policy, config = model.files, policy, model.config
         self._needs_types = not model.windows.switches.running_text
-        wide = with_room_for(config, load_tokenizer(self.folder, model.windows.compat))
+        wide = with_room_for(config, model.tokenizer)
         self.config = wide if self._needs_types else config
 
     @cached_property
@@ -205,7 +200,7 @@ def graph_folder(network: FolderNetwork, packages: Sequence[str]) -> Path:
     """Returns the folder of a graph; without TensorFlow, one that any of its versions made."""
     code = [storage.sha256(path) for folder in CODE for path in sorted(folder.rglob("*.py"))]
     depends = [
-        *(weights_digest(network.folder), network.config.to_dict(), code),
+        *(network.folder.digest, network.config.to_dict(), code),
         *(__version__, [installed(name) for name in ("keras", *packages)]),
     ]
     folder = storage.cache_folder() / "graphs" / storage.digest_json(depends)[:32]

@@ -17,11 +17,11 @@ from nq.inference.prune import PruningScorer
 from nq.inference.reduction import Reduction, TopK
 from nq.inference.rescore import RescoringScorer, close_margin, exact_profile
 from nq.inference.scorer import PART_BATCHES, PART_FACTOR, Rows, Scorer, parts, windowed
-from nq.model.model_spec import ModelSpec
+from nq.model.folder import ModelFolder
+from nq.model.model import Model
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import RULES, check_rule
 from nq.preprocess.features import features
-from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Columns, Example
 
 CALIBRATION_WINDOWS = 64
@@ -37,7 +37,7 @@ class ScorerSpec:
     up batches of one shape, which suits many windows.
     """
 
-    model: ModelSpec
+    model: Model
     profile: Profile
     batch_size: int
     threads: int | None = None
@@ -60,16 +60,18 @@ class ScorerSpec:
 
     def in_folders(self, folders: Mapping[Path, Path]) -> ScorerSpec:
         """Returns the same scorer of models that are in other folders."""
-        first, *others = (replace(one, folder=folders[one.folder]) for one in self.model.models)
+        first, *others = (
+            replace(one, files=ModelFolder(folders[one.folder], one.files.sent or one.digest))
+            for one in self.model.models
+        )
         second = others[0] if others else None
         calibration = {folders[folder]: rows for folder, rows in self.calibration.items()}
         return replace(self, model=replace(first, second=second), calibration=calibration)
 
 
-def calibration_rows(examples: Iterator[Example], model: ModelSpec, batch_size: int) -> Columns:
+def calibration_rows(examples: Iterator[Example], model: Model, batch_size: int) -> Columns:
     """Returns windows of the first examples, evenly spaced in those of a part."""
-    tokenizer = load_tokenizer(model.folder, model.windows.compat)
-    made = (windowed(example, tokenizer, model.windows) for example in examples)
+    made = (windowed(example, model.tokenizer, model.windows) for example in examples)
     part = next(parts(made, PART_BATCHES * batch_size), None)
     if part is None:
         raise Error("there are no windows to calibrate int8 on: leave int8 out")
@@ -86,8 +88,7 @@ def load_scorer(spec: ScorerSpec) -> Scorer:
     if profile.changes.prune:
         scorer = PruningScorer(scorer, model.own_decision.prune_blocks)
     if (second := model.second) is not None and (decision := model.cascade) is not None:
-        tokenizer = load_tokenizer(second.folder, second.windows.compat)
-        second_features = partial(features, tokenizer=tokenizer, config=second.windows)
+        second_features = partial(features, tokenizer=second.tokenizer, config=second.windows)
         predictor = load_predictor(replace(spec, model=second))
         scorer = CascadeScorer(scorer, predictor, second_features, decision)
     if margin is None:

@@ -17,7 +17,7 @@ from nq.json_files import dump_json
 from nq.model import names, tensor_files
 from nq.model.config import STORES, ModelConfig
 from nq.model.families import encode_config, layout_of
-from nq.model.folder import CARD, CONFIG, ModelSettings, file_digests, save_settings
+from nq.model.folder import CARD, CONFIG, ModelFolder, ModelSettings, save_settings
 from nq.model.tensors import CheckpointTensors
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
 from nq.records import FloatArray
@@ -166,7 +166,9 @@ def save_weights(
             stored |= tensor_files.encode(name, rows, variable.path, store)
     tensor_files.write_safetensors(folder, stored)
     if settings is not None:
-        save_settings(folder, dataclasses.replace(settings, weights=file_digests(folder)))
+        save_settings(
+            folder, dataclasses.replace(settings, weights=ModelFolder(folder).file_digests)
+        )
     dump_json(folder / CONFIG, encode_config(config))  # the last: without it there is no model
 
 

@@ -24,13 +24,12 @@ from nq.errors import check_argument
 from nq.json_files import read_json_object
 from nq.model import checkpoint
 from nq.model.config import STORES, ModelConfig
-from nq.model.folder import check_model, load_config, load_settings
+from nq.model.folder import ModelFolder
 from nq.model.names import WORD_EMBEDDINGS
-from nq.model.registry import model_folder, model_name
+from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.preprocess.features import prefix
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS
-from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.storage import PART, check_writable, hold, own_paths, release, remove
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def convert(
         ValueError: the folder is not empty, the model is damaged, or an argument is wrong.
     """
     check_argument(to in FORMATS, "to", to, " or ".join(FORMATS))
-    source, target = model_folder(source), Path(target)
+    files, target = ModelFolder(model_folder(source)), Path(target)
     check_argument(storage in STORES, "storage", storage, " or ".join(STORES))
     check_storage(to, storage)
     if target.exists() and (target.is_file() or any(target.iterdir())):
@@ -86,8 +85,8 @@ def convert(
     path = target.resolve()  # a link to an empty folder stays a link
     if extra := FORMATS[to].extra:
         extras.require(extra)
-    check_model(source)
-    config = load_config(source)
+    files.check()
+    config = files.config
     if config.head_size and to == "hf":
         raise ValueError(
             f"{config.num_attention_heads} heads of {config.head_width} columns, which the format "
@@ -100,7 +99,7 @@ def convert(
             import_tensorflow()
             from nq.model import joint
 
-            loaded = joint.load_model(source)
+            loaded = joint.load_model(files)
             if change is not None:
                 loaded = change(loaded)
             FORMATS[to].write(loaded, part / "model", storage)
@@ -108,7 +107,7 @@ def convert(
         finally:
             remove(own_paths(part, PART))
             release(part, remove_empty=True)
-    return dataclasses.replace(loaded, folder=target)
+    return dataclasses.replace(loaded, files=ModelFolder(target))
 
 
 def fitting_windows(windows: WindowConfig, config: ModelConfig) -> WindowConfig:
@@ -141,7 +140,7 @@ def to_dual_encoder(
         used = sorted(name for name, value in modes if "_mode_" in name and value is True)
         if used not in ([MEAN], [CLS]):
             raise ValueError(f"{path} names {used or 'no mode'}: expected {MEAN} or {CLS}")
-    tokenizer = load_tokenizer(folder)
+    tokenizer = loaded.files.tokenizer()
     config = checkpoint.with_room_for(config, tokenizer)
     begins = [tokenizer.marker_id(marker) for marker in BLOCK_MARKERS]
     contexts = [tokenizer.marker_id(marker) for marker in CONTEXT_MARKERS]
@@ -150,7 +149,7 @@ def to_dual_encoder(
     values: dict[str, Any] = {**checkpoint.dual_encoder_ids(tokenizer)}
     values |= {"prefix_pieces": len(prefix(block_prefix, tokenizer))}
     config = dataclasses.replace(config, **values, pools_first_piece=used == [CLS])
-    loaded = joint.load_model(folder, config=config)
+    loaded = joint.load_model(loaded.files, config=config)
     lost = [name for name in loaded.report.missing if not name.startswith(WORD_EMBEDDINGS)]
     if lost:
         raise ValueError(f"{folder} is no whole encoder, it lacks {', '.join(lost[:3])}")
@@ -169,12 +168,12 @@ def to_dual_encoder(
 
 
 def _write_nq(loaded: LoadedModel, folder: Path, storage: str) -> None:
-    config, tokenizer = loaded.config, load_tokenizer(loaded.folder)
+    config, tokenizer = loaded.config, loaded.files.tokenizer()
     checkpoint.with_room_for(config, tokenizer)  # raises for another model's vocabulary
-    settings = load_settings(loaded.folder)
+    settings = loaded.files.settings
     windows = fitting_windows(loaded.windows or settings.windows, config)
     settings = dataclasses.replace(settings, windows=windows)
-    card = f"# {model_name(loaded.folder)}\n\nConverted by `nq convert`.\n"
+    card = f"# {loaded.files.name}\n\nConverted by `nq convert`.\n"
     missing = loaded.report.missing
     checkpoint.save(folder, loaded.model, config, tokenizer, settings, card, storage, missing)
 
@@ -194,7 +193,7 @@ def write_hugging_face(loaded: LoadedModel, folder: Path) -> None:
     heads = {w.path for w in loaded.model.weights if w.path.startswith(("type_", "pooler"))}
     skip = heads.union(loaded.report.missing)
     checkpoint.save_weights(folder, loaded.model, loaded.config, skip=skip)
-    checkpoint.save_tokenizer(folder, load_tokenizer(loaded.folder))
+    checkpoint.save_tokenizer(folder, loaded.files.tokenizer())
     for name in HF_TOKENIZER_FILES:
         if (loaded.folder / name).is_file():
             shutil.copyfile(loaded.folder / name, folder / name)

@@ -5,25 +5,29 @@ a TensorFlow 1 checkpoint with Google's names, and an object-based TensorFlow 2 
 those of the 2020 port. Pickles are never loaded.
 """
 
+from __future__ import annotations
+
 import contextlib
 import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from nq.config import CascadeDecision, DecisionConfig, WindowConfig
-from nq.errors import check_argument
+from nq.errors import Error, check_argument
 from nq.formats.lines import check_whole
 from nq.json_files import dump_json, read_json_object
 from nq.model import names, registry, tensor_files
 from nq.model.config import ModelConfig
 from nq.model.families import decode_config, layout_of
 from nq.model.tensor_files import INDEX, WEIGHTS
-from nq.model.tensors import CheckpointTensors, check_length
+from nq.model.tensors import CheckpointTensors
 from nq.preprocess.tokenizers import FILES
-from nq.preprocess.tokenizers.load import max_length
+from nq.preprocess.tokenizers.base import Tokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer, max_length
 from nq.storage import sha256
 
 CONFIG, TF_CONFIG, SETTINGS = registry.CONFIG, registry.TF_CONFIG, "nq.json"
@@ -58,46 +62,208 @@ class ModelSettings:
     weights: Mapping[str, str] = field(default_factory=dict)
 
 
-def load_config(folder: str | Path) -> ModelConfig:
-    """Returns the encoder's shape from ``config.json``, or from Google's ``bert_config.json``."""
-    paths = (Path(folder) / name for name in (CONFIG, TF_CONFIG))
-    path = next((path for path in paths if path.is_file()), None)
-    if path is None:
-        if tensor_files.find_tensorflow(Path(folder)):
-            raise FileNotFoundError(f"no {TF_CONFIG} in {folder} beside the TensorFlow checkpoint")
-        raise FileNotFoundError(
-            f"no model in {folder}: expected {CONFIG}, model.safetensors and vocab.txt or "
-            f"spiece.model (or {TF_CONFIG}, a TensorFlow checkpoint and its vocabulary)"
-        )
-    values = read_json_object(path)
-    if path.name == TF_CONFIG and values.get("hidden_act") == "gelu":
-        values["hidden_act"] = "gelu_new"  # Google's code approximates it by tanh
-    try:
-        return decode_config(values)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+@dataclass(frozen=True)
+class ModelFolder:
+    """The files of a model, each of which is read once, when it is first needed.
 
+    Sent to another process it reads the files there, which must have the same weights.
 
-def load_joint_config(folder: str | Path) -> ModelConfig:
-    """Returns the encoder's shape, as ``load_config`` does, of a model that gives answers."""
-    config = load_config(folder)
-    if config.is_dual_encoder:
-        raise ValueError(f"{folder} is a dual encoder, which only ranks: choose another model")
-    return config
-
-
-def load_settings(folder: str | Path) -> ModelSettings:
-    """Returns the settings in ``nq.json``.
-
-    Without such a file they are the defaults, and those of a reader of SQuAD for one that was
-    not trained with nq.
+    Args:
+        path: the folder.
+        sent: digest of the weights in the process that sent it.
     """
-    path = Path(folder) / SETTINGS
-    if not path.is_file():
+
+    path: Path
+    sent: str | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def open(cls, model: str | Path | None = None) -> Self:
+        """Finds a model (``nq.model.registry.model_folder``), and checks its files."""
+        folder = cls(registry.model_folder(model))
+        folder.check()
+        return folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ModelFolder, (self.path, self.digest)
+
+    @cached_property
+    def name(self) -> str:
+        """The name of the model for records: of the hub's with the commit, else its folder's."""
+        return registry.model_name(self.path)
+
+    @cached_property
+    def config(self) -> ModelConfig:
+        """The encoder's shape, of ``config.json`` or of Google's ``bert_config.json``."""
+        paths = (self.path / name for name in (CONFIG, TF_CONFIG))
+        path = next((path for path in paths if path.is_file()), None)
+        if path is None:
+            if tensor_files.find_tensorflow(self.path):
+                raise FileNotFoundError(
+                    f"no {TF_CONFIG} in {self.path} beside the TensorFlow checkpoint"
+                )
+            raise FileNotFoundError(
+                f"no model in {self.path}: expected {CONFIG}, model.safetensors and vocab.txt or "
+                f"spiece.model (or {TF_CONFIG}, a TensorFlow checkpoint and its vocabulary)"
+            )
+        values = read_json_object(path)
+        if path.name == TF_CONFIG and values.get("hidden_act") == "gelu":
+            values["hidden_act"] = "gelu_new"  # Google's code approximates it by tanh
+        try:
+            return decode_config(values)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+
+    @property
+    def joint_config(self) -> ModelConfig:
+        """The encoder's shape of a model that gives answers."""
+        if self.config.is_dual_encoder:
+            raise ValueError(
+                f"{self.path} is a dual encoder, which only ranks: choose another model"
+            )
+        return self.config
+
+    @cached_property
+    def settings(self) -> ModelSettings:
+        """The settings in ``nq.json``.
+
+        Without such a file they are the defaults, and those of a reader of SQuAD for one that was
+        not trained with nq.
+        """
+        path = self.path / SETTINGS
+        if path.is_file():
+            return read_settings(path)
         is_reader = False
         with contextlib.suppress(OSError, ValueError):  # the check of the model reports it
-            is_reader = weight_files(folder)[0].suffix != ".index" and is_squad_reader(folder)
-        return _squad_settings(folder) if is_reader else ModelSettings()
+            is_reader = self.weight_files[0].suffix != ".index" and self.is_squad_reader
+        return self._squad_settings() if is_reader else ModelSettings()
+
+    def _squad_settings(self) -> ModelSettings:
+        """Returns the settings of a reader of SQuAD: plain windows, the best or the null span."""
+        length = min(SQUAD_LENGTH, self.config.positions, max_length(self.path))
+        windows = WindowConfig(
+            max_seq_length=length,
+            doc_stride=length - min(SQUAD_OVERLAP, length // 2),
+            max_query_length=min(WindowConfig.max_query_length, length // 4),
+            compat=SQUAD,
+        )
+        return ModelSettings(windows, DecisionConfig(rule=SQUAD))
+
+    @cached_property
+    def weight_files(self) -> list[Path]:
+        """The files that hold the weights, in a fixed order."""
+        path = self.path
+        if (path / WEIGHTS).is_file():
+            return [path / WEIGHTS]
+        if (path / INDEX).is_file():
+            return _shards(path / INDEX)
+        prefix = tensor_files.find_tensorflow(path)
+        if prefix:
+            data = sorted(path.glob(f"{prefix.name}.data-*"))
+            if not data:
+                missing = f"{prefix}.index is there but no {prefix.name}.data-…"
+                raise FileNotFoundError(f"{missing}: copy it")
+            return [Path(f"{prefix}.index"), *data]
+        advice = registry.CONVERT_PICKLE.format("FOLDER")
+        for name in PICKLES:
+            if (path / name).is_file():
+                raise ValueError(f"{path / name} is a pickle, which is never loaded: {advice}")
+        raise FileNotFoundError(f"no {WEIGHTS} in {path}, nor a TensorFlow checkpoint")
+
+    @property
+    def files(self) -> list[Path]:
+        """The files of the model, without others in its folder."""
+        others = (self.path / name for name in (*OTHERS, INDEX))
+        return [*self.weight_files, *(path for path in others if path.is_file())]
+
+    @property
+    def file_digests(self) -> dict[str, str]:
+        """The SHA-256 of each weight file by the file's name."""
+        return {path.name: sha256(path) for path in self.weight_files}
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the weight files; ``ValueError`` if ``nq.json`` has others."""
+        digests, expected = self.file_digests, self.settings.weights
+        for name, digest in digests.items() if expected else ():
+            if expected.get(name) != digest:
+                raise ValueError(
+                    f"{self.path / name} is damaged or was changed: its SHA-256 is not that in "
+                    f"{SETTINGS}; copy or download it again, or remove weights there if you "
+                    "changed it"
+                )
+        digest = "+".join(digests.values())
+        if self.sent not in (None, digest):
+            raise Error(f"{self.path} has other weights than where the command was started")
+        return digest
+
+    @cached_property
+    def _stored(self) -> CheckpointTensors:
+        files = self.weight_files
+        if files[0].suffix == ".index":
+            for file in files:
+                check_whole(file)
+            return tensor_files.read_tensorflow(files[0].with_suffix(""))
+        has_config = (self.path / CONFIG).is_file()
+        return tensor_files.read_safetensors(
+            files, layout_of(self.config) if has_config else names.BERT
+        )
+
+    def tensors(self) -> CheckpointTensors:
+        """Returns the tensors of the weights, by canonical name, when their digest is checked."""
+        stored = self._stored
+        _ = self.digest
+        return stored
+
+    def has_head(self, name: str) -> bool:
+        """Returns whether the model has the head ``name``; a dual encoder needs none."""
+        if self.config.is_dual_encoder:
+            return True
+        return self._stored.fill(self._stored.table(self.config)[f"{name}/kernel"])
+
+    @cached_property
+    def is_squad_reader(self) -> bool:
+        """Whether the model has a head for spans and none for types of answers."""
+        return self.has_head("span_output") and not self.has_head("type_output")
+
+    @cached_property
+    def _tokenizers(self) -> Any:
+        return cache(lambda compat: load_tokenizer(self.path, compat))
+
+    def tokenizer(self, compat: str = WindowConfig.compat) -> Tokenizer:
+        """Returns the tokenizer; ``compat`` may replace WordPiece by another."""
+        tokenizer: Tokenizer = self._tokenizers(compat)
+        return tokenizer
+
+    def check(self) -> None:
+        """Checks the config, the digests of the weights and, of safetensors, the headers.
+
+        It takes 1 ms for a MB, no TensorFlow. Nothing is made yet whose size the config determines.
+        """
+        config = self.config
+        if self.weight_files[0].suffix == ".safetensors":
+            self._stored.table(config)  # before all is read
+        _ = self.digest
+
+    def copy(self, target: Path, settings: ModelSettings | None = None) -> Path:
+        """Copies the model alone to ``target``, which it returns; ``settings`` replace its own."""
+        paths = self.files
+        target.mkdir(parents=True)
+        for path in paths:
+            shutil.copyfile(path, target / path.name)
+        if settings is not None:
+            save_settings(target, replace(settings, weights=self.settings.weights))
+        return target
+
+    def check_same(self) -> None:
+        """Raises ``Error`` if shape, settings, weights or tokenizer are no longer those read."""
+        now = ModelFolder(self.path)
+        read = self.config, self.settings, self.digest, self.tokenizer().digest
+        if read != (now.config, now.settings, now.digest, now.tokenizer().digest):
+            raise Error(f"the model in {self.path} changed while it was used: start again")
+
+
+def read_settings(path: Path) -> ModelSettings:
+    """Returns the settings in the file ``nq.json`` of a model folder."""
     values = read_json_object(path)
     cascades, parts = values.get("cascades", {}), values.get("removed_parts", [])
     second, weights = values.get("second_model"), values.get("weights", {})
@@ -120,42 +286,10 @@ def load_settings(folder: str | Path) -> ModelSettings:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _squad_settings(folder: str | Path) -> ModelSettings:
-    """Returns the settings of a reader of SQuAD: plain windows, the best span or the null span."""
-    length = min(SQUAD_LENGTH, load_config(folder).positions, max_length(folder))
-    windows = WindowConfig(
-        max_seq_length=length,
-        doc_stride=length - min(SQUAD_OVERLAP, length // 2),
-        max_query_length=min(WindowConfig.max_query_length, length // 4),
-        compat=SQUAD,
-    )
-    return ModelSettings(windows, DecisionConfig(rule=SQUAD))
-
-
 def save_settings(folder: str | Path, settings: ModelSettings) -> None:
     """Writes settings into a model folder's ``nq.json``."""
     values = {name: value for name, value in asdict(settings).items() if value}
     dump_json(Path(folder) / SETTINGS, values)
-
-
-def weight_files(folder: str | Path) -> list[Path]:
-    """Returns the files that hold a folder's weights, in a fixed order."""
-    path = Path(folder)
-    if (path / WEIGHTS).is_file():
-        return [path / WEIGHTS]
-    if (path / INDEX).is_file():
-        return _shards(path / INDEX)
-    prefix = tensor_files.find_tensorflow(path)
-    if prefix:
-        data = sorted(path.glob(f"{prefix.name}.data-*"))
-        if not data:
-            raise FileNotFoundError(f"{prefix}.index is there but no {prefix.name}.data-…: copy it")
-        return [Path(f"{prefix}.index"), *data]
-    advice = registry.CONVERT_PICKLE.format("FOLDER")
-    for name in PICKLES:
-        if (path / name).is_file():
-            raise ValueError(f"{path / name} is a pickle, which is never loaded: {advice}")
-    raise FileNotFoundError(f"no {WEIGHTS} in {folder}, nor a TensorFlow checkpoint")
 
 
 def _shards(index: Path) -> list[Path]:
@@ -175,74 +309,3 @@ def _shards(index: Path) -> list[Path]:
         what = f"{index} names {len(shards)} files, of which {len(missing)} are missing"
         raise FileNotFoundError(f"{what}: {', '.join(missing[:3])}")
     return [index.parent / shard for shard in shards]
-
-
-def model_files(folder: Path) -> list[Path]:
-    """Returns the files of a model, without others in its folder."""
-    others = (folder / name for name in (*OTHERS, INDEX))
-    return [*weight_files(folder), *(path for path in others if path.is_file())]
-
-
-def copy_model(source: Path, target: Path, settings: ModelSettings | None = None) -> Path:
-    """Copies a model alone to ``target``, which it returns; ``settings`` replace its own."""
-    paths = model_files(source)
-    target.mkdir(parents=True)
-    for path in paths:
-        shutil.copyfile(path, target / path.name)
-    if settings is not None:
-        save_settings(target, replace(settings, weights=load_settings(source).weights))
-    return target
-
-
-def file_digests(folder: str | Path) -> dict[str, str]:
-    """Returns the SHA-256 of each weight file of a model folder by the file's name."""
-    return {path.name: sha256(path) for path in weight_files(folder)}
-
-
-def weights_digest(folder: str | Path) -> str:
-    """Returns the SHA-256 of a folder's weight files; ``ValueError`` if ``nq.json`` has others."""
-    digests, expected = file_digests(folder), load_settings(folder).weights
-    for name, digest in digests.items() if expected else ():
-        if expected.get(name) != digest:
-            raise ValueError(
-                f"{Path(folder) / name} is damaged or was changed: its SHA-256 is not that in "
-                f"{SETTINGS}; copy or download it again, or remove weights there if you changed it"
-            )
-    return "+".join(digests.values())
-
-
-def read_tensors(folder: str | Path, check_digest: bool = True) -> CheckpointTensors:
-    """Returns the tensors of a folder's weights, by canonical name."""
-    files = weight_files(folder)
-    for file in files:
-        check_whole(file)
-    if check_digest:
-        weights_digest(folder)
-    if files[0].suffix == ".index":
-        return tensor_files.read_tensorflow(files[0].with_suffix(""))
-    layout = layout_of(load_config(folder)) if (Path(folder) / CONFIG).is_file() else names.BERT
-    return tensor_files.read_safetensors(files, layout)
-
-
-def has_head(folder: str | Path, name: str) -> bool:
-    """Returns whether a model has the head ``name``; a dual encoder needs none."""
-    config, tensors = load_config(folder), read_tensors(folder, check_digest=False)
-    return config.is_dual_encoder or tensors.fill(tensors.table(config)[f"{name}/kernel"])
-
-
-def is_squad_reader(folder: str | Path) -> bool:
-    """Returns whether a model has a head for spans and none for types of answers."""
-    return has_head(folder, "span_output") and not has_head(folder, "type_output")
-
-
-def check_model(folder: str | Path, windows: WindowConfig | None = None) -> None:
-    """Checks a folder's config, the digests of its weights and, of safetensors, the headers.
-
-    It takes 1 ms for a MB, no TensorFlow. Nothing is made yet whose size the config determines.
-    """
-    config = load_config(folder)
-    if weight_files(folder)[0].suffix == ".safetensors":
-        read_tensors(folder, check_digest=False).table(config)  # before all is read
-    weights_digest(folder)
-    if windows is not None:
-        check_length(config, windows.max_seq_length)

@@ -15,7 +15,7 @@ from nq.model import checkpoint
 from nq.model.config import ModelConfig
 from nq.model.dual_encoder import KnownMarkers, LongOnly, Similarity, TextNumbers
 from nq.model.encoder import ACTIVATIONS, LayerNorm, Layers, encoder
-from nq.model.folder import load_config, read_tensors
+from nq.model.folder import ModelFolder
 from nq.records import AnswerType
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -28,21 +28,26 @@ class LoadedModel:
     ``windows`` are settings for a new folder; by default it has those of the old one.
     """
 
-    folder: Path
+    files: ModelFolder
     config: ModelConfig
     model: keras.Model
     report: checkpoint.LoadReport
     windows: WindowConfig | None = None
 
+    @property
+    def folder(self) -> Path:
+        """The folder."""
+        return self.files.path
+
 
 def load_model(
-    folder: Path, dtype: str = "float32", config: ModelConfig | None = None
+    files: ModelFolder, dtype: str = "float32", config: ModelConfig | None = None
 ) -> LoadedModel:
     """Loads the model of a folder; ``config`` may have more rows of word embeddings than it."""
-    config, tensors = config or load_config(folder), read_tensors(folder)
+    config, tensors = config or files.config, files.tensors()
     tensors.table(config)  # raises before anything of its size is built
     model = build(config, dtype=dtype, initialize=False)
-    return LoadedModel(folder, config, model, checkpoint.fill(model, tensors, config))
+    return LoadedModel(files, config, model, checkpoint.fill(model, tensors, config))
 
 
 class Unflatten(keras.layers.Layer):

@@ -26,6 +26,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from nq.errors import check_argument
+from nq.formats.lines import POINTER_BYTES, check_whole
 from nq.model import names
 from nq.model.names import ANSWER_HEADS, WORD_EMBEDDINGS, Layout, Shape
 from nq.model.tensors import CheckpointTensors
@@ -52,7 +53,10 @@ def read_safetensors(files: Sequence[Path], layout: Layout) -> CheckpointTensors
     """Returns the tensors of one or several files, by canonical name."""
     stored: dict[str, tuple[Path, str, Shape]] = {}
     for path in files:
-        size = int(np.fromfile(path, "<u8", 1).sum())  # 0 of an empty file
+        with open(path, "rb") as start:
+            head = start.read(POINTER_BYTES)
+        check_whole(path, head)
+        size = int.from_bytes(head[:8], "little")
         limit = "at most 4 MiB, which are parsed for each tensor: copy or download it again"
         check_argument(size <= 4 << 20, f"{path} is damaged: its header", size, limit)
         with _open(path) as file:

@@ -49,7 +49,6 @@ from nq.preprocess.shards import (
     stored_example,
 )
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.progress import new_bar
 from nq.questions import Questions
 from nq.records import DeadLetter, Example, ExampleId, ExampleKey, Features, Source, Windowed
@@ -70,12 +69,11 @@ class Request:
     """The inputs and settings of preprocessing; equal descriptions give equal files.
 
     Args:
-        tokenizer: folder or file of the tokenizer.
         training: settings of training features, ``None`` for inference.
     """
 
     questions: Questions
-    tokenizer: str
+    tokenizer: Tokenizer
     windows: WindowConfig
     training: Training | None = None
 
@@ -85,7 +83,7 @@ class Request:
         return {
             "version": __version__,
             **self.questions.key,
-            "tokenizer": tokenizer_digest(load_tokenizer(self.tokenizer, self.windows.compat)),
+            "tokenizer": self.tokenizer.digest,
             "windows": self.windows.to_dict(),
             "training": list(self.training) if self.training else None,
         }
@@ -97,7 +95,7 @@ class Request:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        return (*self.questions.files, self.tokenizer)
+        return (*self.questions.files, *map(str, self.tokenizer.files.values()))
 
     def check_output(self, folder: Path) -> None:
         """Checks that the windows may be in a folder; changes nothing."""
@@ -291,7 +289,7 @@ def prepare(
 def _made_windows(
     request: Request, place: ExampleKey, ids: Iterable[ExampleId]
 ) -> Iterator[StoredExample | DeadLetter]:
-    tokenizer = load_tokenizer(request.tokenizer, request.windows.compat)
+    tokenizer = request.tokenizer
     with new_bar(desc="preprocess", unit=" examples") as bar:
         for source, item in request.questions.behind(place, ids):
             rows = make_windows(source, item, tokenizer, request.windows, request.training)

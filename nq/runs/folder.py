@@ -28,8 +28,8 @@ from nq.evaluation.gate import Parity
 from nq.formats import outputs
 from nq.formats.own_data import list_pages
 from nq.memo import Memo
+from nq.model.folder import ModelFolder
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.questions import Questions
 from nq.records import Example, Scores, Source
 from nq.runs.job import Job
@@ -204,8 +204,9 @@ class FinishedRun(RunFolder):
                 raise Error(f"{path / name} is damaged (SHA-256): answer the questions again")
         self.read: dict[str, Any] = self.description["request"]
         self.job = Job.from_dict(self.description["job"])
-        spec = replace(self.job.model, folder=model or self.job.model.folder)
-        self.job = replace(self.job, files=tuple(files or self.job.files), model=spec)
+        own = self.job.model
+        own = replace(own, files=ModelFolder(model)) if model else own
+        self.job = replace(self.job, files=tuple(files or self.job.files), model=own)
         self._pages = pages
         self.predictions = labels.read_predictions(path / PREDICTIONS)
         self.metrics: dict[str, Any] = orjson.loads((path / METRICS).read_bytes())
@@ -238,13 +239,14 @@ class FinishedRun(RunFolder):
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer of the model; an ``Error`` if it is gone, or not that of the run."""
-        model = self.job.model.folder
-        if not model.is_dir():
-            raise Error(f"{model} does not exist: give the new folder of the model with --model")
-        tokenizer = load_tokenizer(model, self.job.model.windows.compat)
-        if tokenizer_digest(tokenizer) != self.read["tokenizer"]:
-            raise Error(f"the tokenizer in {model} is not the run's: give its model with --model")
-        return tokenizer
+        model = self.job.model
+        if not model.folder.is_dir():
+            what = f"{model.folder} does not exist"
+            raise Error(f"{what}: give the new folder of the model with --model")
+        if model.tokenizer.digest != self.read["tokenizer"]:
+            what = f"the tokenizer in {model.folder} is not the run's"
+            raise Error(f"{what}: give its model with --model")
+        return model.tokenizer
 
     def sources(self) -> Iterator[tuple[Source, Example]]:
         """Yields the examples that the run has answered, in order, each with its origin."""

@@ -13,11 +13,9 @@ from nq.formats.input_files import shown
 from nq.formats.own_data import PageFolder
 from nq.inference.load import ScorerSpec
 from nq.inference.profile import DEFAULT_PROFILE, Profile
-from nq.model.folder import weights_digest
-from nq.model.model_spec import ModelSpec, find_model
+from nq.model.model import Model
 from nq.postprocess.decision import RULES, SECOND_MODEL, check_rule
 from nq.preprocess.prepared import Request
-from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.questions import Questions, page_folder
 from nq.runs.config import AUTO, Beam, Compute, Converted
 
@@ -49,7 +47,7 @@ class Job(Settings):
     Args:
         files: files, globs or folders of questions, in order; ``-`` is standard input.
         model: model folder, or name of a model; by default the bundled model, ``small``. With
-            settings of its own, or with a second model, ``nq.find_model(…)``.
+            settings of its own, or with a second model, ``nq.Model.open(…)``.
         profile: optimizations; ``"auto"`` lets the run choose.
         output: folder of the run, or ``None`` for one under ``root`` named by content.
         root: folder of runs and the windows that they share.
@@ -70,8 +68,8 @@ class Job(Settings):
     files: Converted[str | Path | Iterable[str | Path], tuple[str, ...]] = Converted(
         lambda files: input_files.path_list("files", files)
     )
-    model: Converted[str | Path | ModelSpec | None, ModelSpec] = Converted(
-        lambda model: model if isinstance(model, ModelSpec) else find_model(model), None
+    model: Converted[str | Path | Model | None, Model] = Converted(
+        lambda model: model if isinstance(model, Model) else Model.open(model), None
     )
     profile: Converted[Profile | str, Profile | str] = Converted(
         lambda profile: profile if profile == AUTO else Profile.of(profile), DEFAULT_PROFILE
@@ -140,11 +138,10 @@ class Job(Settings):
                 self.profile.require()
         if self.model.second is not None:
             check_rule(rule, SECOND_MODEL)
-        self.model.check()
 
     def request(self, questions: Questions) -> Request:
         """Returns what the windows are made of."""
-        return Request(questions, str(self.model.folder), self.model.windows)
+        return Request(questions, self.model.tokenizer, self.model.windows)
 
     def scores(self, request: Request) -> dict[str, Any]:
         """Returns everything that scores depend on; runs with equal values share scores."""
@@ -152,7 +149,7 @@ class Job(Settings):
         rule, decision = RULES[model.decision.rule], model.decision.to_dict()
         values: dict[str, Any] = {
             "windows": request.key,
-            "weights": weights_digest(model.folder),
+            "weights": model.digest,
             "profile": str(self.profile),
             "batch_size": self.compute.batch_size,
             "positions": [rule.k, rule.text_only],
@@ -162,10 +159,9 @@ class Job(Settings):
         }
         if model.second is not None and model.cascade is not None:
             second, cascade = model.second, model.cascade
-            tokenizer = load_tokenizer(second.folder, second.windows.compat)
             values["second_model"] = {
-                "weights": weights_digest(second.folder),
-                "tokenizer": tokenizer_digest(tokenizer),
+                "weights": second.digest,
+                "tokenizer": second.tokenizer.digest,
                 "windows": second.windows.to_dict(),
                 "read_blocks": cascade.read_blocks,
                 "first": cascade.first.to_dict(),
@@ -203,7 +199,7 @@ class Job(Settings):
         names = [f.name for f in fields(Compute)]
         return cls(
             files=values["files"],
-            model=ModelSpec.from_dict(values),
+            model=Model.from_dict(values),
             profile=values["profile"],
             limit=values["limit"],
             compute=Compute(**{name: values[name] for name in names if name in values}),

@@ -13,8 +13,7 @@ from typing import Any
 from nq import extras, processor, storage
 from nq.errors import DamagedError
 from nq.inference.profile import SLOW_BFLOAT16, Profile
-from nq.model.folder import weights_digest
-from nq.model.model_spec import ModelSpec
+from nq.model.model import Model
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import RULES
 from nq.questions import Questions
@@ -54,9 +53,7 @@ def with_profile(job: Job, questions: Questions) -> tuple[Job, str]:
     return replace(job, profile=profile), f"profile auto: {profile}, {why}"
 
 
-def choices(
-    model: ModelSpec, questions: Questions, root: Path, device: str
-) -> tuple[str, str, str]:
+def choices(model: Model, questions: Questions, root: Path, device: str) -> tuple[str, str, str]:
     """Returns the default profile for a model, the profile to take and the reason.
 
     It is the winner of the last comparison in ``root``; one without today's default is ignored.
@@ -105,9 +102,9 @@ def _verdicts(root: Path) -> Iterator[tuple[Path, Profile, dict[str, Any]]]:
             yield file, profile, values
 
 
-def comparison_key(model: ModelSpec, questions: Questions) -> str:
+def comparison_key(model: Model, questions: Questions) -> str:
     """Returns a digest of what a comparison depends on: model, windows, rule and processor."""
-    digests = [weights_digest(one.folder) for one in model.models]
+    digests = [one.digest for one in model.models]
     shape = [model.windows.max_seq_length, may_prune(model, questions)]
     return storage.digest_json([digests, shape, model.decision.rule, machine()])[:16]
 
@@ -137,7 +134,7 @@ def without_gain(profile: str, device: str) -> str:
     return f"{'; '.join(texts)}; the default of --profile auto is {choice}"
 
 
-def may_prune(model: ModelSpec, questions: Questions) -> bool:
+def may_prune(model: Model, questions: Questions) -> bool:
     """Returns whether ``prune`` suits questions: their pages are long, the rule ranks blocks."""
     tokens = [len(example.tokens) for example in questions.first(FIRST_EXAMPLES)]
     return RULES[model.decision.rule].ranks and sum(tokens) >= PAGE_TOKENS * max(1, len(tokens))

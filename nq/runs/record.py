@@ -12,9 +12,8 @@ from nq.evaluation.gate import Parity
 from nq.formats.input_files import shown
 from nq.inference.profile import ENGINE_EXTRAS
 from nq.mlflow_format import save_model
-from nq.model.folder import ModelSettings, copy_model, load_settings, weights_digest
-from nq.model.model_spec import ModelSpec
-from nq.model.registry import model_name
+from nq.model.folder import ModelSettings
+from nq.model.model import Model
 from nq.report.result import Result
 from nq.runs.folder import JOB, METRICS, REPORT, RunFolder
 from nq.runs.job import Job
@@ -55,7 +54,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     MLflow's pages show every metric, so that only those to compare are metrics, no figure under two
     names, and ``metrics.json`` has the others, with all scores of the official evaluation.
     """
-    model, second, name = job.model, job.model.second, model_name(job.model.folder)
+    model, second, name = job.model, job.model.second, job.model.name
     decision = model.decision.to_dict()
     tracked.params(params(job, result.precision))
     changes, beam = job.optimizations.changes, result.beam or {}
@@ -97,7 +96,7 @@ def params(job: Job, precision: str) -> dict[str, Any]:
         tracking.INSTANCES: job.instances,
         tracking.THREADS: job.compute.threads,
         tracking.RUNNER: job.beam and job.beam.runner,
-        "second_model": second and model_name(second.folder),
+        "second_model": second and second.name,
     }
     decision = {k: v for k, v in model.decision.to_dict().items() if k not in ("weights", "first")}
     return {
@@ -105,7 +104,7 @@ def params(job: Job, precision: str) -> dict[str, Any]:
         "precision": precision,
         "batch_size": job.compute.batch_size,
         "limit": job.limit,
-        "model": model_name(model.folder),
+        "model": model.name,
         **{name: value for name, value in optional.items() if value is not None},
         **{f"decision.{k}": v for k, v in decision.items()},
         **{f"windows.{k}": v for k, v in model.windows.to_dict().items()},
@@ -120,11 +119,11 @@ def quality(scores: Mapping[str, float]) -> dict[str, float]:
 
 def logged_model(job: Job, precision: str) -> dict[str, Any]:
     """Returns name, params and tags of MLflow's model for a job, as JSON values."""
-    model, profile, name = job.model, str(job.profile), model_name(job.model.folder)
+    model, profile, name = job.model, str(job.profile), job.model.name
     names = tracking.PROFILE, "precision", "batch_size", "second_model"
     own = {k: v for k, v in params(job, precision).items() if k in names or k[:8] == "windows."}
     own["engine"] = job.optimizations.changes.engine
-    tags = {"model": name, "weights": weights_digest(model.folder)}
+    tags = {"model": name, "weights": model.digest}
     title = f"{name.partition('@')[0]} · {profile}"  # the tag has the revision
     return {"name": title, "params": own, "tags": tags}
 
@@ -140,16 +139,16 @@ def log_model(tracked: tracking.Run, job: Job) -> str | None:
     return tracked.log_model(save, str(job.profile).replace("+", "-"))
 
 
-def _copy_models(model: ModelSpec, parent: Path) -> dict[str, Path]:
+def _copy_models(model: Model, parent: Path) -> dict[str, Path]:
     """Copies models into new folders, which get their settings; returns them by name."""
-    copies = {"model": (model.folder, ModelSettings(model.windows, model.decision))}
+    copies = {"model": (model.files, ModelSettings(model.windows, model.decision))}
     if (second := model.second) and (cascade := model.cascade):
-        own, others = (load_settings(one.folder).decision for one in (model, second))
-        cascades = {weights_digest(model.folder): cascade}
-        copies["model"] = model.folder, ModelSettings(model.windows, own)
-        copies["second_model"] = second.folder, ModelSettings(second.windows, others, cascades)
-    for name, (folder, settings) in copies.items():
-        copy_model(folder, parent / name, settings)
+        own, others = (one.settings.decision for one in (model, second))
+        cascades = {model.digest: cascade}
+        copies["model"] = model.files, ModelSettings(model.windows, own)
+        copies["second_model"] = second.files, ModelSettings(second.windows, others, cascades)
+    for name, (files, settings) in copies.items():
+        files.copy(parent / name, settings)
     return {name: parent / name for name in copies}
 
 

@@ -11,7 +11,6 @@ from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import same_answers
 from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats.input_files import shown
-from nq.model.registry import model_name
 from nq.postprocess.spans import pairs
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features
@@ -124,8 +123,8 @@ def _description(run: FinishedRun, other: FinishedRun | None) -> dict[str, str]:
         "profile": f"{job.profile} ({metrics['precision']} on {metrics['device']})",
         **({"against": f"{other.job.profile} in {shown(str(other.path))}"} if other else {}),
         "data": ", ".join(shown(Path(path).name) for path in job.files),
-        "model": model_name(job.model.folder),
-        **({"second model": model_name(job.model.second.folder)} if job.model.second else {}),
+        "model": job.model.name,
+        **({"second model": job.model.second.name} if job.model.second else {}),
         "decision": ", ".join(decision),
         "run": shown(str(run.path)),
     }

@@ -14,8 +14,8 @@ from nq.evaluation.tuning import tune_decision
 from nq.formats.input_files import path_list
 from nq.formats.own_data import PageFolder
 from nq.inference.profile import DEFAULT_PROFILE, Profile
-from nq.model.folder import SETTINGS, copy_model, load_settings, save_settings, weights_digest
-from nq.model.model_spec import ModelSpec, find_model
+from nq.model.folder import SETTINGS, save_settings
+from nq.model.model import Model
 from nq.progress import reporting
 from nq.questions import Questions, mention_unnamed_pages
 from nq.runs.config import Compute
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 def tune(
     files: str | Path | Iterable[str | Path],
-    model: str | Path | ModelSpec,
+    model: str | Path | Model,
     profile: Profile | str = DEFAULT_PROFILE,
     compute: Compute = Compute(),
     keep_scores: bool = False,
@@ -46,8 +46,8 @@ def tune(
 
     Args:
         files: annotated files, globs or folders.
-        model: a model folder; of two models ``nq.find_model(MODEL, second_model=FOLDER)``, whose
-            decision is one of both, in the folder of the second.
+        model: a model folder; of two models ``nq.Model.open(MODEL, second_model=FOLDER)``,
+            whose decision is one of both, in the folder of the second.
         keep_scores: whether the scores are kept, so that tuning the same model again takes seconds.
         pages: the folder of the pages that questions name.
         output: a new folder, which gets a copy of the model with the decision in place of the
@@ -64,8 +64,9 @@ def tune(
     """
     if output is not None:
         storage.check_folder(Path(output), storage.PART)
-    if not isinstance(model, ModelSpec):
-        model = find_model(model) if output else own_model(find_model(model), model)
+    if not isinstance(model, Model):
+        opened = Model.open(model)
+        model = opened if output else own_model(opened, model)
     folder = model.models[-1].folder
     several = path_list("files", files)
     start = start_decision(model)
@@ -106,7 +107,7 @@ def tune(
     }
 
 
-def start_decision(model: ModelSpec) -> DecisionConfig:
+def start_decision(model: Model) -> DecisionConfig:
     """Returns the decision that is fitted: the default rule, of both models if there are two."""
     if cascade := model.cascade:
         return CascadeDecision(
@@ -117,25 +118,23 @@ def start_decision(model: ModelSpec) -> DecisionConfig:
     return DecisionConfig(max_answer_length=model.decision.max_answer_length)
 
 
-def save_decision(
-    model: ModelSpec, decision: DecisionConfig, output: str | Path | None = None
-) -> Path:
+def save_decision(model: Model, decision: DecisionConfig, output: str | Path | None = None) -> Path:
     """Writes a decision into the folder of the (second) model, or into a new copy of it."""
-    folder = model.models[-1].folder
-    settings = load_settings(folder)
+    files = model.models[-1].files
+    settings = files.settings
     if isinstance(decision, CascadeDecision):
-        cascades = {**settings.cascades, weights_digest(model.folder): decision}
+        cascades = {**settings.cascades, model.digest: decision}
         settings = replace(settings, cascades=cascades)
     else:
         settings = replace(settings, decision=decision)
     if output is None:
-        save_settings(folder, settings)
-        return folder
+        save_settings(files.path, settings)
+        return files.path
     with storage.unfinished(Path(output).parent) as part:
-        return copy_model(folder, part / "model", settings).rename(output)
+        return files.copy(part / "model", settings).rename(output)
 
 
-def own_model(model: ModelSpec, *given: str | Path) -> ModelSpec:
+def own_model(model: Model, *given: str | Path) -> Model:
     """Returns a model; ``Error`` if the folder to write to is not a path that was given."""
     folder = model.models[-1].folder
     if folder not in map(Path, given):

@@ -30,7 +30,6 @@ from nq.inference.load import ScorerSpec
 from nq.inference.scorer import Part, windowed
 from nq.interruption import REPEAT_S
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.serving.app import FILES, make_app
 from nq.serving.service import Answering
 
@@ -57,7 +56,7 @@ def serve(
         Error: the address cannot be used, or the model cannot be loaded.
         FileNotFoundError, ValueError: the model is missing or damaged.
     """
-    tokenizer = load_tokenizer(spec.model.folder, spec.model.windows.compat)
+    tokenizer = spec.model.tokenizer
     log_once = cache(log.error)
 
     def on_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

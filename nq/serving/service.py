@@ -18,7 +18,7 @@ from nq.collection import select_page
 from nq.config import ServeConfig
 from nq.errors import Error
 from nq.inference.scorer import windowed
-from nq.model.model_spec import ModelSpec
+from nq.model.model import Model
 from nq.page_process import PageProcess
 from nq.postprocess.decision import decide
 from nq.preprocess.tokenizers.base import Tokenizer
@@ -57,7 +57,7 @@ class Answering:
         calls: what its threads do, and since when, by the clock of the event loop.
     """
 
-    def __init__(self, model: ModelSpec, tokenizer: Tokenizer, config: ServeConfig) -> None:
+    def __init__(self, model: Model, tokenizer: Tokenizer, config: ServeConfig) -> None:
         self._model, self._tokenizer = model, tokenizer
         disable_created_metrics()  # type: ignore[no-untyped-call] # nobody uses them
         self.config, self.metrics = config, CollectorRegistry()

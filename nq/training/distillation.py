@@ -39,12 +39,10 @@ from nq.inference.profile import Profile
 from nq.inference.reduction import LOGITS, AllLogits
 from nq.memo import Memo
 from nq.model import checkpoint
-from nq.model.folder import file_digests, load_config, load_joint_config, read_tensors
-from nq.model.model_spec import ModelSpec
-from nq.model.registry import model_name
+from nq.model.folder import ModelFolder
+from nq.model.model import Model
 from nq.model.tensors import check_length
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
 from nq.progress import new_bar
 from nq.records import UNLABELLED, AnswerType, Columns, FloatArray, IntArray
 from nq.training.job import PARTS, DistillationConfig
@@ -179,7 +177,7 @@ class Distillation:
 class Teacher:
     """A model that teaches on the student's windows; ``tokenizer`` is the digest of its own."""
 
-    folder: Path
+    folder: ModelFolder
     tokenizer: str
     length: int
     profile: Profile
@@ -187,7 +185,7 @@ class Teacher:
 
     @classmethod
     def of(
-        cls, folder: Path, student: Tokenizer, windows: WindowConfig, profile: Profile | None
+        cls, folder: ModelFolder, student: Tokenizer, windows: WindowConfig, profile: Profile | None
     ) -> Teacher:
         """Checks that a model can teach ``student``; TensorFlow must have been imported."""
         if profile is None:
@@ -197,26 +195,25 @@ class Teacher:
             names = " and ".join(profile.needs_ranking)
             raise ValueError(f"profile {profile} is not for a teacher: leave out {names}")
         profile.require()
-        tokenizer = load_tokenizer(folder, windows.compat)
-        tensors = read_tensors(folder)
-        table = tensors.table(checkpoint.with_room_for(load_joint_config(folder), tokenizer))
+        name = f"the teacher {folder.path}"
+        tokenizer, tensors = folder.tokenizer(windows.compat), folder.tensors()
+        table = tensors.table(checkpoint.with_room_for(folder.joint_config, tokenizer))
         if not tensors.fill(table["span_output/kernel"]):
-            raise ValueError(f"the teacher {folder} has no span head: expected a model for answers")
+            raise ValueError(f"{name} has no span head: expected a model for answers")
         has_types = tensors.fill(table["type_output/kernel"])
         if not has_types:
-            log.warning("the teacher %s has no head for types: the labels alone teach them", folder)
-        digest = tokenizer_digest(tokenizer)
-        if digest != tokenizer_digest(student):
-            raise ValueError(f"the teacher {folder} has another vocabulary or tokenizer than init")
-        check_length(load_joint_config(folder), windows.max_seq_length)
-        return cls(folder, digest, windows.max_seq_length, profile, has_types)
+            log.warning("%s has no head for types: the labels alone teach them", name)
+        if tokenizer.digest != student.digest:
+            raise ValueError(f"{name} has another vocabulary or tokenizer than init")
+        check_length(folder.config, windows.max_seq_length)
+        return cls(folder, tokenizer.digest, windows.max_seq_length, profile, has_types)
 
     @cached_property
     def identity(self) -> dict[str, Any]:
         """The teacher's properties that its log probabilities depend on, as JSON values."""
         return {
-            "config": load_config(self.folder).to_dict(),
-            "weights": [*file_digests(self.folder).values()],
+            "config": self.folder.config.to_dict(),
+            "weights": [*self.folder.file_digests.values()],
             "tokenizer": self.tokenizer,
             "profile": str(self.profile),
         }
@@ -258,9 +255,9 @@ class Teacher:
         calibration = {}
         if self.profile.changes.int8:
             step = -(-len(windows) // CALIBRATION_WINDOWS)
-            calibration[self.folder] = self._rows(windows, np.arange(0, len(windows), step))
-        log.info("teacher %s: profile %s", model_name(self.folder), self.profile)
-        model = ModelSpec(self.folder, settings, DecisionConfig())
+            calibration[self.folder.path] = self._rows(windows, np.arange(0, len(windows), step))
+        log.info("teacher %s: profile %s", self.folder.name, self.profile)
+        model = Model(self.folder, settings, DecisionConfig())
         spec = ScorerSpec(model, self.profile, BATCH_SIZE, calibration=calibration)
         return load_predictor(spec, AllLogits(self.length))
 

@@ -25,19 +25,11 @@ from nq.inference.scorer import answers, windowed
 from nq.memo import Memo
 from nq.mlflow_format import save_model
 from nq.model import checkpoint, joint
-from nq.model.folder import (
-    ModelSettings,
-    copy_model,
-    load_joint_config,
-    load_settings,
-    read_tensors,
-)
-from nq.model.registry import model_name
+from nq.model.folder import ModelFolder, ModelSettings
 from nq.postprocess.decision import RULES
 from nq.preprocess.prepared import Windows, prepare
 from nq.preprocess.shards import PREPARED
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.progress import new_bar, set_total
 from nq.questions import Questions
 from nq.records import UNLABELLED, DeadLetter, Example
@@ -74,9 +66,9 @@ def train_on_files(
     The caller holds the output folder and has imported TensorFlow.
     """
     windows, config = job.windows, job.config
-    tokenizer = load_tokenizer(job.init, windows.compat)
-    shape = checkpoint.with_room_for(load_joint_config(job.init), tokenizer)
-    tensors = read_tensors(job.init)
+    tokenizer = job.init.tokenizer(windows.compat)
+    shape = checkpoint.with_room_for(job.init.joint_config, tokenizer)
+    tensors = job.init.tensors()
     teacher, work = None, job.output / WORK
     if job.teacher:
         teacher = Teacher.of(job.teacher, tokenizer, windows, job.teacher_profile)
@@ -112,7 +104,7 @@ def train_on_files(
         progress.record()
         loss = float(np.mean(losses[LOSS][-FINAL_STEPS:]))
         run.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
-        saved = ModelSettings(windows, removed_parts=load_settings(job.init).removed_parts)
+        saved = ModelSettings(windows, removed_parts=job.init.settings.removed_parts)
         checkpoint.save(job.output, model, shape, tokenizer, saved, card, job.store)
         train_s, model_uri = time.perf_counter() - started, None
         if track and track.logs_model:
@@ -122,13 +114,13 @@ def train_on_files(
 
 def _save(model: Path, folder: Path, logged: Any) -> None:
     """Saves a model in MLflow's format, without the state of its training."""
-    save_model(folder, {"model": copy_model(model, folder.with_name("model"))}, logged=logged)
+    save_model(folder, {"model": ModelFolder(model).copy(folder.with_name("model"))}, logged=logged)
 
 
 def _params(job: TrainingJob, teacher: Teacher | None) -> dict[str, Any]:
     """Returns the parameters of the MLflow run."""
     data, dev = (", ".join(shown(Path(path).name) for path in one) for one in (job.files, job.dev))
-    params: dict[str, Any] = {"init": model_name(job.init), "data": data, "limit": job.limit}
+    params: dict[str, Any] = {"init": job.init.name, "data": data, "limit": job.limit}
     if dev:
         params |= {"dev": dev, "evaluate_every": job.evaluate_every}
     if teacher:

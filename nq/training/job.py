@@ -15,7 +15,8 @@ from nq.errors import check_argument
 from nq.formats import input_files
 from nq.inference.profile import Profile
 from nq.model.config import STORES
-from nq.model.registry import model_folder, model_name
+from nq.model.folder import ModelFolder
+from nq.model.registry import model_folder
 from nq.preprocess.tokenizers import FILES
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class TrainingJob:
     """
 
     files: tuple[str, ...]
-    init: Path
+    init: ModelFolder
     output: Path
     windows: WindowConfig = field(default_factory=WindowConfig)
     config: TrainConfig = field(default_factory=TrainConfig)
@@ -99,7 +100,7 @@ class TrainingJob:
     workers: int | None = None
     card: Path | None = None
     store: str = STORES[0]
-    teacher: Path | None = None
+    teacher: ModelFolder | None = None
     distillation: DistillationConfig = field(default_factory=DistillationConfig)
     teacher_profile: Profile | None = None
     dev: tuple[str, ...] = ()
@@ -120,10 +121,12 @@ class TrainingJob:
             settings.setdefault(name, kind(**own))
         store = settings.get("store", STORES[0])
         check_argument(store in STORES, "store", store, " or ".join(STORES))
-        for name in ("init", "teacher", "output", "card"):
+        for name in ("init", "teacher"):
             if settings.get(name) is not None:
-                path_of = model_folder if name in ("init", "teacher") else Path
-                settings[name] = path_of(settings[name])
+                settings[name] = ModelFolder(model_folder(settings[name]))
+        for name in ("output", "card"):
+            if settings.get(name) is not None:
+                settings[name] = Path(settings[name])
         if "dev" in settings:
             settings["dev"] = input_files.path_list("dev", settings["dev"])
         return cls(input_files.path_list("files", files), **settings)
@@ -133,7 +136,7 @@ class TrainingJob:
         """Name, weight and temperature of the teacher; empty if there is none."""
         if self.teacher is None:
             return {}
-        return {"teacher": model_name(self.teacher), **self.distillation.to_dict()}
+        return {"teacher": self.teacher.name, **self.distillation.to_dict()}
 
     @cached_property
     def request(self) -> Request:
@@ -142,16 +145,16 @@ class TrainingJob:
 
         assert self.questions is not None
         training = (self.config.negatives, self.config.seed, *((True,) if self.teacher else ()))
-        return Request(self.questions, str(self.init), self.windows, training)
+        return Request(
+            self.questions, self.init.tokenizer(self.windows.compat), self.windows, training
+        )
 
     @cached_property
     def description(self) -> dict[str, Any]:
         """The values that a training's result depends on, as JSON values."""
-        from nq.model.folder import file_digests
-
         values = {
             "data": self.request.description,
-            "init": file_digests(self.init),
+            "init": self.init.file_digests,
             "store": self.store,
             **self.config.to_dict(),
         }
@@ -160,7 +163,7 @@ class TrainingJob:
             values |= {"dev": dev.description, "evaluate_every": self.evaluate_every}
         if self.teacher:
             how = {**self.distillation.to_dict(), "profile": str(self.teacher_profile)}
-            values["teacher"] = how | file_digests(self.teacher)
+            values["teacher"] = how | self.teacher.file_digests
         return values
 
     def card_text(self) -> str:
@@ -170,7 +173,7 @@ class TrainingJob:
         values = {**self.config.to_dict(), **self.teacher_settings}
         settings = "\n".join(f"- {name}: {value}" for name, value in values.items())
         return (
-            f"# {self.output.name}\n\nTrained by `nq train` from `{model_name(self.init)}` on "
+            f"# {self.output.name}\n\nTrained by `nq train` from `{self.init.name}` on "
             f"{', '.join(Path(file).name for file in self.files)}.\n\n{settings}\n"
         )
 

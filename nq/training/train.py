@@ -14,8 +14,9 @@ from nq import storage
 from nq.config import TrackingConfig
 from nq.errors import DamagedError, Error
 from nq.memo import REQUEST, Memo
-from nq.model.folder import CONFIG, check_model
+from nq.model.folder import CONFIG
 from nq.model.runtime import import_tensorflow
+from nq.model.tensors import check_length
 from nq.questions import Questions, mention_unnamed_pages
 from nq.training.job import STATE, TRAINING, TrainingJob, TrainingResult
 
@@ -48,7 +49,8 @@ def train(
     elif settings:
         job = replace(job, **settings)
     card, begun = job.card_text(), time.time()
-    sources: list[str | Path] = [job.init, *filter(None, (job.card, job.teacher))]
+    sources: list[str | Path] = [job.init.path, *([job.card] if job.card else [])]
+    sources += [job.teacher.path] if job.teacher else []
     with contextlib.ExitStack() as stack:
         questions = stack.enter_context(Questions.open(job.files, job.pages, job.limit))
         job, both = replace(job, files=questions.files, questions=questions), [questions]
@@ -59,9 +61,10 @@ def train(
         _check_output(job)
         stack.enter_context(storage.hold(job.output, TRAINING, sources))
         mention_unnamed_pages(*both)
-        check_model(job.init, job.windows)
+        job.init.check()
+        check_length(job.init.config, job.windows.max_seq_length)
         if job.teacher:
-            check_model(job.teacher)
+            job.teacher.check()
         import_tensorflow()
         from nq.training.fit import train_on_files
 

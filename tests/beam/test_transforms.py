@@ -12,6 +12,7 @@ from nq.config import WindowConfig
 from nq.formats import inputs
 from nq.formats.tfrecord import raw_records
 from nq.preprocess.prepared import Request, prepare
+from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
 from nq.records import Example
 from tests.nq_records import simplified, write_lines
@@ -37,7 +38,7 @@ def test_a_pipeline_of_the_user(
 ) -> None:
     vocab = tmp_path / "vocab.txt"
     expected = prepare(
-        Request(Questions(tuple(files)), str(vocab), CONFIG, training), tmp_path / "out"
+        Request(Questions(tuple(files)), load_tokenizer(vocab), CONFIG, training), tmp_path / "out"
     )
     records = [record for shard in expected.shards for record in raw_records(shard)]
     pipeline = beam.Pipeline(options=PipelineOptions(IN_MEMORY))

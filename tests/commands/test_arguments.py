@@ -11,7 +11,7 @@ from nq.bundle import bundled_sample
 from nq.commands import arguments, terminal
 from nq.commands.main import COMMANDS
 from nq.config import WindowConfig
-from nq.model.folder import ModelSettings, save_settings
+from nq.model.folder import ModelFolder, ModelSettings, save_settings
 from tests.conftest import Commands
 
 OURS = [command for command in COMMANDS if command != "eval"]
@@ -36,7 +36,9 @@ def test_settings_are_read_back_over_those_of_the_model(
         save_settings(tmp_path, ModelSettings(WindowConfig(max_seq_length=own, doc_stride=32)))
     parser = argparse.ArgumentParser()
     arguments.add_set(parser, WindowConfig)
-    windows = arguments.window_settings(parser.parse_args(options.split()), tmp_path)
+    windows = arguments.window_settings(
+        parser.parse_args(options.split()), ModelFolder(tmp_path).settings
+    )
     assert (windows.max_seq_length, windows.doc_stride) == (length, 32 if own else 128)
 
 

@@ -14,7 +14,7 @@ from tokenizers import models, pre_tokenizers
 import nq
 from nq.commands.main import console
 from nq.model import joint
-from nq.model.folder import load_config, load_settings, save_settings
+from nq.model.folder import ModelFolder, save_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.storage import PART, hold
 from tests import tiny_models
@@ -65,7 +65,7 @@ def run(*arguments: object) -> int:
 
 
 def load(folder: Path) -> Any:
-    return joint.load_model(folder).model
+    return joint.load_model(ModelFolder(folder)).model
 
 
 @pytest.mark.parametrize("to", ["nq", "hf", "savedmodel", "onnx", "mlflow"])
@@ -100,7 +100,7 @@ def test_googles_checkpoint_is_converted(tf1: Path, tmp_path: Path, commands: Co
         *("tokenizer_config.json", "vocab.txt"),
     }
     assert_original_logits(load(tmp_path / "ours"))
-    windows = load_settings(tmp_path / "ours").windows
+    windows = ModelFolder(tmp_path / "ours").settings.windows
     assert (windows.max_seq_length, windows.max_query_length) == (32, 8)
 
 
@@ -153,9 +153,9 @@ def test_a_model_with_fewer_heads_is_converted_but_not_to_hugging_faces_folder(
     model, fewer, new = tiny_models.model(shape=shape), tmp_path / "fewer", tmp_path / "new"
     tiny_models.save(fewer, model, shape, tiny_vocab)
     record = {"source": "whole", "num_attention_heads": [4, 3]}
-    save_settings(fewer, dataclasses.replace(load_settings(fewer), removed_parts=(record,)))
+    save_settings(fewer, dataclasses.replace(ModelFolder(fewer).settings, removed_parts=(record,)))
     assert run(fewer, new) == 0
-    assert (load_config(new), load_settings(new).removed_parts) == (shape, (record,))
+    assert (ModelFolder(new).config, ModelFolder(new).settings.removed_parts) == (shape, (record,))
     for name, value in load(new)(ROWS).items():
         np.testing.assert_array_equal(value, model(ROWS)[name])
     error = commands.error("convert", fewer, tmp_path / "theirs", "--to", "hf")

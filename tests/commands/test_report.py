@@ -34,7 +34,7 @@ def answer(model: Path, folder: Path, records: list[dict[str, Any]], **job: Any)
     data = write_lines(folder / "data.jsonl", records)
     decision = DecisionConfig(long_threshold=-1e9, short_threshold=-1e9)
     return nq.run(
-        nq.Job([data], nq.find_model(model, decision=decision), output=folder / "run", **job)
+        nq.Job([data], nq.Model.open(model, decision=decision), output=folder / "run", **job)
     )
 
 
@@ -104,7 +104,7 @@ def test_two_runs_are_compared(
 ) -> None:
     data, never = run.parent / "data.jsonl", DecisionConfig(long_threshold=1e9, short_threshold=1e9)
     other = nq.run(
-        nq.Job([data], nq.find_model(tiny_model, decision=never), output=tmp_path / "other")
+        nq.Job([data], nq.Model.open(tiny_model, decision=never), output=tmp_path / "other")
     ).folder
     report = commands.json("report", run, "--against", other)
     rows, details = embedded(run / REPORT, "rows"), embedded(run / REPORT, "details")

@@ -21,7 +21,7 @@ from nq.errors import Error
 from nq.memo import Memo
 from nq.mlflow_store import connect
 from nq.model import joint
-from nq.model.folder import load_settings
+from nq.model.folder import ModelFolder
 from nq.questions import Questions
 from nq.storage import hold
 from nq.tracking import RESUMES
@@ -156,7 +156,7 @@ def test_a_student_is_killed_and_resumed(
     answered = commands.json("answer", *dev, "--no-track")["metrics"]
     assert answered["micro_f1_best"] == pytest.approx(best["micro_f1"])
     tuned = commands.json("tune", *dev)
-    settings = load_settings("out")
+    settings = ModelFolder(Path("out")).settings
     assert settings.windows.max_seq_length == 32
     assert settings.decision.long_threshold == tuned["long_threshold"]
     assert settings.decision.short_threshold == tuned["short_threshold"]

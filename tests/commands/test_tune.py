@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nq.bundle import bundled_sample
-from nq.model.folder import load_settings
+from nq.model.folder import ModelFolder
 from tests.conftest import Commands
 from tests.folders import tree
 
@@ -20,10 +20,10 @@ def test_the_decision_of_the_model_folder_is_replaced(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
-    before = load_settings(model)
+    before = ModelFolder(model).settings
     arguments = ["--data", bundled_sample(), "--model", model, "--profile", "baseline"]
     first = commands.json("tune", *arguments, "--keep-scores")
-    tuned = load_settings(model)
+    tuned = ModelFolder(model).settings
     assert tuned.windows == before.windows
     assert tuned.decision.weights != before.decision.weights
     thresholds = tuned.decision.long_threshold, tuned.decision.short_threshold
@@ -38,7 +38,7 @@ def test_the_decision_of_the_model_folder_is_replaced(
     (micro,) = (line for line in lines if line.startswith("micro-F1"))
     assert f"{first['odd_micro_f1']:.3f} / {first['odd_micro_f1_best']:.3f}" in micro
     assert lines[-1].endswith(f"{model}/nq.json")
-    assert load_settings(model) == tuned
+    assert ModelFolder(model).settings == tuned
     assert not list(tmp_path.glob("runs/*/unfinished"))
 
 
@@ -55,7 +55,7 @@ def test_with_an_output_a_copy_has_the_decision(
     assert "--output" in commands.error("tune", *arguments)
     figures = commands.json("tune", *arguments, "--output", "mine")
     assert (figures["model"], figures["odd_examples"]) == ("mine", 8)
-    assert load_settings("mine").decision.long_threshold == figures["long_threshold"]
+    assert ModelFolder(Path("mine")).settings.decision.long_threshold == figures["long_threshold"]
     assert tree(tiny_model) == before
     assert tree(Path("mine")).keys() == before.keys()
     assert "mine" in commands.error("tune", *arguments, "--output", "mine")

@@ -23,8 +23,8 @@ from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import Label, LabelSpan
 from nq.evaluation.tuning import unseen_answers
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
-from nq.model.folder import load_settings
-from nq.model.model_spec import find_model
+from nq.model.folder import ModelFolder
+from nq.model.model import Model
 from nq.records import Example, ExampleId, Scores
 from nq.runs.folder import FinishedRun
 from nq.runs.tuning import start_decision
@@ -125,9 +125,8 @@ def test_no_decision_has_seen_the_question_that_it_answers(
 def test_the_model_to_take_is_saved_with_a_fitted_decision(
     compared: Compared, tiny_model: Path, tiny_mpnet: Path
 ) -> None:
-    rules = {load_settings(model).decision for model in (tiny_model, tiny_mpnet)}
-    saved = find_model(compared.saved)
-    saved.check()
+    rules = {ModelFolder(model).settings.decision for model in (tiny_model, tiny_mpnet)}
+    saved = Model.open(compared.saved)
     assert saved.decision not in rules and saved.decision.rule == "default"
 
 

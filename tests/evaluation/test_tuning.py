@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig
 from nq.evaluation import nq_eval, tuning
-from nq.model.model_spec import find_model
+from nq.model.model import Model
 from nq.runs.job import Job
 from tests.jobs import scoring
 from tests.nq_records import write_lines
@@ -38,7 +38,7 @@ def tune_without(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> 
             if i in removed:
                 record["annotations"] = [{**record["annotations"][0], **NO_ANSWER}]
         file = write_lines(folder / "sample.jsonl", records)
-        model = find_model(tiny_model, decision=DecisionConfig())
+        model = Model.open(tiny_model, decision=DecisionConfig())
         job = Job([file], model, "baseline", output=folder / "run")
         completed: list[int] = []
         with scoring(job, lambda windows, total: completed.append(windows)) as scores:

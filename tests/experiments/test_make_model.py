@@ -24,7 +24,7 @@ from experiments.recipes import ALL_WIKI, RECIPES, REVIEWS, Pair, Part, Recipe, 
 from nq.bundle import bundled_sample
 from nq.commands.train import parser as train_parser
 from nq.config import RankingWeights
-from nq.model.folder import load_config, load_settings, weights_digest
+from nq.model.folder import ModelFolder
 from tests import nq_records
 
 SOURCES = (*ALL_WIKI, *REVIEWS)
@@ -86,11 +86,11 @@ def test_a_recipe_makes_a_tuned_model_and_resumes(
         expected = (nq[name].astype(np.float64) + boolq[name]) / 2
         np.testing.assert_allclose(values, expected, rtol=1e-6, atol=1e-7)
     small, ranker = (tmp_path / "out" / name / "model" for name in recipes)
-    assert load_settings(small).decision.weights != RankingWeights()
-    assert load_config(ranker).is_dual_encoder
-    assert load_settings(ranker).second_model == "small"
-    assert load_settings(ranker).windows.block_prefix == "the "
-    assert load_settings(small).cascades[weights_digest(ranker)].read_blocks == 2
+    assert ModelFolder(small).settings.decision.weights != RankingWeights()
+    assert ModelFolder(ranker).config.is_dual_encoder
+    assert ModelFolder(ranker).settings.second_model == "small"
+    assert ModelFolder(ranker).settings.windows.block_prefix == "the "
+    assert ModelFolder(small).settings.cascades[ModelFolder(ranker).digest].read_blocks == 2
 
 
 MATRIX = "/encoder/layer.0/output/dense/MatMul"

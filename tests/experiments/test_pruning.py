@@ -24,7 +24,7 @@ from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, WindowConfig
 from nq.model import checkpoint, joint
 from nq.model.config import ModelConfig
-from nq.model.folder import ModelSettings, load_config, load_settings
+from nq.model.folder import ModelFolder, ModelSettings
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
 from nq.records import FloatArray, IntArray
@@ -177,7 +177,7 @@ def test_a_pruned_folder_says_what_was_removed(source: Path, pruned: Path) -> No
     assert record["num_attention_heads"] == [4, 3] and len(record["removed_layers"]) == 1
     assert [len(heads) for heads in record["removed_heads"]] == [1, 1]
     assert "removed_parts" not in settings_of(source)
-    loaded = load_settings(pruned)
+    loaded = ModelFolder(pruned).settings
     assert (loaded.windows, loaded.decision) == (SETTINGS.windows, SETTINGS.decision)
     card = (pruned / "README.md").read_text(encoding="utf-8")
     assert "2 of 3 layers with 3 of 4 heads and 64 of 128 feed-forward units" in card
@@ -192,13 +192,13 @@ def test_a_pruned_folder_is_pruned_again(
     again, data = tmp_path / "again", ["--data", str(SAMPLE)]
     result = run_command(pruning.main, pruned, again, "--prune", "heads=2,layers=1", *data)
     assert result["pruning"]["num_attention_heads"] == [3, 2]
-    config = load_config(again)
+    config = ModelFolder(again).config
     assert (config.num_attention_heads, config.head_width, config.num_hidden_layers) == (2, 2, 1)
     assert [record["source"] for record in settings_of(again)["removed_parts"]] == [
         "source",
         "pruned",
     ]
     assert settings_of(again)["removed_parts"][1] == result["pruning"]
-    joint.load_model(again)
+    joint.load_model(ModelFolder(again))
     assert pruning.main([str(again), str(tmp_path / "more"), "--prune", "heads=3", *data]) == 1
     assert "heads is 3, the model has 2: choose 2 or less" in capsys.readouterr().err

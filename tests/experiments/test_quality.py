@@ -21,7 +21,7 @@ from nq.config import DECISION_RULES, DecisionConfig
 from nq.evaluation.text_match import normalize
 from nq.inference.profile import Profile
 from nq.inference.rescore import CLOSE, compute_type
-from nq.model.folder import copy_model, load_settings, save_settings
+from nq.model.folder import ModelFolder, save_settings
 from tests.experiments.conftest import RunCommand
 from tests.jobs import predictions
 from tests.nq_records import write_lines
@@ -42,9 +42,9 @@ def test_each_decision_rule_has_the_metrics_of_its_own_run(
     rows = run_command(decisions.main, *options)["rows"]
     assert decisions.table({"rows": rows}).count("| `") == len(rows) == len(DECISION_RULES)
     for row in rows:
-        own = load_settings(tiny_model).decision
+        own = ModelFolder(tiny_model).settings.decision
         decision = replace(own, rule=str(row.pop("decision")))
-        model = nq.find_model(tiny_model, decision=decision)
+        model = nq.Model.open(tiny_model, decision=decision)
         result = nq.run(nq.Job([SAMPLE], model, root=tmp_path))
         assert row == {name: result.metrics[name] for name in row}
 
@@ -63,8 +63,8 @@ def test_an_answer_matches_its_own_text_and_no_other(
     tiny_model: Path, tmp_path: Path, run_command: RunCommand
 ) -> None:
     rule = DecisionConfig(rule="bert-joint")  # it gives a span for any scores
-    settings = replace(load_settings(tiny_model), decision=rule)
-    model = copy_model(tiny_model, tmp_path / "model", settings)
+    settings = replace(ModelFolder(tiny_model).settings, decision=rule)
+    model = ModelFolder(tiny_model).copy(tmp_path / "model", settings)
     records, file = sample_records(N), tmp_path / "data.jsonl"
     folder = nq.run([write_lines(file, records)], model=model, root=tmp_path).folder
     answers: list[str] = []
@@ -110,7 +110,7 @@ def test_the_limits_of_rescore_are_those_of_the_committed_result() -> None:
 def test_a_run_of_another_decision_is_not_taken(
     tiny_model: Path, tmp_path: Path, run_command: RunCommand
 ) -> None:
-    model, output = copy_model(tiny_model, tmp_path / "model"), tmp_path / "runs"
+    model, output = ModelFolder(tiny_model).copy(tmp_path / "model"), tmp_path / "runs"
     arguments = ["--data", SAMPLE, "--model", model, "--limit", 2]
     arguments += ["--profiles", "mixed", "--output", output]
 
@@ -120,7 +120,7 @@ def test_a_run_of_another_decision_is_not_taken(
 
     first = jobs()
     assert len(first) == 2  # of mixed and of baseline, which is its exact profile
-    settings = load_settings(model)
+    settings = ModelFolder(model).settings
     decision = replace(settings.decision, max_answer_length=5)
     save_settings(model, replace(settings, decision=decision))
     after = jobs()

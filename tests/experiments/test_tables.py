@@ -7,7 +7,7 @@ import pytest
 
 from experiments import table_sources, tables
 from nq.bundle import bundled_model
-from nq.model.folder import copy_model
+from nq.model.folder import ModelFolder
 
 MATCH: dict[str, object] = {"questions": 4, "answered_in_short": 2, "matched": 1}
 PEERS = {"peers": [], "peak_gflop_per_s": {}, "model": "base", "windows": 1, "max_seq_length": 8}
@@ -38,7 +38,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "experiments").mkdir(parents=True)
     (root / "README.md").touch()
     (root / "experiments" / "README.md").touch()
-    copy_model(bundled_model(), model)
+    ModelFolder(bundled_model()).copy(model)
     monkeypatch.setattr(table_sources, "bundled_model", lambda: model)
     monkeypatch.setattr(tables, "ROOT", root)
     return root

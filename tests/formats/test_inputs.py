@@ -17,7 +17,7 @@ from nq.evaluation.labels import read_gold, read_predictions
 from nq.formats import input_files, inputs
 from nq.formats.fields import LIMITS
 from nq.formats.tfrecord import frame
-from nq.model.folder import CONFIG, check_model
+from nq.model.folder import CONFIG, ModelFolder
 from nq.preprocess.features import features
 from nq.preprocess.prepared import make_windows
 from nq.preprocess.tokenizers import NAMES as TOKENIZERS
@@ -137,7 +137,9 @@ def test_a_pointer_of_git_lfs_is_called_that(suffix: str, tmp_path: Path) -> Non
 
 
 MODEL_FILES: dict[str, Callable[[Path], Any]] = {
-    **dict.fromkeys(("model.safetensors", "model.safetensors.index.json", CONFIG), check_model),
+    **dict.fromkeys(
+        ("model.safetensors", "model.safetensors.index.json", CONFIG), ModelFolder.open
+    ),
     **dict.fromkeys(TOKENIZERS, load_tokenizer),
 }
 

@@ -15,7 +15,7 @@ import nq
 from nq.inference import engine
 from nq.inference.engine import KEPT, FolderNetwork, graph_folder, load_graph
 from nq.memo import DIGESTS
-from nq.model.model_spec import find_model
+from nq.model.model import Model
 from nq.storage import cache_folder
 from tests.test_missing_packages import run_without
 
@@ -35,7 +35,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def network(folder: Path) -> FolderNetwork:
-    return FolderNetwork(find_model(folder), "float32")
+    return FolderNetwork(Model.open(folder), "float32")
 
 
 def kept(cache: Path) -> dict[str, bytes]:

@@ -15,7 +15,7 @@ from nq.inference.instances import InstanceDiedError, InstancePool
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import Profile
 from nq.inference.scorer import Part, Steps, advance, windowed
-from nq.model.model_spec import find_model
+from nq.model.model import Model
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import read_examples
 from nq.records import Columns
@@ -24,7 +24,7 @@ from tests.child_processes import children
 
 @pytest.fixture(scope="module")
 def spec(tiny_model: Path) -> ScorerSpec:
-    return ScorerSpec(find_model(tiny_model), Profile.parse("prune+buckets+openvino"), 2)
+    return ScorerSpec(Model.open(tiny_model), Profile.parse("prune+buckets+openvino"), 2)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_an_instance_computes_the_same_bytes_in_steps_between_those_of_other_par
 ) -> None:
     """One of the second model's windows too, and of those that are rescored."""
     models = {"second_model": request.getfixturevalue(second), "read_blocks": 2} if second else {}
-    model = find_model(spec.model.folder, **models)
+    model = Model.open(spec.model.folder, **models)
     spec = replace(spec, model=model, profile=Profile.parse(profile), batch_size=4, adaptive=True)
     with InstancePool(spec, 1, 1) as pool:
         expected = [pool.scores(part.rows, part.examples) for part in some_parts]

@@ -17,14 +17,7 @@ from hypothesis.extra import numpy as arrays
 from safetensors.numpy import load_file, save_file
 
 from nq.model import checkpoint, joint, tensor_files
-from nq.model.folder import (
-    ModelSettings,
-    check_model,
-    load_settings,
-    read_tensors,
-    save_settings,
-    weight_files,
-)
+from nq.model.folder import ModelFolder, ModelSettings, save_settings
 from nq.model.names import BERT, WORD_EMBEDDINGS, weight_table
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import FloatArray
@@ -55,12 +48,16 @@ def weights(model: keras.Model) -> dict[str, FloatArray]:
 
 
 def save(folder: Path, like: Path, store: str = "float32") -> None:
-    model, tokenizer, settings = tiny_models.model(), load_tokenizer(like), load_settings(like)
+    model, tokenizer, settings = (
+        tiny_models.model(),
+        load_tokenizer(like),
+        ModelFolder(like).settings,
+    )
     checkpoint.save(folder, model, tiny_models.SHAPE, tokenizer, settings, "card", store)
 
 
 def load(folder: Path) -> dict[str, FloatArray]:
-    loaded = joint.load_model(folder)
+    loaded = joint.load_model(ModelFolder(folder))
     assert loaded.report == checkpoint.LoadReport()
     return weights(loaded.model)
 
@@ -79,7 +76,7 @@ def test_an_unfinished_folder_is_no_model(tiny_model: Path, folder: Path) -> Non
     with small_files(10_000), pytest.raises(OSError, match=r"model\.safetensors"):
         save(folder, tiny_model)
     with pytest.raises(FileNotFoundError, match=r"config\.json"):
-        joint.load_model(folder)
+        joint.load_model(ModelFolder(folder))
 
 
 @given(
@@ -123,12 +120,12 @@ def test_missing_rows_of_word_embeddings_are_drawn_and_reported(
     tiny_model: Path, tmp_path: Path, store: str
 ) -> None:
     save(tmp_path / "m", tiny_model, store)
-    stored = read_tensors(tmp_path / "m")[WORDS]
+    stored = ModelFolder(tmp_path / "m").tensors()[WORDS]
     vocab_size, deviation = len(stored) + 50, 0.5
     larger = dataclasses.replace(
         tiny_models.SHAPE, vocab_size=vocab_size, initializer_range=deviation
     )
-    loaded = joint.load_model(tmp_path / "m", config=larger)
+    loaded = joint.load_model(ModelFolder(tmp_path / "m"), config=larger)
     assert loaded.report == checkpoint.LoadReport((f"{WORD_EMBEDDINGS}[{len(stored)}:]",))
     rows = weights(loaded.model)[WORD_EMBEDDINGS]
     np.testing.assert_array_equal(rows[: len(stored)], stored)
@@ -181,10 +178,10 @@ def test_the_error_is_at_most_half_a_step(value: FloatArray) -> None:
     "family", ["albert-groups", "bert", "deberta-v2-own", "distilbert", "modernbert", "mpnet"]
 )
 def test_every_family_is_stored_in_8_bits(family: str, tmp_path: Path) -> None:
-    first = joint.load_model(GOLDEN / family)
+    first = joint.load_model(ModelFolder(GOLDEN / family))
     report = first.report
     checkpoint.save_weights(tmp_path, first.model, first.config, "int8", report.missing)
-    again = joint.load_model(tmp_path)
+    again = joint.load_model(ModelFolder(tmp_path))
     assert again.report == report
     for weight, other in zip(first.model.weights, again.model.weights, strict=True):
         if weight.path not in report.missing and tensor_files.in_8_bits(weight.path):
@@ -213,6 +210,6 @@ def test_weights_in_several_files_are_the_same(tmp_path: Path, store: str) -> No
         folder.mkdir()
         checkpoint.save_weights(folder, tiny_models.model(), tiny_models.SHAPE, store)
     divide(several)
-    assert len(weight_files(several)) == 3
-    check_model(several)
+    assert len(ModelFolder(several).weight_files) == 3
+    ModelFolder(several).check()
     np.testing.assert_equal(load(several), load(one))

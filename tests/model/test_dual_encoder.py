@@ -22,7 +22,7 @@ from nq.inference.reduction import TopK
 from nq.model import checkpoint, joint
 from nq.model.dual_encoder import ABSENT, MIDDLE, SCALE, KnownMarkers
 from nq.model.encoder import Layers, encoder
-from nq.model.folder import ModelSettings, load_config, load_settings, read_tensors
+from nq.model.folder import ModelFolder, ModelSettings
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -80,11 +80,11 @@ def ranker(source: Path, tmp_path: Path) -> Path:
 
 def alone(source: Path, pieces: list[int]) -> FloatArray:
     """Returns the vector of one text: the first or the mean output of the sentence encoder."""
-    config = checkpoint.with_room_for(load_config(source), load_tokenizer(source))
+    config = checkpoint.with_room_for(ModelFolder(source).config, load_tokenizer(source))
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in joint.INPUTS}
     layers = Layers(keras.DTypePolicy("float32"), "zeros")
     model = keras.Model(inputs, encoder(config, inputs, layers))
-    checkpoint.fill(model, read_tensors(source), config)
+    checkpoint.fill(model, ModelFolder(source).tensors(), config)
     ids = np.array([pieces], np.int32)
     rows = {"input_ids": ids, "input_mask": ids * 0 + 1, "segment_ids": ids * 0}
     outputs = np.asarray(model(rows))
@@ -111,8 +111,8 @@ def texts(
 
 
 def test_each_text_is_encoded_as_by_itself(source: Path, ranker: Path) -> None:
-    tokenizer, model = load_tokenizer(ranker), joint.load_model(ranker).model
-    settings = load_settings(ranker).windows
+    tokenizer, model = load_tokenizer(ranker), joint.load_model(ModelFolder(ranker)).model
+    settings = ModelFolder(ranker).settings.windows
     assert settings.to_dict().items() >= (PREFIXED if OPTIONS[source.name] else {}).items()
     settings = dataclasses.replace(settings, max_seq_length=24, doc_stride=9, max_query_length=8)
     windows = features(example(), tokenizer, settings)
@@ -126,7 +126,7 @@ def test_each_text_is_encoded_as_by_itself(source: Path, ranker: Path) -> None:
     assert len(windows) > 3
     for row, n_pieces in enumerate(windows.input_mask.sum(axis=1).tolist()):
         ids = windows.input_ids[row, :n_pieces].tolist()
-        (_, question), *blocks = texts(ids, tokenizer, load_config(ranker).prefix_pieces)
+        (_, question), *blocks = texts(ids, tokenizer, ModelFolder(ranker).config.prefix_pieces)
         query = alone(source, question)
         assert start[row, 0] == 0
         expected = np.full(len(ids), ABSENT)
@@ -176,7 +176,7 @@ def test_unknown_markers_become_known(
 @pytest.mark.parametrize("source", ["mpnet"], indirect=True)
 @pytest.mark.parametrize("profile", ["xla", "mixed+buckets+openvino", "onnx"])
 def test_engines_agree(profile: str, ranker: Path) -> None:
-    loaded = joint.load_model(ranker)
+    loaded = joint.load_model(ModelFolder(ranker))
     windows = features(example(), load_tokenizer(ranker), WINDOWS)
     rows = {name: x.astype(np.int32) for name, x in windows.rows.items()}
 

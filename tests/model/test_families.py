@@ -15,7 +15,7 @@ from nq.model import checkpoint, joint
 from nq.model.checkpoint import LoadReport
 from nq.model.config import ModelConfig
 from nq.model.families import FAMILIES, decode_config, encode_config
-from nq.model.folder import load_config
+from nq.model.folder import ModelFolder
 from nq.model.tensors import weight_shapes
 from tests import tiny_models
 from tests.golden.families import make
@@ -40,12 +40,12 @@ def test_logits_equal_those_of_transformers_and_weights_are_saved_as_loaded(
     name: str, tmp_path: Path
 ) -> None:
     golden = GOLDEN / name
-    loaded = joint.load_model(golden)
+    loaded = joint.load_model(ModelFolder(golden))
     assert loaded.report == LoadReport(HEADS) and "no head for types" in loaded.report.warning()
     assert loaded.report.warning().startswith("no head for types in the checkpoint")
     assert_same_spans(loaded.model, np.load(golden / "reference.npz"), atol=1e-5)
     checkpoint.save_weights(tmp_path, loaded.model, loaded.config)
-    assert load_config(tmp_path) == loaded.config
+    assert ModelFolder(tmp_path).config == loaded.config
     theirs, ours = (load_file(folder / "model.safetensors") for folder in (golden, tmp_path))
     extra = {name for name in ours if name not in theirs}
     assert all("pooler" in name or "type_outputs" in name for name in extra)
@@ -53,7 +53,7 @@ def test_logits_equal_those_of_transformers_and_weights_are_saved_as_loaded(
     heads = ("qa_outputs.", "head.", "classifier.")
     bare = {n.split(".", 1)[1]: v for n, v in theirs.items() if not n.startswith(heads)}
     save_file(bare, tmp_path / "model.safetensors")
-    report = joint.load_model(tmp_path).report  # an encoder without prefix and heads
+    report = joint.load_model(ModelFolder(tmp_path)).report  # an encoder without prefix and heads
     span_head = [path for path in weight_shapes(loaded.config) if path.startswith("span_")]
     assert report == LoadReport((*span_head, *HEADS))
     assert f"left random: {', '.join(span_head)}; no head" in report.warning()
@@ -104,7 +104,9 @@ def test_a_number_that_is_absurd_is_an_error(model_type: str, number: float) -> 
 
 @pytest.mark.parametrize("family", [*sorted(make.FAMILIES), "fewer heads"])
 def test_shapes_are_those_of_the_model(family: str) -> None:
-    config = tiny_models.FEWER_HEADS if family == "fewer heads" else load_config(GOLDEN / family)
+    config = (
+        tiny_models.FEWER_HEADS if family == "fewer heads" else ModelFolder(GOLDEN / family).config
+    )
     built = {weight.path: tuple(weight.shape) for weight in joint.build(config).weights}
     assert weight_shapes(config) == built
 
@@ -201,7 +203,7 @@ def test_readers_have_the_logits_of_transformers(name: str, tmp_path: Path) -> N
     theirs = make.random_model(tmp_path, model_type, shape, seed=1, deviation=0.2)
     rows = make.windows(2, 200, (200, 133, 9))  # beyond local attention and single buckets
     reference = {**rows, **make.logits(theirs, rows, model_type)}
-    assert_same_spans(joint.load_model(tmp_path).model, reference, atol=1e-5)
+    assert_same_spans(joint.load_model(ModelFolder(tmp_path)).model, reference, atol=1e-5)
 
 
 def test_the_table_names_what_is_read() -> None:

@@ -15,15 +15,8 @@ from safetensors.numpy import load_file, save_file
 from experiments.peers.pipeline import write_model
 from nq.config import DecisionConfig, WindowConfig
 from nq.model import checkpoint, joint
-from nq.model.folder import (
-    ModelSettings,
-    check_model,
-    copy_model,
-    load_config,
-    load_settings,
-    read_tensors,
-    save_settings,
-)
+from nq.model.folder import ModelFolder, ModelSettings, save_settings
+from nq.model.model import Model
 from tests import tiny_models
 
 Damage = Callable[[Path], object]
@@ -137,43 +130,43 @@ def huge_table(folder: Path) -> None:
     ],
 )
 def test_damage_is_one_line(folder: Path, damage: Damage, problem: str) -> None:
-    check_model(folder)
+    ModelFolder(folder).check()
     damage(folder)
     with pytest.raises((ValueError, FileNotFoundError), match=problem) as error:
-        check_model(folder)
-        load_settings(folder)
-        joint.load_model(folder)
+        ModelFolder(folder).check()
+        _ = ModelFolder(folder).settings
+        joint.load_model(ModelFolder(folder))
     assert str(folder) in str(error.value) or "config" in str(error.value)
     assert "\n" not in str(error.value) and len(str(error.value)) < 1000
 
 
 def test_a_flipped_bit_in_weights_with_digests_is_found(tiny_model: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    copy_model(tiny_model, copy, ModelSettings(second_model="small"))
-    check_model(copy)
+    ModelFolder(tiny_model).copy(copy, ModelSettings(second_model="small"))
+    ModelFolder(copy).check()
     data = bytearray((copy / WEIGHTS).read_bytes())
     data[-5] ^= 1
     (copy / WEIGHTS).write_bytes(data)
-    for read in (check_model, read_tensors):
+    for read in (ModelFolder.check, ModelFolder.tensors):
         with pytest.raises(ValueError, match=f"{copy / WEIGHTS}"):
-            read(copy)
+            read(ModelFolder(copy))
     save_settings(copy, ModelSettings())  # as in a folder that nq did not write
-    read_tensors(copy)
+    ModelFolder(copy).tensors()
 
 
 def test_settings_and_config_are_loaded_as_saved(folder: Path) -> None:
-    assert load_config(folder) == tiny_models.SHAPE
+    assert ModelFolder(folder).config == tiny_models.SHAPE
     settings = ModelSettings(
         WindowConfig(max_seq_length=128), DecisionConfig("kisialiou", 12, 1.5, -2.0)
     )
     save_settings(folder, settings)
-    assert load_settings(folder) == settings
+    assert ModelFolder(folder).settings == settings
     (folder / "nq.json").unlink()
-    assert load_settings(folder) == ModelSettings()
-    check_model(folder, WindowConfig(max_seq_length=32, max_query_length=8))
+    assert ModelFolder(folder).settings == ModelSettings()
+    Model.open(folder, windows=WindowConfig(max_seq_length=32, max_query_length=8))
     with pytest.raises(ValueError, match=r"1000000000 .* 32"):
-        check_model(folder, WindowConfig(max_seq_length=10**9))
-    assert set(read_tensors(folder).shapes) == set(tiny_models.tensors())
+        Model.open(folder, windows=WindowConfig(max_seq_length=10**9))
+    assert set(ModelFolder(folder).tensors().shapes) == set(tiny_models.tensors())
 
 
 @pytest.mark.parametrize(
@@ -185,7 +178,7 @@ def test_windows_of_a_reader_fit_its_tokenizer(
     folder = write_model(tmp_path / "reader")
     config = {"tokenizer_class": "BertTokenizer", "model_max_length": longest}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    windows = load_settings(folder).windows
+    windows = ModelFolder(folder).settings.windows
     assert (windows.max_seq_length, windows.doc_stride) == (length, stride)
     # Also behind the longest question, each window begins within the one before.
     assert stride <= length - windows.max_query_length - 3
@@ -196,4 +189,4 @@ def test_no_length_is_one_line(tmp_path: Path, longest: object) -> None:
     folder = write_model(tmp_path / "reader")
     (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": longest}))
     with pytest.raises(ValueError, match="model_max_length"):
-        load_settings(folder)
+        _ = ModelFolder(folder).settings

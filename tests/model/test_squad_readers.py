@@ -14,7 +14,7 @@ import nq
 from experiments.peers.pipeline import LONG, vocabulary, write_model
 from nq.config import WindowConfig
 from nq.model import joint
-from nq.model.folder import load_settings
+from nq.model.folder import ModelFolder
 from nq.preprocess.features import features, training_features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -56,7 +56,10 @@ def squad_file(path: Path, questions: dict[str, tuple[str, str]]) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(reader: Path, questions: dict[str, tuple[str, str]]) -> dict[str, tuple[str, float]]:
-    settings, model = load_settings(reader).windows, joint.load_model(reader).model
+    settings, model = (
+        ModelFolder(reader).settings.windows,
+        joint.load_model(ModelFolder(reader)).model,
+    )
     parts = settings, load_tokenizer(reader), model
     return {key: reference(*parts, *pair) for key, pair in questions.items()}
 
@@ -128,7 +131,7 @@ def test_a_question_is_answered_with_a_score(
 def test_windows_of_blocks_and_of_the_page_have_all_words(reader: Path, tmp_path: Path) -> None:
     page = nq.page_from_text("The lake is deep.\n\nIt was founded (1874) in Paris.")
     example, tokenizer = page.with_question("how deep?"), load_tokenizer(reader)
-    settings = load_settings(reader).windows
+    settings = ModelFolder(reader).settings.windows
     for scope, windows in (("page", 1), ("block", 2)):
         made = features(example, tokenizer, replace(settings, window_scope=scope))
         assert len(made) == windows

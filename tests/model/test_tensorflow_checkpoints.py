@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from nq.model import joint
 from nq.model.checkpoint import LoadReport
+from nq.model.folder import ModelFolder
 from nq.records import FloatArray
 from tests import tiny_models
 from tests.model.slow_bert import SlowBert
@@ -130,7 +131,7 @@ def assert_original_logits(model: Any) -> None:
 
 
 def test_every_tensor_is_used_and_the_logits_are_right(folder: Path) -> None:
-    loaded = joint.load_model(folder)
+    loaded = joint.load_model(ModelFolder(folder))
     assert loaded.report == LoadReport()
     assert_original_logits(loaded.model)
 
@@ -144,7 +145,7 @@ def test_a_pretraining_checkpoint_lacks_the_heads(tmp_path: Path) -> None:
         "global_step": np.int64(7),
     }
     write_tf1(tmp_path, "bert_model.ckpt", plain)
-    loaded = joint.load_model(tmp_path)
+    loaded = joint.load_model(ModelFolder(tmp_path))
     report = loaded.report
     assert report == LoadReport(
         ("span_output/kernel", "span_output/bias", "type_output/kernel", "type_output/bias"),
@@ -167,5 +168,5 @@ def test_a_missing_or_truncated_file_is_named(
     (path,) = folder.glob("*.data-*")
     damage(path)
     with pytest.raises((ValueError, FileNotFoundError), match=name) as error:
-        joint.load_model(folder)
+        joint.load_model(ModelFolder(folder))
     assert "\n" not in str(error.value)

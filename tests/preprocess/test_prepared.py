@@ -51,7 +51,7 @@ def make_request(folder: Path) -> Request:
     second = [nq_records.v1(100), bad, again, nq_records.v1(101)]
     write_lines(folder / "a.jsonl", second)
     files = str(first), str(folder / "a.jsonl")
-    return Request(Questions(files), str(write_vocab(folder / "vocab.txt")), CONFIG)
+    return Request(Questions(files), load_tokenizer(write_vocab(folder / "vocab.txt")), CONFIG)
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_records_are_those_of_the_plain_functions_in_order(
 ) -> None:
     monkeypatch.setattr(shards, "SHARD_BYTES", shard_bytes)
     made = prepare(replace(job_request, training=training), out)
-    tokenizer, expected = load_tokenizer(job_request.tokenizer), list[list[bytes]]()
+    tokenizer, expected = job_request.tokenizer, list[list[bytes]]()
     for source, item in first_examples(job_request):
         rows = features(item, tokenizer, CONFIG)
         if training:
@@ -194,9 +194,10 @@ def test_another_request_does_not_reuse_it(
         write_lines(Path(files[1]), [simplified(5)])
         other = replace(job_request, questions=Questions(files))
     else:
-        with Path(job_request.tokenizer).open("a", encoding="utf-8") as file:
+        path = job_request.tokenizer.files["vocab.txt"]
+        with path.open("a", encoding="utf-8") as file:
             file.write("zebra\n")
-        other = replace(job_request)
+        other = replace(job_request, tokenizer=load_tokenizer(path))
     assert other.key != job_request.key
     assert find(other, out) is None
 
@@ -353,9 +354,10 @@ from pathlib import Path
 import psutil
 from nq.config import WindowConfig
 from nq.preprocess.prepared import Request, windows
+from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
 config = WindowConfig(max_seq_length=48, max_query_length=12)
-request = Request(Questions((sys.argv[1],)), sys.argv[2], config)
+request = Request(Questions((sys.argv[1],)), load_tokenizer(sys.argv[2]), config)
 if sys.argv[4] == "SIGINT":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # where it was ignored
 try:

@@ -19,7 +19,7 @@ from nq.commands.main import console
 from nq.config import TrackingConfig
 from nq.errors import Error
 from nq.evaluation.answer_files import PREDICTIONS
-from nq.model.model_spec import find_model
+from nq.model.model import Model
 from nq.report.comparison import BESIDE
 from nq.report.result import Result
 from nq.runs.config import Beam
@@ -124,7 +124,7 @@ def test_a_reader_and_profiles(
     jobs = [
         Job(
             data[:1],
-            find_model(tiny_model, second_model=tiny_mpnet),
+            Model.open(tiny_model, second_model=tiny_mpnet),
             profile,
             output=tmp_path / str(runner),
             formats=FORMATS,

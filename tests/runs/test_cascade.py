@@ -1,7 +1,6 @@
 """Tests runs with a second model: its scores, resuming, tuning and pairs."""
 
 import json
-import logging
 import shutil
 from dataclasses import replace
 from itertools import islice
@@ -23,8 +22,8 @@ from nq.config import (
 )
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.formats.outputs import encode_prediction
-from nq.model.folder import load_settings, save_settings, weights_digest
-from nq.model.model_spec import find_model, mention_decision
+from nq.model.folder import ModelFolder, save_settings
+from nq.model.model import Model
 from nq.records import SCORE_COLUMNS, SECOND_WINDOW, Columns
 from nq.report.result import Result
 from nq.runs.folder import JOB, KEPT_SCORES
@@ -166,19 +165,19 @@ def test_a_tuned_decision_is_found_when_both_models_are_given(
     tiny_model: Path, tiny_mpnet: Path, tmp_path: Path, commands: Commands
 ) -> None:
     second = Path(shutil.copytree(tiny_mpnet, tmp_path / "second"))
-    before = load_settings(second)
+    before = ModelFolder(second).settings
     data = ["--data", bundled_sample(), "--model", tiny_model]
     models = ["--second-model", second, "--read-blocks", "3", "--profile", "baseline"]
     figures = commands.json("tune", *data, *models)
     assert figures["model"] == str(second) and figures["odd_examples"] > 0
-    after = load_settings(second)
-    tuned = after.cascades[weights_digest(tiny_model)]
+    after = ModelFolder(second).settings
+    tuned = after.cascades[ModelFolder(tiny_model).digest]
     assert (after.windows, after.decision) == (before.windows, before.decision)
-    assert tuned.read_blocks == 3 and tuned.first == load_settings(tiny_model).decision
+    assert tuned.read_blocks == 3 and tuned.first == ModelFolder(tiny_model).settings.decision
     assert tuned.weights.block_score != 0
     assert tuned.long_threshold == figures["long_threshold"]
-    assert find_model(tiny_model, second_model=second).decision == tuned
-    fewer = find_model(tiny_model, second_model=second, read_blocks=2)
+    assert Model.open(tiny_model, second_model=second).decision == tuned
+    fewer = Model.open(tiny_model, second_model=second, read_blocks=2)
     assert fewer.decision == replace(tuned, read_blocks=2)
 
 
@@ -186,7 +185,7 @@ def naming(source: Path, folder: Path, **other: str) -> Path:
     """Returns a copy of a model that names the other model of a pair."""
     copy = Path(shutil.copytree(source, folder))
     settings: dict[str, Any] = dict(other)
-    save_settings(copy, replace(load_settings(copy), **settings))
+    save_settings(copy, replace(ModelFolder(copy).settings, **settings))
     return copy
 
 
@@ -195,13 +194,13 @@ def test_a_model_stands_for_the_pair_that_its_settings_name(
 ) -> None:
     ranker = naming(tiny_model, tmp_path / "ranker", second_model=str(tiny_mpnet))
     for found, model, other in (
-        (find_model(str(ranker)), ranker, tiny_mpnet),
-        (find_model(ranker, second_model=tiny_model), ranker, tiny_model),
+        (Model.open(str(ranker)), ranker, tiny_mpnet),
+        (Model.open(ranker, second_model=tiny_model), ranker, tiny_model),
     ):
         assert [one.folder for one in found.models] == [model, other]
-        assert found == find_model(model, second_model=other)
+        assert found == Model.open(model, second_model=other)
     assert console(["convert", str(ranker), str(tmp_path / "converted")]) == 0
-    assert load_settings(tmp_path / "converted") == load_settings(ranker)
+    assert ModelFolder(tmp_path / "converted").settings == ModelFolder(ranker).settings
 
 
 @pytest.mark.slow
@@ -210,9 +209,9 @@ def test_a_second_model_that_only_ranks_adds_block_scores(
 ) -> None:
     dual_encoder = tmp_path / "dual"
     assert console(["convert", str(tiny_mpnet), str(dual_encoder), "--dual-encoder"]) == 0
-    windows = replace(load_settings(tiny_mpnet).windows, window_scope=BLOCK)
-    save_settings(dual_encoder, replace(load_settings(dual_encoder), windows=windows))
-    own = load_settings(tiny_model).decision
+    windows = replace(ModelFolder(tiny_mpnet).settings.windows, window_scope=BLOCK)
+    save_settings(dual_encoder, replace(ModelFolder(dual_encoder).settings, windows=windows))
+    own = ModelFolder(tiny_model).settings.decision
     run(make_job(tiny_model, None, tmp_path / "alone"))
     job = make_job(tiny_model, dual_encoder, tmp_path / "all", read_blocks=ALL)
     decision = job.model.cascade
@@ -225,6 +224,5 @@ def test_a_second_model_that_only_ranks_adds_block_scores(
     few = make_job(tiny_model, dual_encoder, tmp_path / "few", read_blocks=2, decision=ranking)
     assert run(few).second_model_windows < all_blocks.second_model_windows
     assert predictions(tmp_path / "few") != predictions(tmp_path / "alone")
-    caplog.set_level(logging.INFO, "nq")
-    mention_decision(find_model(dual_encoder, second_model=dual_encoder))
-    assert f"{dual_encoder} only ranks blocks: give --second-model MODEL for short" in caplog.text
+    advice = Model.open(dual_encoder).advice
+    assert str(dual_encoder) in advice and "--second-model" in advice

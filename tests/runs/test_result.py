@@ -15,7 +15,7 @@ from nq.config import DecisionConfig, TrackingConfig
 from nq.evaluation.answer_files import PREDICTIONS, AnswerRow, table_row
 from nq.evaluation.evaluate import Verdict
 from nq.mlflow_store import import_mlflow
-from nq.model.folder import load_settings
+from nq.model.folder import ModelFolder
 from nq.questions import read_examples
 from nq.records import Annotation, Example, Prediction, Span, YesNo
 from nq.report.comparison import row
@@ -162,7 +162,7 @@ def test_answers_have_the_spelling_of_text() -> None:
 
 
 def test_blocks_beyond_the_last_context_are_counted(tiny_model: Path, tmp_path: Path) -> None:
-    windows = replace(load_settings(tiny_model).windows, max_contexts=4)
+    windows = replace(ModelFolder(tiny_model).settings.windows, max_contexts=4)
     job = make_job(tiny_model, tmp_path, windows=windows)
     result = run(job)
     unread = [max(0, blocks_with_text(e) - 3) for e in read_examples(job.files)]

@@ -18,7 +18,7 @@ import psutil
 
 from nq.config import ServeConfig
 from nq.inference.scorer import Scorer
-from nq.model.model_spec import ModelSpec
+from nq.model.model import Model
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.serving.app import make_app
 from nq.serving.service import Answering
@@ -44,7 +44,7 @@ class InProcess:
 
     def __init__(
         self,
-        model: ModelSpec,
+        model: Model,
         scorer: Scorer | None = None,
         token: str | None = None,
         **settings: Any,

@@ -11,7 +11,7 @@ import pytest
 import nq
 from nq.inference.load import load_scorer
 from nq.inference.profile import Profile
-from nq.model.model_spec import find_model
+from nq.model.model import Model
 from nq.reader import checked_scorer
 from nq.serving.schemas import AskAnswer
 from tests.conftest import Commands
@@ -26,7 +26,7 @@ HTML = (
 
 @pytest.fixture(scope="module")
 def server(tiny_model: Path) -> Iterator[InProcess]:
-    model = find_model(tiny_model)
+    model = Model.open(tiny_model)
     scorer = load_scorer(checked_scorer(model, Profile.parse("baseline"), 8))
     with InProcess(model, scorer) as server:
         yield server
@@ -113,7 +113,7 @@ def test_many_clients_at_once_get_the_answers_of_one(tiny_model: Path, tiny_mpne
     models: dict[str, Any] = {"second_model": tiny_mpnet, "read_blocks": 2}
     with nq.load(tiny_model, profile=profile, batch_size=32, **models) as reader:
         expected = [reader.ask("who", nq.page_from_text(page)).to_dict() for page in pages]
-    model = find_model(tiny_model, **models)
+    model = Model.open(tiny_model, **models)
     scorer = load_scorer(checked_scorer(model, profile, 32))
     with InProcess(model, scorer, batch_size=32) as server:
         answers = server.ask_at_once([ask_body(page=page, format="text") for page in pages * 4])

@@ -14,7 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from nq.model.model_spec import find_model
+from nq.model.model import Model
 from nq.serving.app import MAX_UPLOADS, SILENCE_S
 from nq.serving.service import THREADS
 from tests.conftest import Commands
@@ -30,7 +30,7 @@ def text(**fields: object) -> bytes:
 
 @pytest.fixture(scope="module")
 def server(tiny_model: Path) -> Iterator[InProcess]:
-    with InProcess(find_model(tiny_model), max_windows=60, max_body_mb=6) as server:
+    with InProcess(Model.open(tiny_model), max_windows=60, max_body_mb=6) as server:
         yield server
 
 
@@ -144,7 +144,7 @@ def test_without_the_token_only_what_tells_nothing_is_answered(
     header: str | None, tiny_model: Path
 ) -> None:
     headers = {} if header is None else {"Authorization": header}
-    with InProcess(find_model(tiny_model), token=TOKEN, timeout=0.1) as server:
+    with InProcess(Model.open(tiny_model), token=TOKEN, timeout=0.1) as server:
         for path in ("/v1/ask", "/nothing", "/metrics"):
             response = server.post(path, json=ask_body(), headers=headers)
             assert response.status_code == 401
@@ -164,7 +164,7 @@ async def half() -> AsyncIterator[bytes]:
 
 @pytest.mark.parametrize("content", [lambda: QUESTION, half], ids=["all", "half"])
 def test_a_request_that_takes_too_long(content: Callable[[], Any], tiny_model: Path) -> None:
-    with InProcess(find_model(tiny_model), timeout=0.2) as server:
+    with InProcess(Model.open(tiny_model), timeout=0.2) as server:
         answer = server.post("/v1/ask", content=content(), headers=JSON)
         assert answer.status_code == 504
         assert "no answer within 0.2 s" in answer.json()["error"]
@@ -181,7 +181,7 @@ def test_a_request_that_takes_too_long(content: Callable[[], Any], tiny_model: P
 def test_only_hosts_of_the_server_are_answered(
     host: str, is_allowed: bool, tiny_model: Path
 ) -> None:
-    with InProcess(find_model(tiny_model), allowed_hosts="nq, nq.example,") as server:
+    with InProcess(Model.open(tiny_model), allowed_hosts="nq, nq.example,") as server:
         answer = server.runner.run(server.send("GET", "/healthz", headers={"Host": host}))
     assert answer.status_code == (200 if is_allowed else 421)
     assert is_allowed or "is not allowed: see --allowed-hosts" in answer.json()["error"]
@@ -203,7 +203,7 @@ def test_uploads_beyond_the_limit_end_those_that_are_silent_for_longest(tiny_mod
         assert [task.done() for task in sent] == [*[True] * 3, *[False] * (MAX_UPLOADS - 1)]
         return [(await task).status_code for task in (question, *sent)]
 
-    with InProcess(find_model(tiny_model), queue=1, timeout=SILENCE_S + 2) as one:
+    with InProcess(Model.open(tiny_model), queue=1, timeout=SILENCE_S + 2) as one:
         assert one.runner.run(main(one)) == [504, *[408] * (MAX_UPLOADS + 2)]
 
 
@@ -222,13 +222,13 @@ def test_it_is_not_healthy_while_all_threads_hang(tiny_model: Path) -> None:
         await asyncio.gather(*hanging)
         return [*statuses, (await one.send("GET", "/healthz")).status_code]
 
-    with InProcess(find_model(tiny_model), timeout=0.2) as one:
+    with InProcess(Model.open(tiny_model), timeout=0.2) as one:
         assert one.runner.run(main(one)) == [200, 503, 200]
 
 
 @pytest.mark.parametrize("queue", [1, 3])
 def test_no_more_requests_than_the_queue_allows(queue: int, tiny_model: Path) -> None:
-    with InProcess(find_model(tiny_model), queue=queue, timeout=0.3) as server:
+    with InProcess(Model.open(tiny_model), queue=queue, timeout=0.3) as server:
         answers: list[httpx.Response] = server.ask_at_once([ask_body()] * 5)
     answers.sort(key=lambda answer: answer.status_code)
     assert [answer.status_code for answer in answers] == [503] * (5 - queue) + [504] * queue

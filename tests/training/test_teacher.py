@@ -13,6 +13,7 @@ from scipy.special import log_softmax
 from nq.config import WindowConfig
 from nq.inference.profile import Profile
 from nq.model import joint
+from nq.model.folder import ModelFolder
 from nq.model.joint import INPUTS
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -73,7 +74,7 @@ def pristine(
 
 
 def make(folder: Path, student: Tokenizer, profile: str = "baseline") -> Teacher:
-    return Teacher.of(folder, student, WINDOWS_CONFIG, Profile.parse(profile))
+    return Teacher.of(ModelFolder(folder), student, WINDOWS_CONFIG, Profile.parse(profile))
 
 
 def taught(teacher: Teacher, windows: TrainingWindows, folder: Path) -> SoftTargets:

@@ -1,8 +1,6 @@
 """Loads the tokenizer of a folder by the files in it."""
 
 import contextlib
-import hashlib
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,6 +66,7 @@ def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
             f"{path} is no tokenizer that nq knows ({type(error).__name__}: {error}): copy the "
             "file that the model came with"
         ) from error
+    tokenizer.origin = Path(folder), compat
     return tokenizer
 
 
@@ -166,12 +165,3 @@ def _older_values(folder: Path, config: Values, description: Values) -> Values:
 
 def _values(path: Path) -> Values:
     return read_json_object(path) if path.is_file() else {}
-
-
-def tokenizer_digest(tokenizer: Tokenizer) -> str:
-    """Returns a SHA-256 over the tokenizer's kind, its options and the bytes of its files."""
-    total = hashlib.sha256(type(tokenizer).__name__.encode())
-    for name, path in sorted(tokenizer.files.items()):
-        total.update(name.encode() + path.read_bytes())
-    total.update(json.dumps(tokenizer.options).encode())
-    return total.hexdigest()

@@ -17,7 +17,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from nq.model.checkpoint import save_tokenizer
 from nq.preprocess.tokenizers.base import MARKERS, Tokenizer
-from nq.preprocess.tokenizers.load import load_tokenizer, tokenizer_digest
+from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.preprocess.tokenizers.wordpiece import (
     OriginalWordPieceTokenizer,
     WordPieceTokenizer,
@@ -40,7 +40,7 @@ def saved(folder: Path, tokenizer: Tokenizer) -> Tokenizer:
     (folder / "saved").mkdir()
     save_tokenizer(folder / "saved", tokenizer)
     again = load_tokenizer(folder / "saved")
-    assert tokenizer_digest(again) == tokenizer_digest(tokenizer)
+    assert again.digest == tokenizer.digest
     return again
 
 
@@ -225,7 +225,7 @@ def test_the_digest_depends_on_kind_case_and_content(tmp_path: Path) -> None:
     path = write_vocab(tmp_path / "vocab.txt", CASED_ROWS)
     tokenizers = [WordPieceTokenizer(path, True), WordPieceTokenizer(path, False),
             WordPieceTokenizer(path, True, False), OriginalWordPieceTokenizer(path)]  # fmt: skip
-    digests = {tokenizer_digest(tokenizer) for tokenizer in tokenizers}
-    assert tokenizer_digest(WordPieceTokenizer(path, True)) in digests
+    digests = {tokenizer.digest for tokenizer in tokenizers}
+    assert WordPieceTokenizer(path, True).digest in digests
     write_vocab(path, [*CASED_ROWS, "##ice"])
-    assert len({*digests, tokenizer_digest(WordPieceTokenizer(path, True))}) == 5
+    assert len({*digests, WordPieceTokenizer(path, True).digest}) == 5
