@@ -29,6 +29,7 @@ from nq.evaluation.calibration import expected_calibration_error
 from nq.evaluation.evaluate import Evaluation, judge
 from nq.evaluation.text_match import score_text
 from nq.formats.outputs import encode_prediction
+from nq.model.model import Model
 from nq.postprocess.blocks import block_of_token
 from nq.postprocess.decision import decide
 from nq.postprocess.fit import gold_longs
@@ -98,7 +99,7 @@ def measure(args: argparse.Namespace) -> int:
     """Runs the command."""
     job = Job(args.data, args.model, args.profile, limit=args.limit, keep_scores=True)
     windows = arguments.window_settings(args, job.model.settings)
-    job = replace(job, model=job.model.with_windows(windows))
+    job = replace(job, model=Model.open(job.model.files, windows=windows))
     with tempfile.TemporaryDirectory() as folder:
         finished = run(replace(job, root=Path(folder)))
         readings, answers = _readings(finished.folder, args.half)

@@ -83,11 +83,16 @@ def window_settings(args: argparse.Namespace, stored: ModelSettings) -> WindowCo
 
 def open_model(args: argparse.Namespace, whole_pages: bool = False) -> Model:
     """Returns the models that ``args`` name, with the windows that ``args`` give the first one."""
+    from nq.model.folder import ModelFolder
     from nq.model.model import Model
 
-    others = {"second_model": args.second_model, "read_blocks": args.read_blocks}
-    model = Model.open(args.model, **others)
-    model = model.with_windows(window_settings(args, model.settings))
+    files = ModelFolder.open(args.model)
+    model = Model.open(
+        files,
+        windows=window_settings(args, files.settings),
+        second_model=args.second_model,
+        read_blocks=args.read_blocks,
+    )
     return model.reading_whole_pages() if whole_pages and args.max_contexts is None else model
 
 

@@ -48,7 +48,7 @@ class Model:
     @classmethod
     def open(
         cls,
-        model: str | Path | None = None,
+        model: str | Path | ModelFolder | None = None,
         *,
         windows: WindowConfig | None = None,
         decision: DecisionConfig | None = None,
@@ -61,7 +61,8 @@ class Model:
         it is used where it is given alone.
 
         Args:
-            model: a model folder, or the name of a model; by default the bundled model.
+            model: a model folder, or the name of a model; by default the bundled model. One that
+                is open already is not opened again.
             windows: how pages become windows; by default the settings of the folder.
             decision: how scores become answers. With a second model it is one of both, or of the
                 one whose evidence counts. By default it is that of the folder; with a second model
@@ -77,7 +78,7 @@ class Model:
                 too long for a model, a model has no head for answers, or both are the same.
         """
         for name, value, kind, expected in (
-            ("model", model, str | Path, "the path of a model folder, or a name"),
+            ("model", model, str | Path | ModelFolder, "the path of a model folder, or a name"),
             ("windows", windows, WindowConfig, "nq.WindowConfig(…)"),
             ("decision", decision, DecisionConfig, "nq.DecisionConfig(…)"),
             ("second_model", second_model, str | Path, "the path of a model folder, or a name"),
@@ -85,7 +86,7 @@ class Model:
             check_argument(value is None or isinstance(value, kind), name, value, expected)
         is_valid = read_blocks is None or is_count(read_blocks)
         check_argument(is_valid, "read_blocks", read_blocks, "a whole number from 1 on")
-        first = ModelFolder.open(model)
+        first = model if isinstance(model, ModelFolder) else ModelFolder.open(model)
         second = _named_by(first) if second_model is None else ModelFolder.open(second_model)
         windows = windows or first.settings.windows
         if second is None:
@@ -177,11 +178,6 @@ class Model:
             f"{second.folder} has no decision for both models, so {other} is used, for the blocks "
             "that it reads; nq tune --second-model makes one"
         )
-
-    def with_windows(self, windows: WindowConfig) -> Self:
-        """Returns the models with other windows; ``ValueError`` if they are too long."""
-        check_length(self.config, windows.max_seq_length)
-        return replace(self, windows=windows)
 
     def reading_whole_pages(self) -> Self:
         """Returns the models with windows of all blocks of a page, however many there are."""

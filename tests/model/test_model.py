@@ -1,0 +1,87 @@
+"""A model is opened once: how often its files are read, and what notices that they have changed."""
+
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import nq
+from nq.bundle import bundled_model
+from nq.errors import Error
+from nq.model.folder import ModelSettings, save_settings
+from tests.child_processes import python
+
+COUNTER = """
+import collections, json, os, sys
+opened = collections.Counter()
+
+def count(event, arguments):
+    if event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
+        path = os.fsdecode(arguments[0])
+        if os.path.dirname(path) == sys.argv[1]:
+            opened[os.path.basename(path)] += 1
+
+sys.addaudithook(count)
+import nq
+"""
+"""Counts the files in the folder of a model that a process opens."""
+ASK = "nq.load(profile='openvino').ask('who built it?', 'Ada Brenn built it.')"
+RUN = "nq.run(nq.bundled_sample(), limit=3, profile='openvino')"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("use", [ASK, RUN])
+def test_each_file_is_opened_at_most_twice(use: str, tmp_path: Path) -> None:
+    code = f"{COUNTER}{use}\nprint(json.dumps(opened))"
+    done = python("-c", code, bundled_model(), folder=tmp_path)
+    opened = json.loads(done.stdout.splitlines()[-1])
+    assert {"config.json", "model.safetensors", "vocab.txt"} <= opened.keys()
+    assert max(opened.values()) <= 2 and sum(opened.values()) <= 12, opened
+
+
+def append(name: str, text: bytes) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes() + text)
+
+
+def widen(folder: Path) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"layer_norm_eps": 0.5}))
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "shape": widen,
+    "settings": lambda folder: save_settings(folder, ModelSettings(second_model="small")),
+    "weights": append("model.safetensors", b"\0"),
+    "vocabulary": append("vocab.txt", b"zebra\n"),
+}
+
+
+@pytest.fixture
+def copy(tiny_model: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_model, tmp_path / "model"))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_noticed(copy: Path, change: str) -> None:
+    model = nq.Model.open(copy)
+    model.check_same()
+    CHANGES[change](copy)
+    with pytest.raises((Error, ValueError), match=str(copy)):
+        model.check_same()
+
+
+@pytest.mark.parametrize("change", ["weights", "vocabulary"])
+def test_another_process_finds_the_same_files(copy: Path, change: str) -> None:
+    own = nq.Model.open(copy)
+    save_settings(copy, ModelSettings(own.windows))  # without digests of the weights
+    model = nq.Model.open(copy)
+    sent = pickle.dumps((model, model.tokenizer))
+    arrived, tokenizer = pickle.loads(sent)
+    assert arrived == model and arrived.files is not model.files
+    assert (arrived.digest, tokenizer.digest) == (model.digest, model.tokenizer.digest)
+    CHANGES[change](copy)
+    with pytest.raises(Error, match=str(copy)):
+        _ = pickle.loads(sent)[0].digest
