@@ -2,21 +2,18 @@
 
 ``huggingface_hub`` reads ``HF_HOME``, ``HF_TOKEN``, ``HF_ENDPOINT`` and ``HF_HUB_OFFLINE``. A file
 is fetched once; the name of its folder in the cache is the commit. What is in the cache is used
-where the hub cannot be reached, and without asking the hub where a whole commit is named. What the
-server of ``HF_ENDPOINT`` sends is limited, and becomes no path outside the cache.
+where the hub cannot be reached, and without asking the hub where a whole commit is named. The
+server that ``HF_ENDPOINT`` names must be trusted.
 """
 
 import contextlib
 import logging
 import re
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from nq import __version__, extras
 from nq.errors import Error
@@ -24,12 +21,6 @@ from nq.text import format_bytes, truncate, without_password
 
 log = logging.getLogger(__name__)
 
-TIMEOUT_S = 20
-"""How long the hub may send nothing; the client itself waits for ever for most answers."""
-START_S, SLOWEST = 600.0, 10 << 10
-"""A fetch takes no longer than so many seconds, and a second for each so many bytes received."""
-MAX_OTHER_BYTES = 64 << 20
-"""Bytes of all answers without files, such as the list of files."""
 DATA = "hf://"
 MAX_SHOWN = 4
 _PART = r"[a-zA-Z0-9](?:[\w.-]{0,94}\w)?"
@@ -38,8 +29,6 @@ _CACHED = re.compile(r".*/(model|dataset)s--([^/]+?)--([^/]+)/snapshots/([0-9a-f
 
 _COMMIT = re.compile("[0-9a-f]{40}")
 _NAME = re.compile(r"(?!/)(?!.*(?:^|/)\.\.(?:/|$))[^\0]+", re.DOTALL)
-_ETAG = re.compile(r'(?:W/)?"?\w[\w.:+=-]{0,199}"?', re.ASCII)
-_LONG_WAIT = re.compile(r"\s*\d{4}|.*\bt\s*=\s*\d{4}")  # in seconds, of two headers
 
 Select = Callable[[Mapping[str, int]], Sequence[str]]
 """Chooses files of a repository, given the bytes of each by name; it may raise ``Error``.
@@ -149,36 +138,32 @@ def _fetch(
     folders = Path(constants.HF_HUB_CACHE).expanduser().resolve()
     folders /= f"{kind}s--{repository.replace('/', '--')}/snapshots"
     try:
-        with _LIMITS:
-            offline = constants.is_offline_mode()
-            resolved = api.resolve_revision(**options, revision=revision, local_files_only=offline)
-            options["revision"] = _check(_COMMIT, resolved.resolved)
-            folder = folders / resolved.resolved
-            try:
-                tree: Iterable[Any] = get_cached_repo_tree(**options)
-            except errors.CachedRepoTreeNotFoundError:
-                tree = [] if offline else api.list_repo_tree(**options, recursive=True)
-            listed = (entry for entry in tree if isinstance(entry, RepoFile))
-            sizes = {_check(_NAME, entry.path): entry.size for entry in listed}
-            if offline and not sizes:  # another program may have fetched single files
-                files = [path for path in folder.rglob("*") if path.is_file()]
-                sizes = {str(path.relative_to(folder)): path.stat().st_size for path in files}
-                if not sizes:
-                    raise errors.OfflineModeIsEnabled
-                log.warning("of %s only those files are known that are in %s", name, folder)
-            patterns = list(select(sizes))
-            names = _matching(sizes, patterns)
-            missing = [one for one in names if not (folder / one).exists()]
-            if missing:
-                n_bytes = sum(sizes[one] for one in missing)
-                _LIMITS.announced = n_bytes + (len(missing) << 13)  # with the headers
-                log.info(
-                    "fetching %s of %s, commit %s", format_bytes(n_bytes), repository, folder.name
-                )
-                deeper = "*/" * (1 + max(one.count("/") for one in patterns)) + "*"
-                options |= {"allow_patterns": patterns, "ignore_patterns": [deeper]}
-                with contextlib.nullcontext() if sys.stderr.isatty() else disable_progress_bars():
-                    api.snapshot_download(**options)
+        offline = constants.is_offline_mode()
+        resolved = api.resolve_revision(**options, revision=revision, local_files_only=offline)
+        options["revision"] = _check(_COMMIT, resolved.resolved)
+        folder = folders / resolved.resolved
+        try:
+            tree: Iterable[Any] = get_cached_repo_tree(**options)
+        except errors.CachedRepoTreeNotFoundError:
+            tree = [] if offline else api.list_repo_tree(**options, recursive=True)
+        listed = (entry for entry in tree if isinstance(entry, RepoFile))
+        sizes = {_check(_NAME, entry.path): entry.size for entry in listed}
+        if offline and not sizes:  # another program may have fetched single files
+            files = [path for path in folder.rglob("*") if path.is_file()]
+            sizes = {str(path.relative_to(folder)): path.stat().st_size for path in files}
+            if not sizes:
+                raise errors.OfflineModeIsEnabled
+            log.warning("of %s only those files are known that are in %s", name, folder)
+        patterns = list(select(sizes))
+        names = _matching(sizes, patterns)
+        missing = [one for one in names if not (folder / one).exists()]
+        if missing:
+            n_bytes = sum(sizes[one] for one in missing)
+            log.info("fetching %s of %s, commit %s", format_bytes(n_bytes), repository, folder.name)
+            deeper = "*/" * (1 + max(one.count("/") for one in patterns)) + "*"
+            options |= {"allow_patterns": patterns, "ignore_patterns": [deeper]}
+            with contextlib.nullcontext() if sys.stderr.isatty() else disable_progress_bars():
+                api.snapshot_download(**options)
         for one in names:
             if not (folder / one).is_file() or (folder / one).stat().st_size > sizes[one]:
                 raise Error(f"{one} is not the file of {sizes[one]} bytes that the hub announced")
@@ -195,85 +180,6 @@ def _check(pattern: re.Pattern[str], value: object) -> str:
     if isinstance(value, str) and pattern.fullmatch(value):
         return value
     raise Error(f"the hub sends {value!r:.80}, which cannot be part of a path: do not trust it")
-
-
-class _Limits:
-    """Limits of a fetch: a context, which one thread at a time enters, and hooks of the client.
-
-    The client itself waits for ever for most answers, and takes any number of bytes. It can be made
-    anew during a fetch. It loads files in chunks of a format of its own (Xet) by a library without
-    limits, hence not here.
-    """
-
-    def __init__(self) -> None:
-        self._lock, self._xet = threading.Lock(), False
-        self._started, self._received, self.announced = 0.0, 0, 0
-
-    def __enter__(self) -> Self:
-        from huggingface_hub import constants, get_session, set_client_factory
-
-        make = vars(sys.modules[get_session.__module__])["_GLOBAL_CLIENT_FACTORY"]
-        if not isinstance(make, partial) or make.func != self._client:
-            set_client_factory(partial(self._client, make))
-        self._lock.acquire()
-        self._xet, constants.HF_HUB_DISABLE_XET = constants.HF_HUB_DISABLE_XET, True
-        self._started, self._received, self.announced = time.monotonic(), 0, 0
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        from huggingface_hub import constants
-
-        constants.HF_HUB_DISABLE_XET = self._xet
-        self._lock.release()
-
-    def _client(self, make: Callable[[], Any]) -> Any:
-        """Returns a client, which is one of ``httpx``, with the limits."""
-        client = make()
-        client.event_hooks["request"].append(self._before)
-        client.event_hooks["response"].append(self._after)
-        return client
-
-    def _before(self, request: Any) -> None:
-        request.extensions["trace"] = self._trace
-        if self._lock.locked():
-            given = request.extensions.setdefault("timeout", {})
-            for name in ("connect", "read", "write", "pool"):
-                given[name] = given.get(name) or TIMEOUT_S
-            request.headers["Accept-Encoding"] = "identity"  # few bytes may become many
-
-    def _after(self, response: Any) -> None:
-        if not self._lock.locked():
-            return
-        get, status = response.headers.get, response.status_code
-        if (commit := get("X-Repo-Commit")) is not None:
-            _check(_COMMIT, commit)
-        etag = get("X-Linked-ETag") or get("ETag")
-        if etag and response.request.method == "HEAD" and status < 400:
-            _check(_ETAG, etag)
-        if get("Content-Encoding", "identity") != "identity":
-            raise Error("the hub sends compressed answers, which nobody asked for: do not trust it")
-        waits = get("Retry-After", ""), get("RateLimit", "") if status == 429 else ""
-        if status >= 400 and any(map(_LONG_WAIT.match, waits)):
-            raise Error("the hub asks to wait for longer than 1000 s: try again later")
-
-    def _trace(self, event: str, details: Mapping[str, Any]) -> None:
-        """Counts what each stream of a connection receives."""
-        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
-            stream = details["return_value"]
-            stream.read = partial(self._read, stream.read)
-
-    def _read(self, read: Callable[..., bytes], *arguments: Any, **options: Any) -> bytes:
-        data = read(*arguments, **options)
-        if self._lock.locked():
-            self._received += len(data)
-            if self._received > MAX_OTHER_BYTES + 2 * self.announced:  # some may come again
-                raise Error("the hub sends more than it announced: do not trust it")
-            if time.monotonic() - self._started > START_S + self._received / SLOWEST:
-                raise Error(f"the hub sends less than {SLOWEST} bytes a second: try again later")
-        return data
-
-
-_LIMITS = _Limits()
 
 
 def _reason(error: BaseException, repository: str) -> str:

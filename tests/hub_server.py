@@ -33,11 +33,6 @@ class Hub:
         sizes: sizes of files that the server claims, by name.
         names: names of files that the server claims besides.
         sha: a commit that it claims.
-        headers: of all answers, besides others or in their place.
-        endless: the verb of a route, ``tree`` or ``resolve``, whose answers do not end, or
-            ``headers`` where those of a tree do not.
-        pause_s: seconds before each part of an endless answer, which then has one byte.
-        redirects: where to send the next requests of a tree.
     """
 
     folders: dict[str, Path]
@@ -50,10 +45,6 @@ class Hub:
     sizes: dict[str, int] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     sha: str = ""
-    headers: dict[str, str] = field(default_factory=dict)
-    endless: str = ""
-    pause_s: float = 0.0
-    redirects: list[str] = field(default_factory=list)
     address: str = ""
 
     def commit(self, name: str) -> str:
@@ -95,7 +86,6 @@ def serve(folders: dict[str, Path]) -> Iterator[Hub]:
             time.sleep(hub.delay_s)
             match = _ROUTE.fullmatch(path)
             name = match["name"] if match else ""
-            endless = "tree" if hub.endless == "headers" else hub.endless
             if hub.status:
                 self._send(hub.status, b"{}")
             elif match is None or name not in hub.folders:
@@ -104,10 +94,6 @@ def serve(folders: dict[str, Path]) -> Iterator[Hub]:
                 self._send(403, b"{}", {"X-Error-Code": "GatedRepo"})
             elif match["commit"] not in (None, "main", hub.commit(name)):
                 self._send(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
-            elif match["verb"] == "tree" and hub.redirects:
-                self._send(302, b"", {"Location": hub.redirects.pop()})
-            elif self.command == "GET" and match["verb"] == endless:
-                self._send_for_ever()
             elif match["verb"] == "resolve":
                 self._send_file(name, hub.folders[name] / match["file"])
             elif match["verb"] == "tree":
@@ -129,20 +115,9 @@ def serve(folders: dict[str, Path]) -> Iterator[Hub]:
                 data = data[start:]
             self._send(status, data, headers)
 
-        def _send_for_ever(self) -> None:
-            self.send_response(200)
-            if hub.endless != "headers":
-                self.end_headers()  # the end of the connection is that of the body
-            self.flush_headers()
-            with contextlib.suppress(OSError):
-                while True:
-                    time.sleep(hub.pause_s)
-                    self.wfile.write(b"a" if hub.pause_s else b"a" * (1 << 16))
-                    self.wfile.flush()
-
         def _send(self, status: int, data: bytes, headers: dict[str, str] | None = None) -> None:
             self.send_response(status)
-            own = {**(headers or {}), "Content-Length": str(len(data)), **hub.headers}
+            own = {**(headers or {}), "Content-Length": str(len(data))}
             for key, value in own.items():
                 self.send_header(key, value)
             self.end_headers()

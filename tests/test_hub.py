@@ -13,7 +13,6 @@ from huggingface_hub import _snapshot_download, constants
 
 import nq
 from experiments.peers.pipeline import LIVE, write_model
-from nq import hub
 from nq.comparison.models import find_entrants
 from nq.errors import Error
 from nq.formats.input_files import find_files, shown
@@ -164,24 +163,14 @@ def test_names_that_do_not_exist(server: Hub) -> None:
     [
         ({"gated": {MODEL}}, f"is gated: accept its conditions at ADDRESS/{MODEL}, and set HF"),
         *(({"status": n}, f"cannot be fetched, ADDRESS answers {n}: try") for n in (429, 500, 503)),
-        ({"delay_s": 1.0}, "(ReadTimeout: "),
         ({"sizes": {"config.json": 100 << 30}}, "config.json has 100.0 GiB, expected at most 64.0"),
         ({"sizes": {"vocab.txt": 1}}, "vocab.txt is not the file of 1 bytes"),
-        # with these the client itself would not end
-        ({"headers": {"Content-Encoding": "gzip"}}, f"{MODEL}: the hub sends"),
-        ({"status": 429, "headers": {"Retry-After": "99999"}}, f"{MODEL}: the hub asks to wait"),
-        (
-            {"status": 429, "headers": {"RateLimit": '"api";r=0;t=99999'}},
-            f"{MODEL}: the hub asks to wait",
-        ),
     ],
     ids=str,
 )
 def test_answers_with_which_no_model_is_fetched(
-    answer: dict[str, Any], message: str, server: Hub, monkeypatch: pytest.MonkeyPatch
+    answer: dict[str, Any], message: str, server: Hub
 ) -> None:
-    if "delay_s" in answer:
-        monkeypatch.setattr(hub, "TIMEOUT_S", 0.2)
     vars(server).update(answer)
     assert message.replace("ADDRESS", server.address) in error_of(MODEL)
     is_fetched = any("/resolve/" in request for request in server.requests)
@@ -227,9 +216,6 @@ OUTSIDE = "../../../outside"
     [
         {"sha": OUTSIDE},
         {"sha": "main"},
-        {"headers": {"X-Repo-Commit": OUTSIDE}},
-        {"headers": {"ETag": f'"{OUTSIDE}"'}},
-        {"headers": {"X-Linked-ETag": f"W/{OUTSIDE}"}},
         {"names": [OUTSIDE]},
         {"names": ["default/../../outside"]},
         {"names": ["/outside"]},
@@ -255,24 +241,6 @@ def test_a_commit_in_the_cache_is_checked_too(
     reference.write_text(OUTSIDE, encoding="utf-8")
     offline(monkeypatch)
     assert OUTSIDE in error_of(MODEL)
-
-
-@pytest.mark.parametrize("redirects", [[], ["http://127.0.0.1:1/"]], ids=["at once", "redirected"])
-@pytest.mark.parametrize("endless", ["tree", "resolve", "headers"])
-@pytest.mark.parametrize("pause_s", [0.0, 0.02])
-def test_an_answer_that_does_not_end_or_drips_ends(
-    endless: str,
-    pause_s: float,
-    redirects: list[str],
-    server: Hub,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Also by a client that is made anew after an error."""
-    monkeypatch.setattr(hub, "MAX_OTHER_BYTES", 1 << 18)
-    monkeypatch.setattr(hub, "START_S", 2.0)
-    server.endless, server.pause_s, server.redirects = endless, pause_s, redirects
-    message = error_of(MODEL)
-    assert str(hub.SLOWEST) in message if pause_s else "the hub sends more than" in message
 
 
 # --- Interrupted and at the same time -----------------------------------------------------
