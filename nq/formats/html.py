@@ -13,14 +13,14 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from itertools import accumulate, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from lxml import etree
 
 from nq.answers import Page
-from nq.formats.css import Box
 from nq.formats.fields import LIMITS
 from nq.formats.markup import RAW, TAG, UNKNOWN, CharacterData
 from nq.formats.words import BLOCKS, HEADINGS, TAG_SPELLINGS, located_words
@@ -53,13 +53,29 @@ _NOISE_CLASSES = frozenset(  # of MediaWiki; NQ has no candidates for these bloc
     catlinks mw-editsection mw-jump-link navbox printfooter reference references reflist toc
     """.split()  # noqa: SIM905
 )
-SHADOW_ROOT = "shadowrootmode"
-_HOSTS = frozenset(
-    """
-    article aside blockquote body div footer h1 h2 h3 h4 h5 h6 header main nav p section span
-    """.split()  # noqa: SIM905
-)
-"""Elements that can have a shadow root, beside those with a hyphen in their names."""
+_STRING = r"""\\.|"(?>(?:[^"\\]|\\.)*)"?|'(?>(?:[^'\\]|\\.)*)'?"""
+_COMMENT = re.compile(rf"/\*.*?(?:\*/|\Z)|({_STRING})", re.DOTALL)
+_DECLARATION = re.compile(rf"(?:{_STRING}|[^;])+", re.DOTALL)
+_VALUES = {
+    "display": r"none|contents|block|list-item|inline-(block|flex|grid|table)|-webkit-(inline-)?box"
+    r"|(block |inline )?(flow|flow-root|flex|grid|table|ruby)|inline"
+    r"|table-(cell|caption|row|(row|header|footer)-group)",
+    "visibility": "visible|hidden|collapse",
+}
+"""Patterns of the properties of an inline style that are read; style sheets are not."""
+
+
+class Box(NamedTuple):
+    """How an element is displayed: the value of its property, and whether text in it is visible."""
+
+    display: str
+    is_visible: bool
+
+    @property
+    def is_block(self) -> bool:
+        """Whether it is on other lines than what is beside it."""
+        return self.display != "contents" and not re.search("inline|ruby", self.display)
+
 
 LocatedWord = tuple[str, str, tuple[int, int]]  # with its spelling and its range of characters
 
@@ -83,7 +99,7 @@ class PageBuilder:
         self.candidates: list[Candidate | None] = []  # None while open, or without a word
         self._text: list[tuple[str, int]] = []  # with its index in the page's characters
         self._open: list[tuple[int, int]] = []  # first token and index of each open candidate
-        self._boxes = [Box()]  # of the elements that are open and not dropped
+        self._boxes = [Box("block", True)]  # of the elements that are open and not dropped
         self._dropped: list[str] = []
         self._headings, self._last_word, self._depth = 0, -1, 0
         self._before: list[LocatedWord] = []  # headings of the next block
@@ -94,7 +110,11 @@ class PageBuilder:
             raise RecursionError
         if attributes.get("name") == "generator":
             self.is_wiki |= attributes.get("content", "").startswith("MediaWiki")
-        box = self._boxes[-1].child(_display(tag, attributes), attributes.get("style", ""))
+        style = _declared(attributes.get("style", ""))
+        box = Box(
+            style.get("display", _display(tag, attributes)),
+            style.get("visibility", "visible" * self._boxes[-1].is_visible) == "visible",
+        )
         hidden = box.display == "none" or _is_dropped(tag, attributes, self.is_wiki)
         if self._dropped or hidden:
             self._dropped.append(tag)
@@ -210,13 +230,29 @@ class PageBuilder:
             yield word, spelling, place
 
 
+@lru_cache(1000)
+def _declared(style: str) -> Mapping[str, str]:
+    """Returns the last valid display and visibility of a style; those that are important count.
+
+    >>> _declared("display: none; DISPLAY: block; display: x; visibility: hidden !important")
+    {'display': 'block', 'visibility': 'hidden'}
+    """
+    values, important = dict[str, str](), dict[str, str]()
+    for declaration in _DECLARATION.findall(_COMMENT.sub(r"\1 ", style.lower())):
+        name, _, value = (" ".join(part.split()) for part in declaration.partition(":"))
+        value, _, mark = (part.strip() for part in value.partition("!"))
+        if name in _VALUES and re.fullmatch(_VALUES[name], value):
+            (important if mark == "important" else values)[name] = value
+    return values | important
+
+
 def _display(tag: str, attributes: Mapping[str, str]) -> str:
     """Returns how an element without a style is displayed."""
     is_closed = tag == "dialog" and "open" not in attributes
     is_popover = "popover" in attributes and tag != "dialog"
     if is_closed or is_popover or "hidden" in attributes:
         return "none"
-    return "contents" if tag == "slot" else "block" if tag in BLOCK_LEVEL else "inline"
+    return "block" if tag in BLOCK_LEVEL else "inline"
 
 
 def _is_dropped(tag: str, attributes: Mapping[str, str], is_wiki: bool) -> bool:
@@ -228,77 +264,6 @@ def _is_dropped(tag: str, attributes: Mapping[str, str], is_wiki: bool) -> bool:
         or attributes.get("role") in _NOISE_ROLES
         or not _NOISE_CLASSES.isdisjoint(classes)
     )
-
-
-_EMPTY = ("source", "track", "wbr")  # libxml2 has what follows in them
-Node = tuple[str, Mapping[str, str], list[Any]]  # tag, attributes, nodes and texts
-Slots = dict[str, tuple[list[Any], Any]]  # what each slot displays, with the slots around it
-
-
-class _FlatTree:
-    """Gives a builder the nodes in shadow roots and slots where a browser displays them.
-
-    ``<x-y><template shadowrootmode=open>One <slot></slot></template>two</x-y>`` is "One two". The
-    rules are those of the HTML and DOM standards. Words have no places, since their order changes.
-    """
-
-    def __init__(self, builder: PageBuilder) -> None:
-        self._builder, self._count = builder, 0
-        self._builder.characters = None
-        self._path: list[Node] = [("", {}, [])]
-
-    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        if tag in _EMPTY:
-            return
-        node: Node = tag, dict(attributes), []
-        self._add(node)
-        self._path.append(node)
-        if len(self._path) > self._builder.max_depth:
-            raise RecursionError
-
-    def end(self, tag: str) -> None:
-        if tag not in _EMPTY:
-            self._path.pop()
-
-    def data(self, text: str) -> None:
-        self._add(text)
-
-    def close(self) -> Page:
-        for child in self._path[0][2]:
-            self._display(child, {})
-        return self._builder.close()
-
-    def _add(self, node: Node | str) -> None:
-        self._count += 1
-        LIMITS.check(tokens=self._count)
-        self._path[-1][2].append(node)
-
-    def _display(self, node: Node | str, slots: Slots) -> None:
-        if isinstance(node, str):
-            self._builder.data(node)
-            return
-        tag, attributes, children = node
-        if tag in _HOSTS or "-" in tag:
-            roots = (child for child in children if _is_root(child))
-            if root := next(roots, None):
-                assigned: Slots = {}
-                for child in children:
-                    name = "" if isinstance(child, str) else child[1].get("slot", "")
-                    if child is not root:
-                        assigned.setdefault(name, ([], slots))[0].append(child)
-                children, slots = root[2], assigned
-        elif tag == "slot":
-            children, slots = slots.pop(attributes.get("name", ""), (children, slots))
-        self._builder.start(tag, attributes)
-        for child in children:
-            self._display(child, slots)
-        self._builder.end(tag)
-
-
-def _is_root(node: Node | str) -> bool:
-    if isinstance(node, str) or node[0] != "template":
-        return False
-    return node[1].get(SHADOW_ROOT, "").lower() in ("open", "closed")
 
 
 def parse_html(
@@ -317,8 +282,9 @@ def parse_html(
 
 def _parse(markup: str, builder: PageBuilder, max_depth: float) -> Page:
     builder.max_depth, data = max_depth, markup.encode()
-    target = _FlatTree(builder) if SHADOW_ROOT in markup.lower() else builder
-    parser: Any = etree.HTMLParser(target=target, encoding="utf-8", huge_tree=True, remove_pis=True)
+    parser: Any = etree.HTMLParser(
+        target=builder, encoding="utf-8", huge_tree=True, remove_pis=True
+    )
     for start in range(0, max(1, len(data)), FEED_BYTES):  # lxml reads a piece to its end
         parser.feed(data[start : start + FEED_BYTES])
     page: Page = parser.close()
