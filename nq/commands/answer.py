@@ -100,8 +100,8 @@ def run(args: argparse.Namespace) -> int:
     gate = parity and parity.gate
     if gate and gate.verdict == FAILED:
         raise Error(f"too much is lost: {gate}")
-    if args.strict and result.dead_letters:
-        raise Error(f"{result.dead_letters} bad records, see {result.skipped}")
+    if args.strict and result.totals.dead_letters:
+        raise Error(f"{result.totals.dead_letters} bad records, see {result.skipped}")
     return 0
 
 

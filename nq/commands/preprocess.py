@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     from nq.beam.windows import by_workers
     from nq.preprocess.prepared import Request, prepare
     from nq.questions import Questions, mention_unnamed_pages
-    from nq.report.result import dead_letter_lines, unread_lines
+    from nq.runs.result import dead_letter_lines, unread_lines
 
     with Questions.open(args.data, arguments.pages(args), args.limit) as questions:
         mention_unnamed_pages(questions)

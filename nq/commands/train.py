@@ -62,7 +62,7 @@ def parser() -> terminal.Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Trains the model and prints the result."""
-    from nq.report.result import dead_letter_lines, unread_lines
+    from nq.runs.result import dead_letter_lines, unread_lines
     from nq.training.train import train
 
     if args.evaluate_every and not args.dev:

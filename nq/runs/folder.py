@@ -2,7 +2,7 @@
 
 predictions.json, nbest.jsonl …  the answers, in the formats of the run
 skipped.jsonl                    bad records: file, line, reason, excerpt
-metrics.json                     counts, times and metrics, see ``nq.report.result``
+metrics.json                     counts, times and metrics, see ``nq.runs.result``
 job.json                         the job, digests of what it read and wrote; written last
 report.html                      the page of ``nq report``
 scores/                          the scores of all windows, if they are kept

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import psutil
 
@@ -55,9 +55,15 @@ def no_report(*event: object) -> None:
 
 @dataclass
 class Totals:
-    """What a run has computed; ``Result`` explains its fields.
+    """What a run has computed.
 
-    ``prepare_s`` is the work of the preprocessing.
+    Args:
+        windows: windows of all pages; ``second_model_windows`` counts those of a second model.
+        resumed_windows: windows scored by an interrupted run before.
+        rescored: examples whose close decision was computed again in float32.
+        truncated_pages: pages with more blocks than ``max_contexts``; ``unread_blocks`` in all.
+        prepare_s: seconds of work of the preprocessing.
+        precisions: compute types of the matrix products.
     """
 
     windows: int = 0
@@ -72,6 +78,32 @@ class Totals:
     precisions: set[str] = field(default_factory=set)
     counters: Counters = field(default_factory=Counters)
 
+    @property
+    def device(self) -> str:
+        """The devices in one line."""
+        return ", ".join(sorted(self.devices))
+
+    @property
+    def precision(self) -> str:
+        """The compute types in one line."""
+        return ", ".join(sorted(self.precisions))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the device and the counts as JSON values, without seconds."""
+        return {
+            "device": self.device,
+            "precision": self.precision,
+            "windows": self.windows,
+            "read_windows": self.counters.computed_windows,
+            "resumed_windows": self.resumed_windows,
+            "second_model_windows": self.second_model_windows,
+            "float32_windows": self.counters.float32_windows,
+            "rescored": self.rescored,
+            "dead_letters": self.dead_letters,
+            "truncated_pages": self.truncated_pages,
+            "unread_blocks": self.unread_blocks,
+        }
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -79,8 +111,13 @@ class Measured:
 
     Args:
         started: when it started, in seconds since 1970.
-        time: as that of ``Result``.
-        peak_memory_bytes: largest resident memory of the process with its descendants.
+        time: seconds of each phase, those before an interruption too, which add up to ``total_s``.
+            ``warmup_s`` is what first batches took longer than later ones; ``predict_s`` is all
+            other time of windows, of which ``rescore_s`` and ``second_model_s`` are parts, and all
+            time while instances compute. ``preprocess_s``, the work of the preprocessing, goes on
+            beside other phases.
+        peak_memory_bytes: largest resident memory of the process with all its descendants, read
+            once a second; pages that processes share count in each.
         reasons: why the speed cannot be compared with that of other runs.
     """
 
@@ -90,13 +127,13 @@ class Measured:
     machine: str
     reasons: tuple[str, ...] = ()
 
-    def windows_per_s(self, totals: Totals) -> float:
+    def windows_per_s(self, windows: int) -> float:
         """Returns the speed: all windows, pruned ones too, divided by the seconds of prediction.
 
         Windows of a second model do not count, but its time does.
         """
         seconds = prediction_s(self.time)
-        return totals.windows / seconds if seconds > 0 else 0.0
+        return windows / seconds if seconds > 0 else 0.0
 
 
 def prediction_phases(seconds: float, counters: Counters) -> dict[str, float]:

@@ -14,9 +14,9 @@ from nq.inference.profile import ENGINE_EXTRAS
 from nq.mlflow_format import save_model
 from nq.model.folder import ModelSettings
 from nq.model.model import Model
-from nq.report.result import Result
 from nq.runs.folder import JOB, METRICS, REPORT, RunFolder
 from nq.runs.job import Job
+from nq.runs.result import Result
 from nq.text import counted
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     """
     model, second, name = job.model, job.model.second, job.model.name
     decision = model.decision.to_dict()
-    tracked.params(params(job, result.precision))
+    tracked.params(params(job, result.totals.precision))
     changes, beam = job.optimizations.changes, result.beam or {}
     data = f"{counted(result.examples, 'question')} of `{Path(shown(job.files[0])).name}`"
     description = f"`{name}` answers {data} under the profile `{result.profile}`."
@@ -69,21 +69,21 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     tracked.tags(
         {
             tracking.DESCRIPTION: description,
-            "device": result.device,
+            "device": result.totals.device,
             "decision.weights": decision["weights"],
             "data": ", ".join(map(shown, job.files)),
             "model_folder": str(model.folder),
             "output": str(result.folder),
             "in_force.jit_compile": changes.jit_compile,
             "in_force.grappler": not changes.grappler["disable_meta_optimizer"],
-            tracking.MACHINE: result.machine,
+            tracking.MACHINE: result.measured.machine,
             tracking.SPEED_COMPARABLE: result.speed_comparable,
             **{name: value for name, value in optional_tags.items() if value},
         }
     )
     inputs = storage.read_json(result.folder / JOB)["request"]["inputs"]
     tracked.dataset([*map(shown, job.files)], [one["sha256"] for one in inputs])
-    tracked.model(**logged_model(job, result.precision))
+    tracked.model(**logged_model(job, result.totals.precision))
     tracked.metrics(_metrics(result))
     tracked.artifacts(RunFolder(result.folder, {}).files(job.formats))
     _record_report(tracked, job, result)
@@ -171,16 +171,16 @@ def _metrics(result: Result) -> dict[str, float]:
 
     They are rounded, since MLflow's tables show all digits; those in ``metrics.json`` are not.
     """
-    values, resumed = quality(result.metrics), result.resumed_windows
-    for name, seconds in result.time.items():
+    values, resumed = quality(result.metrics), result.totals.resumed_windows
+    for name, seconds in result.measured.time.items():
         if name != "preprocess_s" and (seconds or name not in OPTIONAL):
             values[name if name == tracking.PREDICT_S else f"time.{name}"] = seconds
     values |= {
         tracking.WINDOWS_PER_S: result.windows_per_s,
-        "windows": result.windows,
+        "windows": result.totals.windows,
         "examples": result.examples,
-        tracking.PEAK_MB: result.peak_memory_bytes / MIB,
-        **({"resumed_windows": resumed} if result.resumed else {}),
+        tracking.PEAK_MB: result.measured.peak_memory_bytes / MIB,
+        **({"resumed_windows": resumed} if resumed else {}),
         **{f"beam.{name}": x for name, x in (result.beam or {}).get("metrics", {}).items()},
     }
     return {name: round(value, DIGITS) for name, value in values.items()}

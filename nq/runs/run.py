@@ -4,7 +4,6 @@ import contextlib
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,13 @@ from nq.formats import input_files
 from nq.formats.input_files import LOCAL
 from nq.progress import reporting
 from nq.questions import Questions, mention_unnamed_pages
-from nq.report.result import Result
 from nq.runs import parity, record
 from nq.runs.beam_run import Pipeline, file_system, open_pipeline
 from nq.runs.folder import FinishedRun, RunFolder, check_output
 from nq.runs.job import Job
 from nq.runs.measure import SCORE, Clock, OnPhase
 from nq.runs.profile_choice import with_profile, without_gain
+from nq.runs.result import Result
 from nq.runs.scoring import RunProgress, Scoring, open_scoring
 
 
@@ -78,7 +77,7 @@ def run(
         # it is opened later, or when there is something to record
         with tracking.Run(track, name) as tracked:
             result, gold = _answer(job, questions, tracked, clock, report, table_rows)
-            no_gain = "" if job.beam else without_gain(result.profile, result.device)
+            no_gain = "" if job.beam else without_gain(result.profile, result.totals.device)
             result = replace(result, advice=choice or no_gain)
             record.record(tracked, job, result)
             if track is not None and track.logs_model:
@@ -128,42 +127,25 @@ def _result(
     tracked: tracking.Run,
 ) -> Result:
     """Returns the result of a run whose answers are written; ends the measurement of its times."""
-    totals, beam, evaluation = answering.totals(), answering.pipeline, files.evaluation
-    metrics = evaluation.metrics()
+    totals, evaluation, metrics = answering.totals(), files.evaluation, files.evaluation.metrics()
     measured, tracked.ended = clock.finish(totals), time.time()
-    moments = (datetime.fromtimestamp(t, UTC) for t in (measured.started, tracked.ended))
-    started_at, ended_at = (moment.isoformat(timespec="milliseconds") for moment in moments)
     return Result(
         folder=folder.path,
         profile=str(job.profile),
-        device=", ".join(sorted(totals.devices)),
-        precision=", ".join(sorted(totals.precisions)),
+        totals=totals,
+        measured=measured,
         examples=files.examples,
-        windows=totals.windows,
-        resumed_windows=totals.resumed_windows,
-        second_model_windows=totals.second_model_windows,
-        rescored=totals.rescored,
-        dead_letters=totals.dead_letters,
-        truncated_pages=totals.truncated_pages,
-        unread_blocks=totals.unread_blocks,
-        read_windows=totals.counters.computed_windows,
-        float32_windows=totals.counters.float32_windows,
-        time=measured.time,
-        windows_per_s=measured.windows_per_s(totals),
-        peak_memory_bytes=measured.peak_memory_bytes,
-        machine=measured.machine,
         answered=files.answered,
         without_gold=evaluation.without_gold,
         text_only=evaluation.text_only,
         metrics=metrics,
         verdicts=evaluation.verdicts,
+        ended=tracked.ended,
         run_id=tracked.run_id,
         rows=tuple(files.rows),
-        started_at=started_at,
-        ended_at=ended_at,
+        run_bytes=0,
+        windows_bytes=answering.windows_bytes,
         instances=job.instances,
         threads=job.compute.threads,
-        not_comparable=measured.reasons if beam is None else (f"answered by {beam['runner']}",),
-        beam=beam,
-        windows_bytes=answering.windows_bytes,
+        beam=answering.pipeline,
     )

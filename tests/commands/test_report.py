@@ -13,8 +13,8 @@ import nq
 from nq import storage
 from nq.config import DecisionConfig
 from nq.mlflow_store import import_mlflow
-from nq.report.result import Result
 from nq.runs.folder import REPORT
+from nq.runs.result import Result
 from tests.child_processes import python
 from tests.conftest import Commands
 from tests.nq_records import write_lines

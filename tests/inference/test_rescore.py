@@ -30,7 +30,7 @@ def test_what_is_rescored_has_the_predictions_of_float32_also_after_an_interrupt
 
     monkeypatch.setitem(rescore.CLOSE, (TENSORFLOW, "bfloat16"), math.inf)
     exact = run(job("baseline"))
-    assert exact.rescored == exact.time["rescore_s"] == 0
+    assert exact.totals.rescored == exact.measured.time["rescore_s"] == 0
     completed: list[int] = []
 
     def interrupt(windows: int, total: int) -> None:
@@ -41,9 +41,10 @@ def test_what_is_rescored_has_the_predictions_of_float32_also_after_an_interrupt
     with pytest.raises(KeyboardInterrupt):
         run(job("mixed+rescore", 1), progress=interrupt)
     resumed = run(job("mixed+rescore", 1))
-    assert 0 < resumed.resumed_windows < resumed.windows
-    assert resumed.read_windows == resumed.windows - resumed.resumed_windows
-    assert resumed.rescored == QUESTIONS and resumed.time["rescore_s"] > 0
+    totals = resumed.totals
+    assert 0 < totals.resumed_windows < totals.windows
+    assert totals.counters.computed_windows == totals.windows - totals.resumed_windows
+    assert resumed.totals.rescored == QUESTIONS and resumed.measured.time["rescore_s"] > 0
     expected = predictions(exact.folder)
     assert len(expected) == QUESTIONS
     for prediction, other in zip(predictions(resumed.folder), expected, strict=True):

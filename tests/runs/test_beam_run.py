@@ -21,11 +21,11 @@ from nq.errors import Error
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.model.model import Model
 from nq.report.comparison import BESIDE
-from nq.report.result import Result
 from nq.runs.config import Beam
 from nq.runs.folder import JOB, FinishedRun
 from nq.runs.job import Job
 from nq.runs.profile_choice import default_choice
+from nq.runs.result import Result
 from nq.runs.run import run
 from nq.runs.run_page import write_report
 from nq.storage import UNFINISHED
@@ -99,16 +99,16 @@ def test_a_runner_gives_the_files_of_a_run_without_beam(
         progress=lambda new, total: seen.append((new, total)),
     )
     assert_equal(found, expected)
-    assert found.dead_letters == 4 and found.examples == 9
+    assert found.totals.dead_letters == 4 and found.examples == 9
     assert found.beam is not None
     metrics = found.beam["metrics"]
     assert (metrics["records"], metrics["dead_letters"]) == (13, 2)  # two more have repeated ids
-    assert metrics["windows"] == found.read_windows > found.windows
+    assert metrics["windows"] == found.totals.counters.computed_windows > found.totals.windows
     assert metrics["model_s"] > 0 and metrics["models"] == 1
     assert sum(new for new, _ in seen) == 11 and {total for _, total in seen} == {0}
     assert not [path for path in found.folder.iterdir() if path.name.startswith(UNFINISHED)]
-    phases = [s for n, s in found.time.items() if n not in BESIDE]
-    assert sum(phases) == pytest.approx(found.time["total_s"])
+    phases = [s for n, s in found.measured.time.items() if n not in BESIDE]
+    assert sum(phases) == pytest.approx(found.measured.time["total_s"])
     recorded = mlflow.MlflowClient(address).get_run(found.run_id).data
     of_pipeline = {name: recorded.metrics[f"beam.{name}"] for name in metrics}
     assert of_pipeline == pytest.approx(metrics, abs=1e-3)
@@ -134,7 +134,7 @@ def test_a_reader_and_profiles(
     ]
     found, expected = map(run, jobs)
     assert_equal(found, expected)
-    assert found.second_model_windows == expected.second_model_windows > 0
+    assert found.totals.second_model_windows == expected.totals.second_model_windows > 0
 
 
 @pytest.mark.slow

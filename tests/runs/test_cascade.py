@@ -25,9 +25,9 @@ from nq.formats.outputs import encode_prediction
 from nq.model.folder import ModelFolder, save_settings
 from nq.model.model import Model
 from nq.records import SCORE_COLUMNS, SECOND_WINDOW, Columns
-from nq.report.result import Result
 from nq.runs.folder import JOB, KEPT_SCORES
 from nq.runs.job import Job
+from nq.runs.result import Result
 from nq.runs.run import run
 from nq.runs.score_store import ScoreStore
 from tests.conftest import Commands
@@ -62,10 +62,10 @@ def test_the_second_model_has_the_scores_that_it_has_alone(
     )
     every = run(make_job(tiny_model, tiny_mpnet, tmp_path / "every", read_blocks=ALL))
     few = run(make_job(tiny_model, tiny_mpnet, tmp_path / "few", read_blocks=2))
-    assert every.second_model_windows == alone.windows != every.windows
-    assert every.time["second_model_s"] > 0 == alone.time["second_model_s"]
-    assert few.windows == few.read_windows == first.windows
-    assert few.examples < few.second_model_windows < alone.windows / 2
+    assert every.totals.second_model_windows == alone.totals.windows != every.totals.windows
+    assert every.measured.time["second_model_s"] > 0 == alone.measured.time["second_model_s"]
+    assert few.totals.windows == few.totals.counters.computed_windows == first.totals.windows
+    assert few.examples < few.totals.second_model_windows < alone.totals.windows / 2
     for both in (every, few):
         for columns, of_first, of_second in zip(*map(scores_of, (both, first, alone)), strict=True):
             number = columns[SECOND_WINDOW]
@@ -125,8 +125,8 @@ def test_a_run_that_was_killed_continues_to_the_same_bytes(
     run_killed("tests.runs.test_cascade", "run_until_killed", tiny_model, tiny_mpnet, killed)
     assert not (tmp_path / "killed" / PREDICTIONS).exists()
     resumed = run(make_job(tiny_model, tiny_mpnet, tmp_path / "killed", **settings))
-    assert 0 < resumed.resumed_windows < resumed.windows == undisturbed.windows
-    assert resumed.second_model_windows == undisturbed.second_model_windows
+    assert 0 < resumed.totals.resumed_windows < resumed.totals.windows == undisturbed.totals.windows
+    assert resumed.totals.second_model_windows == undisturbed.totals.second_model_windows
     assert predictions(resumed.folder) == predictions(undisturbed.folder)
     for path in (undisturbed.folder / KEPT_SCORES).iterdir():
         assert (resumed.folder / KEPT_SCORES / path.name).read_bytes() == path.read_bytes()
@@ -218,11 +218,11 @@ def test_a_second_model_that_only_ranks_adds_block_scores(
     assert decision is not None and decision.first == own
     assert decision.weights == CascadeWeights(**own.weights.to_dict())
     all_blocks = run(job)
-    assert all_blocks.second_model_windows > QUESTIONS
+    assert all_blocks.totals.second_model_windows > QUESTIONS
     assert predictions(tmp_path / "all") == predictions(tmp_path / "alone")
     ranking = replace(decision, weights=replace(decision.weights, block_score=100.0))
     few = make_job(tiny_model, dual_encoder, tmp_path / "few", read_blocks=2, decision=ranking)
-    assert run(few).second_model_windows < all_blocks.second_model_windows
+    assert run(few).totals.second_model_windows < all_blocks.totals.second_model_windows
     assert predictions(tmp_path / "few") != predictions(tmp_path / "alone")
     advice = Model.open(dual_encoder).advice
     assert str(dual_encoder) in advice and "--second-model" in advice

@@ -101,4 +101,4 @@ def test_the_input_is_not_read_again_once_it_is_prepared(job: Job) -> None:
     for path, data in zip(files, before, strict=True):
         path.write_bytes(data.replace(b" the ", b" a "))
     again = run(other)  # the new content is another job
-    assert again.resumed_windows == 0 and again.folder != changed.folder
+    assert again.totals.resumed_windows == 0 and again.folder != changed.folder

@@ -42,14 +42,11 @@ PART = Measured(
 MIB = 1 << 20
 
 
-TOTALS = Totals(windows=60, resumed_windows=20)
-
-
 def test_the_speed_is_that_of_all_windows_in_the_seconds_of_prediction() -> None:
     """Of a runner of Beam, the pipeline's time counts."""
-    assert PART.windows_per_s(TOTALS) == 30
-    assert replace(PART, time={"pipeline_s": 4.0, "total_s": 9.0}).windows_per_s(TOTALS) == 15
-    assert replace(PART, time={"total_s": 9.0}).windows_per_s(TOTALS) == 0
+    assert PART.windows_per_s(60) == 30
+    assert replace(PART, time={"pipeline_s": 4.0, "total_s": 9.0}).windows_per_s(60) == 15
+    assert replace(PART, time={"total_s": 9.0}).windows_per_s(60) == 0
 
 
 @given(
@@ -122,18 +119,19 @@ def test_the_time_of_a_resumed_run_is_the_sum_of_its_parts(
     result = run(make_job(tiny_model, folder))
     ended = time.time()
     assert 0 < first["total_s"] < killed - begin
-    assert 0 < result.time["total_s"] - first["total_s"] < ended - killed
-    phases = [s for name, s in result.time.items() if name not in BESIDE]
-    assert sum(phases) == pytest.approx(result.time["total_s"], rel=1e-6)
+    assert 0 < result.measured.time["total_s"] - first["total_s"] < ended - killed
+    phases = [s for name, s in result.measured.time.items() if name not in BESIDE]
+    assert sum(phases) == pytest.approx(result.measured.time["total_s"], rel=1e-6)
     assert min(phases) >= 0
-    assert result.time["load_s"] > first["load_s"]
-    assert result.time["preprocess_s"] >= first["preprocess_s"]
-    assert result.resumed and result.resumed_windows > 0
+    assert result.measured.time["load_s"] > first["load_s"]
+    assert result.measured.time["preprocess_s"] >= first["preprocess_s"]
+    assert result.totals.resumed_windows > 0
     assert result.speed_comparable.startswith("no: resumed")
-    started, end = map(datetime.fromisoformat, (result.started_at, result.ended_at))
-    assert killed <= started.timestamp() + 0.001 < end.timestamp() <= ended
     written = json.loads((folder / METRICS).read_bytes())
-    assert written["time"] == result.time
+    moments = written["started_at"], written["ended_at"]
+    started, end = map(datetime.fromisoformat, moments)
+    assert killed <= started.timestamp() + 0.001 < end.timestamp() <= ended
+    assert written["time"] == result.measured.time
     assert written["speed_comparable"] == result.speed_comparable
     assert not (folder / storage.WORK).exists()
     check_second_run(make_job(tiny_model, folder))
@@ -150,5 +148,5 @@ def check_second_run(job: Job) -> None:
     assert (job.output / PREDICTIONS).read_bytes() == resumed
     assert set(again.not_comparable) - {BUSY} == {WARM}
     assert again.speed_comparable.startswith(f"no: {WARM}")
-    assert not again.resumed
-    assert again.time["preprocess_s"] == 0 < again.time["predict_s"]
+    assert not again.totals.resumed_windows
+    assert again.measured.time["preprocess_s"] == 0 < again.measured.time["predict_s"]

@@ -15,10 +15,10 @@ from nq.bundle import bundled_sample
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.inference.instances import InstanceDiedError
 from nq.report.comparison import BESIDE
-from nq.report.result import Result
 from nq.runs.config import Compute
 from nq.runs.folder import KEPT_SCORES, METRICS
 from nq.runs.job import Job
+from nq.runs.result import Result
 from nq.runs.run import run
 from nq.runs.scoring import RunProgress
 from tests.child_processes import children, python, wait_until
@@ -104,10 +104,10 @@ def test_a_dead_instance_is_started_again_and_nothing_changes(
     expected = undisturbed.folder
     assert (result.folder / PREDICTIONS).read_bytes() == (expected / PREDICTIONS).read_bytes()
     assert parts(result.folder / KEPT_SCORES) == parts(expected / KEPT_SCORES) != {}
-    assert sum(completed) == result.windows == undisturbed.windows
-    assert result.read_windows == undisturbed.read_windows
-    phases = {n: s for n, s in result.time.items() if n not in BESIDE}
-    assert sum(phases.values()) == pytest.approx(result.time["total_s"], rel=0.02)
+    assert sum(completed) == result.totals.windows == undisturbed.totals.windows
+    assert result.totals.counters.computed_windows == undisturbed.totals.counters.computed_windows
+    phases = {n: s for n, s in result.measured.time.items() if n not in BESIDE}
+    assert sum(phases.values()) == pytest.approx(result.measured.time["total_s"], rel=0.02)
     assert min(phases.values()) >= 0
     metrics = json.loads((result.folder / METRICS).read_text(encoding="utf-8"))
     assert (metrics["instances"], metrics["threads"]) == (2, 1)
@@ -142,7 +142,7 @@ def test_runs_that_die_resume_with_any_number_of_instances(
     assert done.returncode == 0, done.stderr
     first, error = done.stdout.splitlines()
     resumed, threads = map(int, first.split())
-    assert 0 < resumed < undisturbed.windows and threads == 1
+    assert 0 < resumed < undisturbed.totals.windows and threads == 1
     assert "with 1 threads already and cannot change to 2" in error
     expected = (undisturbed.folder / PREDICTIONS).read_bytes()
     assert (output / PREDICTIONS).read_bytes() == expected

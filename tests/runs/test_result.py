@@ -20,9 +20,9 @@ from nq.questions import read_examples
 from nq.records import Annotation, Example, Prediction, Span, YesNo
 from nq.report.comparison import row
 from nq.report.page import format_seconds
-from nq.report.result import Result, summary
 from nq.runs.folder import METRICS
 from nq.runs.job import Job
+from nq.runs.result import Result, summary
 from nq.runs.run import run
 from nq.runs.run_page import write_report
 from tests.jobs import flat_job
@@ -46,7 +46,7 @@ def result(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Result
 def test_the_counts_are_those_of_the_files(result: Result) -> None:
     predictions = json.loads((result.folder / PREDICTIONS).read_bytes())["predictions"]
     assert result.examples == len(predictions) == QUESTIONS
-    assert result.windows == result.read_windows > QUESTIONS
+    assert result.totals.windows == result.totals.counters.computed_windows > QUESTIONS
     assert result.metrics["long-answer-n"] == QUESTIONS
     assert result.windows_per_s > 0
     zeros = ("resumed_windows", "float32_windows", "rescored", "dead_letters", "without_gold")
@@ -62,7 +62,7 @@ def test_a_result_has_a_line_a_summary_and_a_table_in_which_all_is_escaped(resul
     assert re.fullmatch(r"Result\('<u>': 6 questions, .*, profile baseline\)", repr(own))
     table, _, summary = str(own).partition("\n\n")
     assert "<i> | (no words)" in table and "\x1b" not in table
-    assert summary.startswith(f"6 questions, {own.answered} answered, {own.windows} windows")
+    assert summary.startswith(f"6 questions, {own.answered} answered, {own.totals.windows} windows")
     html = own._repr_html_()
     assert all(line in unescape(html) for line in summary.split("\n"))
     assert "who &lt;b&gt;" in html and "a &amp; b\\u001b word" in html and "&lt;u&gt;" in html
@@ -104,9 +104,12 @@ def test_a_number_is_the_same_wherever_it_is(tiny_model: Path, tmp_path: Path) -
     page = write_report(result.folder).page.read_text("utf-8")
     rows = json.loads(page.split('id="json-rows">')[1].split("</script>")[0])
     assert Counter(row["o"][0] for row in rows) == Counter(result.verdicts)
-    predict_s = result.time["predict_s"]
-    assert result.windows_per_s == pytest.approx(result.windows / predict_s)
-    assert (written["windows_per_s"], written["time"]) == (result.windows_per_s, result.time)
+    predict_s = result.measured.time["predict_s"]
+    assert result.windows_per_s == pytest.approx(result.totals.windows / predict_s)
+    assert (written["windows_per_s"], written["time"]) == (
+        result.windows_per_s,
+        result.measured.time,
+    )
     own = row(written)
     assert (own.windows_per_s, own.predict_s) == (result.windows_per_s, predict_s)
     assert f"<span>prediction</span><b>{format_seconds(predict_s)}</b>" in page
@@ -115,7 +118,7 @@ def test_a_number_is_the_same_wherever_it_is(tiny_model: Path, tmp_path: Path) -
     from mlflow import MlflowClient
 
     recorded = MlflowClient(store).get_run(str(result.run_id)).data.metrics
-    assert (recorded["windows"], recorded["examples"]) == (result.windows, QUESTIONS)
+    assert (recorded["windows"], recorded["examples"]) == (result.totals.windows, QUESTIONS)
     assert recorded["windows_per_s"] == pytest.approx(result.windows_per_s, abs=1e-4)
     assert recorded["predict_s"] == pytest.approx(predict_s, abs=1e-4)
 
@@ -166,12 +169,12 @@ def test_blocks_beyond_the_last_context_are_counted(tiny_model: Path, tmp_path: 
     job = make_job(tiny_model, tmp_path, windows=windows)
     result = run(job)
     unread = [max(0, blocks_with_text(e) - 3) for e in read_examples(job.files)]
-    assert result.unread_blocks == sum(unread) > 0
-    assert result.truncated_pages == sum(n > 0 for n in unread)
+    assert result.totals.unread_blocks == sum(unread) > 0
+    assert result.totals.truncated_pages == sum(n > 0 for n in unread)
     values = json.loads((result.folder / METRICS).read_bytes())
     assert (values["unread_blocks"], values["truncated_pages"]) == (
-        result.unread_blocks,
-        result.truncated_pages,
+        result.totals.unread_blocks,
+        result.totals.truncated_pages,
     )
 
 

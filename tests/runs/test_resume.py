@@ -77,7 +77,7 @@ def test_a_kill_at_the_end_of_a_run_loses_no_scores(
     assert (killed / JOB).exists() == (moment == "after")
     predictions = (killed / PREDICTIONS).read_bytes()
     result = run(replace(make_job(tiny_model, killed), keep_scores=True))
-    assert result.resumed_windows == result.windows > 0
+    assert result.totals.resumed_windows == result.totals.windows > 0
     assert (killed / PREDICTIONS).read_bytes() == predictions
     assert not (killed / storage.WORK).exists()
     assert len(list(ScoreStore(killed / KEPT_SCORES))) == result.examples

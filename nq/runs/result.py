@@ -4,7 +4,8 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from nq.evaluation.evaluate import Verdict
 from nq.evaluation.gate import Parity
 from nq.formats.input_files import shown
 from nq.report.comparison import MIB, phases
+from nq.runs.measure import Measured, Totals
 from nq.storage import DEAD_LETTERS
 from nq.text import counted, format_bytes, html_table, truncate, visible
 
@@ -34,76 +36,55 @@ class Result:
     """The folder, counts, times and metrics of a run.
 
     Args:
-        precision: compute type of the matrix products.
-        windows: windows of all pages; ``second_model_windows`` counts those of a second model.
-        resumed_windows: windows scored by an interrupted run before.
-        read_windows: windows that the model computed in this run; less with pruning.
-        float32_windows: windows computed again in float32 because logits were not finite.
-        rescored: examples whose close decision was computed again in float32.
-        windows_per_s: ``windows`` divided by the seconds of prediction.
+        totals: what was computed.
+        measured: times, memory and machine.
         without_gold: examples without annotations.
-        truncated_pages: pages with more blocks than ``max_contexts``; ``unread_blocks`` in all.
-        peak_memory_bytes: largest resident memory of the process with all its descendants, read
-            once a second; pages that processes share count in each.
+        text_only: examples that are scored as text alone, since no answer is in the page.
         metrics: of the official evaluation; empty without gold.
         verdicts: how many answers are right, passage, wrong, missed and extra
             (``nq.evaluation.evaluate.JudgedPrediction``); empty without gold.
-        time: seconds of each phase, those before an interruption too, which add up to ``total_s``.
-            ``warmup_s`` is what first batches took longer than later ones; ``predict_s`` is all
-            other time of windows, of which ``rescore_s`` and ``second_model_s`` are parts, and all
-            time while instances compute. ``preprocess_s``, the work of the preprocessing, goes on
-            beside other phases.
+        ended: when the run ended, in seconds since 1970.
         run_id: of the MLflow run.
-        run_bytes: size of the run's files, without the windows, which other runs may share.
-        text_only: examples whose gold is text and not in their page.
-        started_at, ended_at: when this process began and ended the run, ISO 8601 in UTC.
+        rows: the first rows of the table of answers.
+        parity: how the run differs from the one that it was compared with.
+        how_to_open: the command that opens the MLflow run.
+        run_bytes, windows_bytes: of the files in the folder, and of the windows that runs share.
         instances: processes that computed the windows; ``None`` if it was that of the run.
         threads: of each of them; ``None`` for those that TensorFlow and engines choose.
-        not_comparable: why the speed cannot be compared with that of other runs.
         model_uri: MLflow's URI of the model that the run has, if it was required.
         advice: the profile and why the run took it, where it was ``auto``; or what is faster.
         beam: runner, name and ids of the job, number of workers and metrics of the pipeline, where
-            a runner of Beam answered the questions. ``time`` has then other phases,
+            a runner of Beam answered the questions. The time has then other phases,
             ``windows_per_s`` is the speed of the whole pipeline, memory that of this machine.
     """
 
     folder: Path
     profile: str
-    device: str
-    precision: str
+    totals: Totals
+    measured: Measured
     examples: int
-    windows: int
-    resumed_windows: int
-    read_windows: int
-    float32_windows: int
-    rescored: int
-    windows_per_s: float
     answered: int
-    dead_letters: int
     without_gold: int
-    truncated_pages: int
-    unread_blocks: int
-    peak_memory_bytes: int
+    text_only: int
     metrics: Mapping[str, float]
     verdicts: Mapping[str, int]
-    time: Mapping[str, float]
-    run_id: str | None = None
-    rows: tuple[AnswerRow, ...] = ()
+    ended: float
+    run_id: str | None
+    rows: tuple[AnswerRow, ...]
+    run_bytes: int
+    windows_bytes: int
+    instances: int | None
+    threads: int | None
+    beam: Mapping[str, Any] | None = None
     parity: Parity | None = None
     how_to_open: str | None = None
-    run_bytes: int = 0
-    windows_bytes: int = 0
-    second_model_windows: int = 0
-    text_only: int = 0
-    started_at: str = ""
-    ended_at: str = ""
-    machine: str = ""
-    instances: int | None = None
-    threads: int | None = None
-    not_comparable: tuple[str, ...] = ()
     model_uri: str | None = None
-    beam: Mapping[str, Any] | None = None
     advice: str = ""
+
+    @property
+    def windows_per_s(self) -> float:
+        """The speed, by all windows and the seconds of prediction."""
+        return self.measured.windows_per_s(self.totals.windows)
 
     @property
     def skipped(self) -> Path:
@@ -111,27 +92,37 @@ class Result:
         return self.folder / DEAD_LETTERS
 
     @property
-    def resumed(self) -> bool:
-        """Whether an earlier run that was interrupted computed a part of it."""
-        return self.resumed_windows > 0
+    def not_comparable(self) -> tuple[str, ...]:
+        """Why the speed cannot be compared with that of other runs."""
+        return (f"answered by {self.beam['runner']}",) if self.beam else self.measured.reasons
 
     @property
     def speed_comparable(self) -> str:
         """``yes``, or ``no`` with the reasons."""
-        reasons = [*(["resumed"] if self.resumed else []), *self.not_comparable]
+        resumed = ["resumed"] if self.totals.resumed_windows else []
+        reasons = [*resumed, *self.not_comparable]
         return f"no: {', '.join(reasons)}" if reasons else "yes"
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what ``metrics.json`` contains, as JSON values."""
-        hidden = (
-            *("folder", "rows", "parity", "how_to_open"),
-            *("run_bytes", "windows_bytes", "not_comparable", "model_uri", "beam", "advice"),
+        own = ("examples", "answered", "without_gold", "text_only", "metrics", "verdicts", "run_id")
+        started_at, ended_at = (
+            datetime.fromtimestamp(t, UTC).isoformat(timespec="milliseconds")
+            for t in (self.measured.started, self.ended)
         )
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
         return {
             "profile": self.profile,
             "output": shown(str(self.folder)),
-            **values,
+            **self.totals.to_dict(),
+            **{name: getattr(self, name) for name in own},
+            "windows_per_s": self.windows_per_s,
+            "time": self.measured.time,
+            "peak_memory_bytes": self.measured.peak_memory_bytes,
+            "machine": self.measured.machine,
+            "instances": self.instances,
+            "threads": self.threads,
+            "started_at": started_at,
+            "ended_at": ended_at,
             "speed_comparable": self.speed_comparable,
             **({} if self.beam is None else {"beam": self.beam}),
         }
@@ -154,18 +145,19 @@ class Result:
 
 def summary(result: Result) -> list[str]:
     """Returns the summary in at most six lines, and one line per unusual condition."""
-    skipped = f"{counted(result.dead_letters, 'record')} skipped, " if result.dead_letters else ""
+    totals, measured = result.totals, result.measured
+    skipped = f"{counted(totals.dead_letters, 'record')} skipped, " if totals.dead_letters else ""
     lines = [
         f"{counted(result.examples, 'question')}, {result.answered} answered, {skipped}"
-        f"{counted(result.windows, 'window')} (profile {result.profile}, {result.precision} on "
-        f"{result.device})"
+        f"{counted(totals.windows, 'window')} (profile {result.profile}, {totals.precision} on "
+        f"{totals.device})"
     ]
     lines += _scores(result)
-    seconds, _ = phases(result.time)
+    seconds, _ = phases(measured.time)
     shown = ", ".join(f"{name} {value:.1f}" for name, value in seconds.items() if value >= 0.05)
     lines.append(
-        f"{result.time['total_s']:.1f} s ({shown}); {result.windows_per_s:.1f} windows/s; peak "
-        f"memory {result.peak_memory_bytes / MIB:.0f} MiB"
+        f"{measured.time['total_s']:.1f} s ({shown}); {result.windows_per_s:.1f} windows/s; peak "
+        f"memory {measured.peak_memory_bytes / MIB:.0f} MiB"
     )
     lines += _notes(result)
     lines += dead_letter_lines(result.skipped)
@@ -175,23 +167,27 @@ def summary(result: Result) -> list[str]:
 
 
 def _notes(result: Result) -> list[str]:
-    lines = []
+    lines, totals = list[str](), result.totals
     if result.threads is not None:
         instances = f"{counted(result.instances, 'instance')} of " if result.instances else ""
         lines.append(f"computed by {instances}{counted(result.threads, 'thread')}")
     if beam := result.beam:
         job_id = f", id {beam['job_id']}" if beam["job_id"] else ""
         lines.append(visible(f"answered by {beam['runner']}: job {beam['job_name']}{job_id}"))
-    lines += unread_lines(result.truncated_pages, result.unread_blocks)
+    lines += unread_lines(totals.truncated_pages, totals.unread_blocks)
     if "prune" in result.profile.split("+"):  # windows of repeated records are not computed either
-        lines.append(f"{result.read_windows} of the windows were computed, the others pruned")
-    if result.second_model_windows:
-        windows = counted(result.second_model_windows, "window")
+        lines.append(
+            f"{totals.counters.computed_windows} of the windows were computed, the others pruned"
+        )
+    if totals.second_model_windows:
+        windows = counted(totals.second_model_windows, "window")
         lines.append(f"computed by the second model: {windows}")
-    if result.float32_windows:
-        lines.append(f"computed again in float32: {counted(result.float32_windows, 'window')}")
-    if result.rescored:
-        examples = counted(result.rescored, "example")
+    if totals.counters.float32_windows:
+        lines.append(
+            f"computed again in float32: {counted(totals.counters.float32_windows, 'window')}"
+        )
+    if totals.rescored:
+        examples = counted(totals.rescored, "example")
         lines.append(f"rescored in float32: {examples} with a close decision")
     if parity := result.parity:
         scores = "".join(f", {name} by {value:+.4f}" for name, value in parity.f1.items())
@@ -203,8 +199,8 @@ def _notes(result: Result) -> list[str]:
         )
         if parity.gate:
             lines.append(f"gate: {parity.gate}")
-    if result.resumed:
-        scored = counted(result.resumed_windows, "window")
+    if totals.resumed_windows:
+        scored = counted(totals.resumed_windows, "window")
         lines.append(f"resumed: an interrupted run scored {scored}; the seconds are of both")
     if result.not_comparable:
         reasons = ", ".join(result.not_comparable)
