@@ -17,10 +17,10 @@ from tests.child_processes import children, first_line, started
 
 @pytest.fixture
 def process() -> Iterator[PageProcess]:
-    before = children("answer_calls")
+    before = children("reads pages")
     with contextlib.closing(PageProcess(0.5)) as process:
         yield process
-    assert children("answer_calls") == before
+    assert children("reads pages") == before
 
 
 def test_pages_and_errors_are_those_of_this_process(process: PageProcess, tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_what_takes_too_long_or_too_much_ends_and_the_next_page_is_read(
 @pytest.mark.slow
 def test_a_dead_process_is_replaced(process: PageProcess) -> None:
     assert process.read("a page", page_of, "It rains.", "a page")
-    (child,) = children("answer_calls")
+    (child,) = children("reads pages")
     child.kill()
     child.wait()
     assert process.read("a page", page_of, "It rains.", "a page")

@@ -40,7 +40,7 @@ class ServerProcess:
     def workers(self) -> list[psutil.Process]:
         """Returns the processes of the model."""
         children: list[psutil.Process] = self.process.children()
-        return [one for one in children if "run_instance" in " ".join(one.cmdline())]
+        return [one for one in children if "# instance" in " ".join(one.cmdline())]
 
     def memory_mb(self) -> float:
         """Returns the resident memory of all its processes in MB."""

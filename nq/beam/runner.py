@@ -8,7 +8,6 @@ issue 19674 of apache/beam); here the pipeline runs in a thread that is given up
 
 import argparse
 import contextlib
-import fcntl
 import logging
 import os
 import re
@@ -24,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nq import child
 from nq.errors import Error
 from nq.extras import requirement
 from nq.text import without_password
+from nq.worker import python
 
 
 @contextlib.contextmanager
@@ -71,7 +70,8 @@ LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "BundleBasedDirectRunner")
 NO_CLUSTER = ("", "[local]", "[auto]", "[collection]")
 """Values of ``--flink_master`` by which Beam starts a Flink of its own."""
 FLINK_TIMEOUT_S = 5.0
-WORKER_LOG = "workers.log"  # the output of the worker processes, which end when its lock is free
+WORKER_LOG, WORKER_PIPE = "workers.log", "workers.pipe"
+"""The output of the worker processes, and a pipe: they end when nobody can write to it any more."""
 WORKER_THREAD = "run_worker"  # the name of Beam's thread that waits for a worker process
 WORKER_THREADS = (WORKER_THREAD, "beam_control_read", "read_grpc_client_inputs")
 THREADS_TIMEOUT_S = 2.0
@@ -223,9 +223,9 @@ def _wait(result: Any) -> None:
 def _run_in_processes(build: Callable[[Any], None], options: PipelineOptions, part: Path) -> Any:
     """Runs a pipeline in worker processes; returns its result, or raises when one ends early."""
     outcome: Future[Any] = Future()
-    output = part.resolve() / WORKER_LOG
+    output, pipe = part.resolve() / WORKER_LOG, part.resolve() / WORKER_PIPE
     path = shlex.quote(str(output))
-    worker = child.python("-m", "nq.beam.worker", str(output))
+    worker = python("-m", "nq.beam.worker", str(pipe))
     variables = (f"{name}={worker['env'][name]}" for name in ("PYTHONPATH", "PYTHONSAFEPATH"))
     start = shlex.join(["env", *variables, *worker["args"]])
     command = f"trap '' INT; exec {start} < /dev/null >> {path} 2>&1"
@@ -256,8 +256,8 @@ def _run_in_processes(build: Callable[[Any], None], options: PipelineOptions, pa
 
     before, threading.excepthook = threading.excepthook, on_thread_error
     try:
-        with output.open("w") as file:  # when it is closed, the workers that still run end
-            fcntl.flock(file, fcntl.LOCK_EX)
+        os.mkfifo(pipe)
+        with open(os.open(pipe, os.O_RDWR), "rb"):  # when it is closed, the workers end
             threading.Thread(target=run, name="pipeline", daemon=True).start()
             return outcome.result()
     except BaseException:

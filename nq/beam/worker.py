@@ -4,22 +4,12 @@ Beam's own worker waits a minute for a runner that is gone, and keeps its memory
 """
 
 import contextlib
-import fcntl
 import io
 import os
 import runpy
-import signal
 import sys
-import threading
 
-
-def end_with_lock(path: str) -> None:
-    """Kills this process as soon as the process that locked a file releases the lock or ends."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_SH)
-    finally:
-        os.kill(os.getpid(), signal.SIGKILL)
+from nq.worker import end_with
 
 
 class Output(io.TextIOBase):
@@ -33,7 +23,7 @@ class Output(io.TextIOBase):
 
 if __name__ == "__main__":
     sys.stdout = sys.stderr = Output()
-    threading.Thread(target=end_with_lock, args=(sys.argv.pop(1),), daemon=True).start()
+    end_with(sys.argv.pop(1))
     runpy.run_module(
         "apache_beam.runners.worker.sdk_worker_main", run_name="__main__", alter_sys=True
     )

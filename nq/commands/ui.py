@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import json
 import shlex
-import signal
 import socket
 import subprocess
 import time
@@ -12,11 +11,12 @@ import urllib.error
 import urllib.request
 import webbrowser
 
-from nq import child, extras, tracking
+from nq import extras, tracking
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.mlflow_store import connect, database_path, reason, store
 from nq.text import visible, without_password
+from nq.worker import ROOT, Worker, run_module
 
 HOST, PAUSE_S = "127.0.0.1", 0.2
 VIEW = "nq"
@@ -63,22 +63,22 @@ def run(args: argparse.Namespace) -> int:
         raise Error(f"port {args.port} is in use: give another --port")
     command = ["server", "--host", HOST, "--port", str(args.port), "--workers", "1"]
     # otherwise the server, and the process of its jobs, import Python files of the working folder
-    command += ["--uvicorn-opts", shlex.join(["--app-dir", child.ROOT])]
+    command += ["--uvicorn-opts", shlex.join(["--app-dir", ROOT])]
     output = None if args.verbose else subprocess.DEVNULL
     variables = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     variables["MLFLOW_BACKEND_STORE_URI"] = uri  # all users may read the arguments of a process
-    options = child.bound("mlflow", *command, by=signal.SIGTERM, **variables)
-    with subprocess.Popen(**options, stdout=output, stderr=output) as server:
-        try:
-            while not _answers(address):
-                if server.poll() is not None:
-                    ended = f"MLflow's server has ended with exit code {server.returncode}"
-                    raise Error(f"{ended}: give --verbose to see why")
-                time.sleep(PAUSE_S)
-            _show(address + page, args.open)
-            server.wait()
-        finally:
-            server.terminate()
+    server = Worker(run_module, name="the server of MLflow", variables=variables, output=output)
+    try:
+        server.wait()
+        server.send(["mlflow", *command])
+        while not _answers(address):
+            if server.has_message():
+                raise Error("MLflow's server has ended: give --verbose to see why")
+            time.sleep(PAUSE_S)
+        _show(address + page, args.open)
+        server.process.wait()
+    finally:
+        server.end()
     return 0
 
 

@@ -4,26 +4,27 @@ A run beside which other programs took much of the processor is repeated once.
 """
 
 import contextlib
+import io
 import json
 import logging
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nq import child, extras, storage
+from nq import extras, storage
 from nq.errors import DamagedError, Error
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.memo import Memo
+from nq.model.runtime import import_tensorflow
 from nq.report.comparison import ComparisonRow, row
 from nq.runs.measure import BUSY
 from nq.runs.profile_choice import COMPARED
 from nq.runs.record import quality
 from nq.runs.scoring import RunProgress
 from nq.text import counted
+from nq.worker import Worker, run_module
 
 log = logging.getLogger(__name__)
 
@@ -37,26 +38,46 @@ def answer_in_process(profile: str, options: Sequence[str]) -> dict[str, Any]:
     Returns its JSON result, with the seconds of the whole process as ``wall_s``. An ``Error`` has
     the error line of a run that failed.
     """
-    arguments = [*options, "--no-track", "--json", "--profile", profile]
-    command, started = child.bound("nq.answer", *arguments), time.perf_counter()
-    process = subprocess.run(**command, capture_output=True, text=True, check=False)
-    if process.returncode:
-        lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
+    arguments = ["nq.answer", *options, "--no-track", "--json", "--profile", profile]
+    started, worker = time.perf_counter(), Worker(_run_module, name="nq answer")
+    try:
+        code, out, err = worker.call(arguments)
+    finally:
+        worker.end()
+    if code:
+        lines = err.strip().splitlines() or [f"exit code {code}"]
         (*_, error) = [line for line in lines if line.startswith("nq: error: ")] or lines
         raise Error(error.removeprefix("nq: error: "))
-    result: dict[str, Any] = json.loads(process.stdout)
+    result: dict[str, Any] = json.loads(out)
     if result["resumed_windows"]:  # it continued a run that was killed
         return answer_in_process(profile, options)
     return {**result, "wall_s": time.perf_counter() - started}
+
+
+def _run_module(arguments: Sequence[str]) -> tuple[int, str, str]:
+    """Returns exit code, stdout and stderr of a module."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run_module(arguments)
+    return code, out.getvalue(), err.getvalue()
 
 
 def device_in_process() -> str:
     """Returns the device that TensorFlow uses in another process, since it takes a GPU's memory."""
     if not extras.has_gpu():
         return "CPU"
-    code = "from nq.inference.engines.tensorflow import device; print(device())"
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    worker = Worker(_device, name="asks for the device")
+    try:
+        return str(worker.call(None))
+    finally:
+        worker.end()
+
+
+def _device(_: None) -> str:
+    import_tensorflow()
+    from nq.inference.engines.tensorflow import device
+
+    return device()
 
 
 def measured(

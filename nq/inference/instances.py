@@ -1,51 +1,34 @@
 """Instances: processes with the same model, each on its own cores, that score parts in parallel.
 
-A process that dies is started again, and what it was to score is scored once more. The processes
-end with the one that started them, however that ends, and a terminal's Ctrl-C does not reach them.
-
-``multiprocessing`` would run a user's script without ``if __name__ == "__main__"`` again in each
-process, and processes of ``concurrent.futures`` would outlive a parent that is killed.
+A process that dies is started again, and what it was to score is scored once more.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import queue
-import signal
-import subprocess
 import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
-from logging.handlers import QueueHandler
-from multiprocessing.connection import Connection
-from types import SimpleNamespace
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
-from nq import child, processor
-from nq.errors import Error
+from nq import processor
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import TENSORFLOW
 from nq.inference.scorer import Counters, Progress, Rows, Scorer, Steps, advance, no_progress
 from nq.model.runtime import import_tensorflow, thread_environment
 from nq.records import Columns, Example
 from nq.text import counted
+from nq.worker import END_S, Worker, WorkerDiedError
 
 log = logging.getLogger(__name__)
 
-CODE = "from nq.inference.instances import run_instance; run_instance({})"
-END_S, CLEANUP_S = 3.0, 2.0
-FORGET = ()
-"""Is sent in place of rows and examples that nobody waits for any more."""
-
-
-class InstanceDiedError(Error):
-    """The process of an instance has ended although the pool was not closed."""
+LOAD, FORGET = "load", "forget"
+"""Are sent in place of rows and examples: to load the model, and if nobody waits for a part."""
 
 
 class InstancePool(Scorer):
@@ -83,7 +66,7 @@ class InstancePool(Scorer):
 
     def is_alive(self) -> bool:
         """Returns whether an instance has a process that has loaded the model."""
-        return any(i._loaded is not None and i._process.poll() is None for i in self.instances)
+        return any(one.loaded is not None and one.worker.is_alive for one in self.instances)
 
     def submit(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
@@ -105,10 +88,10 @@ class InstancePool(Scorer):
         """Ends the instances; what they have not scored fails."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for instance in self.instances:
-            instance.terminate()
+            instance.close()
         end = time.monotonic() + END_S
         for instance in self.instances:
-            instance.wait(end)
+            instance.worker.end(end - time.monotonic())
         self._threads.shutdown()
 
     def __enter__(self) -> Self:
@@ -171,40 +154,39 @@ class _Instance(Scorer):
 
     def _start(self) -> None:
         """Starts a process, which loads the model."""
-        self._loaded: Any = None
-        variables = thread_environment(self._spec.threads or 1)
-        before = os.sched_getaffinity(0)
+        self.loaded: Any = None
         with self._lock:
             if self._is_closed:
-                raise InstanceDiedError("the pool of instances is closed")
-            os.sched_setaffinity(0, self.cores)  # of this thread; the process inherits it
-            try:
-                self._process, self._connection = child.start(CODE, variables)
-            finally:
-                os.sched_setaffinity(0, before)
-        self._send((self._spec, logging.getLogger("nq").getEffectiveLevel()))
+                raise WorkerDiedError("the pool of instances is closed")
+            self.worker = Worker(
+                _Steps(self._spec),
+                name=self.name,
+                cores=self.cores,
+                variables=thread_environment(self._spec.threads or 1),
+                on_log=self._on_log,
+            )
 
     def load(self) -> Any:
         """Waits for the model; returns device, precision, batch size and part batches."""
         try:
             return self._load()
-        except InstanceDiedError as error:
+        except WorkerDiedError as error:
             self._restart(error)
             return self._load()
 
     def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
         """See ``Scorer.steps``; if the process dies, another one begins again, but only once."""
-        number, process, may_die = next(self._numbers), None, True
+        number, worker, may_die = next(self._numbers), None, True
         result, completed, reported = 0, 0, 0
         try:
             while True:
                 try:
                     self._load()
-                    is_new, process = process is not self._process, self._process
+                    is_new, worker = worker is not self.worker, self.worker
                     completed = 0 if is_new else completed
-                    self._send((number, (rows, examples) if is_new else None))
-                    result, done = self._receive()
-                except InstanceDiedError as error:
+                    work = (rows, examples) if is_new else None
+                    result, done = worker.call((number, work))
+                except WorkerDiedError as error:
                     if not may_die:
                         raise
                     may_die = False
@@ -219,123 +201,46 @@ class _Instance(Scorer):
                 reported = max(completed, reported)
         finally:
             if isinstance(result, int):
-                self._send((number, FORGET))
+                with contextlib.suppress(WorkerDiedError):
+                    self.worker.call((number, FORGET))
 
-    def _restart(self, error: InstanceDiedError) -> None:
+    def _restart(self, error: WorkerDiedError) -> None:
         if self._is_closed:
             raise error
         log.warning("%s: it is started again", error)
         self._start()
 
     def _load(self) -> Any:
-        if self._process.poll() is not None:
-            self._raise_died()
-        self._loaded = self._loaded or self._receive()
-        return self._loaded
+        self.loaded = self.loaded or self.worker.call((0, LOAD))
+        return self.loaded
 
-    def _send(self, message: Any) -> None:
-        with contextlib.suppress(OSError):  # it has died: ``_receive`` notices
-            self._connection.send(message)
-
-    def _receive(self) -> Any:
-        """Returns the answer of the process, or raises the exception that is the answer."""
-        try:
-            while isinstance(answer := self._connection.recv(), logging.LogRecord):
-                self._on_log(answer)
-        except (EOFError, OSError) as error:
-            self._process.kill()  # it may only have broken the connection
-            self._raise_died(error)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def _raise_died(self, error: Exception | None = None) -> NoReturn:
-        code = self._process.wait()
-        killed = f"was killed by {signal.Signals(-code).name}" if code < 0 else ""
-        end = killed or f"ended with exit code {code}"
-        raise InstanceDiedError(f"{self.name} {end}") from error
-
-    def terminate(self) -> None:
+    def close(self) -> None:
         """Makes the process end."""
         with self._lock:
             self._is_closed = True
-            self._process.terminate()
-
-    def wait(self, end: float) -> None:
-        """Waits for the process to end; kills it at the time ``end`` of the monotonic clock."""
-        try:
-            self._process.wait(max(0.0, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self.worker.close()
 
 
-def run_instance(number: int) -> None:
-    """Loads a scorer and scores what the pool sends to the socket descriptor ``number``."""
-    for signals in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(signals, signal.default_int_handler)
-    with contextlib.suppress(KeyboardInterrupt, OSError):
-        _answer_all(Connection(number))
-    os._exit(0)  # the end of the interpreter would wait for the threads of libraries
+class _Steps:
+    """What a process of an instance does with a message: it loads, computes a step, or forgets."""
 
+    def __init__(self, spec: ScorerSpec) -> None:
+        self._spec, self._begun = spec, dict[int, Steps]()
+        self._scorer: Any = None
 
-def _answer_all(connection: Connection[Any, Any]) -> None:
-    received: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    sending, begun = threading.Lock(), dict[int, Steps]()
-
-    def read() -> None:  # in a thread, so that the end of the pool is noticed during computation
-        try:
-            while True:
-                received.put(connection.recv())
-        finally:
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(CLEANUP_S)
-            os._exit(0)
-
-    def send(message: Any) -> None:
-        with sending:
-            connection.send(message)
-
-    threading.Thread(target=read, daemon=True).start()
-    spec, level = received.get()
-    ours = logging.getLogger("nq")
-    ours.setLevel(level)
-    ours.propagate = False
-    ours.addHandler(QueueHandler(SimpleNamespace(put_nowait=send)))
-    try:
-        if spec.profile.changes.engine == TENSORFLOW:
-            import_tensorflow(spec.threads)
-        scorer = load_scorer(spec)
-    except Exception as error:
-        send(portable(error))
-        return
-    send((scorer.device, scorer.precision, scorer.batch_size, scorer.part_batches))
-    while True:
-        number, work = received.get()
+    def __call__(self, message: tuple[int, Any]) -> Any:
+        number, work = message
+        if work == LOAD:
+            if self._spec.profile.changes.engine == TENSORFLOW:
+                import_tensorflow(self._spec.threads)
+            self._scorer = scorer = load_scorer(self._spec)
+            return scorer.device, scorer.precision, scorer.batch_size, scorer.part_batches
         if work == FORGET:
-            begun.pop(number, None)
-            continue
-        before = replace(scorer.counters)
-        try:
-            steps = scorer.steps(*work) if work else begun.pop(number)
-            result = advance(steps)
-            if isinstance(result, int):
-                begun[number] = steps
-            answer: Any = result, scorer.counters - before
-        except Exception as error:
-            answer = portable(error)
-        send(answer)
-
-
-def portable(error: Exception) -> Exception:
-    """Returns an exception that any process can read, with the traceback as a note.
-
-    Its class is the nearest one that is built in or of ``nq.errors``.
-    """
-    for kind in type(error).__mro__:
-        if kind.__module__ in ("builtins", "nq.errors"):
-            with contextlib.suppress(TypeError):  # such as UnicodeDecodeError: more arguments
-                result: Exception = kind(str(error))
-                break
-    result.add_note(f"in an instance:\n{''.join(traceback.format_exception(error))}")
-    return result
+            self._begun.pop(number, None)
+            return None
+        before = replace(self._scorer.counters)
+        steps = self._scorer.steps(*work) if work else self._begun.pop(number)
+        result = advance(steps)
+        if isinstance(result, int):
+            self._begun[number] = steps
+        return result, self._scorer.counters - before

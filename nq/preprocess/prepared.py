@@ -13,22 +13,16 @@ behind the last one.
 import contextlib
 import itertools
 import logging
-import os
-import signal
-import subprocess
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from nq import __version__, child, storage
+from nq import __version__, storage
 from nq.config import WindowConfig
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
@@ -39,7 +33,6 @@ from nq.preprocess.shards import (
     MANIFEST,
     PREPARED,
     WINDOWS,
-    Published,
     ShardWriter,
     StoredExample,
     example_ids,
@@ -53,10 +46,10 @@ from nq.progress import new_bar
 from nq.questions import Questions
 from nq.records import DeadLetter, Example, ExampleId, ExampleKey, Features, Source, Windowed
 from nq.storage import DEAD_LETTERS
+from nq.worker import Worker
 
 log = logging.getLogger(__name__)
 
-CLEANUP_S, END_TIMEOUT_S = 2.0, 3.0
 AGAIN = "%s; the windows are prepared again"
 
 Training = tuple[float, int] | tuple[float, int, bool]
@@ -193,7 +186,7 @@ class Windows:
     def _end_process(self) -> None:
         """Ends the process, which may hold its lock longer than its connection."""
         if self._process:
-            self._process.end()
+            self._process.worker.end()
         self._process = None
 
     def _make(self) -> None:
@@ -235,12 +228,7 @@ def make_windows(
         raise Error(f"{where}: {type(error).__name__}: {error}") from error
 
 
-def prepare(
-    request: Request,
-    output: str | Path,
-    make: Make | None = None,
-    published: Published = lambda manifest: None,
-) -> Windows:
+def prepare(request: Request, output: str | Path, make: Make | None = None) -> Windows:
     """Makes the windows of a request, or reuses ``output`` if it holds them already.
 
     An interrupted job continues behind its last shard; one for training, or with a ``make`` of
@@ -253,11 +241,30 @@ def prepare(
         OSError: a file cannot be read or written.
         Error: the folder has other files, the job failed, or an input changed.
     """
-    folder, questions = Path(output), request.questions
+    folder = Path(output)
+    manifests = preparing(request, folder, make)
+    manifest = next(manifests)
+    reused = manifest["complete"]
+    for manifest in manifests:  # noqa: B007 - the last one counts
+        pass
+    result = Windows(request, folder, manifest)
+    result.reused = reused
+    return result
+
+
+def preparing(
+    request: Request, folder: Path, make: Make | None = None
+) -> Generator[Mapping[str, Any], None, None]:
+    """Makes the windows of a request that a folder lacks; see ``prepare``.
+
+    Yields:
+        The manifest: as it is found, when it names one more shard, and when it is complete.
+    """
     manifest, ids = find(request, folder), list[ExampleId]()
     if manifest and manifest["complete"]:
-        return Windows(request, folder, manifest)
-    questions.check_same()
+        yield manifest
+        return
+    request.questions.check_same()
     with storage.hold(folder, PREPARED, request.sources):
         if make or request.training:
             manifest = None
@@ -268,22 +275,21 @@ def prepare(
                 log.warning(AGAIN, error)
                 manifest = None
         with storage.unfinished(folder) as part:
-            described, is_training = request.description, request.training is not None
-            writer = ShardWriter(folder, part, described, manifest, not is_training, published)
+            is_training = request.training is not None
+            writer = ShardWriter(folder, part, request.description, manifest, not is_training)
+            if manifest:
+                yield manifest
             made = make(request, part) if make else _made_windows(request, writer.place, ids)
             try:
-                writer.write(made)
-                questions.check_same()
+                yield from writer.write(made)
+                request.questions.check_same()
             except Error:
                 (folder / MANIFEST).unlink(missing_ok=True)
                 raise
             finally:
                 if not (folder / MANIFEST).exists():
                     storage.remove(storage.own_paths(folder, PREPARED))
-            writer.complete()
-        result = Windows(request, folder, writer.manifest)
-        result.reused = False
-        return result
+            yield writer.complete()
 
 
 def _made_windows(
@@ -324,9 +330,8 @@ def windows(
 ) -> Iterator[Windows]:
     """Makes the windows of a request in a process of its own, unless a folder has them.
 
-    That process ends with this block, or with this process, however that ends. It has
-    ``CLEANUP_S`` to clean up then. It reports no errors: if it fails, this process continues its
-    work, and raises as ``prepare`` does. ``waiting`` is entered while there is no shard to read.
+    That process ends with this block (``nq.worker``). If it fails, this process continues its work,
+    and raises as ``prepare`` does. ``waiting`` is entered while there is no shard to read.
     """
     request.check_output(folder)
     if (found := find(request, folder)) and found["complete"]:
@@ -336,52 +341,24 @@ def windows(
     try:
         yield Windows(request, folder, None, make, process, waiting)
     finally:
-        process.end()
+        process.worker.end()
 
 
 class _Process:
     """The process that makes the windows, which sends its manifests."""
 
     def __init__(self, request: Request, folder: Path, make: Make | None) -> None:
-        code = f"from {__name__} import prepare_for; prepare_for({{}})"
-        self._process, self._connection = child.start(code)
-        with contextlib.suppress(OSError):  # it died
-            self._connection.send((request, folder, make))
+        self.worker = Worker(_prepare, name="makes windows")
+        self._manifests = self.worker.stream((request, folder, make))
 
     def receive(self, is_wanted: bool) -> dict[str, Any] | None:
         """Returns the next manifest; ``None`` if there is none yet, unless it ``is_wanted``."""
-        with contextlib.suppress(EOFError, OSError):
-            if is_wanted or self._connection.poll():
-                manifest: dict[str, Any] = self._connection.recv()
+        with contextlib.suppress(Exception):  # this process continues the work, and raises it
+            if is_wanted or self.worker.has_message():
+                manifest: dict[str, Any] | None = next(self._manifests, None)
                 return manifest
         return None
 
-    def end(self) -> None:
-        self._connection.close()
-        try:
-            self._process.wait(END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(1.0)
 
-
-def prepare_for(number: int) -> None:
-    """Prepares the request that the socket with the descriptor ``number`` receives."""
-    connection: Connection[Any, Any] = Connection(number)
-
-    def interrupt_at_end() -> None:
-        connection.poll(None)
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(CLEANUP_S)
-        os._exit(1)
-
-    logging.getLogger().addHandler(logging.NullHandler())  # the process that waits warns
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
-    try:
-        request, folder, make = connection.recv()
-        threading.Thread(target=interrupt_at_end, daemon=True).start()
-        prepare(request, folder, make, published=connection.send)
-    finally:  # without an error, which the process that waits raises too, or a wait for threads
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        os._exit(0)
+def _prepare(value: tuple[Request, Path, Make | None]) -> Iterator[Mapping[str, Any]]:
+    return preparing(*value)

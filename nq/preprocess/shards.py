@@ -13,7 +13,7 @@ import contextlib
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -53,9 +53,6 @@ PREPARED = storage.Kind(
 """The folder of windows."""
 COUNTERS = ("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages")
 """The counts of a manifest, and the names of Beam's counters."""
-
-Published = Callable[[Mapping[str, Any]], object]
-"""Receives the manifest when it names a new shard, and when it is complete."""
 
 
 class StoredExample(NamedTuple):
@@ -173,11 +170,10 @@ class ShardWriter:
         description: Mapping[str, Any],
         manifest: Mapping[str, Any] | None,
         with_examples: bool,
-        published: Published,
     ) -> None:
         self._folder, self._part = folder, part
         self._kinds = (WINDOWS, EXAMPLES) if with_examples else (WINDOWS,)
-        self._published, self._started = published, time.perf_counter()
+        self._started = time.perf_counter()
         if manifest is None:
             (folder / MANIFEST).unlink(missing_ok=True)
             storage.remove(storage.own_paths(folder, PREPARED))
@@ -196,8 +192,6 @@ class ShardWriter:
         self._files, self._opened = list[IO[bytes]](), contextlib.ExitStack()
         self._skipped = (folder / DEAD_LETTERS).open("ab")
         self._skipped.truncate(self.manifest["skipped_bytes"])
-        if manifest is not None:
-            published(manifest)
 
     @property
     def place(self) -> ExampleKey:
@@ -205,8 +199,8 @@ class ShardWriter:
         file, line = self.manifest["place"]
         return file, line
 
-    def write(self, elements: Iterable[StoredExample | DeadLetter]) -> None:
-        """Writes examples and bad records, and publishes all shards."""
+    def write(self, elements: Iterable[StoredExample | DeadLetter]) -> Iterator[Mapping[str, Any]]:
+        """Writes examples and bad records; yields the manifest when it names one more shard."""
         counts = self.manifest["counts"]
         with self._skipped, self._opened:
             for one in elements:
@@ -223,10 +217,10 @@ class ShardWriter:
                 counts["unread_blocks"] += one.unread_blocks
                 counts["truncated_pages"] += one.unread_blocks > 0
                 if self._files[0].tell() >= SHARD_BYTES:
-                    self._publish()
+                    yield self._publish()
             if self._files or not self.manifest["shards"]:
                 self._open()
-                self._publish()
+                yield self._publish()
 
     def _open(self) -> None:
         number = len(self.manifest["shards"])
@@ -234,7 +228,7 @@ class ShardWriter:
             paths = [shard_path(self._part, kind, number) for kind in self._kinds]
             self._files = [self._opened.enter_context(path.open("wb")) for path in paths]
 
-    def _publish(self) -> None:
+    def _publish(self) -> Mapping[str, Any]:
         sizes = {}
         for file in self._files:
             file.close()
@@ -245,17 +239,17 @@ class ShardWriter:
         self._skipped.flush()
         os.fsync(self._skipped.fileno())
         self.manifest["shards"].append(sizes)
-        self._write_manifest()
+        return self._write_manifest()
 
-    def complete(self) -> None:
-        """Marks the folder as complete."""
+    def complete(self) -> Mapping[str, Any]:
+        """Marks the folder as complete; returns the manifest."""
         digest = storage.sha256(self._folder / DEAD_LETTERS)
         self.manifest |= {"complete": True, "skipped_sha256": digest}
-        self._write_manifest()
+        return self._write_manifest()
 
-    def _write_manifest(self) -> None:
+    def _write_manifest(self) -> Mapping[str, Any]:
         seconds = self._seconds_before + time.perf_counter() - self._started
         self.manifest["counts"]["seconds"] = seconds
         self.manifest["skipped_bytes"] = os.path.getsize(self._folder / DEAD_LETTERS)
         storage.write_json(self._folder / MANIFEST, self.manifest)
-        self._published(self.manifest)
+        return self.manifest

@@ -11,7 +11,7 @@ from functools import partial
 from nq import storage
 from nq.beam.windows import by_workers
 from nq.evaluation.answer_files import Answered, answer
-from nq.inference.instances import InstanceDiedError, InstancePool, warn_if_too_few_cores
+from nq.inference.instances import InstancePool, warn_if_too_few_cores
 from nq.inference.load import load_scorer
 from nq.inference.profile import TENSORFLOW
 from nq.inference.scorer import Scorer, answers, score_examples
@@ -23,6 +23,7 @@ from nq.runs.folder import RunFolder
 from nq.runs.job import Job
 from nq.runs.measure import POSTPROCESS, READ, WAIT, Clock, Totals, no_report
 from nq.runs.score_store import ScoreStore, StoringScorer
+from nq.worker import WorkerDiedError
 
 RunProgress = Callable[[int, int], None]
 """Receives the windows that have just been completed, and how many there are so far."""
@@ -140,6 +141,6 @@ def _open_scorer(job: Job, made: Windows) -> Iterator[Scorer]:
     try:
         with InstancePool(spec, job.instances, threads or 1) as pool:
             yield pool
-    except InstanceDiedError as error:
+    except WorkerDiedError as error:
         advice = "run the same command again to resume, with fewer instances if memory was full"
-        raise InstanceDiedError(f"{error}: {advice}") from error
+        raise WorkerDiedError(f"{error}: {advice}") from error

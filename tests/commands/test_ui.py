@@ -14,10 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nq import child, tracking
+from nq import tracking
 from nq.commands.ui import VIEW_TAG
 from nq.config import TrackingConfig
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
+from nq.worker import ROOT
 from tests.child_processes import free_port, wait_until
 
 pytestmark = pytest.mark.slow
@@ -36,7 +37,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def start(port: int, folder: Path, **variables: str) -> subprocess.Popen[str]:
-    own = {"PYTHONPATH": child.ROOT, "http_proxy": "http://192.0.2.1:9"}
+    own = {"PYTHONPATH": ROOT, "http_proxy": "http://192.0.2.1:9"}
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "nq", "ui", "--port", str(port)],
         cwd=folder,

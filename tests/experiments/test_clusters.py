@@ -10,7 +10,7 @@ import pytest
 from experiments import cluster
 from experiments.clusters import processes
 from experiments.clusters.programs import Ports, Program
-from nq.child import ROOT
+from nq.worker import ROOT
 
 pytestmark = pytest.mark.extended
 

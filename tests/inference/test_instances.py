@@ -11,7 +11,7 @@ import pytest
 
 from nq import processor
 from nq.bundle import bundled_sample
-from nq.inference.instances import InstanceDiedError, InstancePool
+from nq.inference.instances import InstancePool
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import Profile
 from nq.inference.scorer import Part, Steps, advance, windowed
@@ -19,6 +19,7 @@ from nq.model.model import Model
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import read_examples
 from nq.records import Columns
+from nq.worker import WorkerDiedError
 from tests.child_processes import children
 
 
@@ -42,7 +43,7 @@ def assert_same_bytes(some: list[Columns], others: list[Columns]) -> None:
 
 
 def processes() -> list[psutil.Process]:
-    return children("run_instance")
+    return children("instance ")
 
 
 @pytest.mark.slow
@@ -124,7 +125,7 @@ def test_steps_begin_again_in_a_new_process_but_only_once(
         processes()[0].kill()
         assert_same_bytes([finish(killed), finish(waiting)], expected)
         fatal = instance.steps(part.rows, part.examples)
-        with pytest.raises(InstanceDiedError):
+        with pytest.raises(WorkerDiedError):
             for _ in range(10):  # a process that dies between two steps does not count
                 (process,) = processes()
                 process.suspend()
@@ -160,7 +161,7 @@ def test_a_dead_instance_comes_back_and_what_kills_two_fails(
         fatal = pool.submit(part.rows, part.examples, kill)
         waiting = [pool.submit(one.rows, one.examples) for one in (part, *others)]
         assert waiting[-1].cancel()
-        with pytest.raises(InstanceDiedError, match="1 of 1"):
+        with pytest.raises(WorkerDiedError, match="1 of 1"):
             fatal.result()
         assert_same_bytes([waiting[0].result()], [expected])
     assert len(caplog.records) >= 2

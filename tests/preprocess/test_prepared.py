@@ -1,5 +1,6 @@
 """Folders of windows: their files, when they are reused and continued, and their errors."""
 
+import contextlib
 import json
 import os
 import re
@@ -15,14 +16,14 @@ from typing import Any
 import psutil
 import pytest
 
-from nq import child
+from nq import worker
 from nq.config import WindowConfig
 from nq.errors import Error
 from nq.formats import inputs
 from nq.formats.tfrecord import encode_records, raw_records
 from nq.preprocess import prepared, shards
 from nq.preprocess.features import features, training_features
-from nq.preprocess.prepared import Request, Windows, find, prepare, windows
+from nq.preprocess.prepared import Request, Windows, find, prepare, preparing, windows
 from nq.preprocess.shards import MANIFEST, SHARD_BYTES
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
@@ -305,16 +306,17 @@ def test_an_interrupted_job_continues_behind_its_last_shard(
             raise KeyboardInterrupt
 
     decoded.clear()
-    with pytest.raises(KeyboardInterrupt):
-        prepare(job_request, out, published=interrupt)
+    with pytest.raises(KeyboardInterrupt), contextlib.closing(preparing(job_request, out)) as made:
+        for manifest in made:
+            interrupt(manifest)
     assert len(decoded) < RECORDS
-    seen: list[Mapping[str, Any]] = []
-    resumed = prepare(job_request, out, published=lambda manifest: seen.append(dict(manifest)))
+    seen = [dict(manifest) for manifest in preparing(job_request, out)]
+    resumed = prepare(job_request, out)
     assert len(decoded) == RECORDS
     assert folder_bytes(out) == folder_bytes(tmp_path / "undisturbed")
     assert [one.source for one in resumed] == expected
     assert (resumed.n_shards, resumed.windows) == (undisturbed.n_shards, undisturbed.windows)
-    assert seen[0]["place"] != seen[-1]["place"] and not resumed.reused
+    assert seen[0]["place"] != seen[-1]["place"]
 
 
 def test_damage_in_the_first_shards_of_an_interrupted_job(
@@ -322,14 +324,12 @@ def test_damage_in_the_first_shards_of_an_interrupted_job(
 ) -> None:
     monkeypatch.setattr(shards, "SHARD_BYTES", SMALL)
 
-    def interrupt(manifest: Mapping[str, Any]) -> None:
-        if len(manifest["shards"]) == 2:
-            raise KeyboardInterrupt
-
     prepare(job_request, tmp_path / "undisturbed")
     for name in (SHARD, EXAMPLES):
-        with pytest.raises(KeyboardInterrupt):
-            prepare(job_request, out, published=interrupt)
+        with contextlib.closing(preparing(job_request, out)) as made:
+            for manifest in made:
+                if len(manifest["shards"]) == 2:
+                    break
         data = bytearray((out / name).read_bytes())
         data[-20] ^= 4
         (out / name).write_bytes(data)
@@ -344,8 +344,12 @@ ONE_SHARD = """
 import time
 import nq.preprocess.shards as shards
 shards.SHARD_BYTES = 1
-write = shards.ShardWriter._write_manifest
-shards.ShardWriter._write_manifest = lambda writer: (write(writer), time.sleep(600))
+write = shards.ShardWriter.write
+def wait(writer, elements):
+    for manifest in write(writer, elements):
+        yield manifest
+        time.sleep(600)
+shards.ShardWriter.write = wait
 """
 """Makes the process wait when it has published its first shard."""
 PARENT = """
@@ -381,13 +385,13 @@ def test_the_other_process_writes_what_prepare_writes(
 ) -> None:
     with monkeypatch.context() as patch, windows(job_request, tmp_path / "one") as made:
         patch.delattr("nq.storage.unfinished")  # the other process does the work
-        assert len(children(prepared.__name__)) == 1
+        assert len(children("makes windows")) == 1
         assert [one.source for one in made] == [s for s, _ in first_examples(job_request)]
     assert folder_bytes(tmp_path / "one") == folder_bytes(out)
     assert (made.windows, made.dead_letters) == (completed.windows, completed.dead_letters)
     assert made.seconds > 0 and not made.reused
     with windows(job_request, tmp_path / "one") as again:
-        assert again.reused and again.shards == made.shards and not children(prepared.__name__)
+        assert again.reused and again.shards == made.shards and not children("makes windows")
     assert capfd.readouterr() == ("", "")
 
 
@@ -395,13 +399,15 @@ def test_the_other_process_writes_what_prepare_writes(
 def test_the_work_of_a_killed_process_is_continued_here(
     job_request: Request, out: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = child.start
-    monkeypatch.setattr(child, "start", lambda code: start(ONE_SHARD + code))
+    python = worker.python
+    monkeypatch.setattr(
+        worker, "python", lambda c, code, **others: python(c, ONE_SHARD + code, **others)
+    )
     with windows(job_request, out) as made:
         examples = iter(made)
         first = next(examples)
         assert (made.n_shards, made.examples, decoded) == (1, 1, [])
-        children(prepared.__name__)[0].kill()
+        children("makes windows")[0].kill()
         sources = [one.source for one in chain([first], examples)]
     assert sources == [source for source, _ in first_examples(job_request)]
     assert made.n_shards == 2 and not made.reused

@@ -14,7 +14,6 @@ import pytest
 from nq import storage
 from nq.beam.files import BEAM
 from nq.bundle import bundled_sample
-from nq.child import ROOT
 from nq.commands.main import console
 from nq.config import TrackingConfig
 from nq.errors import Error
@@ -29,6 +28,7 @@ from nq.runs.result import Result
 from nq.runs.run import run
 from nq.runs.run_page import write_report
 from nq.storage import UNFINISHED
+from nq.worker import ROOT
 from tests.beam.folder_file_system import PLUGIN, uri
 from tests.child_processes import first_line, started
 from tests.folders import write

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nq import child
+from nq import worker
 from nq.bundle import bundled_sample
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.formats import inputs
@@ -68,11 +68,11 @@ def test_a_record_is_decoded_once_by_both_processes_and_shards_change_nothing(
     job: Job, tmp_path: Path, shard_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = run(job)
-    code, start = COUNTED.format(log=str(tmp_path / "log"), shard_bytes=shard_bytes), child.start
+    code, start = COUNTED.format(log=str(tmp_path / "log"), shard_bytes=shard_bytes), worker.python
     monkeypatch.setattr(inputs, "decode_row", inputs.decode_row)
     monkeypatch.setattr(shards, "SHARD_BYTES", shard_bytes)
     exec(code, {})  # in this process
-    monkeypatch.setattr(child, "start", lambda text: start(code + text))
+    monkeypatch.setattr(worker, "python", lambda c, text, **others: start(c, code + text, **others))
     found = run(replace(job, root=tmp_path / "other"))
     lines = (tmp_path / "log").read_text().splitlines()
     assert len(lines) == len(set(lines)) == RECORDS

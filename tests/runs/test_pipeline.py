@@ -13,7 +13,6 @@ import pytest
 from nq import storage
 from nq.bundle import bundled_sample
 from nq.evaluation.answer_files import PREDICTIONS
-from nq.inference.instances import InstanceDiedError
 from nq.report.comparison import BESIDE
 from nq.runs.config import Compute
 from nq.runs.folder import KEPT_SCORES, METRICS
@@ -21,6 +20,7 @@ from nq.runs.job import Job
 from nq.runs.result import Result
 from nq.runs.run import run
 from nq.runs.scoring import RunProgress
+from nq.worker import WorkerDiedError
 from tests.child_processes import children, python, wait_until
 from tests.jobs import request_of
 from tests.runs.test_resume import run_killed, until_killed
@@ -57,7 +57,7 @@ def make_job(model: Path, output: Path, instances: int | None) -> Job:
 
 def instances() -> list[psutil.Process]:
     """The instances of this process."""
-    return children("run_instance")
+    return children("instance ")
 
 
 def killing(deaths: int) -> RunProgress:
@@ -129,7 +129,7 @@ def test_runs_that_die_resume_with_any_number_of_instances(
 ) -> None:
     """An instance dies twice, then the run itself, and a part in the middle is lost."""
     output = tmp_path / "run"
-    with pytest.raises(InstanceDiedError, match=r"1 of 1 .*SIGKILL.* again to resume"):
+    with pytest.raises(WorkerDiedError, match=r"1 of 1 .*SIGKILL.* again to resume"):
         run(make_job(tiny_model, output, 1), progress=killing(2))
     assert not instances()
     run_killed("tests.runs.test_pipeline", "run_until_killed", tiny_model, output)

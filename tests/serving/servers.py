@@ -152,7 +152,7 @@ class RunningServer:
     def workers(self) -> list[psutil.Process]:
         """Returns the processes of the model, without those that read pages."""
         children = psutil.Process(self.process.pid).children()
-        return [one for one in children if "run_instance" in " ".join(one.cmdline())]
+        return [one for one in children if "# instance" in " ".join(one.cmdline())]
 
     def metric(self, name: str) -> float:
         """Returns the value of a metric without labels."""

@@ -153,7 +153,7 @@ def test_pages_that_are_slow_to_read_delay_nobody_and_no_end(
         assert "takes more than 2 s or 1 GB of memory to read" in asked[0].result().text
         ask()
         assert server.stop() == 0
-    assert not children("answer_calls")
+    assert not children("reads pages")
 
 
 def test_ready_only_while_a_process_answers(server: RunningServer, model: Path) -> None:
