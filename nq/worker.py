@@ -136,9 +136,12 @@ class Worker:
         return self._receive(timeout_s)[1]
 
     def stream(self, value: Any) -> Iterator[Any]:
-        """Yields the values of a generator function, as soon as the process has them."""
-        self.wait()
+        """Returns the values of a generator function, which the process begins to compute."""
         self.send(value)
+        return self._items()
+
+    def _items(self) -> Iterator[Any]:
+        self.wait()
         while (message := self._receive(None))[0] == ITEM:
             yield message[1]
 

@@ -35,7 +35,7 @@ from tests.runs.test_pipeline import make_job
 job = make_job(Path(sys.argv[1]), Path(sys.argv[2]), None)
 result = nq.run(job)
 names = Counter(path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm"))
-print(result.resumed_windows, names["tf_Compute"])
+print(result.totals.resumed_windows, names["tf_Compute"])
 try:
     nq.run(nq.Job(job.files, job.model, output=sys.argv[2] + "-2", compute=nq.Compute(threads=2)))
 except nq.Error as error:
