@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import logging
 import os
+import re
 import sqlite3
 import tempfile
 from pathlib import Path
@@ -13,6 +14,8 @@ from nq import extras
 from nq.text import truncate, without_password
 
 DEFAULT_URI, DEFAULT_EXPERIMENT = "sqlite:///mlflow.db", "nq"
+_DATABASE = re.compile(r"sqlite:///(?!:memory:|file:)([^?]+)")
+"""Matches the URI of a SQLite file, but not SQLite's own URIs, which begin with ``file:``."""
 ENVIRONMENT = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # failures are reported here, in one line
@@ -58,9 +61,13 @@ def connect(uri: str) -> Any:
 
 
 def database_path(uri: str) -> Path | None:
-    """Returns the absolute path of the file of a SQLite URI, ``None`` for other URIs."""
-    path = uri.removeprefix("sqlite:///").partition("?")[0]
-    return None if path in ("", uri, ":memory:") else Path(path).absolute()
+    """Returns the absolute path of the file of a SQLite URI, ``None`` for other URIs.
+
+    >>> print(*map(database_path, ["sqlite:////a.db?timeout=9", "http://me:pw@host/a?b=c"]))
+    /a.db None
+    """
+    match = _DATABASE.match(uri)
+    return Path(match[1]).absolute() if match else None
 
 
 def _check_database(path: Path) -> None:
