@@ -27,7 +27,7 @@ from nq.model.config import STORES, ModelConfig
 from nq.model.folder import check_model, load_config, load_settings
 from nq.model.names import WORD_EMBEDDINGS
 from nq.model.registry import model_folder, model_name
-from nq.model.runtime import import_tensorflow
+from nq.model.runtime import import_tensorflow, no_generated_files
 from nq.preprocess.features import prefix
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -206,7 +206,8 @@ def export(model: Any, path: Path, kind: str) -> None:
     model({given.name: np.zeros((1, 2), np.int32) for given in model.inputs})  # Keras requires it
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tf2onnx uses names that numpy 2 deprecates
-        model.export(str(path), format=kind, verbose=False)
+        with no_generated_files():
+            model.export(str(path), format=kind, verbose=False)
     gc.collect()  # an export leaves several copies of the weights in reference cycles
 
 

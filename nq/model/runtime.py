@@ -7,6 +7,7 @@ import os
 import resource
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 from nq.errors import Error, check_argument
@@ -101,6 +102,24 @@ def use_device(device: object) -> int:
                 "TensorFlow computes on another device in this process already: start a new process"
             ) from error
     return number
+
+
+@contextlib.contextmanager
+def no_generated_files() -> Iterator[None]:
+    """Removes the files of code that AutoGraph generates in the block.
+
+    TensorFlow generates some where it saves a model. It removes the source only when a process
+    ends, so that a killed one leaves it, and the bytecode never.
+    """
+    modules, before = set(sys.modules), sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before
+        for name in set(sys.modules) - modules:
+            if name.startswith("__autograph_generated_file"):
+                Path(str(sys.modules[name].__file__)).unlink(missing_ok=True)
 
 
 def thread_environment(threads: int) -> dict[str, str]:
