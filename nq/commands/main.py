@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import os
 import signal
 import sys
 
@@ -24,6 +25,8 @@ COMMANDS = {
     "clean": "remove prepared windows, unfinished runs and caches",
     "eval": "score predictions against gold, as the official nq_eval",
 }
+LIBRARIES = {"KERAS_HOME": "keras", "MPLCONFIGDIR": "matplotlib"}
+"""Variables that name the folder in which a library writes, and our folders in the user's cache."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -59,6 +62,10 @@ def console(argv: list[str] | None = None) -> int:
             module = importlib.import_module(f"nq.commands.{name}")
             if name == "eval":  # the official evaluation reads its arguments and reports errors
                 return int(module.main(rest))
+            from nq.storage import cache_folder
+
+            for variable, folder in LIBRARIES.items():
+                os.environ.setdefault(variable, str(cache_folder() / folder))
             return terminal.run(module.run, module.parser(), rest)
         like, names = did_you_mean(name, COMMANDS), ", ".join(COMMANDS)
         error = f"unknown command {visible(name)!r}{like}; known are {names}"
