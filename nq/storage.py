@@ -19,7 +19,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import stat
 import struct
 import time
@@ -406,15 +405,23 @@ def hold_marked(folder: Path) -> Iterator[None]:
 def unfinished(parent: Path) -> Iterator[Path]:
     """Yields a new, locked ``PART`` folder, removed at the end, with those of killed processes."""
     for left in parent.glob(f"{UNFINISHED}*"):
-        with contextlib.suppress(OSError, Error), exclusive_lock(left / LOCK):
-            remove(own_paths(left, PART) if kind_of(left) == PART.name else ())
-            release(left, remove_empty=True)
-    folder = parent.absolute() / f"{UNFINISHED}{uuid.uuid4().hex[:12]}"
-    try:
-        with hold(folder, PART):
+        with contextlib.suppress(OSError, Error), hold_part(left):
+            pass
+    with hold_part(parent.absolute() / f"{UNFINISHED}{uuid.uuid4().hex[:12]}") as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def hold_part(folder: Path) -> Iterator[Path]:
+    """Yields a ``PART`` folder, empty and locked, and removes it at the end, its mark last."""
+    with hold(folder, PART):
+        try:
+            remove(own_paths(folder, PART))  # a killed process left them
             yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            with contextlib.suppress(OSError):  # a worker may still write to it
+                remove(own_paths(folder, PART))
+            release(folder, remove_empty=True)
 
 
 def release(folder: Path, remove_empty: bool) -> None:

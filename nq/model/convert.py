@@ -31,7 +31,7 @@ from nq.model.runtime import import_tensorflow, no_generated_files
 from nq.preprocess.features import prefix
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.storage import PART, check_writable, hold, own_paths, release, remove
+from nq.storage import UNFINISHED, check_writable, hold_part
 
 if TYPE_CHECKING:
     from nq.model.joint import LoadedModel
@@ -93,21 +93,16 @@ def convert(
             f"{config.num_attention_heads} heads of {config.head_width} columns, which the format "
             f"hf cannot have: it expects {config.hidden_size} columns in all"
         )
-    part = path.with_name(f".convert-{path.name}")  # one name, so that a second one is refused
-    with hold(part, PART):
-        remove(own_paths(part, PART))  # a killed conversion left them
-        try:
-            import_tensorflow()
-            from nq.model import joint
+    # one name, so that a second conversion is refused
+    with hold_part(path.with_name(f"{UNFINISHED}{path.name}")) as part:
+        import_tensorflow()
+        from nq.model import joint
 
-            loaded = joint.load_model(source)
-            if change is not None:
-                loaded = change(loaded)
-            FORMATS[to].write(loaded, part / "model", storage)
-            (part / "model").rename(path)  # also where an empty folder is
-        finally:
-            remove(own_paths(part, PART))
-            release(part, remove_empty=True)
+        loaded = joint.load_model(source)
+        if change is not None:
+            loaded = change(loaded)
+        FORMATS[to].write(loaded, part / "model", storage)
+        (part / "model").rename(path)  # also where an empty folder is
     return dataclasses.replace(loaded, folder=target)
 
 

@@ -4,7 +4,7 @@ The folder has the files of ``nq.preprocess.shards``, and besides:
 
 .nq-folder.json            marks the folder as ours, see ``nq.storage``
 .nq-folder.lock            locked while a job runs
-.unfinished-…/             where a running job writes; remains if it is killed
+.unfinished-…/             where a running job writes; the next one removes that of a killed one
 
 What follows reads a shard as soon as it is published, and a job that was interrupted continues
 behind the last one.
@@ -282,7 +282,7 @@ def prepare(
             finally:
                 if not (folder / MANIFEST).exists():
                     storage.remove(storage.own_paths(folder, PREPARED))
-            writer.complete()
+        writer.complete()  # when nothing is left to remove
         result = Windows(request, folder, writer.manifest)
         result.reused = False
         return result

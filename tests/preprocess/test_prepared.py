@@ -163,6 +163,19 @@ def test_a_folder_of_any_name_with_files_of_a_killed_job_and_of_others(
     assert made.windows == len(records(made)) > 0
 
 
+def test_windows_are_complete_when_their_job_has_nothing_left_to_remove(
+    job_request: Request, out: Path
+) -> None:
+    """Otherwise the folder of a job that is killed then would stay, since no job follows."""
+    seen: list[tuple[bool, int]] = []
+
+    def see(manifest: Mapping[str, Any]) -> None:
+        seen.append((manifest["complete"], len(list(out.glob(f"{UNFINISHED}*")))))
+
+    prepare(job_request, out, published=see)
+    assert seen == [(False, 1), (True, 0)]
+
+
 def test_an_equal_request_reuses_the_folder(
     job_request: Request, completed: Windows, tmp_path: Path, out: Path
 ) -> None:
