@@ -61,11 +61,7 @@ def connect(uri: str) -> Any:
 
 
 def database_path(uri: str) -> Path | None:
-    """Returns the absolute path of the file of a SQLite URI, ``None`` for other URIs.
-
-    >>> print(*map(database_path, ["sqlite:////a.db?timeout=9", "http://me:pw@host/a?b=c"]))
-    /a.db None
-    """
+    """Returns the absolute path of the file of a SQLite URI, ``None`` for other URIs."""
     match = _DATABASE.match(uri)
     return Path(match[1]).absolute() if match else None
 

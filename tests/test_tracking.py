@@ -24,7 +24,7 @@ import pytest
 
 from nq import tracking
 from nq.config import TrackingConfig
-from nq.mlflow_store import ENVIRONMENT, connect
+from nq.mlflow_store import ENVIRONMENT, connect, database_path
 from nq.tracking import Run
 from tests.child_processes import free_port, python, started
 from tests.conftest import OncePerRun
@@ -264,6 +264,20 @@ def another_program() -> Iterator[str]:
     before = Path("mine.db").read_bytes()
     yield "sqlite:///mine.db"
     assert Path("mine.db").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("uri", "path"),
+    [
+        ("sqlite:////data/runs.db?timeout=5", Path("/data/runs.db")),
+        ("sqlite:///:memory:", None),
+        ("sqlite:///file:runs.db?uri=true", None),  # a URI of SQLite's own, which MLflow opens
+        ("postgresql://me:secret@host/runs?sslmode=require", None),
+        ("mlruns?x", None),
+    ],
+)
+def test_only_a_uri_of_sqlite_is_a_file(uri: str, path: Path | None) -> None:
+    assert database_path(uri) == path
 
 
 @pytest.mark.parametrize(

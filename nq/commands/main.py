@@ -25,8 +25,6 @@ COMMANDS = {
     "clean": "remove prepared windows, unfinished runs and caches",
     "eval": "score predictions against gold, as the official nq_eval",
 }
-LIBRARIES = {"KERAS_HOME": "keras", "MPLCONFIGDIR": "matplotlib"}
-"""Variables that name the folder in which a library writes, and our folders in the user's cache."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -64,7 +62,8 @@ def console(argv: list[str] | None = None) -> int:
                 return int(module.main(rest))
             from nq.storage import cache_folder
 
-            for variable, folder in LIBRARIES.items():
+            # these libraries would write into the home folder
+            for variable, folder in (("KERAS_HOME", "keras"), ("MPLCONFIGDIR", "matplotlib")):
                 os.environ.setdefault(variable, str(cache_folder() / folder))
             return terminal.run(module.run, module.parser(), rest)
         like, names = did_you_mean(name, COMMANDS), ", ".join(COMMANDS)

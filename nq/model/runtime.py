@@ -106,10 +106,9 @@ def use_device(device: object) -> int:
 
 @contextlib.contextmanager
 def no_generated_files() -> Iterator[None]:
-    """Removes the files of code that AutoGraph generates in the block.
+    """Removes the files that AutoGraph generates in the block, as where TensorFlow saves a model.
 
-    TensorFlow generates some where it saves a model. It removes the source only when a process
-    ends, so that a killed one leaves it, and the bytecode never.
+    TensorFlow removes their source when a process ends, if nothing kills it, and bytecode never.
     """
     modules, before = set(sys.modules), sys.dont_write_bytecode
     sys.dont_write_bytecode = True
