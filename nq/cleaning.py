@@ -71,8 +71,7 @@ def clean(
         try:
             with storage.exclusive_lock(lock) if is_ours else contextlib.nullcontext():
                 storage.remove(item.paths)
-                if is_ours:
-                    storage.release(item.folder, remove_empty=True)
+                storage.release(item.folder, remove_empty=True)
         except (OSError, Error) as error:
             item.kept = f"{FAILED}: {error}"
     return items
@@ -106,7 +105,7 @@ def _items(roots: Iterable[Path], kept: str) -> Iterator[Item]:
                 with contextlib.suppress(FileNotFoundError):  # a run has just removed the folder
                     yield from list(_items_of(folder, kind, folder == root, kept))
             elif folder in left:
-                yield Item(folder, "left by a killed command", (folder,))
+                yield Item(folder, "left by a killed command", ())
 
 
 def _items_of(folder: Path, kind: Kind, is_named: bool, kept: str) -> Iterator[Item]:

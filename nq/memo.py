@@ -101,7 +101,6 @@ class Memo:
 
         The part of a process that was faster stays.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
         with storage.unfinished(self.folder) as unfinished:
             new = unfinished / name
             new.mkdir()

@@ -4,7 +4,6 @@ import contextlib
 import importlib
 import logging
 import os
-import re
 import sqlite3
 import tempfile
 from pathlib import Path
@@ -14,8 +13,6 @@ from nq import extras
 from nq.text import truncate, without_password
 
 DEFAULT_URI, DEFAULT_EXPERIMENT = "sqlite:///mlflow.db", "nq"
-_DATABASE = re.compile(r"sqlite:///(?!:memory:|file:)([^?]+)")
-"""Matches the URI of a SQLite file, but not SQLite's own URIs, which begin with ``file:``."""
 ENVIRONMENT = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # failures are reported here, in one line
@@ -61,9 +58,10 @@ def connect(uri: str) -> Any:
 
 
 def database_path(uri: str) -> Path | None:
-    """Returns the absolute path of the file of a SQLite URI, ``None`` for other URIs."""
-    match = _DATABASE.match(uri)
-    return Path(match[1]).absolute() if match else None
+    """Returns the absolute path of the file of a SQLite URI, ``None`` for others, as for file:…"""
+    path = uri.removeprefix("sqlite:///").partition("?")[0]
+    is_file = uri.startswith("sqlite:///") and not path.startswith((":memory:", "file:"))
+    return Path(path).absolute() if is_file and path else None
 
 
 def _check_database(path: Path) -> None:

@@ -405,8 +405,9 @@ def hold_marked(folder: Path) -> Iterator[None]:
 def unfinished(parent: Path) -> Iterator[Path]:
     """Yields a new, locked ``PART`` folder, removed at the end, with those of killed processes."""
     for left in parent.glob(f"{UNFINISHED}*"):
-        with contextlib.suppress(OSError, Error), hold_part(left):
-            pass
+        with contextlib.suppress(OSError, Error), exclusive_lock(left / LOCK):
+            remove(own_paths(left, PART) if kind_of(left) == PART.name else ())
+            release(left, remove_empty=True)
     with hold_part(parent.absolute() / f"{UNFINISHED}{uuid.uuid4().hex[:12]}") as folder:
         yield folder
 

@@ -199,10 +199,9 @@ def export(model: Any, path: Path, kind: str) -> None:
     """Writes a model by Keras, for any batch size and length, without the messages of Keras."""
     path.parent.mkdir(parents=True, exist_ok=True)
     model({given.name: np.zeros((1, 2), np.int32) for given in model.inputs})  # Keras requires it
-    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(), no_generated_files():
         warnings.simplefilter("ignore")  # tf2onnx uses names that numpy 2 deprecates
-        with no_generated_files():
-            model.export(str(path), format=kind, verbose=False)
+        model.export(str(path), format=kind, verbose=False)
     gc.collect()  # an export leaves several copies of the weights in reference cycles
 
 
