@@ -366,6 +366,23 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
     assert page.count('"question":') == QUESTIONS and "micro F1" not in page
 
 
+def test_the_loss_of_text_gold_is_that_of_the_f1_of_words(here: Here, tmp_path: Path) -> None:
+    """All answers together have less than one right word; those of the other profile have none."""
+    words = "the keeper lived in this tower for twenty years".split()
+    gold = " ".join([*reversed(words), *map(str, range(90))])
+    one = {"question": "who lived there", "context": " ".join(words), "answer": gold}
+    file = nq_records.write_lines(tmp_path / "text.jsonl", [one] * QUESTIONS)
+
+    def answer(profile: str, options: Any) -> dict[str, Any]:
+        threshold = "-9" if profile == "baseline" else "9"
+        return here.answer(profile, options, "--set", f"short_threshold={threshold}")
+
+    here.use(answer)
+    rows = compare.compare([file], [here.default], model=here.model, rounds=1)
+    losses = {row.profile: row.loss for row in rows}
+    assert losses == {"baseline": (0, 0), here.default: (1, 1)}
+
+
 def test_profiles_are_measured_in_batches_and_windows_of_several_sizes(
     here: Here, tmp_path: Path
 ) -> None:
