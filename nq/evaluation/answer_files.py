@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nq.evaluation.evaluate import Evaluation, JudgedPrediction, Verdict, accepted_answers, judge
+from nq.evaluation.evaluate import (
+    AS_IN_GOLD,
+    Evaluation,
+    JudgedPrediction,
+    Verdict,
+    accepted_answers,
+    judge,
+)
 from nq.formats import outputs
 from nq.formats.documents import one_line
 from nq.formats.outputs import encode_prediction, write_predictions
@@ -24,8 +31,8 @@ PREDICTIONS = "predictions.json"
 class AnswerRow:
     """One answer of the table of answers, in words; empty for no answer.
 
-    ``verdict`` is ``None`` without gold. If the answer is not right, ``expected`` has the right
-    ones, that of the most annotators first.
+    ``verdict`` is ``None`` without gold. If the answer is not as in gold, ``expected`` has the
+    right ones, that of the most annotators first.
     """
 
     question: str
@@ -97,7 +104,7 @@ class AnswerFiles:
 def table_row(example: Example, prediction: Prediction, verdict: Verdict | None) -> AnswerRow:
     """Returns an answer of the table, with the right answers if it is not right."""
     expected = Counter[str]()
-    if verdict in (None, Verdict.RIGHT):
+    if verdict in (None, *AS_IN_GOLD):
         pass
     elif example.answers is not None:
         expected.update(example.answers)

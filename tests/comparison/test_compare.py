@@ -368,7 +368,7 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
 
 def test_the_loss_of_text_gold_is_that_of_the_f1_of_words(here: Here, tmp_path: Path) -> None:
     """All answers together have less than one right word; those of the other profile have none."""
-    words = "the keeper lived in this tower for twenty years".split()
+    words = ["the", "keeper", "lived", "in", "this", "tower", "for", "twenty", "years"]
     gold = " ".join([*reversed(words), *map(str, range(90))])
     one = {"question": "who lived there", "context": " ".join(words), "answer": gold}
     file = nq_records.write_lines(tmp_path / "text.jsonl", [one] * QUESTIONS)
