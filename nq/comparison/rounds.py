@@ -7,7 +7,6 @@ import contextlib
 import json
 import logging
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -54,9 +53,10 @@ def device_in_process() -> str:
     """Returns the device that TensorFlow uses in another process, since it takes a GPU's memory."""
     if not extras.has_gpu():
         return "CPU"
-    code = "from nq.inference.engines.tensorflow import device; print(device())"
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    command = child.python(
+        "-c", "from nq.inference.engines import tensorflow as e; print(e.device())"
+    )
+    return subprocess.run(**command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
 def measured(

@@ -10,14 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nq.evaluation.evaluate import (
-    AS_IN_GOLD,
-    Evaluation,
-    JudgedPrediction,
-    Verdict,
-    accepted_answers,
-    judge,
-)
+from nq.evaluation.evaluate import Evaluation, JudgedPrediction, Verdict, accepted_answers, judge
 from nq.formats import outputs
 from nq.formats.documents import one_line
 from nq.formats.outputs import encode_prediction, write_predictions
@@ -104,7 +97,7 @@ class AnswerFiles:
 def table_row(example: Example, prediction: Prediction, verdict: Verdict | None) -> AnswerRow:
     """Returns an answer of the table, with the right answers if it is not right."""
     expected = Counter[str]()
-    if verdict in (None, *AS_IN_GOLD):
+    if verdict in (None, Verdict.RIGHT, Verdict.NULL):
         pass
     elif example.answers is not None:
         expected.update(example.answers)

@@ -15,11 +15,7 @@ from nq.questions import page_folder, read_examples
 from nq.records import Annotation, Example, ExampleId, Span, YesNo
 
 Verdict = enum.StrEnum("Verdict", ["RIGHT", "PASSAGE", "WRONG", "EXTRA", "MISSED", "NULL"])
-"""What the answer to a question is as a whole; ``JudgedPrediction`` defines them.
-
-The first four are of questions that are answered, the last two of the others.
-"""
-AS_IN_GOLD = (Verdict.RIGHT, Verdict.NULL)
+"""What an answer is as a whole, by ``JudgedPrediction``; the last two are for no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +65,17 @@ def _verdict(
     gold: Sequence[labels.Label], label: labels.Label, text: text_match.TextScore | None
 ) -> Verdict:
     long, short = nq_eval.decisions_of_one(gold, label)
-    is_answered, has_text = long.predicted or short.predicted, text is not None and text.has_answer
-    if not (long.has_gold or short.has_gold or has_text):
+    is_answered, is_right = long.predicted or short.predicted, long.correct
+    if not (long.has_gold or short.has_gold or (text and text.has_answer)):
         return Verdict.EXTRA if is_answered else Verdict.NULL
-    if not is_answered:
-        return Verdict.MISSED
-    is_right = short.correct if short.has_gold else long.correct
-    if text is not None:
-        is_right = text.exact_match and short.predicted
+    if text is not None or short.has_gold:
+        is_right = short.predicted and (short.correct if text is None else text.exact_match)
     if is_right:
         return Verdict.RIGHT
     is_text = label.yes_no == "none" and any(one.yes_no != "none" for one in gold)
-    is_passage = long.correct and (is_text or not short.predicted)
-    return Verdict.PASSAGE if is_passage else Verdict.WRONG
+    if long.correct and (is_text or not short.predicted):
+        return Verdict.PASSAGE
+    return Verdict.WRONG if is_answered else Verdict.MISSED
 
 
 class Evaluation:
@@ -194,12 +188,9 @@ def example_labels(example: Example) -> list[labels.Label]:
             return labels.LabelSpan()
         return labels.LabelSpan(*byte_span(span, example.token_bytes), span.start, span.end)
 
-    def long(answer: Annotation) -> labels.LabelSpan:
-        is_any = example.lacks_passage and answer.yes_no is not YesNo.NONE
-        return labels.LabelSpan(is_any=True) if is_any else span(answer.long)
-
+    passage = labels.LabelSpan(is_any=True) if example.lacks_passage else None
     return [
-        labels.Label(long(a), tuple(map(span, a.shorts)), a.yes_no.lower())
+        labels.Label(passage or span(a.long), tuple(map(span, a.shorts)), a.yes_no.lower())
         for a in example.annotations or ()
     ]
 

@@ -87,19 +87,16 @@ def check_halves(examples: Iterable[Example], name: str) -> None:
 
     It reads no more examples than that takes; ``name`` is that of the data.
     """
-    halves = set[bool]()
-    for example in examples:
-        if example.annotations:
-            halves.add(fold_of(example.example_id) is None)
-        if len(halves) == 2:
-            return
-    if not halves:
+    halves = ("odd" if fold_of(e.example_id) is None else "even" for e in examples if e.annotations)
+    first = next(halves, None)
+    if first is None:
         raise ValueError(f"no annotations in {name}: give annotated data to tune on")
-    empty = "even" if True in halves else "odd"
-    raise ValueError(
-        f"no annotated example in {name} has an {empty} id (of a text: an {empty} digest): give "
-        "data with both, since even ids determine the decision and odd ones measure it"
-    )
+    if all(half == first for half in halves):
+        empty = "odd" if first == "even" else "even"
+        raise ValueError(
+            f"no annotated example in {name} has an {empty} id (of a text: {empty} digest): give data "
+            "with both, since even ids determine the decision and odd ones measure it"
+        )
 
 
 def tune_decision(

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from nq.evaluation.answer_files import AnswerRow
-from nq.evaluation.evaluate import AS_IN_GOLD, Verdict
+from nq.evaluation.evaluate import Verdict
 from nq.evaluation.gate import Parity
 from nq.formats.input_files import shown
 from nq.report.comparison import MIB, phases
@@ -19,8 +19,8 @@ from nq.storage import DEAD_LETTERS
 from nq.text import counted, format_bytes, html_table, truncate, visible
 
 MAX_SHOWN = 10  # rows in a notebook
-RIGHT = None, *AS_IN_GOLD
-MARKS = {None: "", **{one: str(one) for one in (*AS_IN_GOLD, Verdict.PASSAGE)}}
+RIGHT = None, Verdict.RIGHT, Verdict.NULL
+MARKS = {None: "", **{one: str(one) for one in (*RIGHT[1:], Verdict.PASSAGE)}}
 MARKS |= {one: one.upper() for one in Verdict if one not in MARKS}
 QUESTION_WIDTH, ANSWER_WIDTH, MARK_WIDTH = 57, 59, 11  # a mark with the blanks around it
 MIN_WIDTH, MAX_WIDTH = 40, QUESTION_WIDTH + ANSWER_WIDTH + MARK_WIDTH

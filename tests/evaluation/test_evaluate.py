@@ -13,14 +13,7 @@ from hypothesis import strategies as st
 
 from nq.bundle import bundled_sample
 from nq.evaluation import labels, nq_eval
-from nq.evaluation.evaluate import (
-    AS_IN_GOLD,
-    Evaluation,
-    Verdict,
-    accepted_answers,
-    evaluate,
-    judge,
-)
+from nq.evaluation.evaluate import Evaluation, Verdict, accepted_answers, evaluate, judge
 from nq.formats.outputs import encode_prediction, write_predictions
 from nq.questions import read_examples
 from nq.records import Annotation, Example, Prediction, Span, YesNo
@@ -52,7 +45,8 @@ def as_prediction(number: int | str, gold: Annotation, score: float = 1.0) -> Pr
 
 
 def is_correct(gold: tuple[Annotation, ...], prediction: Prediction) -> bool:
-    return judge(example(1, *gold), encode_prediction(prediction)).verdict in AS_IN_GOLD
+    verdict = judge(example(1, *gold), encode_prediction(prediction)).verdict
+    return verdict in (Verdict.RIGHT, Verdict.NULL)
 
 
 any_annotation = st.sampled_from([NO_ANSWER, LONG, SHORT, TWO, YES])
