@@ -26,6 +26,7 @@ from nq.text import counted
 
 log = logging.getLogger(__name__)
 
+CODE = "from nq.inference.engines.tensorflow import device; print(device())"
 Run = Mapping[str, Any]
 """What is kept of a run: a ``ComparisonRow`` with the label of its row, its round and device."""
 
@@ -53,9 +54,7 @@ def device_in_process() -> str:
     """Returns the device that TensorFlow uses in another process, since it takes a GPU's memory."""
     if not extras.has_gpu():
         return "CPU"
-    command = child.python(
-        "-c", "from nq.inference.engines import tensorflow as e; print(e.device())"
-    )
+    command = child.python("-c", CODE)
     return subprocess.run(**command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 

@@ -94,8 +94,8 @@ def check_halves(examples: Iterable[Example], name: str) -> None:
     if all(half == first for half in halves):
         empty = "odd" if first == "even" else "even"
         raise ValueError(
-            f"no annotated example in {name} has an {empty} id (of a text: {empty} digest): give data "
-            "with both, since even ids determine the decision and odd ones measure it"
+            f"no annotated example in {name} has an {empty} id (an id that is text: digest): give "
+            "data with both, since even ids determine the decision and odd ones measure it"
         )
 
 

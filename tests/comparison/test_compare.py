@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import nq
-from nq import storage, tracking
+from nq import extras, storage, tracking
 from nq.commands.compare import parser
 from nq.commands.main import console
 from nq.comparison import compare, rounds
@@ -205,6 +205,17 @@ def test_a_failure_of_the_store_is_told_once_and_a_model_may_move(
     assert kept(continued.folder) == before
     assert capfd.readouterr().err.count("not recorded") == 1  # not once for each profile
     assert storage.read_json(file)["recorded"] == []  # so that a repetition records it
+
+
+def test_the_device_is_asked_for_without_python_files_of_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("keras", "nq", "random", "tensorflow"):
+        (tmp_path / f"{name}.py").write_text("open('ran', 'w')", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(extras, "has_gpu", lambda: True)  # also where there is none
+    assert rounds.device_in_process() in ("CPU", "GPU")
+    assert not (tmp_path / "ran").exists()
 
 
 @dataclass(frozen=True)
