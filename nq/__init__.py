@@ -19,7 +19,7 @@ All public names are in ``nq.__all__``. Each is imported when it is first used: 
 loads neither TensorFlow, Beam nor MLflow.
 
 >>> import nq
->>> str(nq.Profile.parse("xla+mixed"))
+>>> str(nq.Profile("xla+mixed"))
 'mixed+xla'
 """
 

@@ -35,6 +35,12 @@ def test_a_child_and_its_own_child_run_no_file_of_the_working_folder(working_fol
     assert ran(working_folder) == []
 
 
+def test_no_other_module_starts_python() -> None:
+    files = (ROOT / "nq").rglob("*.py")
+    starting = [file.name for file in files if "sys.executable" in file.read_text("utf-8")]
+    assert starting == ["child.py"]
+
+
 def test_variables_are_added_to_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "others")
     code = "import os; print(os.environ['PYTHONPATH'], os.environ['A'], os.environ['PATH'])"

@@ -126,7 +126,7 @@ def parsed_by(parse: Callable[[str], T]) -> Callable[[str], T]:
     return parsed
 
 
-profile = parsed_by(Profile.parse)
+profile = parsed_by(Profile)
 
 
 def beam_options(options: Sequence[str]) -> list[str]:
@@ -194,7 +194,7 @@ def add_profile(parser: argparse.ArgumentParser, auto: bool = False, reader: boo
     text = "openvino, onnx or grappler, as installed" if reader else DEFAULT_PROFILE
     if auto:
         text = f"{AUTO}: what nq compare says to take, else what suits this machine"
-    default = reader_profile() if reader else Profile.parse(DEFAULT_PROFILE)
+    default = reader_profile() if reader else Profile(DEFAULT_PROFILE)
     parser.add_argument(
         "--profile",
         type=lambda text: text if auto and text == AUTO else profile(text),

@@ -7,7 +7,6 @@ import contextlib
 import json
 import logging
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -27,6 +26,7 @@ from nq.text import counted
 
 log = logging.getLogger(__name__)
 
+CODE = "from nq.inference.engines.tensorflow import device; print(device())"
 Run = Mapping[str, Any]
 """What is kept of a run: a ``ComparisonRow`` with the label of its row, its round and device."""
 
@@ -54,9 +54,8 @@ def device_in_process() -> str:
     """Returns the device that TensorFlow uses in another process, since it takes a GPU's memory."""
     if not extras.has_gpu():
         return "CPU"
-    code = "from nq.inference.engines.tensorflow import device; print(device())"
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    command = child.python("-c", CODE)
+    return subprocess.run(**command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
 def measured(

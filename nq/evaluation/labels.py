@@ -24,13 +24,17 @@ from nq.records import ExampleId, Span
 
 @dataclass(frozen=True, slots=True)
 class LabelSpan:
-    """A half-open span in bytes of the HTML, in document tokens, or both; -1 is null."""
+    """A half-open span in bytes of the HTML, in document tokens, or both; -1 is null.
+
+    ``is_any`` stands for a gold passage that is not known, so that every passage is right.
+    """
 
     start_byte: int = -1
     end_byte: int = -1
     start_token: int = -1
     end_token: int = -1
     is_official: bool = field(default=True, compare=False)  # its record has all four fields
+    is_any: bool = False
 
     def __post_init__(self) -> None:
         for unit, (start, end) in (("byte", self.bytes), ("token", self.tokens)):
@@ -53,12 +57,14 @@ class LabelSpan:
 
     @property
     def is_null(self) -> bool:
-        return self.start_byte < 0 and self.start_token < 0
+        return self.start_byte < 0 and self.start_token < 0 and not self.is_any
 
-    def matches(self, other: Self) -> bool:
+    def matches(self, gold: Self) -> bool:
         """Returns whether both are non-null and have the same bytes or the same tokens."""
-        same_bytes = self.start_byte >= 0 and self.bytes == other.bytes
-        return same_bytes or (self.start_token >= 0 and self.tokens == other.tokens)
+        if gold.is_any:
+            return not self.is_null
+        same_bytes = self.start_byte >= 0 and self.bytes == gold.bytes
+        return same_bytes or (self.start_token >= 0 and self.tokens == gold.tokens)
 
 
 @dataclass(frozen=True, slots=True)

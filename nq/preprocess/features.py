@@ -144,7 +144,7 @@ def target(example: Example, contexts: Sequence[Context], config: WindowConfig) 
         return None
     annotation = chosen_annotation(example.annotations or ())
     if annotation is None:
-        return NO_TARGET
+        return None if example.lacks_passage else NO_TARGET
     first, short = 0, _merged(annotation.shorts, config)
     for context in contexts:
         first += len(context.markers)

@@ -31,8 +31,9 @@ class ComparisonRow:
             batches take longer than later ones.
         memory_mb: peak resident memory of the process and its descendants in MiB.
         micro_f1: at the thresholds in use; ``None`` without gold.
-        loss: relative loss of micro-F1 against baseline, and the lower end of its interval
-            (``nq.evaluation.gate``); ``None`` without gold.
+        loss: relative loss of micro-F1 (of the F1 of words where gold is only text) against
+            baseline, and the lower end of its interval (``nq.evaluation.gate``); ``None`` without
+            gold.
         changed: how many answers differ from those of the profile, model or run ``against``.
         error: why the profile could not be measured; empty if it was.
         busy: in how many rounds other programs took much of the processor.

@@ -19,8 +19,8 @@ from nq.storage import DEAD_LETTERS
 from nq.text import counted, format_bytes, html_table, truncate, visible
 
 MAX_SHOWN = 10  # rows in a notebook
-RIGHT = None, Verdict.RIGHT
-MARKS = {None: "", Verdict.RIGHT: "right", Verdict.PASSAGE: "passage"}
+RIGHT = None, Verdict.RIGHT, Verdict.NULL
+MARKS = {None: "", **{one: str(one) for one in (*RIGHT[1:], Verdict.PASSAGE)}}
 MARKS |= {one: one.upper() for one in Verdict if one not in MARKS}
 QUESTION_WIDTH, ANSWER_WIDTH, MARK_WIDTH = 57, 59, 11  # a mark with the blanks around it
 MIN_WIDTH, MAX_WIDTH = 40, QUESTION_WIDTH + ANSWER_WIDTH + MARK_WIDTH
@@ -46,7 +46,7 @@ class Result:
         peak_memory_bytes: largest resident memory of the process with all its descendants, read
             once a second; pages that processes share count in each.
         metrics: of the official evaluation; empty without gold.
-        verdicts: how many answers are right, passage, wrong, missed and extra
+        verdicts: how many answers are right, passage, wrong, extra, missed and null
             (``nq.evaluation.evaluate.JudgedPrediction``); empty without gold.
         time: seconds of each phase, those before an interruption too, which add up to ``total_s``.
             ``warmup_s`` is what first batches took longer than later ones; ``predict_s`` is all

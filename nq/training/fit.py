@@ -63,7 +63,7 @@ PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mix
 HELD_OUT_METRICS = ("micro_f1_best", "long-best-threshold-f1", "short-best-threshold-f1")
 """The metrics of ``nq_eval`` that are called ``MEASURED`` here, in that order."""
 HELD_OUT_BATCH_SIZE = 16
-HELD_OUT_PROFILE, HELD_OUT_DECISION = Profile.parse("grappler+buckets"), DecisionConfig()
+HELD_OUT_PROFILE, HELD_OUT_DECISION = Profile("grappler+buckets"), DecisionConfig()
 
 
 def train_on_files(

@@ -182,7 +182,7 @@ def test_engines_agree(profile: str, ranker: Path) -> None:
 
     def block_logits(name: str) -> dict[tuple[int, int], float]:
         """Returns the logits of blocks by window and position."""
-        parsed = Profile.parse(name)
+        parsed = Profile(name)
         own = joint.build(loaded.config, dtype=parsed.policy("CPU"), initialize=False)
         own.set_weights(loaded.model.get_weights())
         computation = Computation(Network(loaded.config, own), parsed, TopK(5, True))

@@ -230,6 +230,11 @@ def test_no_target(example: Example, config: WindowConfig) -> None:
     assert wanted(example, config) == NO_TARGET
 
 
+def test_yes_whose_passage_is_not_known_is_left_out() -> None:
+    example = replace(page(TEXT, long=None, yes_no="YES"), answers=("yes",))
+    assert wanted(example) is None
+
+
 def test_the_annotation_that_is_followed() -> None:
     late_short = Annotation(Span(6, 16), 1, (Span(8, 9),), YesNo.NONE)
     early_long = Annotation(Span(1, 6), 0, (), YesNo.YES)

@@ -73,7 +73,7 @@ def pristine(
 
 
 def make(folder: Path, student: Tokenizer, profile: str = "baseline") -> Teacher:
-    return Teacher.of(folder, student, WINDOWS_CONFIG, Profile.parse(profile))
+    return Teacher.of(folder, student, WINDOWS_CONFIG, Profile(profile))
 
 
 def taught(teacher: Teacher, windows: TrainingWindows, folder: Path) -> SoftTargets:
