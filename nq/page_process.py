@@ -1,7 +1,8 @@
 """A process that reads pages that other people made, within limits of time and memory.
 
-A page that takes more ends the process, and the next page gets a new one: a fresh Python, because
-a fork would copy threads and locks. It ends with its parent; a terminal's Ctrl-C does not reach it.
+A page that takes more ends the process, and a new one is started at once: a fresh Python, because
+a fork would copy threads and locks. Its start counts for no page. It ends with its parent; a
+terminal's Ctrl-C does not reach it.
 """
 
 import math
@@ -18,7 +19,7 @@ import psutil
 
 from nq import child
 
-START_S, MEMORY_BYTES = 5.0, 900 << 20
+START_S, MEMORY_BYTES = 60.0, 900 << 20
 """Seconds for the start; memory of a page, without that of the libraries: in all less than 1 GB."""
 T = TypeVar("T")
 
@@ -49,21 +50,30 @@ class PageProcess:
                 self._start()
             try:
                 self._connection.send((function, arguments))
-                if not self._connection.poll(START_S + 2 * self._limit_s):
-                    self._process.kill()
-                succeeded, value = self._connection.recv()
+                for limit_s in (START_S, 2 * self._limit_s):  # until the call begins, and ends
+                    if not self._connection.poll(limit_s):
+                        self._process.kill()
+                    succeeded, value = self._connection.recv()
             except (EOFError, OSError) as error:
-                self.close()
-                limits = f"{self._limit_s:g} s or 1 GB of memory"
-                raise ValueError(f"{name} takes more than {limits} to read: divide it") from error
+                self.stop()
+                self._start()
+                limits = f"{self._limit_s:g} s or 1 GB of memory to read, or than ulimit leaves"
+                raise ValueError(f"{name} takes more than {limits}: divide it") from error
         if not succeeded:
             raise value
         return value  # type: ignore[no-any-return]
 
+    def stop(self) -> None:
+        """Ends a call that waits; the next one has a new process."""
+        process = self._process
+        process.kill()
+        process.wait()
+
     def close(self) -> None:
         """Ends the process, and a call that waits for it."""
-        self._process.kill()
-        self._process.wait()
+        self.stop()
+        with self._lock:  # the end of the call has started another one
+            self.stop()
 
 
 def answer_calls(number: int, limit_s: float) -> None:
@@ -75,9 +85,12 @@ def answer_calls(number: int, limit_s: float) -> None:
     connection: Connection[Any, Any] = Connection(number)
     while True:
         function, arguments = connection.recv()
+        connection.send((True, "the call begins"))
         limits[resource.RLIMIT_CPU] = math.ceil(time.process_time() + limit_s)
         for kind, value in limits.items():
-            resource.setrlimit(kind, (value, resource.getrlimit(kind)[1]))
+            _, hard = resource.getrlimit(kind)
+            limit = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(kind, (limit, hard))
         try:
             answer = True, function(*arguments)
         except Exception as error:
