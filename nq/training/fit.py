@@ -143,8 +143,11 @@ def _windows(job: TrainingJob, folder: Path) -> tuple[Windows, TrainingWindows]:
     prepared = prepare(job.request, folder, by_workers(job.workers))
     try:
         if not prepared.windows:
-            also = ", or with a teacher a higher --negatives" if job.teacher else ""
-            raise ValueError(f"no window to train on: expected records with annotations{also}")
+            problem = "expected records with annotations"
+            if job.teacher or any(one.annotations for one in job.request.questions.examples()):
+                share = f"--negatives {job.config.negatives:g}"
+                problem = f"none has an answer, and {share} keeps none of the others; choose more"
+            raise ValueError(f"no window to train on: {problem}")
         total_steps(prepared.windows, job.config)
     except ValueError:
         remove([*own_paths(folder, PREPARED), folder / MARK, folder, folder.parent])
