@@ -14,12 +14,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unicodedata import normalize
 
-import numpy as np
 from tokenizers import AddedToken, Regex, normalizers, processors
 from tokenizers import Tokenizer as Backend
 from tokenizers import pre_tokenizers as cuts
@@ -67,22 +67,19 @@ Pair = tuple[str, float]
 
 
 class SentencePiece:
-    """A tokenizer by ``sentencepiece``, with what is used here of one of ``tokenizers``."""
+    """What is used here of a tokenizer of ``tokenizers``, by a processor of ``sentencepiece``."""
 
     def __init__(self, processor: Any, *_: Any) -> None:
-        pieces = processor.id_to_piece(list(range(len(processor))))
-        ids = {piece: i for i, piece in enumerate(pieces)}
-        self._processor, self._vocabulary = processor, Backend(WordLevel(ids, pieces[0]))
+        ids = {processor.id_to_piece(i): i for i in range(len(processor))}
+        self._processor, self._vocabulary = processor, Backend(WordLevel(ids, "<unk>"))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._vocabulary, name)
 
     def encode(self, text: str, **_: Any) -> SimpleNamespace:
-        pieces = self._processor.encode_as_offset_mapping(text)
-        words = np.cumsum([piece.startswith("\u2581") for piece in pieces["pieces"]], dtype=int)
-        return SimpleNamespace(
-            ids=pieces["ids"], offsets=pieces["offsets"], word_ids=words.tolist()
-        )
+        encoding = self._processor.encode_as_offset_mapping(text)
+        words = accumulate(piece.startswith("\u2581") for piece in encoding["pieces"])
+        return SimpleNamespace(**encoding, word_ids=list(words))
 
     def encode_batch_fast(self, texts: list[str], **_: Any) -> list[SimpleNamespace]:
         return [SimpleNamespace(ids=ids) for ids in self._processor.encode(texts)]
@@ -298,13 +295,7 @@ def _vocabulary(
             raise FileNotFoundError(f"{path} has no {MERGES} beside it: copy it there")
         return BPE.read_file(str(path), str(path.with_name(MERGES))), b"", ()
     if path.suffix == ".model":
-        processor, characters, added = _read_sentencepiece(path, kind.make is SentencePiece)
-        step = {"type": "Precompiled", MAP: base64.b64encode(characters).decode()}
-        _check_steps(path, *([step] if characters else ()))
-        ids = list(range(len(processor)))
-        pieces = list(zip(processor.id_to_piece(ids), processor.get_score(ids), strict=True))
-        vocab = _checked(path, [*kind.head, *pieces[kind.skipped :], *kind.tail])
-        return processor if kind.make is SentencePiece else vocab, characters, added
+        return _read_sentencepiece(kind, path)
     model, normalizer = description["model"], description.get("normalizer") or {}
     expected = MODELS[Path(kind.vocabulary).suffix]
     if model.get("type", expected) != expected:
@@ -324,35 +315,36 @@ def _vocabulary(
     return _checked(path, list(map(tuple, model["vocab"]))), characters, ()
 
 
-def _read_sentencepiece(path: Path, any_type: bool) -> tuple[Any, bytes, list[AddedToken]]:
-    """Opens a ``.model`` file; ``ValueError`` if it is not of the type unigram, unless any may be.
+def _read_sentencepiece(kind: TokenizerClass, path: Path) -> tuple[Any, bytes, list[AddedToken]]:
+    """Returns what ``_vocabulary`` does of a ``.model`` file; its own class takes the processor.
 
-    The processor tells neither its type, nor its map of characters, nor which pieces its user
-    defined, and the classes of the package for its messages do not load beside TensorFlow's
+    The processor tells neither the type of the model, nor the map of characters, nor which pieces
+    its user defined, and the classes of the package for messages do not load beside TensorFlow's
     protobuf. So these fields are read here, by their numbers in
     https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto
-
-    Returns:
-        The processor; the map of characters that replaces some before the text is cut; the pieces
-        that are found in any text, and special ones.
     """
     from sentencepiece import SentencePieceProcessor
 
     processor = SentencePieceProcessor(model_proto=path.read_bytes(), num_threads=1)
     messages = list(message_fields(processor.serialized_model_proto()))
     trainer, normalizer = (dict(message_fields(dict(messages).get(i, b""))) for i in (2, 3))
-    if trainer.get(3, UNIGRAM) != UNIGRAM and not any_type:
+    is_own, characters = kind.make is SentencePiece, normalizer.get(2, b"")
+    if trainer.get(3, UNIGRAM) != UNIGRAM and not is_own:
         raise ValueError(
             f"{path} is a SentencePiece model of another type than unigram, for which versions of "
             "transformers differ: save the tokenizer with transformers as tokenizer.json"
         )
-    pieces = [dict(message_fields(message)) for number, message in messages if number == 1]
+    if characters:
+        _check_steps(path, {"type": "Precompiled", MAP: base64.b64encode(characters).decode()})
+    pieces = [(processor.id_to_piece(i), processor.get_score(i)) for i in range(len(processor))]
+    vocab = _checked(path, [*kind.head, *pieces[kind.skipped :], *kind.tail])
+    kinds = [dict(message_fields(message)).get(3) for number, message in messages if number == 1]
     added = [
-        AddedToken(piece[1].decode(), normalized=False, special=piece[3] == CONTROL)
-        for piece in pieces
-        if piece.get(3) in (CONTROL, USER_DEFINED)
+        AddedToken(piece, normalized=False, special=number == CONTROL)
+        for (piece, _), number in zip(pieces, kinds, strict=True)
+        if number in (CONTROL, USER_DEFINED)
     ]
-    return processor, normalizer.get(2, b""), added
+    return processor if is_own else vocab, characters, added
 
 
 def _whole(path: Path, description: Values) -> Backend:
