@@ -143,11 +143,8 @@ def _windows(job: TrainingJob, folder: Path) -> tuple[Windows, TrainingWindows]:
     prepared = prepare(job.request, folder, by_workers(job.workers))
     try:
         if not prepared.windows:
-            problem = "expected records with annotations"
-            if job.teacher or any(one.annotations for one in job.request.questions.examples()):
-                share = f"--negatives {job.config.negatives:g}"
-                problem = f"none has an answer, and {share} keeps none of the others; choose more"
-            raise ValueError(f"no window to train on: {problem}")
+            negatives = f"--negatives above {job.config.negatives:g} for questions without one"
+            raise ValueError(f"no window to train on: expected annotated answers, or {negatives}")
         total_steps(prepared.windows, job.config)
     except ValueError:
         remove([*own_paths(folder, PREPARED), folder / MARK, folder, folder.parent])

@@ -177,10 +177,8 @@ def fit(
     ``on_step`` gets the losses so far, which are returned in the end, and the number of all steps.
     ``measure`` evaluates the model on held-out questions ``every`` so many steps and after the last
     one; the model gets the weights of the best evaluation in the end. ``on_evaluation`` gets the
-    figures of each one, and whether they are the best so far.
-
-    Raises:
-        Error: a loss is not finite, or a weight that would be evaluated or saved.
+    figures of each one, and whether they are the best so far. A loss that is not finite, or such a
+    weight that would be evaluated or saved, is an ``Error``.
     """
     check_length(model.get_layer("embeddings").config, windows.input_ids.shape[1])
     total = state.total = total_steps(len(windows), config)
@@ -202,9 +200,8 @@ def fit(
         values = [logs["loss"], *(model.get_weights() if to_measure or to_save else ())]
         if not all(np.isfinite(value).all() for value in values):
             raise Error(
-                f"the training diverged in step {state.step} of {total}, with the loss "
-                f"{logs['loss']:.3g}: expected finite losses and weights; choose a lower "
-                f"--learning-rate than {config.learning_rate:g} and another --output"
+                f"the training diverged in step {state.step} of {total}, loss {logs['loss']:.3g}: "
+                f"choose a --learning-rate below {config.learning_rate:g} and another --output"
             )
         on_step(state.losses, total)
         if measure and to_measure:
