@@ -29,6 +29,7 @@ from nq.model.names import WORD_EMBEDDINGS
 from nq.model.registry import model_folder, model_name
 from nq.model.runtime import import_tensorflow, no_generated_files
 from nq.preprocess.features import prefix
+from nq.preprocess.tokenizers import FILES
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.storage import UNFINISHED, check_writable, hold_part
@@ -36,9 +37,6 @@ from nq.storage import UNFINISHED, check_writable, hold_part
 if TYPE_CHECKING:
     from nq.model.joint import LoadedModel
 
-HF_TOKENIZER_FILES = (
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
-)
 SAVEDMODEL, ONNX = "tf_saved_model", "onnx"
 """Formats of Keras that ``export`` writes."""
 RANKER_WINDOWS = WindowConfig(max_seq_length=512, doc_stride=448)
@@ -190,7 +188,7 @@ def write_hugging_face(loaded: LoadedModel, folder: Path) -> None:
     skip = heads.union(loaded.report.missing)
     checkpoint.save_weights(folder, loaded.model, loaded.config, skip=skip)
     checkpoint.save_tokenizer(folder, load_tokenizer(loaded.folder))
-    for name in HF_TOKENIZER_FILES:
+    for name in FILES:
         if (loaded.folder / name).is_file():
             shutil.copyfile(loaded.folder / name, folder / name)
 

@@ -143,8 +143,8 @@ def _windows(job: TrainingJob, folder: Path) -> tuple[Windows, TrainingWindows]:
     prepared = prepare(job.request, folder, by_workers(job.workers))
     try:
         if not prepared.windows:
-            also = ", or with a teacher a higher --negatives" if job.teacher else ""
-            raise ValueError(f"no window to train on: expected records with annotations{also}")
+            negatives = f"--negatives above {job.config.negatives:g} for questions without one"
+            raise ValueError(f"no window to train on: expected annotated answers, or {negatives}")
         total_steps(prepared.windows, job.config)
     except ValueError:
         remove([*own_paths(folder, PREPARED), folder / MARK, folder, folder.parent])
