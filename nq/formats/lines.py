@@ -18,6 +18,7 @@ from typing import IO, Any, cast
 import orjson
 
 from nq.formats.fields import JSON_NAMES, LIMITS, Record, RecordError
+from nq.formats.input_files import shown
 from nq.formats.tfrecord import is_tfrecord
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -48,7 +49,7 @@ def rows(path: str) -> Iterator[tuple[int, bytes | RecordError]]:
                         n_bytes += len(line.rstrip(b"\r\n"))
                     problem = f"too large: {n_bytes} bytes, the limit is {LIMITS.bytes}"
                     yield number, RecordError(problem)
-                elif line := (line.removeprefix(BOM) if number == 1 else line).strip():
+                elif line := line.removeprefix(BOM).strip():  # files with a mark may be joined
                     yield number, line
     except RecordError as error:
         yield number + 1, error
@@ -71,7 +72,10 @@ def parsed(row: Row) -> Record:
 
 @contextlib.contextmanager
 def open_bytes(path: str) -> Iterator[IO[bytes]]:
-    """Opens a file and decompresses it if it is gzip; damage is a ``RecordError``."""
+    """Opens a file and decompresses it if it is gzip; one that is cut off is a ``RecordError``.
+
+    A gzip file that is damaged, as its checksums tell at the end of the block, is a ``ValueError``.
+    """
     with open(path, "rb") as raw:
         if re.match(LFS_POINTER, raw.peek(POINTER_BYTES)):
             raise RecordError(": ".join(_BINARY[LFS_POINTER]))
@@ -81,10 +85,24 @@ def open_bytes(path: str) -> Iterator[IO[bytes]]:
         members = _Members(fileobj=raw)
         try:  # the buffer reads lines faster than ``GzipFile``
             yield io.BufferedReader(cast(io.RawIOBase, members), BUFFER_BYTES)
-            if members.rest:
-                raise members.rest
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise RecordError(f"the compressed file is cut off or damaged: {error}") from error
+        except EOFError as error:
+            raise RecordError(f"the compressed file is cut off: {error}") from error
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{shown(path)} is damaged ({error}): copy it again") from error
+        if members.rest:
+            raise RecordError(f"there is other data behind the compressed file: {members.rest}")
+
+
+def check_gzip(path: str) -> None:
+    """Raises ``ValueError`` if a gzip file is damaged; decompresses all of it, a part at a time.
+
+    One that is only cut off has no checksum at its end, and is not damaged.
+    """
+    with open(path, "rb") as file:
+        is_gzip = file.read(2) == GZIP_MAGIC
+    with contextlib.suppress(RecordError), open_bytes(path) as content:
+        while is_gzip and content.read(SKIP_BYTES):
+            pass
 
 
 class _Members(gzip.GzipFile):
