@@ -27,7 +27,7 @@ BUFFER_BYTES = 1 << 16
 SKIP_BYTES, POINTER_BYTES = 1 << 20, 1024
 MAX_LINES = 100
 """Lines among which a file has at least one record."""
-NO_CHARACTER = "\ufffc"
+NO_CHARACTER = r"\ufffc"
 _SURROGATE = r"\\u(?i:d[%s][0-9a-f]{2})"
 _ESCAPE = re.compile(rf"{_SURROGATE % '89ab'}{_SURROGATE % 'c-f'}|({_SURROGATE % '89a-f'})|\\.")
 NOT_UTF8 = "not UTF-8; convert the file with iconv -t UTF-8"
@@ -124,28 +124,32 @@ def parse_line(line: bytes, limits: str = "") -> Record:
     """Returns the JSON object in a line or file; ``limits`` is the prefix of the limit names."""
     values = sum(map(line.count, (b",", b"{", b"[")))
     LIMITS.check(**{f"{limits}bytes": len(line), f"{limits}values": values})
-    try:
-        record = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        if "UTF-8" in error.msg:
-            raise RecordError(NOT_UTF8) from error
-        try:
-            record = _python_json(line.decode())
-        except (ValueError, LookupError, RecursionError):
-            raise RecordError(f"not JSON: {error.msg} at character {error.pos + 1}") from error
+    record = json_value(line)
     if not isinstance(record, dict):
         raise RecordError(f"expected a JSON object, found {JSON_NAMES[type(record)]}")
     return record
 
 
-def _python_json(text: str) -> Any:
-    r"""Returns JSON as Python writes it; a lone surrogate becomes a character of no vocabulary.
+def json_value(data: bytes | str) -> Any:
+    r"""Returns a JSON value; a lone surrogate in it becomes a character of no vocabulary.
 
-    >>> _python_json(r'["a\ud800", "\ud83d\ude00", "\\ud800", NaN, -Infinity]')
+    >>> json_value(r'["a\ud800", "\ud83d\ude00", "\\ud800", NaN, -Infinity]')
     ['a￼', '😀', '\\ud800', None, -inf]
     """
-    text = _ESCAPE.sub(lambda match: NO_CHARACTER if match[1] else match[0], text)
-    return json.loads(text, parse_constant=lambda name: None if name == "NaN" else float(name))
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as first:
+        error: json.JSONDecodeError = first
+    try:
+        text = data if isinstance(data, str) else data.decode()
+        text = _ESCAPE.sub(lambda match: NO_CHARACTER if match[1] else match[0], text)
+        return json.loads(text, parse_constant=lambda n: None if n == "NaN" else float(n))
+    except UnicodeDecodeError:
+        raise RecordError(NOT_UTF8) from None
+    except (ValueError, LookupError, RecursionError) as second:
+        if isinstance(second, json.JSONDecodeError) and "surrogate" in error.msg:
+            error = second  # a lone surrogate before it is no error
+    raise RecordError(f"not JSON: {error.msg} at character {error.pos + 1}")
 
 
 Kind = tuple[str, str]

@@ -16,6 +16,7 @@ from nq.config import WindowConfig
 from nq.evaluation.labels import read_gold, read_predictions
 from nq.formats import input_files, inputs
 from nq.formats.fields import LIMITS
+from nq.formats.lines import BOM
 from nq.formats.tfrecord import frame
 from nq.model.folder import CONFIG, check_model
 from nq.preprocess.features import features
@@ -51,9 +52,12 @@ def test_gzip_is_detected_by_its_first_bytes(tmp_path: Path) -> None:
 
 def test_bom_line_ends_and_blank_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    path.write_bytes(b"\xef\xbb\xbf" + GOOD + b"\r\n\r\n  \t\n" + GOOD + b"\n\n" + GOOD)
+    path.write_bytes(BOM + GOOD + b"\r\n\r\n  \t\n" + GOOD + b"\n\n" + GOOD)
     assert [line for line, _ in records(path)] == [1, 4, 6]
     assert reasons(path) == ["", "", ""]
+    path.write_bytes((BOM + GOOD + b"\n") * 2 + BOM + b"\n" + BOM + BOM + GOOD)
+    assert reasons(path)[:2] == ["", ""]
+    assert "byte order mark" in reasons(path)[2]
     for data in (b"", gzip.compress(b""), b"\n\n"):
         path.write_bytes(data)
         assert items(path) == []
