@@ -110,8 +110,19 @@ def test_damage_to_a_json_object_is_found_or_changes_nothing(tmp_path: Path) -> 
 
     storage.write_json(path, VALUES)
     check()
-    assert json.loads(path.read_bytes()).keys() == {*VALUES, "sha256"}
+    assert json.loads(path.read_bytes()).keys() == {*VALUES, "format", "sha256"}
     assert count_harmless(path, check) < 10  # white space
+
+
+def test_an_object_of_another_format_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "values.json"
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "FORMAT_NUMBER", storage.FORMAT_NUMBER + 1)
+        storage.write_json(path, VALUES)
+    with pytest.raises(DamagedError, match=f"{path} was written by another version"):
+        storage.read_json(path)
 
 
 def test_damage_to_arrays_is_found_or_changes_nothing(tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
         rest, limits = self.limit, list[int | None]()
         for path in self.files:
             with BEAM.local_copy(path) as copy:
+                inputs.check(copy, to_end=rest > 0)  # no worker reads so far
                 count = inputs.count_records(copy, rest) if rest else 0
             limits.append(count)
             rest -= count

@@ -1,5 +1,6 @@
 """The public Beam transforms in a pipeline of the user's own."""
 
+import gzip
 from pathlib import Path
 
 import apache_beam as beam
@@ -66,3 +67,15 @@ def test_questions_are_those_of_the_files(files: list[str]) -> None:
                 lambda source, item: (source, getattr(item, "example_id", item))
             )
             assert_that(ids, equal_to(expected[:limit]))
+
+
+@pytest.mark.parametrize("limit", [None, 1])
+def test_a_damaged_file_fails(files: list[str], limit: int | None) -> None:
+    data = bytearray(gzip.compress(Path(files[0]).read_bytes()))
+    data[-8] ^= 4
+    Path(files[0]).write_bytes(data)
+    with (
+        pytest.raises(Exception, match=f"{files[0]} is damaged"),
+        beam.Pipeline(options=PipelineOptions(IN_MEMORY)) as pipeline,
+    ):
+        _ = pipeline | ReadQuestions(files, limit)

@@ -30,6 +30,7 @@ from nq.records import Example, Source
 from nq.storage import DEAD_LETTERS, LOCK, MARK, PART, UNFINISHED, hold
 from tests import nq_records
 from tests.child_processes import PATIENCE_S, ROOT, children, wait_until
+from tests.folders import of_earlier_version
 from tests.formats.reading import values_of
 from tests.full_disk import small_files
 from tests.nq_records import simplified, write_lines
@@ -242,6 +243,17 @@ def test_damage_is_found_logged_and_made_good(
     messages = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert len(messages) == (not (name == MANIFEST and damage == "missing"))
     assert all(name in message for message in messages)
+
+
+def test_windows_of_an_earlier_version_are_made_again(
+    job_request: Request, completed: Windows, out: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = folder_bytes(out)
+    of_earlier_version(out / MANIFEST, shards={SHARD: 1})
+    assert not prepare(job_request, out).reused
+    assert folder_bytes(out) == before
+    (message,) = caplog.messages
+    assert str(out / MANIFEST) in message and "version" in message
 
 
 def test_the_folder_has_the_examples_of_the_input(job_request: Request, completed: Windows) -> None:
