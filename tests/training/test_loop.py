@@ -121,6 +121,7 @@ def test_half_precision_trains_float32_weights(tmp_path: Path) -> None:
     assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scores", "best", "killed_at"),
     [
