@@ -41,7 +41,7 @@ from nq.model.convert import fitting_windows
 from nq.model.folder import load_joint_config, load_settings
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
-from nq.preprocess.features import training_features
+from nq.preprocess.features import Sampling, training_features
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions, mention_unnamed_pages, read_examples
 from nq.records import Features
@@ -142,9 +142,9 @@ def training_windows(
     readers = [read_examples(file, pages=pages, skip_bad=True) for file in files]
     for example in filter(None, chain.from_iterable(zip_longest(*readers))):
         if example.annotations:
-            sampling = recipe.negatives, recipe.seed
+            sampling = Sampling(recipe.negatives, recipe.seed)
             try:
-                parts.append(training_features(example, tokenizer, config, *sampling))
+                parts.append(training_features(example, tokenizer, config, sampling))
                 total += len(parts[-1])
             except RecordError as error:
                 log.warning("example %s is skipped: %s", example.example_id, error)
