@@ -71,8 +71,8 @@ def _options(parser: argparse.ArgumentParser) -> None:
         type=arguments.parsed_by(parse_counts),
         required=True,
         metavar="COUNTS",
-        help="keep so many attention heads and feed-forward units of each layer, and so many "
-        f"layers: {FORM}; ffn is a multiple of {FFN_STEP}",
+        help="attention heads and feed-forward units of each layer, and layers, to keep: "
+        f"{FORM}; ffn is a multiple of {FFN_STEP}",
     )
     arguments.add_data(parser, note=", annotated, which importance is measured on")
 
