@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 TIMEOUT_S = 20
 """How long the hub may send nothing; the client itself waits for ever for most answers."""
 START_S, SLOWEST = 600.0, 10 << 10
-"""A fetch takes no longer than so many seconds, and a second for each so many bytes received."""
+"""Time limit of a fetch: these seconds, and one for each ``SLOWEST`` bytes received."""
 MAX_OTHER_BYTES = 64 << 20
 """Bytes of all answers without files, such as the list of files."""
 DATA = "hf://"

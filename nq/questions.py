@@ -40,7 +40,7 @@ START: ExampleKey = (0, 0)
 
 
 class Ids:
-    """The ids of records so far, of which the first record is used."""
+    """Finds records whose id occurred before; only the first one is answered."""
 
     def __init__(self, known: Iterable[ExampleId] = ()) -> None:
         self._known = set(known)
@@ -61,7 +61,7 @@ class Questions:
     Args:
         files: paths, or URIs that ``system`` reads.
         pages: the pages that questions name in a field.
-        limit: read at most so many records in all.
+        limit: the largest number of records to read in all.
     """
 
     files: tuple[str, ...]

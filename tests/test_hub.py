@@ -257,6 +257,7 @@ def test_a_commit_in_the_cache_is_checked_too(
     assert OUTSIDE in error_of(MODEL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("redirects", [[], ["http://127.0.0.1:1/"]], ids=["at once", "redirected"])
 @pytest.mark.parametrize("endless", ["tree", "resolve", "headers"])
 @pytest.mark.parametrize("pause_s", [0.0, 0.02])

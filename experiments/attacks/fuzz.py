@@ -182,7 +182,7 @@ class Checker:
         )  # fmt: skip
 
     def file(self, data: bytes, n_records: int | None = None) -> None:
-        """Reads a file of so many records, each of which must have an outcome.
+        """Reads a file of ``n_records`` records, each of which must have an outcome.
 
         Without a number the file may be refused as a whole.
         """
@@ -213,7 +213,7 @@ class Checker:
         self.item(Source(0, "page", 1), page.with_question("who ?"))
 
     def run(self, dialect: str, count: int, chance: random.Random) -> None:
-        """Makes and reads at least so many mutations of a dialect."""
+        """Makes and reads at least ``count`` mutations of a dialect."""
         while self.counts["mutations"] < count:
             self.counts["mutations"] += FILE_RECORDS if dialect in LINES else 1
             with self.catching():

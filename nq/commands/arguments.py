@@ -147,7 +147,7 @@ def add_data(parser: argparse.ArgumentParser, required: bool = True, note: str =
     """Adds ``--data``, ``--pages`` and ``--page-column``."""
     text = f"files, globs, folders, hf://datasets/…, or - for standard input{note}"
     parser.add_argument("--data", nargs="+", required=required, metavar="FILE", help=text)
-    text = "text or HTML files, which questions name as their page"
+    text = "text, HTML, Markdown, PDF or docx files, which questions name as their page"
     parser.add_argument("--pages", metavar="FOLDER", help=text)
     text = "field that names the page (default: page)"
     parser.add_argument("--page-column", metavar="NAME", help=text)

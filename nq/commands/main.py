@@ -13,7 +13,7 @@ windows, a BERT-Joint model in Keras reads them under an optimization profile,
 nq_eval scores the answers, and MLflow has time and micro-F1 of every run."""
 COMMANDS = {
     "answer": "answer a file of questions, score the answers, record the run",
-    "ask": "ask a question about a page of your own: text, HTML or a record",
+    "ask": "ask a question about documents: text, HTML, Markdown, PDF, docx",
     "serve": "answer questions over HTTP, with a page to ask them in a browser",
     "preprocess": "turn questions and pages into TFRecords of windows",
     "train": "train a model, starting from any BERT encoder",

@@ -19,7 +19,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice
 from multiprocessing.connection import Connection
@@ -33,7 +33,7 @@ from nq.config import WindowConfig
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
 from nq.formats.fields import RecordError
-from nq.preprocess.features import features, training_features
+from nq.preprocess.features import Sampling, features, training_features
 from nq.preprocess.shards import (
     COUNTERS,
     MANIFEST,
@@ -60,10 +60,6 @@ log = logging.getLogger(__name__)
 CLEANUP_S, END_TIMEOUT_S = 2.0, 3.0
 AGAIN = "%s; the windows are prepared again"
 
-Training = tuple[float, int] | tuple[float, int, bool]
-"""The arguments ``negatives``, ``seed`` and ``unlabelled`` of ``training_features``, the last one
-only if it is true."""
-
 
 @dataclass(frozen=True)
 class Request:
@@ -71,13 +67,13 @@ class Request:
 
     Args:
         tokenizer: folder or file of the tokenizer.
-        training: settings of training features, ``None`` for inference.
+        training: the windows to train on; ``None`` for those of inference.
     """
 
     questions: Questions
     tokenizer: str
     windows: WindowConfig
-    training: Training | None = None
+    training: Sampling | None = None
 
     @cached_property
     def description(self) -> dict[str, Any]:
@@ -87,7 +83,7 @@ class Request:
             **self.questions.key,
             "tokenizer": tokenizer_digest(load_tokenizer(self.tokenizer, self.windows.compat)),
             "windows": self.windows.to_dict(),
-            "training": list(self.training) if self.training else None,
+            "training": asdict(self.training) if self.training else None,
         }
 
     @cached_property
@@ -218,7 +214,7 @@ def make_windows(
     item: Example | DeadLetter,
     tokenizer: Tokenizer,
     windows: WindowConfig,
-    training: Training | None = None,
+    training: Sampling | None = None,
 ) -> Features | DeadLetter:
     """Makes the windows of one record; an example with too many becomes a dead letter.
 
@@ -228,7 +224,7 @@ def make_windows(
         return item
     try:
         if training:
-            return training_features(item, tokenizer, windows, *training)
+            return training_features(item, tokenizer, windows, training)
         return features(item, tokenizer, windows)
     except RecordError as error:
         return DeadLetter(source, str(error), item.question[: inputs.EXCERPT_CHARS])

@@ -82,7 +82,7 @@ def scores(label: Label) -> list[float]:
 def entries(question: Question, traits: Sequence[int], more_chars: int) -> tuple[Entry, Entry]:
     """Returns the row of a question, whose ``traits`` are indices of their values, and its details.
 
-    Besides the blocks with answers so many more characters of the page are shown.
+    ``more_chars`` characters of the page are shown besides the blocks with answers.
     """
     example, label, other, case = question.example, question.label, question.other, question.case
     page, annotations = ShownPage(example), example.annotations or ()

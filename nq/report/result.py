@@ -256,7 +256,7 @@ def answer_table(rows: Sequence[AnswerRow], examples: int) -> list[str]:
 
 
 def _html(lines: Sequence[str], rows: Sequence[AnswerRow], examples: int) -> str:
-    """Returns lines of text and the table of the first answers to so many examples."""
+    """Returns lines of text and the table of answers; ``examples`` counts those of the run."""
     heads = f"{len(rows)} of {counted(examples, 'question')}", "answer", "", "expected"
     texts = list[list[str]]()
     for row in rows:

@@ -55,9 +55,16 @@ def no_report(*event: object) -> None:
 
 @dataclass
 class Totals:
-    """What a run has computed; ``Result`` explains its fields.
+    """What a run has computed.
 
-    ``prepare_s`` is the work of the preprocessing.
+    Args:
+        windows: of all pages, for the first model; ``resumed_windows`` of them were scored before
+            an interruption. ``second_model_windows`` are windows of a second model.
+        rescored: examples whose close decision was computed again in float32.
+        dead_letters: records that cannot be used.
+        truncated_pages: pages with more blocks than ``max_contexts``; ``unread_blocks`` in all.
+        prepare_s: seconds of work of the preprocessing, which goes on beside other phases.
+        devices, precisions: of all processes that computed windows.
     """
 
     windows: int = 0

@@ -24,7 +24,7 @@ from nq.runs.measure import machine
 
 COMPARED = "compare.json"  # in the folder of a comparison
 FIRST_EXAMPLES, PAGE_TOKENS = 10, 3000
-"""A job is one of whole pages if its first examples have so many tokens on average."""
+"""A job is one of whole pages if its first examples have ``PAGE_TOKENS`` or more on average."""
 CANDIDATES = {
     "CPU": (
         "mixed+buckets+openvino",

@@ -52,7 +52,7 @@ def tune(
         pages: the folder of the pages that questions name.
         output: a new folder, which gets a copy of the model with the decision in place of the
             model folder.
-        limit: read at most so many records.
+        limit: the largest number of records to read.
 
     Returns:
         The thresholds, and the figures of the odd half by name.

@@ -175,7 +175,7 @@ def fit(
     """Trains a model in place, from the state of an interrupted training if there is one.
 
     ``on_step`` gets the losses so far, which are returned in the end, and the number of all steps.
-    ``measure`` evaluates the model on held-out questions ``every`` so many steps and after the last
+    ``measure`` evaluates the model on held-out questions after ``every`` steps and after the last
     one; the model gets the weights of the best evaluation in the end. ``on_evaluation`` gets the
     figures of each one, and whether they are the best so far. A loss that is not finite, or such a
     weight that would be evaluated or saved, is an ``Error``.

@@ -12,6 +12,7 @@ from nq.beam import MakeWindows, ReadQuestions
 from nq.config import WindowConfig
 from nq.formats import inputs
 from nq.formats.tfrecord import raw_records
+from nq.preprocess.features import Sampling
 from nq.preprocess.prepared import Request, prepare
 from nq.questions import Questions
 from nq.records import Example
@@ -32,9 +33,9 @@ def files(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("training", [None, (0.5, 7)])
+@pytest.mark.parametrize("training", [None, Sampling(0.5, 7)])
 def test_a_pipeline_of_the_user(
-    files: list[str], tmp_path: Path, training: tuple[float, int] | None
+    files: list[str], tmp_path: Path, training: Sampling | None
 ) -> None:
     vocab = tmp_path / "vocab.txt"
     expected = prepare(

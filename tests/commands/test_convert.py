@@ -68,6 +68,7 @@ def load(folder: Path) -> Any:
     return joint.load_model(folder).model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["nq", "hf", "savedmodel", "onnx", "mlflow"])
 def test_a_full_disk_is_one_line_that_names_it(
     to: str, tiny_model: Path, tmp_path: Path, commands: Commands

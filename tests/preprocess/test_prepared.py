@@ -21,7 +21,7 @@ from nq.errors import Error
 from nq.formats import inputs
 from nq.formats.tfrecord import encode_records, raw_records
 from nq.preprocess import prepared, shards
-from nq.preprocess.features import features, training_features
+from nq.preprocess.features import Sampling, features, training_features
 from nq.preprocess.prepared import Request, Windows, find, prepare, windows
 from nq.preprocess.shards import MANIFEST, SHARD_BYTES
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -112,11 +112,11 @@ def first_examples(request: Request) -> Iterator[tuple[Source, Example]]:
 
 
 @pytest.mark.parametrize("shard_bytes", [1, SMALL, SHARD_BYTES])
-@pytest.mark.parametrize("training", [None, (0.5, 7)])
+@pytest.mark.parametrize("training", [None, Sampling(0.5, 7)])
 def test_records_are_those_of_the_plain_functions_in_order(
     job_request: Request,
     out: Path,
-    training: tuple[float, int] | None,
+    training: Sampling | None,
     shard_bytes: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -126,7 +126,7 @@ def test_records_are_those_of_the_plain_functions_in_order(
     for source, item in first_examples(job_request):
         rows = features(item, tokenizer, CONFIG)
         if training:
-            rows = training_features(item, tokenizer, CONFIG, *training)
+            rows = training_features(item, tokenizer, CONFIG, training)
         expected.append(list(encode_records(rows, source, CONFIG.switches.id_name)))
     assert records(made) == [record for one in expected for record in one]
     counts = made.examples, made.windows, made.dead_letters
@@ -201,7 +201,7 @@ def test_another_request_does_not_reuse_it(
     elif change == "limit":
         other = replace(job_request, questions=Questions(files, limit=3))
     elif change == "training":
-        other = replace(job_request, training=(0.1, 1))
+        other = replace(job_request, training=Sampling(0.1, 1))
     elif change == "files":
         other = replace(job_request, questions=Questions(files[:1]))
     elif change == "line":

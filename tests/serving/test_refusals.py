@@ -217,6 +217,7 @@ def test_only_hosts_of_the_server_are_answered(
     assert is_allowed or b"is not allowed: see --allowed-hosts" in answer
 
 
+@pytest.mark.slow
 def test_uploads_beyond_the_limit_end_those_that_are_silent_for_longest(tiny_model: Path) -> None:
     """They count for no queue, and end when they are silent for too long."""
 

@@ -133,6 +133,7 @@ def test_a_loss_or_weights_that_are_not_finite_end_the_training(steps: int, tmp_
     assert {path.name for path in tmp_path.iterdir()} == {"request.json"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scores", "best", "killed_at"),
     [

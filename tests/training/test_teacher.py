@@ -80,6 +80,7 @@ def taught(teacher: Teacher, windows: TrainingWindows, folder: Path) -> SoftTarg
     return teacher.distillation(DistillationConfig(), windows, folder).teacher
 
 
+@pytest.mark.slow
 def test_the_probabilities_of_a_teacher(teacher: Teacher, tmp_path: Path) -> None:
     """Against the Keras model itself, window by window."""
     targets = taught(teacher, WINDOWS, tmp_path / "training" / "teacher")
@@ -115,6 +116,7 @@ class Recorder:
         monkeypatch.setattr(Teacher, "_log_probabilities", recorded)
 
 
+@pytest.mark.slow
 def test_nothing_is_computed_twice(
     teacher: Teacher,
     pristine: tuple[Path, SoftTargets],

@@ -209,7 +209,7 @@ class Tokenizer:
 
 
 def _batches(words: Sequence[str], max_characters: int) -> Iterator[Sequence[str]]:
-    """Yields the words in batches of at most so many characters, or of one word.
+    """Yields the words in batches of at most ``max_characters``, or of one word.
 
     >>> list(_batches(["a", "bcd", "e", "f"], 3))
     [['a'], ['bcd'], ['e', 'f']]
