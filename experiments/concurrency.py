@@ -81,7 +81,7 @@ def load(task: Task) -> tuple[Loaded, units.Work]:
 
 
 def _within_budget(task: Task, wanted: int) -> list[Model]:
-    """Returns so many models, or fewer if one more would go beyond the budget."""
+    """Returns ``wanted`` models, or fewer if one more would go beyond the budget."""
     models, growth_mb = [Model(task.workload)], 0.0
     while len(models) < wanted:
         before_mb = own_peak_bytes() / MIB

@@ -22,7 +22,7 @@ from experiments.training_data import Record, data_files, read_records, write_re
 FEWEST, MOST, RANKED = 30, 134, 6
 ANSWERED = 0.5
 EVERY = 3
-"""One of so many questions is taken: a long page has eight times the windows of a short one."""
+"""Every third question is taken: a long page has eight times the windows of a short one."""
 ID_SHIFT = 4 * 10**18
 """Added to the ids, so that they differ from those of the short pages; even, and 0 in all folds."""
 

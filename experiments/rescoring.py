@@ -55,7 +55,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def measure(args: argparse.Namespace) -> int:
     """Runs the command."""
-    rows = [row for name in args.profiles for row in _rows(Profile.parse(name), args)]
+    rows = [row for name in args.profiles for row in _rows(Profile(name), args)]
     return command.show({"rows": rows}, args, table)
 
 

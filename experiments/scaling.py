@@ -127,7 +127,7 @@ def _variant(
     batch: int = 1,
     pinned: bool = True,
 ) -> Variant:
-    """Returns instances of so many threads each; more threads than cores share all cores."""
+    """Returns instances with ``threads`` threads each; more threads than cores share all cores."""
     workload = Workload(shape, engine, length, batch, threads)
     disjoint = instances * threads <= len(cores)
     places = units.shares(cores[: instances * threads] if disjoint else cores, instances)

@@ -102,7 +102,7 @@ def receive_all(units: Sequence[Unit]) -> list[Any]:
 
 
 def thread_settings(threads: int) -> dict[str, str]:
-    """Returns the environment in which all libraries compute with so many threads.
+    """Returns the environment in which all libraries compute with ``threads`` threads.
 
     TensorFlow has as many threads for operations that may run at once, as by default: with one of
     them the models of several threads would wait for each other.

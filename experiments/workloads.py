@@ -123,7 +123,7 @@ def graph_step(config: ModelConfig, name: str, batch: dict[str, Any], seed: int 
     """Returns a step that computes windows in the traced graph of a profile of TensorFlow."""
     from nq.inference.profile import Profile
 
-    profile = Profile.parse(name)
+    profile = Profile(name)
     network = _network(config, seed, profile.policy("CPU"))
     from nq.inference.batches import Shape
     from nq.inference.engine import Computation

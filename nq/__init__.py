@@ -19,7 +19,7 @@ All public names are in ``nq.__all__``. Each is imported when it is first used: 
 loads neither TensorFlow, Beam nor MLflow.
 
 >>> import nq
->>> str(nq.Profile.parse("xla+mixed"))
+>>> str(nq.Profile("xla+mixed"))
 'mixed+xla'
 """
 
@@ -31,8 +31,9 @@ import lazy_loader
 
 # Libraries that report to their makers read these switches when they are imported. OpenVINO and
 # NNCF have none, but report nothing where ``openvino_telemetry`` cannot be imported.
-for _switch in ("DO_NOT_TRACK", "HF_HUB_DISABLE_TELEMETRY", "MLFLOW_DISABLE_TELEMETRY"):
-    os.environ.setdefault(_switch, "true")
+for _library in ("HF_HUB", "MLFLOW", "ORT"):  # the last one is ONNX Runtime
+    os.environ.setdefault(f"{_library}_DISABLE_TELEMETRY", "1")
+os.environ.setdefault("DO_NOT_TRACK", "1")
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 # tqdm, which libraries import, warns in a notebook without ipywidgets.
 warnings.filterwarnings("ignore", "IProgress not found")

@@ -168,9 +168,7 @@ def _place(answer: Answer, short: Span) -> dict[str, int]:
     return {"start_in_long": start, "end_in_long": end}
 
 
-READ_PASSAGE = "yes or no: read the passage"
-"""Displayed when the question is yes/no but the model cannot decide."""
-
+CANNOT_TELL = "The question asks for yes or no, which this model cannot tell."
 
 _shortened = partial(textwrap.shorten, width=60, placeholder="…")
 
@@ -283,5 +281,5 @@ class Answer:
         }
 
     def __str__(self) -> str:
-        passage = READ_PASSAGE if self.asks_yes_no else self.long
+        passage = f"{CANNOT_TELL} The passage: {self.long}" if self.asks_yes_no else self.long
         return self.text or passage or "no answer"

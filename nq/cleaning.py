@@ -19,7 +19,7 @@ from nq.errors import DamagedError, Error
 from nq.memo import Memo
 from nq.preprocess.shards import PREPARED
 from nq.runs.folder import JOB, RUN
-from nq.storage import LOCK, MARK, PART, WORK, Kind
+from nq.storage import LOCK, MARK, PART, TEMPORARY, UNFINISHED, WORK, Kind
 from nq.training.job import PROGRESS, STATE, TRAINING
 
 log = logging.getLogger(__name__)
@@ -71,8 +71,7 @@ def clean(
         try:
             with storage.exclusive_lock(lock) if is_ours else contextlib.nullcontext():
                 storage.remove(item.paths)
-                if is_ours:
-                    storage.release(item.folder, remove_empty=True)
+                storage.release(item.folder, remove_empty=True)
         except (OSError, Error) as error:
             item.kept = f"{FAILED}: {error}"
     return items
@@ -83,14 +82,21 @@ def _items(roots: Iterable[Path], kept: str) -> Iterator[Item]:
 
     ``kept`` is that of results.
     """
-    seen, locks = set[Path](), list[Path]()
+    seen, left = set[Path](), list[Path]()
     for root in roots:
         list(root.iterdir())  # raises for a folder that does not exist or cannot be read
         folders = [root]
         for name, below, files in os.walk(root, onerror=lambda error: log.warning("%s", error)):
             path = Path(name)
-            locks += [path] * (files == [LOCK] and not below)  # its mark was just removed
-            below[:] = [n for n in below if not n.startswith(".") or (path / n / MARK).is_file()]
+            names = {TEMPORARY.sub("", name) for name in files}
+            is_ours = LOCK in names or path.name.startswith(UNFINISHED)
+            if is_ours and not below and names <= {LOCK, MARK} and MARK not in files:
+                left.append(path)  # its mark was just removed, or not made yet
+            below[:] = [
+                n
+                for n in below
+                if n[0] != "." or n.startswith(UNFINISHED) or (path / n / MARK).is_file()
+            ]
             folders += [path / n for n in below if not (path / n).is_symlink()]
         for folder in sorted(folders):
             kind = KINDS.get(storage.kind_of(folder))
@@ -98,8 +104,8 @@ def _items(roots: Iterable[Path], kept: str) -> Iterator[Item]:
                 seen.add(folder.resolve())
                 with contextlib.suppress(FileNotFoundError):  # a run has just removed the folder
                     yield from list(_items_of(folder, kind, folder == root, kept))
-            elif folder in locks:
-                yield Item(folder, "lock of a killed command", ())
+            elif folder in left:
+                yield Item(folder, "left by a killed command", ())
 
 
 def _items_of(folder: Path, kind: Kind, is_named: bool, kept: str) -> Iterator[Item]:
@@ -109,9 +115,7 @@ def _items_of(folder: Path, kind: Kind, is_named: bool, kept: str) -> Iterator[I
     what = f"unfinished {kind.name}"
     if kind is RUN:
         left = folder / WORK
-        results = [
-            p for p in paths if not storage.TEMPORARY.search(p.name) and left not in (p, p.parent)
-        ]
+        results = [p for p in paths if not TEMPORARY.search(p.name) and left not in (p, p.parent)]
         paths = [path for path in paths if path not in results]
         if (folder / JOB).is_file():
             what = "left by a run that was killed"

@@ -9,7 +9,7 @@ class Error(RuntimeError):
 
 
 class DamagedError(Error):
-    """A file that nq wrote does not have the content that it was written with.
+    """A file that nq wrote has another content, or is of another version of nq.
 
     Whoever can make such a file again does so; to others it is an ``Error``.
     """

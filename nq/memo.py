@@ -21,8 +21,10 @@ from nq.records import Columns
 
 log = logging.getLogger(__name__)
 
-REQUEST, DIGESTS = "request.json", "digests.json"
-"""The files of what all parts depend on, and in a folder of files of their SHA-256."""
+REQUEST = "request.json"
+"""Everything that the parts depend on."""
+DIGESTS = "digests.json"
+"""The SHA-256 of each file of a part that is a folder of files."""
 
 T = TypeVar("T")
 
@@ -101,7 +103,6 @@ class Memo:
 
         The part of a process that was faster stays.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
         with storage.unfinished(self.folder) as unfinished:
             new = unfinished / name
             new.mkdir()

@@ -58,9 +58,10 @@ def connect(uri: str) -> Any:
 
 
 def database_path(uri: str) -> Path | None:
-    """Returns the absolute path of the file of a SQLite URI, ``None`` for other URIs."""
+    """Returns the absolute path of the file of a SQLite URI, ``None`` for others, as for file:…"""
     path = uri.removeprefix("sqlite:///").partition("?")[0]
-    return None if path in ("", uri, ":memory:") else Path(path).absolute()
+    is_file = uri.startswith("sqlite:///") and not path.startswith((":memory:", "file:"))
+    return Path(path).absolute() if is_file and path else None
 
 
 def _check_database(path: Path) -> None:

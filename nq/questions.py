@@ -40,7 +40,7 @@ START: ExampleKey = (0, 0)
 
 
 class Ids:
-    """The ids of records so far, of which the first record is used."""
+    """Finds records whose id occurred before; only the first one is answered."""
 
     def __init__(self, known: Iterable[ExampleId] = ()) -> None:
         self._known = set(known)
@@ -61,7 +61,7 @@ class Questions:
     Args:
         files: paths, or URIs that ``system`` reads.
         pages: the pages that questions name in a field.
-        limit: read at most so many records in all.
+        limit: the largest number of records to read in all.
     """
 
     files: tuple[str, ...]
@@ -92,13 +92,16 @@ class Questions:
             yield found
 
     def _check(self) -> None:
-        """Checks all files, and that there is a good record."""
+        """Checks all files, those that the limit reaches to the end, and that a record is good."""
+        rest = self.limit
         for path in self.files:
             with self.system.local_copy(path) as copy:
                 try:
-                    inputs.check(copy)
+                    inputs.check(copy, to_end=rest != 0)
+                    if rest:
+                        rest -= inputs.count_records(copy, rest)
                 except ValueError as error:
-                    raise ValueError(str(error).replace(copy, path)) from error
+                    raise ValueError(str(error).replace(copy, shown(path))) from error
         if self.first(1):
             return
         if not self._first:
@@ -199,10 +202,9 @@ def mention_unnamed_pages(*several: Questions) -> None:
     pages, named = several[0].pages, set[str]()
     if pages is None:
         return
-    for path in itertools.chain.from_iterable(one.files for one in several):
-        for _, row in inputs.rows(path, page=pages.column):
-            with contextlib.suppress(RecordError):
-                named.add(pages.path(lines.parsed(row)))
+    for _, row in itertools.chain.from_iterable(one._rows() for one in several):
+        with contextlib.suppress(RecordError):
+            named.add(pages.path(lines.parsed(row)))
     if unnamed := [path for path in pages.files if path not in named]:
         counts = len(unnamed), len(pages.files)
         log.warning("no question names %d of the %d pages, such as %s", *counts, unnamed[0])

@@ -104,7 +104,9 @@ class Reader:
     @overload
     def ask(self, question: str, page: Sources, top: int = 3) -> Answer: ...
     @overload
-    def ask(self, question: list[str], page: Sources, top: int = 3) -> list[Answer]: ...
+    def ask(
+        self, question: list[str] | tuple[str, ...], page: Sources, top: int = 3
+    ) -> list[Answer]: ...
     @overload
     def ask(self, question: Sequence[tuple[str, Sources]], *, top: int = 3) -> list[Answer]: ...
     def ask(
@@ -115,8 +117,8 @@ class Reader:
         The windows of several questions share batches.
 
         Args:
-            question: a question in the model's language, a list of questions about the page, or
-                without a page a list of pairs ``(question, page)``.
+            question: a question in the model's language, a list or tuple of questions about the
+                page, or without a page one of pairs ``(question, page)``.
             page: a page from ``nq.read_page`` and the like, a ``pathlib.Path`` of a file that
                 ``nq.read_page`` reads, or a ``str`` with the text or HTML itself. Of a list of
                 several, and of the documents in a folder (a ``Path``), the best blocks are read,
@@ -129,15 +131,14 @@ class Reader:
             ValueError: a question is empty, or an argument has the wrong type.
         """
         check_argument(is_count(top, 0), "top", top, "a whole number from 0 on")
-        pairs: list[tuple[Any, Any]] = (
-            question if page is None and isinstance(question, list) else []
-        )
+        are_several = isinstance(question, list | tuple)
+        pairs: list[tuple[Any, Any]] = [*question] if are_several and page is None else []
         for pair in pairs:
             is_pair = isinstance(pair, tuple) and len(pair) == 2
             check_argument(is_pair, "an element of the list", pair, "a pair (question, page)")
-        if not pairs:
+        if page is not None or not are_several:
             source = page if isinstance(page, list) or _is_folder(page) else _page(page)
-            pairs = [(q, source) for q in (question if isinstance(question, list) else [question])]
+            pairs = [(q, source) for q in (question if are_several else [question])]
         for text, _ in pairs:
             is_text = isinstance(text, str) and bool(text.strip())
             check_argument(is_text, "question", text, "a text that is not empty")
@@ -152,7 +153,7 @@ class Reader:
             make_answer(text, page, ranked, top, self.windows)
             for (text, page), (_, ranked) in zip(pairs, decided, strict=True)
         ]
-        return answers if isinstance(question, list) else answers[0]
+        return answers if are_several else answers[0]
 
     def __call__(
         self,

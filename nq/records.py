@@ -184,6 +184,13 @@ class Example:
     original: Original | None = None
     answers: tuple[str, ...] | None = None
 
+    @property
+    def lacks_passage(self) -> bool:
+        """Whether gold is yes or no as text, and tells not which passage of the page says it."""
+        gold = self.annotations or ()
+        says_yes_no = any(one.yes_no is not YesNo.NONE for one in gold)
+        return self.answers is not None and says_yes_no and not any(one.long for one in gold)
+
     def text(self, span: Span) -> str:
         """Returns the words of ``span`` without the tags, joined by blanks.
 

@@ -1,8 +1,9 @@
 """Files that survive a kill, a crash and a damaged disk, and the folders that commands write.
 
 Files are written whole or not at all. JSON objects carry the SHA-256 of their other members in the
-member ``sha256``. Files of arrays are ``.npz``: ZIP archives with a CRC-32 of each array, and with
-the SHA-256 of all names and CRC-32 as their comment.
+member ``sha256``, and in ``format`` the number of the layout of all files that commands read again.
+Files of arrays are ``.npz``: ZIP archives with a CRC-32 of each array, and with the SHA-256 of all
+names and CRC-32 as their comment.
 
 A command writes to a folder that is new, is empty, or carries the mark of its kind: the file
 ``MARK``, which names the kind. In its own folder a command overwrites and removes only the files
@@ -19,7 +20,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import stat
 import struct
 import time
@@ -46,7 +46,9 @@ DEAD_LETTERS = "skipped.jsonl"
 MARK, LOCK, UNFINISHED = ".nq-folder.json", ".nq-folder.lock", ".unfinished-"
 PAGE_MARK = b'<meta name="generator" content="nq">'
 """Is in the first 4 KiB of every HTML page that a command writes."""
-SHA256 = "sha256"
+SHA256, FORMAT = "sha256", "format"
+FORMAT_NUMBER = 1
+"""A change of a file that commands read again adds 1; what has another number is made again."""
 TIMESTAMP_STEP_NS = 2 * 10**9
 """The coarsest step of a file system's timestamps (FAT)."""
 LOCK_ATTEMPTS = 1000
@@ -138,14 +140,15 @@ def _digest(path: str | Path, status: tuple[int, ...]) -> str:
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Writes a JSON object with its checksum; no member may be named ``sha256``."""
+    """Writes a JSON object with its format and checksum, as which no member may be named."""
+    values = {FORMAT: FORMAT_NUMBER, **values}
     with atomic_write(path) as file:
         sealed = {**values, SHA256: digest_json(values)}
         file.write(json.dumps(sealed, indent=2).encode() + b"\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Returns the members of a JSON object without its checksum, which must be right."""
+    """Returns the members of a JSON object without its format and checksum, which must be right."""
     try:
         values = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
@@ -154,6 +157,9 @@ def read_json(path: Path) -> dict[str, Any]:
         raise DamagedError(f"{path} is damaged: expected a JSON object")
     if values.pop(SHA256, None) != digest_json(values):
         raise DamagedError(f"{path} is damaged: its checksum does not match")
+    if (number := values.pop(FORMAT, None)) != FORMAT_NUMBER:
+        written = f"{path} was written by another version of nq"
+        raise DamagedError(f"{written} (format {number}, expected {FORMAT_NUMBER})")
     return values
 
 
@@ -409,12 +415,21 @@ def unfinished(parent: Path) -> Iterator[Path]:
         with contextlib.suppress(OSError, Error), exclusive_lock(left / LOCK):
             remove(own_paths(left, PART) if kind_of(left) == PART.name else ())
             release(left, remove_empty=True)
-    folder = parent.absolute() / f"{UNFINISHED}{uuid.uuid4().hex[:12]}"
-    try:
-        with hold(folder, PART):
+    with hold_part(parent.absolute() / f"{UNFINISHED}{uuid.uuid4().hex[:12]}") as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def hold_part(folder: Path) -> Iterator[Path]:
+    """Yields a ``PART`` folder, empty and locked, and removes it at the end, its mark last."""
+    with hold(folder, PART):
+        try:
+            remove(own_paths(folder, PART))  # a killed process left them
             yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            with contextlib.suppress(OSError):  # a worker may still write to it
+                remove(own_paths(folder, PART))
+            release(folder, remove_empty=True)
 
 
 def release(folder: Path, remove_empty: bool) -> None:

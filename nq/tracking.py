@@ -33,11 +33,12 @@ from nq.text import counted, truncate, visible, without_password
 
 log = logging.getLogger(__name__)
 
+# Params, which all commands record under the same names.
 PROFILE, INSTANCES, THREADS, RUNNER = "profile", "instances", "threads", "runner"
-"""Params that all commands record under the same names; the next lines have metrics and tags."""
+# Metrics. They have no slash: MLflow lists names with one in a section above these.
 MICRO_F1, PREDICT_S, WINDOWS_PER_S = "micro_f1", "predict_s", "windows_per_s"
-"""No metric of an answering has a slash: MLflow would show its chart in a section before these."""
 CHANGED, PEAK_MB = "changed_answers", "peak_mb"
+# Tags.
 SPEED_COMPARABLE, MACHINE = "speed_comparable", "machine"
 DESCRIPTION = "mlflow.note.content"
 """The tag that MLflow's pages show as the description of a run or experiment, in Markdown."""

@@ -117,6 +117,9 @@ class ContextWindows:
     ) -> ContextWindows:
         """Returns windows of ``length`` pieces, of which ``overlap`` are in the next one too."""
         query, pieces = tokenizer.encode_text(question), tokenizer.encode_text(context)
+        # The piece of a blank alone has the first letter of the next word in some classes.
+        blanks = np.array(pieces.ids) == tokenizer.piece_id("\u2581")
+        pieces.chars[blanks, 1] = pieces.chars[blanks, 0]
         head = [tokenizer.cls_id, *query.ids, *[tokenizer.sep_id] * tokenizer.separators]
         room = length - len(head) - 1
         n, is_long = len(query.ids), 2 * room <= length

@@ -1,11 +1,13 @@
 """Folders as tests see them: their content, and another process that holds one."""
 
+import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
 
+from nq import storage
 from nq.storage import Kind
 from tests.child_processes import first_line, started
 
@@ -33,6 +35,12 @@ def write(path: Path, text: str = "mine") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def of_earlier_version(path: Path, **values: object) -> None:
+    """Writes a JSON object of ours, with other ``values``, as a version without formats did."""
+    content = storage.read_json(path) | values
+    write(path, json.dumps({**content, "sha256": storage.digest_json(content)}))
 
 
 @contextmanager

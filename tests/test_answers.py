@@ -78,6 +78,12 @@ def test_long_and_short_answer() -> None:
     assert answer.answered
 
 
+def test_a_question_for_yes_or_no_is_answered_by_its_passage() -> None:
+    answer = replace(make(Prediction(0, FIRST, 0.9)), asks_yes_no=True)
+    for text in (str(answer), render(answer)):
+        assert "Ada Brenn (1840) designed the tower." in text
+
+
 def test_of_a_long_block_the_lines_around_the_answer_are_shown() -> None:
     page = page_from_text(" ".join(f"word{i}" for i in range(1000)))
     block = page.example.candidates[0].span

@@ -178,6 +178,6 @@ def test_the_lock_of_a_killed_run_alone_is_removed(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "run").iterdir()} == {MARK, LOCK}
     (tmp_path / "run" / "windows").mkdir()
     (tmp_path / "run" / "windows" / LOCK).touch()  # as nq clean leaves it if it is killed
-    removed = {"run": "unfinished run", "run/windows": "lock of a killed command"}
+    removed = {"run": "unfinished run", "run/windows": "left by a killed command"}
     assert names(clean([tmp_path]), tmp_path) == removed
     assert not any(tmp_path.iterdir())

@@ -148,17 +148,18 @@ def test_experiments_import_neither_beam_nor_mlflow(library: str) -> None:
 
 
 def test_help_needs_no_heavy_library() -> None:
-    """Imports nq, then the commands, and makes every parser, in one fresh process."""
+    """Imports nq, then the commands, makes every parser and loads a WordPiece in a new process."""
     steps = ["import nq", "import nq.commands.main", "import nq.reader, nq.runs.run"]
     steps += [
         f"import nq.commands.{command} as module; module.parser().format_help()"
         for command in COMMANDS
     ]
+    steps.append("nq.reader.load_tokenizer(nq.bundle.bundled_model())")
     code = (
         "import json, sys\n"
         f"for step in {steps!r}:\n"
         "    exec(step)\n"
-        f"    loaded = [name for name in {[*HEAVY, 'matplotlib', 'openvino']!r} "
+        f"    loaded = [name for name in {[*HEAVY, 'matplotlib', 'openvino', 'sentencepiece']!r} "
         "if name in sys.modules]\n"
         "    print(json.dumps([step, loaded]))\n"
     )

@@ -7,6 +7,7 @@ import subprocess
 import tarfile
 import tomllib
 import zipfile
+from configparser import ConfigParser
 from itertools import islice
 from pathlib import Path
 
@@ -105,3 +106,12 @@ def test_the_ranker_answers_together_with_small() -> None:
         predictions = list(reader.predict(examples))
     assert sum(p.long is not None for p in predictions) > QUESTIONS / 2
     assert sum(bool(p.shorts) for p in predictions) > QUESTIONS / 4
+
+
+def test_only_the_extended_tests_need_the_libraries_that_nq_is_compared_with() -> None:
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    extras = setup["options.extras_require"]
+    assert {"torch", "jax"} <= set(re.findall(r"\w+", extras["peers"]))
+    for extra in ("all", "dev"):
+        assert not {"torch", "jax", "peers"} & set(re.findall(r"\w+", extras[extra]))

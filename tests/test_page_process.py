@@ -2,8 +2,11 @@
 
 import contextlib
 import math
+import resource
+import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -12,7 +15,8 @@ import pytest
 from nq.formats import inputs
 from nq.formats.documents import page_of
 from nq.page_process import PageProcess
-from tests.child_processes import children, first_line, started
+from nq.worker import python
+from tests.child_processes import children, first_line, started, wait_until
 
 
 @pytest.fixture
@@ -45,6 +49,7 @@ def test_what_takes_too_long_or_too_much_ends_and_the_next_page_is_read(
     for function, argument in calls:
         with pytest.raises(ValueError, match=r"^a page takes more than 0\.5 s or 1 GB"):
             process.read("a page", function, argument)
+        assert len(children("reads pages")) == 1  # the next one, before there is a next page
         assert process.read("a page", page_of, "It rains.", "a page").example.tokens[1] == "It"
 
 
@@ -55,6 +60,41 @@ def test_a_dead_process_is_replaced(process: PageProcess) -> None:
     child.kill()
     child.wait()
     assert process.read("a page", page_of, "It rains.", "a page")
+
+
+@pytest.mark.slow
+def test_the_start_counts_for_no_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import time; time.sleep(6)", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with contextlib.closing(PageProcess(0.1)) as slow:
+        assert slow.read("a page", abs, -1) == 1
+
+
+@pytest.mark.slow
+def test_closing_ends_a_call_and_what_it_starts(process: PageProcess) -> None:
+    process.read("a page", abs, -1)
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(process.read, "a page", time.sleep, 600)
+        wait_until(process._lock.locked)
+        process.close()
+        assert isinstance(call.exception(), ValueError)
+    assert not children("reads pages")
+
+
+@pytest.mark.parametrize(
+    ("option", "kind", "limit"),
+    [("-t 50", resource.RLIMIT_CPU, 50), ("-v 900000", resource.RLIMIT_AS, 900_000 << 10)],
+)
+def test_a_hard_limit_that_is_less_than_ours_holds(option: str, kind: int, limit: int) -> None:
+    code = (
+        "import contextlib, resource; from nq.page_process import PageProcess\n"
+        "with contextlib.closing(PageProcess(60)) as process:\n"
+        f"    print(*process.read('a page', resource.getrlimit, {kind}))"
+    )
+    command = python("-c", code)
+    command["args"] = ["bash", "-c", f'ulimit {option} && exec "$@"', "", *command["args"]]
+    done = subprocess.run(**command, capture_output=True, check=True)
+    assert [*map(int, done.stdout.split())] == [limit, limit]
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import logging
 import os
 from pathlib import Path
+from random import randbytes
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from nq.formats import inputs
 from nq.formats.fields import RecordError
 from nq.formats.input_files import find_files
 from nq.formats.inputs import decode_row
+from nq.formats.lines import MAX_LINES
 from nq.formats.own_data import list_pages
 from nq.questions import Questions, mention_unnamed_pages, read_examples
 from nq.records import DeadLetter, Example, Source
@@ -91,6 +93,21 @@ def test_questions_without_a_good_record_are_an_error(folder: Path, tmp_path: Pa
             pass
     with Questions.open([bad, empty, folder / "a.jsonl"]) as questions:
         assert len(list(questions)) == 5
+
+
+def test_files_behind_the_limit_are_not_read_to_their_ends(folder: Path) -> None:
+    noise = [simplified(10 + i) | {"noise": randbytes(999).hex()} for i in range(2 * MAX_LINES)]
+    path = write_lines(folder / "b.jsonl.gz", noise)
+    path.write_bytes(path.read_bytes()[:-8] + b"\0" * 8)
+    for limit in (1, 3):
+        with Questions.open(folder, limit=limit) as questions:
+            assert len(list(questions)) == limit
+    for beyond in (4, None):
+        with (
+            pytest.raises(ValueError, match=f"{path} is damaged"),
+            Questions.open(folder, limit=beyond),
+        ):
+            pass
 
 
 def test_what_identifies_questions(paged: Questions, tmp_path: Path) -> None:

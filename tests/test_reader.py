@@ -114,12 +114,14 @@ def test_questions_and_pages_in_a_list_are_answered_in_order(
         page = pages.get(str(source), pages[html])
         single = [reader.ask(question, page, 1) for question in questions]
         pairs = [(question, source) for question in questions]
-        for answers in (reader.ask(questions, source, 1), reader.ask(pairs, top=1)):
+        about_one = (reader.ask(several, source, 1) for several in (questions, tuple(questions)))
+        about_each = (reader.ask(several, top=1) for several in (pairs, tuple(pairs)))
+        for answers in (*about_one, *about_each):
             for answer, expected in zip(answers, single, strict=True):
                 assert answer.question == expected.question
                 assert (answer.text, answer.long) == (expected.text, expected.long)
                 assert answer.short_probability == pytest.approx(expected.short_probability)
-    assert reader.ask([], text) == []
+    assert reader.ask([], text) == reader.ask([]) == reader.ask(()) == []
 
 
 def test_answers_about_several_documents_name_theirs(reader: nq.Reader, tmp_path: Path) -> None:

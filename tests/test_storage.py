@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from nq import storage
+from nq.cleaning import clean
 from nq.errors import DamagedError, Error
 from nq.runs.folder import RUN
 from nq.storage import LOCK, MARK, PART, UNFINISHED, Kind, check_folder, hold
@@ -109,8 +110,19 @@ def test_damage_to_a_json_object_is_found_or_changes_nothing(tmp_path: Path) -> 
 
     storage.write_json(path, VALUES)
     check()
-    assert json.loads(path.read_bytes()).keys() == {*VALUES, "sha256"}
+    assert json.loads(path.read_bytes()).keys() == {*VALUES, "format", "sha256"}
     assert count_harmless(path, check) < 10  # white space
+
+
+def test_an_object_of_another_format_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "values.json"
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "FORMAT_NUMBER", storage.FORMAT_NUMBER + 1)
+        storage.write_json(path, VALUES)
+    with pytest.raises(DamagedError, match=f"{path} was written by another version"):
+        storage.read_json(path)
 
 
 def test_damage_to_arrays_is_found_or_changes_nothing(tmp_path: Path) -> None:
@@ -232,6 +244,48 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) 
         }
     assert not part.exists()
     assert (tmp_path / f"{UNFINISHED}mine" / "diary.txt").is_file()
+
+
+KILLED = """
+import itertools, os, signal, sys
+from pathlib import Path
+from nq import storage
+
+STEPS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir")
+
+def count(event, arguments):
+    global steps
+    steps -= event in STEPS
+    if steps < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+for number in itertools.count():
+    folder = Path(sys.argv[1], str(number))
+    folder.mkdir()
+    if not (child := os.fork()):
+        steps = number
+        sys.addaudithook(count)
+        with storage.unfinished(folder) as part:
+            (part / "results").mkdir()
+            (part / "results" / "file").touch()
+        os._exit(0)
+    if os.waitpid(child, 0)[1] == 0:
+        break
+"""
+
+
+@pytest.mark.parametrize("by", ["nq clean", "the next job"])
+def test_a_job_may_be_killed_before_each_of_its_steps(by: str, tmp_path: Path) -> None:
+    killed = python("-c", KILLED, tmp_path)
+    assert killed.returncode == 0, killed.stderr
+    folders = list(tmp_path.iterdir())
+    assert {path.parent for path in tmp_path.glob(f"*/{UNFINISHED}*")} < set(folders)
+    if by == "nq clean":
+        clean([tmp_path])
+    for folder in folders if by == "the next job" else ():
+        with storage.unfinished(folder):
+            pass
+    assert set(tmp_path.rglob("*")) == set(folders)
 
 
 # --- one command at a time ----------------------------------------------------------------------

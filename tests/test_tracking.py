@@ -24,7 +24,7 @@ import pytest
 
 from nq import tracking
 from nq.config import TrackingConfig
-from nq.mlflow_store import ENVIRONMENT, connect
+from nq.mlflow_store import ENVIRONMENT, connect, database_path
 from nq.tracking import Run
 from tests.child_processes import free_port, python, started
 from tests.conftest import OncePerRun
@@ -248,6 +248,11 @@ def no_uri() -> Iterator[str]:
     yield "http://user:secret/hidden@127.0.0.1:1"
 
 
+def with_query() -> Iterator[str]:
+    """Yields a URI that is no path of a file, although it ends as one of SQLite may."""
+    yield "http://user:secret@127.0.0.1:1/x?timeout=5"
+
+
 def no_database() -> Iterator[str]:
     Path("broken.db").write_bytes(b"This is a text, not a database. " * 100)
     yield "sqlite:///broken.db"
@@ -262,10 +267,25 @@ def another_program() -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
+    ("uri", "path"),
+    [
+        ("sqlite:////data/runs.db?timeout=5", Path("/data/runs.db")),
+        ("sqlite:///:memory:", None),
+        ("sqlite:///file:runs.db?uri=true", None),  # a URI of SQLite's own, which MLflow opens
+        ("postgresql://me:secret@host/runs?sslmode=require", None),
+        ("mlruns?x", None),
+    ],
+)
+def test_only_a_uri_of_sqlite_is_a_file(uri: str, path: Path | None) -> None:
+    assert database_path(uri) == path
+
+
+@pytest.mark.parametrize(
     ("failing_store", "reason"),
     [
         (silent_server, "timed out"),
         (no_uri, "is not a valid host or port"),
+        (with_query, "refused"),
         (no_database, "not a database"),
         (another_program, "is the database of another program, with users"),
     ],
@@ -286,6 +306,8 @@ def test_store_that_fails_costs_one_warning(
     assert reason in warning and "--no-track" in warning
     assert "secret" not in warning and "hidden" not in warning
     assert capfd.readouterr() == ("", "")
+    own = {"answers.json", "mlflow.db", "broken.db", "mine.db"}
+    assert {path.name for path in tmp_path.iterdir()} <= own
 
 
 def test_a_call_that_does_not_end_costs_the_time_limit(

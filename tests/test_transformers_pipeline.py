@@ -1,6 +1,7 @@
 """A Hugging Face model, called as the pipeline of transformers 4, gives the same answers."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from nq.formats.documents import page_from_text
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Span
 from nq.transformers_pipeline import ContextWindows, span_answers
+from tests.preprocess.tokenizers.test_huggingface import byte_level, unigram
 
 GOLDEN = Path(__file__).parent / "golden" / "pipeline.json"
 
@@ -114,3 +116,24 @@ def test_spans_are_those_of_a_loop_over_all(folder: Path, overlap: int) -> None:
     )[:5]
     best: dict[str, Any] = found[0]
     assert best["answer"] == context[best["start"] : best["end"]]
+
+
+@pytest.mark.parametrize(
+    ("family", "make"),
+    [("xlm-roberta", unigram), ("modernbert", unigram), ("roberta", byte_level)],
+)
+def test_the_piece_of_a_blank_alone_is_no_letter_of_the_next_word(
+    family: str, make: Callable[[], Any], tmp_path: Path
+) -> None:
+    make().save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
+    tokenizer, context = load_tokenizer(tmp_path), "of Zera"
+    windows = ContextWindows.of("who", context, tokenizer, 40, 0)
+    ids, first = windows.rows["input_ids"][0], windows.first
+    blanks = np.isin(ids, [tokenizer.piece_id(piece) for piece in ("\u2581", "\u0120")])
+    start, end = np.zeros((2, 1, len(ids)), np.float32)
+    start[0, first] = end[0, np.flatnonzero(blanks)[-1]] = 9
+    (best,) = windows.answers(start, end, 1, False, 15, align_to_words=False)
+    assert best["answer"].strip() == "of"
+    (best,) = windows.answers(start, end, 1, False, 15, align_to_words=True)
+    assert best["answer"] == context

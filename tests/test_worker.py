@@ -49,6 +49,12 @@ def test_variables_are_added_to_the_environment(monkeypatch: pytest.MonkeyPatch)
     assert done.stdout.decode().split()[:2] == [path, "b"] and len(done.stdout.split()) == 3
 
 
+def test_no_other_module_starts_python() -> None:
+    files = (ROOT / "nq").rglob("*.py")
+    starting = [file.name for file in files if "sys.executable" in file.read_text("utf-8")]
+    assert starting == ["worker.py"]
+
+
 def squares(count: int) -> Iterator[int]:
     for number in range(count):
         logging.getLogger("nq.test").warning("%d", number)

@@ -2,6 +2,7 @@
 
     python -m experiments.attacks fuzz --mutations 10000 --only "NQ*" html
     python -m experiments.attacks requests --requests 5000
+    python -m experiments.attacks overload --small 50
     python -m experiments.attacks kills --kills 100 --interrupts 500
 
 A mutated record becomes answers or a dead letter. A server answers all good requests and refuses
@@ -16,13 +17,16 @@ from dataclasses import asdict
 from pathlib import Path
 
 from experiments import command
-from experiments.attacks import Group, Row, fuzz, kills, requests
+from experiments.attacks import Group, Row, fuzz, kills, overload, requests
 from experiments.command import markdown
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.progress import ProgressBar
 
-GROUPS: dict[str, Group] = {"fuzz": fuzz.rows, "requests": requests.rows, "kills": kills.rows}
+GROUPS: dict[str, Group] = {
+    **{"fuzz": fuzz.rows, "requests": requests.rows},
+    **{"overload": overload.rows, "kills": kills.rows},
+}
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +37,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     for name, default, text in (
         ("mutations", 1000, "mutated records of each dialect"),
         ("requests", 1000, "requests"),
+        ("small", 50, "small requests beside hostile ones"),
         ("kills", 40, "runs that are killed"),
         ("interrupts", 60, "runs that are interrupted"),
         ("seed", 1, "of all random choices"),

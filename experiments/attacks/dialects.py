@@ -22,7 +22,7 @@ def _span(start: int, end: int, **more: Any) -> Record:
 
 
 def simplified(chance: random.Random, annotators: int = 1) -> Record:
-    """Returns a record of simplified NQ with so many annotators; 0 are as in Kaggle's test file."""
+    """Returns a record of simplified NQ with annotators; 0 of them as in Kaggle's test file."""
     tokens: list[str] = []
     candidates = []
     for _ in range(chance.randrange(1, 5)):

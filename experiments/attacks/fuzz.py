@@ -24,6 +24,7 @@ from nq.config import DECISION_RULES, DecisionConfig, WindowConfig
 from nq.formats import documents, inputs, outputs
 from nq.formats.outputs import encode_prediction
 from nq.postprocess.decision import RULES, decide
+from nq.preprocess.features import Sampling
 from nq.preprocess.prepared import make_windows
 from nq.preprocess.shards import encode_dead_letter, stored_example
 from nq.preprocess.tokenizers.base import Tokenizer
@@ -146,7 +147,7 @@ class Checker:
 
     def item(self, source: Source, item: Example | DeadLetter) -> None:
         """Makes windows, predictions and output of a record and counts it."""
-        for training in (None, (NEGATIVES, SEED)):
+        for training in (None, Sampling(NEGATIVES, SEED)):
             if isinstance(item, Example):
                 made = make_windows(source, item, self.tokenizer, WINDOWS, training)
                 if isinstance(made, DeadLetter):
@@ -182,7 +183,7 @@ class Checker:
         )  # fmt: skip
 
     def file(self, data: bytes, n_records: int | None = None) -> None:
-        """Reads a file of so many records, each of which must have an outcome.
+        """Reads a file of ``n_records`` records, each of which must have an outcome.
 
         Without a number the file may be refused as a whole.
         """
@@ -213,7 +214,7 @@ class Checker:
         self.item(Source(0, "page", 1), page.with_question("who ?"))
 
     def run(self, dialect: str, count: int, chance: random.Random) -> None:
-        """Makes and reads at least so many mutations of a dialect."""
+        """Makes and reads at least ``count`` mutations of a dialect."""
         while self.counts["mutations"] < count:
             self.counts["mutations"] += FILE_RECORDS if dialect in LINES else 1
             with self.catching():

@@ -68,7 +68,7 @@ def load(task: Computation) -> tuple[dict[str, Any], units.Work]:
     predictor = load_predictor(
         ScorerSpec(
             Model(ModelFolder(task.folder), windows, DecisionConfig()),
-            Profile.parse(task.profile),
+            Profile(task.profile),
             BATCH_SIZE,
             threads,
             calibration={task.folder: rows},
@@ -130,7 +130,7 @@ class Variant:
 
 
 def _missing(profile: str) -> str:
-    names = ", ".join(Profile.parse(profile).missing())
+    names = ", ".join(Profile(profile).missing())
     return f"{names} not installed" if names else ""
 
 

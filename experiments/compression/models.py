@@ -149,7 +149,7 @@ def tune(finished: FinishedRun, folder: Path) -> None:
     """Fits a decision to the even half of a run, and writes it into a model folder."""
     settings = ModelFolder(folder).settings
     plain = DecisionConfig(max_answer_length=settings.decision.max_answer_length)
-    tuned = tuning.tune_decision(finished, plain, ", ".join(finished.job.files))
+    tuned = tuning.tune_decision(finished, plain)
     save_settings(folder, dataclasses.replace(settings, decision=tuned.decision))
 
 

@@ -41,7 +41,7 @@ from nq.model.convert import fitting_windows
 from nq.model.folder import ModelFolder
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
-from nq.preprocess.features import training_features
+from nq.preprocess.features import Sampling, training_features
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions, mention_unnamed_pages, read_examples
 from nq.records import Features
@@ -71,8 +71,8 @@ def _options(parser: argparse.ArgumentParser) -> None:
         type=arguments.parsed_by(parse_counts),
         required=True,
         metavar="COUNTS",
-        help="keep so many attention heads and feed-forward units of each layer, and so many "
-        f"layers: {FORM}; ffn is a multiple of {FFN_STEP}",
+        help="attention heads and feed-forward units of each layer, and layers, to keep: "
+        f"{FORM}; ffn is a multiple of {FFN_STEP}",
     )
     arguments.add_data(parser, note=", annotated, which importance is measured on")
 
@@ -142,9 +142,9 @@ def training_windows(
     readers = [read_examples(file, pages=pages, skip_bad=True) for file in files]
     for example in filter(None, chain.from_iterable(zip_longest(*readers))):
         if example.annotations:
-            sampling = recipe.negatives, recipe.seed
+            sampling = Sampling(recipe.negatives, recipe.seed)
             try:
-                parts.append(training_features(example, tokenizer, config, *sampling))
+                parts.append(training_features(example, tokenizer, config, sampling))
                 total += len(parts[-1])
             except RecordError as error:
                 log.warning("example %s is skipped: %s", example.example_id, error)

@@ -189,7 +189,7 @@ def prune_weights(
 class PruningRecord:
     """What was removed from the model ``source``, for the card and ``nq.json`` of the new one.
 
-    Its importance was measured on so many training ``windows`` of the files ``data``.
+    Its importance was measured on training windows of the files ``data``; ``windows`` counts them.
     """
 
     source: str

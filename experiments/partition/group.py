@@ -192,7 +192,7 @@ def started(
 
 
 def slices(first: int, last: int, count: int) -> list[slice]:
-    """Divides rows into so many slices, of which the first ones may be longer by one row.
+    """Divides rows into ``count`` slices, of which the first ones may be longer by one row.
 
     There are fewer slices if there are fewer rows.
 

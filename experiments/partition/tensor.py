@@ -26,7 +26,7 @@ class Task:
 
 
 def environment(devices: int) -> dict[str, str]:
-    """Returns the environment in which JAX has so many host devices."""
+    """Returns the environment in which JAX has ``devices`` host devices."""
     return {
         "KERAS_BACKEND": "jax",
         "JAX_PLATFORMS": "cpu",

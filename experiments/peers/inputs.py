@@ -51,7 +51,7 @@ def task(
     """Prepares what the peers compute: full windows of files, rounded up to whole batches.
 
     Raises:
-        Error: the pages do not have so many full windows.
+        Error: the pages have fewer full windows.
     """
     request = Request(Questions(tuple(files)), load_tokenizer(model, windows.compat), windows)
     prepared = prepare(request, folder / "windows")

@@ -101,7 +101,7 @@ def _nq(task: Task, variant: str) -> tuple[str, Run]:
 
     model = Model(ModelFolder(task.model), task.windows, DecisionConfig())
     calibration = {task.model: read_rows(task.calibration)}
-    spec = ScorerSpec(model, Profile.parse(variant), task.batch_size, calibration=calibration)
+    spec = ScorerSpec(model, Profile(variant), task.batch_size, calibration=calibration)
     predictor = load_predictor(spec, TopK(task.length, text_only=False))
     rows = read_rows(task.rows)
 

@@ -66,7 +66,7 @@ class Workload:
         return VALUE_BYTES[self.compute_type]
 
     def activation_bytes(self, windows: int) -> float:
-        """Returns the bytes between two layers for so many windows."""
+        """Returns the bytes of ``windows`` windows between two layers."""
         return windows * self.length * self.config.hidden_size * self.value_bytes
 
 

@@ -38,7 +38,7 @@ def measure(workload: Workload, cores: Sequence[int], count: int | None = None) 
     By default each core is a part.
 
     Raises:
-        ValueError: the cores cannot be divided into so many parts.
+        ValueError: the cores cannot be divided into ``count`` parts.
     """
     count = count or len(cores)
     if len(cores) % count:

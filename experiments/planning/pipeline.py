@@ -23,7 +23,7 @@ def partition(
     most_replicas: int,
     fits: Callable[[int, int], bool] = lambda first, end: True,
 ) -> tuple[Stage, ...] | None:
-    """Returns the stages with the smallest bottleneck that use exactly so many devices.
+    """Returns the stages with the smallest bottleneck that use exactly ``devices`` devices.
 
     This is the dynamic programme of PipeDream (Narayanan et al. 2019,
     https://arxiv.org/abs/1806.03377, section 3.1) for inference: weights are not synchronized

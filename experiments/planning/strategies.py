@@ -12,9 +12,9 @@ from nq.errors import Error
 SINGLE, DATA, PIPELINE = "single device", "data parallel", "pipeline"
 REPLICATED, TENSOR, TENSOR_PIPELINE = "replicated pipeline", "tensor", "tensor x pipeline"
 MICRO_BATCHES_PER_STAGE = 4
-"""GPipe finds the bubble negligible from so many micro-batches for each stage on."""
+"""GPipe finds the bubble negligible with at least four micro-batches for each stage."""
 MOST_MICRO_BATCHES = 1024
-"""With so many the bubble of 64 equal stages is 6 %."""
+"""The bubble of 64 equal stages is then 6 %."""
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def check(result: Mapping[str, Any], cluster: Mapping[str, Any]) -> str:
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", nargs="+", required=True, metavar="FILE", help="questions")
     arguments.add_model(parser)
-    command.add_option(parser, "profile", Profile.parse("buckets+openvino"), "optimizations")
+    command.add_option(parser, "profile", Profile("buckets+openvino"), "optimizations")
     command.add_option(parser, "batch-size", 16, "windows of a batch")
     command.add_option(parser, "limit", None, "examples at most")
     command.add_option(parser, "dollars-per-hour", DOLLARS_PER_HOUR, "of one core")

@@ -100,7 +100,7 @@ def _stages(task: Task, pages: Sequence[tuple[Any, Any]]) -> tuple[dict[str, flo
         work = Work(*figures, scorer.device, scorer.precision)
         return Decided(windows.source, example.question, answered, work)
 
-    spec = ScorerSpec(model, Profile.parse(task.profile), task.batch_size, threads=1)
+    spec = ScorerSpec(model, Profile(task.profile), task.batch_size, threads=1)
     start_s, scorer = _timed(lambda: load_scorer(spec))
     windows_s, made = _timed(windowed)
     warm_s, _ = _timed(lambda: list(score_examples(scorer, made[:1])))

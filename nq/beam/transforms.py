@@ -17,7 +17,8 @@ from nq.formats.own_data import PageFolder
 from nq.formats.tfrecord import encode_records
 from nq.model.folder import ModelFolder
 from nq.preprocess.contexts import unread_blocks
-from nq.preprocess.prepared import Training, make_windows
+from nq.preprocess.features import Sampling
+from nq.preprocess.prepared import make_windows
 from nq.preprocess.shards import COUNTERS, stored_example
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -68,6 +69,7 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
         rest, limits = self.limit, list[int | None]()
         for path in self.files:
             with BEAM.local_copy(path) as copy:
+                inputs.check(copy, to_end=rest > 0)  # no worker reads so far
                 count = inputs.count_records(copy, rest) if rest else 0
             limits.append(count)
             rest -= count
@@ -95,8 +97,7 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
         tokenizer: folder of a model, or folder or file of a tokenizer, which every worker can read;
             or a staged model (``nq.beam.files``).
         windows: by default the settings in a model folder.
-        training: ``(negatives, seed)`` for training features, ``(negatives, seed, True)`` to have
-            windows of pages without annotations among them, ``None`` for inference.
+        training: the windows to train on, with their targets; ``None`` for those of inference.
         output: what is in ``windows``: ``"windows"`` for serialized ``tf.train.Example`` messages
             (``nq.formats.tfrecord``); ``"examples"`` for each example with its windows
             (``nq.records.Windowed``), as ``ScoreWindows`` takes them; ``"groups"`` for the messages
@@ -107,7 +108,7 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
         self,
         tokenizer: str | Path,
         windows: WindowConfig | None = None,
-        training: Training | None = None,
+        training: Sampling | None = None,
         output: str = "windows",
     ) -> None:
         super().__init__()
@@ -126,7 +127,7 @@ class _MakeWindows(beam.DoFn):  # type: ignore[misc]
     """(source, example) -> its windows, in one of the forms; dead letters are tagged."""
 
     def __init__(
-        self, tokenizer: str, windows: WindowConfig, training: Training | None, output: str
+        self, tokenizer: str, windows: WindowConfig, training: Sampling | None, output: str
     ) -> None:
         self.tokenizer_path, self.windows, self.training = tokenizer, windows, training
         self.output = output

@@ -131,7 +131,7 @@ def parsed_by(parse: Callable[[str], T]) -> Callable[[str], T]:
     return parsed
 
 
-profile = parsed_by(Profile.parse)
+profile = parsed_by(Profile)
 
 
 def beam_options(options: Sequence[str]) -> list[str]:
@@ -152,7 +152,7 @@ def add_data(parser: argparse.ArgumentParser, required: bool = True, note: str =
     """Adds ``--data``, ``--pages`` and ``--page-column``."""
     text = f"files, globs, folders, hf://datasets/…, or - for standard input{note}"
     parser.add_argument("--data", nargs="+", required=required, metavar="FILE", help=text)
-    text = "text or HTML files, which questions name as their page"
+    text = "text, HTML, Markdown, PDF or docx files, which questions name as their page"
     parser.add_argument("--pages", metavar="FOLDER", help=text)
     text = "field that names the page (default: page)"
     parser.add_argument("--page-column", metavar="NAME", help=text)
@@ -199,7 +199,7 @@ def add_profile(parser: argparse.ArgumentParser, auto: bool = False, reader: boo
     text = "openvino, onnx or grappler, as installed" if reader else DEFAULT_PROFILE
     if auto:
         text = f"{AUTO}: what nq compare says to take, else what suits this machine"
-    default = reader_profile() if reader else Profile.parse(DEFAULT_PROFILE)
+    default = reader_profile() if reader else Profile(DEFAULT_PROFILE)
     parser.add_argument(
         "--profile",
         type=lambda text: text if auto and text == AUTO else profile(text),

@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nq.answers import READ_PASSAGE, Answer, Page
+from nq.answers import CANNOT_TELL, Answer, Page
 from nq.commands import arguments, terminal
 from nq.config import WindowConfig
 from nq.formats import documents, inputs
@@ -223,7 +223,7 @@ def render(answer: Answer, marks: Sequence[str] = MARKS, cite: bool = False) -> 
     if answer.answered:
         with_probability = probable and answer.text
         probability = f" ({_percent(answer.short_probability)})" if with_probability else ""
-        other = READ_PASSAGE if answer.asks_yes_no else "no short answer"
+        other = CANNOT_TELL if answer.asks_yes_no else "no short answer"
         score = "" if answer.score is None else f" (score {answer.score:.1f})"
         parts = [visible(answer.text or other) + probability + score]
     if answer.long_span:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from nq.commands.terminal import HelpFormatter
+from nq.commands.terminal import Parser
 from nq.errors import Error
 from nq.evaluation.labels import Label, read_gold, read_predictions
 from nq.evaluation.nq_eval import Gold, Inputs, decisions, metrics_table, score
@@ -23,15 +23,16 @@ KINDS = ("long", "short")
 
 def _boolean(text: str) -> bool:
     """Returns the value of a flag as absl reads it."""
-    return ("false", "f", "0", "true", "t", "1").index(text.lower()) >= 3
+    if text.lower() not in ("true", "t", "1", "false", "f", "0"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false: give one of them")
+    return text.lower() in ("true", "t", "1")
 
 
 def parser() -> argparse.ArgumentParser:
     """Returns the parser of the command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="nq eval",
         allow_abbrev=False,
-        formatter_class=HelpFormatter,
         description="Scores predictions against gold of Natural Questions, or in another format.",
     )
     add = parser.add_argument
@@ -43,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
         add(f"--{kind}_non_null_threshold", type=int, default=2, metavar="N", help=needed % kind)
     for name, text in (
         ("one_annotator", "one is enough for the examples that have only one annotator"),
-        ("pretty_print", "print tables instead of one JSON object"),
+        ("pretty_print", "print tables instead of a JSON object"),
         ("cache_gold_data", "accepted without effect: reading is fast enough without a cache"),
     ):  # absl's spellings: --name, --name=true, --noname
         add(f"--{name}", nargs="?", type=_boolean, const=True, metavar="BOOL", help=text)
@@ -109,7 +110,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "nq eval") -> int:
             decided = decisions(gold, predictions, needed, args.one_annotator)
             print(metrics_table(*decided, metrics))
         else:  # a threshold that was a null score is null again
-            print(json.dumps({n: None if x == -math.inf else x for n, x in metrics.items()}))
+            indent = 2 if sys.stdout.isatty() else None  # a metric a line
+            values = {name: None if x == -math.inf else x for name, x in metrics.items()}
+            print(json.dumps(values, indent=indent))
     except (Error, ValueError, OSError) as error:
         print(f"{prog}: {visible(str(error))}", file=sys.stderr)
         return 1

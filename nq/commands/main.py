@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import os
 import signal
 import sys
 
@@ -12,7 +13,7 @@ windows, a BERT-Joint model in Keras reads them under an optimization profile,
 nq_eval scores the answers, and MLflow has time and micro-F1 of every run."""
 COMMANDS = {
     "answer": "answer a file of questions, score the answers, record the run",
-    "ask": "ask a question about a page of your own: text, HTML or a record",
+    "ask": "ask a question about documents: text, HTML, Markdown, PDF, docx",
     "serve": "answer questions over HTTP, with a page to ask them in a browser",
     "preprocess": "turn questions and pages into TFRecords of windows",
     "train": "train a model, starting from any BERT encoder",
@@ -59,6 +60,11 @@ def console(argv: list[str] | None = None) -> int:
             module = importlib.import_module(f"nq.commands.{name}")
             if name == "eval":  # the official evaluation reads its arguments and reports errors
                 return int(module.main(rest))
+            from nq.storage import cache_folder
+
+            # these libraries would write into the home folder
+            for variable, folder in (("KERAS_HOME", "keras"), ("MPLCONFIGDIR", "matplotlib")):
+                os.environ.setdefault(variable, str(cache_folder() / folder))
             return terminal.run(module.run, module.parser(), rest)
         like, names = did_you_mean(name, COMMANDS), ", ".join(COMMANDS)
         error = f"unknown command {visible(name)!r}{like}; known are {names}"

@@ -56,16 +56,17 @@ def run(args: argparse.Namespace) -> int:
     stored = ModelSettings() if args.tokenizer else ModelFolder(folder).settings
     windows = arguments.window_settings(args, stored)
     config = arguments.settings(TrainConfig, args)
-    sampling = (config.negatives, config.seed) if args.training else None
     if args.unknown:
         arguments.beam_options(args.unknown)
     from nq.beam.windows import by_workers
+    from nq.preprocess.features import Sampling
     from nq.preprocess.prepared import Request, prepare
     from nq.questions import Questions, mention_unnamed_pages
     from nq.runs.result import dead_letter_lines, unread_lines
 
     with Questions.open(args.data, arguments.pages(args), args.limit) as questions:
         mention_unnamed_pages(questions)
+        sampling = Sampling(config.negatives, config.seed) if args.training else None
         request = Request(questions, load_tokenizer(folder, windows.compat), windows, sampling)
         prepared = prepare(request, args.output, by_workers(args.workers, args.unknown))
     if args.json:

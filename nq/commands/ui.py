@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import logging
 import shlex
 import socket
 import subprocess
@@ -17,6 +18,8 @@ from nq.errors import Error
 from nq.mlflow_store import connect, database_path, reason, store
 from nq.text import visible, without_password
 from nq.worker import ROOT, Worker, run_module
+
+log = logging.getLogger(__name__)
 
 HOST, PAUSE_S = "127.0.0.1", 0.2
 VIEW = "nq"
@@ -88,6 +91,7 @@ def _page(uri: str, name: str) -> str:
     try:
         if path and not path.exists():
             raise FileNotFoundError("there is no database")
+        log.info("starting MLflow …")  # to import it may take a minute
         client = connect(uri)
         experiment = client.get_experiment_by_name(name)
         if experiment is None:

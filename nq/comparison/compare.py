@@ -102,7 +102,7 @@ def compare(
         batch_sizes: windows in a batch; each profile is measured with each of them.
         max_seq_lengths: pieces in a window; likewise.
         rounds: how many count for the speed.
-        limit: answer the first so many questions.
+        limit: number of the first questions to answer; by default all.
         as_is: judge ``models`` by their own decisions. By default a decision is fitted to each half
             of the questions, and judged on the other, if at least ``MIN_TUNED`` have annotations.
         save_tuned: a new folder for the model to take, with a decision fitted to all questions.

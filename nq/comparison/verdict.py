@@ -135,4 +135,5 @@ def _cost(row: ComparisonRow) -> str:
         return text
     loss, low = row.loss
     chance = " (may be chance)" if low <= 0 < loss else ""
-    return f"{text}, relative {'loss' if loss >= 0 else 'gain'} of micro-F1 {abs(loss):.1%}{chance}"
+    name = "F1 of words" if row.micro_f1 is None else "micro-F1"
+    return f"{text}, relative {'loss' if loss >= 0 else 'gain'} of {name} {abs(loss):.1%}{chance}"

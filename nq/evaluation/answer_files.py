@@ -24,8 +24,8 @@ PREDICTIONS = "predictions.json"
 class AnswerRow:
     """One answer of the table of answers, in words; empty for no answer.
 
-    ``verdict`` is ``None`` without gold. If the answer is not right, ``expected`` has the right
-    ones, that of the most annotators first.
+    ``verdict`` is ``None`` without gold. If the answer is not as in gold, ``expected`` has the
+    right ones, that of the most annotators first.
     """
 
     question: str
@@ -97,7 +97,7 @@ class AnswerFiles:
 def table_row(example: Example, prediction: Prediction, verdict: Verdict | None) -> AnswerRow:
     """Returns an answer of the table, with the right answers if it is not right."""
     expected = Counter[str]()
-    if verdict in (None, Verdict.RIGHT):
+    if verdict in (None, Verdict.RIGHT, Verdict.NULL):
         pass
     elif example.answers is not None:
         expected.update(example.answers)

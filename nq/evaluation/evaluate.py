@@ -14,8 +14,8 @@ from nq.formats.own_data import PageFolder
 from nq.questions import page_folder, read_examples
 from nq.records import Annotation, Example, ExampleId, Span, YesNo
 
-Verdict = enum.StrEnum("Verdict", ["RIGHT", "PASSAGE", "WRONG", "MISSED", "EXTRA"])
-"""What the answer to a question is as a whole; ``JudgedPrediction`` defines them."""
+Verdict = enum.StrEnum("Verdict", ["RIGHT", "PASSAGE", "WRONG", "EXTRA", "MISSED", "NULL"])
+"""What an answer is as a whole, by ``JudgedPrediction``; the last two are for no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,11 @@ class JudgedPrediction:
     ``gold`` is ``None`` without annotations, ``text`` where gold is no text, and ``verdict``, which
     is by the text if there is one, without any gold:
 
-    - right: gold's short answer, its long one where it has no short one, none where it has neither;
-    - passage: its long answer, and no short one, or a text where gold is yes or no;
-    - wrong: another answer; missed: none, although gold has one; extra: one, although it has none.
+    - right: gold's short answer, or its long one where gold has no short one;
+    - passage: its long answer, and no short one, or a text where gold is yes or no. Yes or no of
+      own data names no passage, so that every long answer is one;
+    - wrong: another answer; extra: any answer, a long one too, although gold has none;
+    - missed: no answer, although gold has one; null: no answer, as in gold.
     """
 
     example_id: ExampleId
@@ -63,14 +65,13 @@ def _verdict(
     gold: Sequence[labels.Label], label: labels.Label, text: text_match.TextScore | None
 ) -> Verdict:
     long, short = nq_eval.decisions_of_one(gold, label)
-    is_answered, has_gold = long.predicted or short.predicted, long.has_gold or short.has_gold
-    is_right = short.correct if short.has_gold else long.correct if has_gold else not is_answered
-    if text is not None:
-        is_right, has_gold = text.exact_match, text.has_answer
+    is_answered, is_right = long.predicted or short.predicted, long.correct
+    if not (long.has_gold or short.has_gold or (text and text.has_answer)):
+        return Verdict.EXTRA if is_answered else Verdict.NULL
+    if text is not None or short.has_gold:
+        is_right = short.predicted and (short.correct if text is None else text.exact_match)
     if is_right:
         return Verdict.RIGHT
-    if not has_gold:
-        return Verdict.EXTRA
     is_text = label.yes_no == "none" and any(one.yes_no != "none" for one in gold)
     if long.correct and (is_text or not short.predicted):
         return Verdict.PASSAGE
@@ -177,15 +178,19 @@ def read_scorable(
 
 
 def example_labels(example: Example) -> list[labels.Label]:
-    """Returns the answers of an example's annotators."""
+    """Returns the answers of an example's annotators.
+
+    Where gold lacks the passage of yes or no, every long answer is right.
+    """
 
     def span(span: Span | None) -> labels.LabelSpan:
         if span is None or span.start >= span.end:
             return labels.LabelSpan()
         return labels.LabelSpan(*byte_span(span, example.token_bytes), span.start, span.end)
 
+    passage = labels.LabelSpan(is_any=True) if example.lacks_passage else None
     return [
-        labels.Label(span(a.long), tuple(map(span, a.shorts)), a.yes_no.lower())
+        labels.Label(passage or span(a.long), tuple(map(span, a.shorts)), a.yes_no.lower())
         for a in example.annotations or ()
     ]
 

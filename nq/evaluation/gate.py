@@ -138,15 +138,14 @@ def relative_loss(
             f"a relative loss of micro-F1 needs two questions with annotations, found {len(mine)}"
         )
     tables = _tables(mine, others)
-    correct, items, other_correct, other_items = (int(column.sum()) for column in tables)
-    if not other_correct:
+    f1, other_f1 = (float(_f1(*run, 0)) for run in (tables[:2], tables[2:]))
+    if not other_f1:
         raise ValueError(
             "the micro-F1 of the other run is 0, so that no loss is relative to it: compare with a "
             "run that answers a question correctly"
         )
-    f1, other_f1 = 2 * correct / max(items, 1), 2 * other_correct / other_items
-    interval = _interval(_losses, tables)
-    return Gate(f1, other_f1, 1 - f1 / other_f1, *interval, len(mine), max_loss)
+    loss, interval = float(_losses(*tables, 0)), _interval(_losses, tables)
+    return Gate(f1, other_f1, loss, *interval, len(mine), max_loss)
 
 
 def f1_behind(mine: Sequence[Counts], others: Sequence[Counts]) -> tuple[float, float, float]:
@@ -189,6 +188,12 @@ def _interval(statistic: Callable[..., Any], tables: Sequence[Any]) -> tuple[flo
     return low, high
 
 
+def _f1(correct: Any, items: Any, axis: int) -> Any:
+    """Returns the micro-F1 of each bootstrap sample along ``axis``, 0 without any answer."""
+    correct, items = 2 * correct.sum(axis=axis), items.sum(axis=axis)
+    return np.divide(correct, items, out=np.zeros(np.shape(items)), where=items > 0)
+
+
 def _losses(correct: Any, items: Any, other_correct: Any, other_items: Any, axis: int) -> Any:
     """Returns the relative loss of micro-F1 of each bootstrap sample along ``axis``."""
     correct, items, other_correct, other_items = (
@@ -202,8 +207,4 @@ def _losses(correct: Any, items: Any, other_correct: Any, other_items: Any, axis
 
 def _differences(correct: Any, items: Any, other_correct: Any, other_items: Any, axis: int) -> Any:
     """Returns how much lower the micro-F1 of each bootstrap sample along ``axis`` is."""
-    mine, others = (
-        2 * one.sum(axis=axis) / np.maximum(of.sum(axis=axis), 1)
-        for one, of in ((correct, items), (other_correct, other_items))
-    )
-    return others - mine
+    return _f1(other_correct, other_items, axis) - _f1(correct, items, axis)

@@ -18,19 +18,23 @@ import orjson
 
 from nq.formats.fields import RecordError, get, same_id
 from nq.formats.input_files import Patterns, matching_files, unchanged
-from nq.formats.lines import open_bytes
+from nq.formats.lines import SKIP_BYTES, open_bytes
 from nq.records import ExampleId, Span
 
 
 @dataclass(frozen=True, slots=True)
 class LabelSpan:
-    """A half-open span in bytes of the HTML, in document tokens, or both; -1 is null."""
+    """A half-open span in bytes of the HTML, in document tokens, or both; -1 is null.
+
+    ``is_any`` stands for a gold passage that is not known, so that every passage is right.
+    """
 
     start_byte: int = -1
     end_byte: int = -1
     start_token: int = -1
     end_token: int = -1
     is_official: bool = field(default=True, compare=False)  # its record has all four fields
+    is_any: bool = False
 
     def __post_init__(self) -> None:
         for unit, (start, end) in (("byte", self.bytes), ("token", self.tokens)):
@@ -53,12 +57,14 @@ class LabelSpan:
 
     @property
     def is_null(self) -> bool:
-        return self.start_byte < 0 and self.start_token < 0
+        return self.start_byte < 0 and self.start_token < 0 and not self.is_any
 
-    def matches(self, other: Self) -> bool:
+    def matches(self, gold: Self) -> bool:
         """Returns whether both are non-null and have the same bytes or the same tokens."""
-        same_bytes = self.start_byte >= 0 and self.bytes == other.bytes
-        return same_bytes or (self.start_token >= 0 and self.tokens == other.tokens)
+        if gold.is_any:
+            return not self.is_null
+        same_bytes = self.start_byte >= 0 and self.bytes == gold.bytes
+        return same_bytes or (self.start_token >= 0 and self.tokens == gold.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +169,12 @@ def _open(path: str | Path) -> Iterator[IO[bytes]]:
     """Opens a file, plain or gzip, that must not change while it is read."""
     try:
         with unchanged([path]), open_bytes(str(path)) as file:
-            yield file
+            try:
+                yield file
+            except ValueError:
+                while file.read(SKIP_BYTES):  # at its end a damaged gzip file says so
+                    pass
+                raise
     except RecordError as error:
         raise ValueError(f"{path}: {error}; copy the file again") from error
 

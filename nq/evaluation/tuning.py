@@ -82,10 +82,26 @@ def fold_of(key: ExampleId) -> int | None:
     return None if is_odd else half % FOLDS
 
 
+def check_halves(examples: Iterable[Example], name: str) -> None:
+    """Raises ``ValueError`` if no example of the even, or of the odd, half has annotations.
+
+    It reads no more examples than that takes; ``name`` is that of the data.
+    """
+    halves = ("odd" if fold_of(e.example_id) is None else "even" for e in examples if e.annotations)
+    first = next(halves, None)
+    if first is None:
+        raise ValueError(f"no annotations in {name}: give annotated data to tune on")
+    if all(half == first for half in halves):
+        empty = "odd" if first == "even" else "even"
+        raise ValueError(
+            f"no annotated example in {name} has an {empty} id (an id that is text: digest): give "
+            "data with both, since even ids determine the decision and odd ones measure it"
+        )
+
+
 def tune_decision(
     scored: Iterable[tuple[Example, Scores]],
     decision: DecisionConfig,
-    name: str = "the data",
     fold_of: Callable[[ExampleId], int | None] = fold_of,
 ) -> Tuned:
     """Fits the decision on the even half, or on all examples of which ``fold_of`` has a fold.
@@ -94,7 +110,7 @@ def tune_decision(
     ``FOLDS`` folds), since weights fit their own examples better than others.
 
     All examples with their scores are iterated twice. The maximum answer length of the decision is
-    kept; ``name`` is that of the data, for errors.
+    kept. ``ValueError`` if there is no example to fit to.
     """
     gold: Gold = {}
     choice_sets: dict[int, list[ChoiceSets]] = {}
@@ -113,8 +129,8 @@ def tune_decision(
             choice_sets.setdefault(fold, []).append(sets)
             if separation := yes_no_separation(example, evidence):
                 separations.append(separation)
-    if not gold:
-        raise ValueError(f"no annotations in {name}: give annotated data to tune on")
+    if not choice_sets:
+        raise ValueError("there is no annotated example to fit the decision to: give some")
     auc = area_under_roc([odds for odds, _ in separations], [is_yes for _, is_yes in separations])
     plain = replace(
         decision, long_threshold=0.0, short_threshold=0.0, says_yes_no=auc >= YES_NO_AUC

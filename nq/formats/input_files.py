@@ -28,7 +28,7 @@ STDIN = "-"
 STDIN_PATHS = (STDIN, "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 FOLDER_PREFIX = "nq-input-"
 COPIES = {"stdin": "standard input", "pipe": "a pipe"}
-"""Names of copies, which do not differ between runs, because windows are found again by them."""
+"""Fixed names of copied streams: prepared windows are found again by input name."""
 _DESCRIPTOR_PATHS = re.compile(r"/dev/fd/\d+|/proc/self/fd/\d+")
 EXPECTED = "expected records, one JSON object a line"
 CHANGED = "{} has changed since it was read first: run the command again when it is complete"

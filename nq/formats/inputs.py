@@ -88,9 +88,14 @@ def container_of(path: str) -> Container:
     return CSV if not binary_kind(head) and csv_rows.is_csv(path, head) else LINES
 
 
-def check(path: str) -> None:
-    """Raises ``ValueError`` if a file has no records, is damaged or lacks columns."""
+def check(path: str, to_end: bool = True) -> None:
+    """Raises ``ValueError`` if a file has no records, is damaged or lacks columns.
+
+    A gzip file is decompressed ``to_end``, since records before a wrong checksum may be wrong.
+    """
     container_of(path).check(path)
+    if to_end:
+        lines.check_gzip(path)
 
 
 def rows(
@@ -121,8 +126,9 @@ def _head(path: str) -> tuple[bytes, bytes]:
     if data.startswith(GZIP_MAGIC):
         try:
             head = zlib.decompressobj(wbits=31).decompress(data, HEAD_BYTES)
-        except zlib.error:  # the lines before the damage are read
+        except zlib.error:
             head = b""
+            lines.check_gzip(path)
     return data, head.removeprefix(BOM)
 
 

@@ -18,6 +18,7 @@ from typing import IO, Any, cast
 import orjson
 
 from nq.formats.fields import JSON_NAMES, LIMITS, Record, RecordError
+from nq.formats.input_files import shown
 from nq.formats.tfrecord import is_tfrecord
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -26,7 +27,7 @@ BUFFER_BYTES = 1 << 16
 SKIP_BYTES, POINTER_BYTES = 1 << 20, 1024
 MAX_LINES = 100
 """Lines among which a file has at least one record."""
-NO_CHARACTER = "\ufffc"
+NO_CHARACTER = r"\ufffc"
 _SURROGATE = r"\\u(?i:d[%s][0-9a-f]{2})"
 _ESCAPE = re.compile(rf"{_SURROGATE % '89ab'}{_SURROGATE % 'c-f'}|({_SURROGATE % '89a-f'})|\\.")
 NOT_UTF8 = "not UTF-8; convert the file with iconv -t UTF-8"
@@ -48,7 +49,7 @@ def rows(path: str) -> Iterator[tuple[int, bytes | RecordError]]:
                         n_bytes += len(line.rstrip(b"\r\n"))
                     problem = f"too large: {n_bytes} bytes, the limit is {LIMITS.bytes}"
                     yield number, RecordError(problem)
-                elif line := (line.removeprefix(BOM) if number == 1 else line).strip():
+                elif line := line.removeprefix(BOM).strip():  # files with a mark may be joined
                     yield number, line
     except RecordError as error:
         yield number + 1, error
@@ -71,7 +72,10 @@ def parsed(row: Row) -> Record:
 
 @contextlib.contextmanager
 def open_bytes(path: str) -> Iterator[IO[bytes]]:
-    """Opens a file and decompresses it if it is gzip; damage is a ``RecordError``."""
+    """Opens a file and decompresses it if it is gzip; one that is cut off is a ``RecordError``.
+
+    A gzip file that is damaged, as its checksums tell at the end of the block, is a ``ValueError``.
+    """
     with open(path, "rb") as raw:
         if re.match(LFS_POINTER, raw.peek(POINTER_BYTES)):
             raise RecordError(": ".join(_BINARY[LFS_POINTER]))
@@ -81,10 +85,24 @@ def open_bytes(path: str) -> Iterator[IO[bytes]]:
         members = _Members(fileobj=raw)
         try:  # the buffer reads lines faster than ``GzipFile``
             yield io.BufferedReader(cast(io.RawIOBase, members), BUFFER_BYTES)
-            if members.rest:
-                raise members.rest
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise RecordError(f"the compressed file is cut off or damaged: {error}") from error
+        except EOFError as error:
+            raise RecordError(f"the compressed file is cut off: {error}") from error
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{shown(path)} is damaged ({error}): copy it again") from error
+        if members.rest:
+            raise RecordError(f"there is other data behind the compressed file: {members.rest}")
+
+
+def check_gzip(path: str) -> None:
+    """Raises ``ValueError`` if a gzip file is damaged; decompresses all of it, a part at a time.
+
+    One that is only cut off has no checksum at its end, and is not damaged.
+    """
+    with open(path, "rb") as file:
+        is_gzip = file.read(2) == GZIP_MAGIC
+    with contextlib.suppress(RecordError), open_bytes(path) as content:
+        while is_gzip and content.read(SKIP_BYTES):
+            pass
 
 
 class _Members(gzip.GzipFile):
@@ -106,28 +124,32 @@ def parse_line(line: bytes, limits: str = "") -> Record:
     """Returns the JSON object in a line or file; ``limits`` is the prefix of the limit names."""
     values = sum(map(line.count, (b",", b"{", b"[")))
     LIMITS.check(**{f"{limits}bytes": len(line), f"{limits}values": values})
-    try:
-        record = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        if "UTF-8" in error.msg:
-            raise RecordError(NOT_UTF8) from error
-        try:
-            record = _python_json(line.decode())
-        except (ValueError, LookupError, RecursionError):
-            raise RecordError(f"not JSON: {error.msg} at character {error.pos + 1}") from error
+    record = json_value(line)
     if not isinstance(record, dict):
         raise RecordError(f"expected a JSON object, found {JSON_NAMES[type(record)]}")
     return record
 
 
-def _python_json(text: str) -> Any:
-    r"""Returns JSON as Python writes it; a lone surrogate becomes a character of no vocabulary.
+def json_value(data: bytes | str) -> Any:
+    r"""Returns a JSON value; a lone surrogate in it becomes a character of no vocabulary.
 
-    >>> _python_json(r'["a\ud800", "\ud83d\ude00", "\\ud800", NaN, -Infinity]')
+    >>> json_value(r'["a\ud800", "\ud83d\ude00", "\\ud800", NaN, -Infinity]')
     ['a￼', '😀', '\\ud800', None, -inf]
     """
-    text = _ESCAPE.sub(lambda match: NO_CHARACTER if match[1] else match[0], text)
-    return json.loads(text, parse_constant=lambda name: None if name == "NaN" else float(name))
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as first:
+        error: json.JSONDecodeError = first
+    try:
+        text = data if isinstance(data, str) else data.decode()
+        text = _ESCAPE.sub(lambda match: NO_CHARACTER if match[1] else match[0], text)
+        return json.loads(text, parse_constant=lambda n: None if n == "NaN" else float(n))
+    except UnicodeDecodeError:
+        raise RecordError(NOT_UTF8) from None
+    except (ValueError, LookupError, RecursionError) as second:
+        if isinstance(second, json.JSONDecodeError) and "surrogate" in error.msg:
+            error = second  # a lone surrogate before it is no error
+    raise RecordError(f"not JSON: {error.msg} at character {error.pos + 1}")
 
 
 Kind = tuple[str, str]

@@ -200,7 +200,7 @@ def encode(
 ) -> dict[str, bytes]:
     """Returns one prediction in each of these formats, by name.
 
-    ``alternatives`` returns an n-best list of at most so many entries.
+    ``alternatives(n)`` returns an n-best list of at most n entries.
     """
     limit = max((FORMATS[name].alternatives for name in names), default=0)
     n_best = alternatives(limit) if limit else None

@@ -26,9 +26,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import orjson
 
 from nq.formats.fields import LIMITS, Record, RecordError, check_type, get, objects
+from nq.formats.lines import json_value
 from nq.formats.words import located_words, span_at
 from nq.records import Annotation, Example, Span, YesNo
 
@@ -44,7 +44,7 @@ _NUMPY = re.compile(
     r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|\b(?:array|np\.\w+)\(|(?:,\s*dtype=[^)]*)?\)"""
 )
 """A string of Python as a group, or what numpy writes around values."""
-_WHOLE = re.compile(r"\s*(\d{1,18})(?:\.0*)?\s*", re.ASCII)
+_WHOLE = re.compile(r"\s*(-?\d{1,18})(?:\.0*)?\s*", re.ASCII)
 
 
 class TextAnswer(NamedTuple):
@@ -125,8 +125,8 @@ def _cell(value: Any, name: str) -> Any:
     """
     if type(value) is not str or value.strip()[:1] + value.strip()[-1:] not in ("[]", "{}"):
         return None if value == "" else value
-    with contextlib.suppress(orjson.JSONDecodeError):
-        return orjson.loads(value)
+    with contextlib.suppress(RecordError):
+        return json_value(value)
     plain = _NUMPY.sub(r"\1", value.strip()[:MAX_CELL_CHARS])
     with contextlib.suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         parsed = ast.literal_eval(plain)
@@ -180,9 +180,12 @@ class _Page:
         text = answer.text
         if self.plain is None:
             raise RecordError(f"{answer.where} has a place, but the page is no plain text")
+        if start < 0:
+            expected = "expected a character from 0 on, or none where the place is not known"
+            raise RecordError(f"{answer.where} is at character {start}: {expected}")
         end = start + len(text) if answer.end is None else answer.end
-        there = self.plain[max(start, 0) : max(end, 0)]
-        if _letters(there) != _letters(text) or start < 0:
+        there = self.plain[start : max(end, 0)]
+        if _letters(there) != _letters(text):
             raise RecordError(
                 f"the context lacks an answer: {answer.where} is {text!r:.40}, but at character "
                 f"{start} there is {there!r:.40}; correct the place, or leave it out"

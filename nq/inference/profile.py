@@ -10,7 +10,7 @@ A profile is data: it changes a few settings that inference reads.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -150,22 +150,23 @@ OPTIMIZATIONS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Profile:
-    """A set of optimizations; ``str`` gives the text that ``parse`` reads.
+    """A set of optimizations, by a text such as ``mixed+xla`` or by their names.
 
-    >>> str(Profile.parse("xla+mixed"))
-    'mixed+xla'
+    >>> Profile("xla+mixed") == Profile({"mixed", "xla"}), str(Profile("xla+mixed"))
+    (True, 'mixed+xla')
     """
 
-    names: frozenset[str] = frozenset()
+    names: frozenset[str]
 
-    @classmethod
-    def parse(cls, text: str) -> Profile:
-        """Returns the profile that ``text`` names, if its names can be combined."""
-        parts = [part.strip() for part in text.split("+")]
-        if parts == [BASELINE]:
-            return cls()
+    def __init__(self, names: str | Collection[str] = BASELINE) -> None:
+        """Checks that there are such optimizations, and that they can be combined."""
+        are_texts = isinstance(names, Collection) and all(isinstance(one, str) for one in names)
+        check_argument(are_texts, "profile", names, "a text such as 'mixed+xla', or nq.Profile")
+        parts = [one.strip() for one in names.split("+")] if isinstance(names, str) else [*names]
+        parts = [] if parts == [BASELINE] else parts
+        text = names if isinstance(names, str) else "+".join(sorted(names))
         valid = f"valid are {BASELINE}, or {', '.join(OPTIMIZATIONS)} joined by '+'"
         for part in parts:
             if part == BASELINE:
@@ -177,16 +178,12 @@ class Profile:
                 raise ValueError(f"profile {text!r}: {part!r} is named twice; {valid}")
         if impossible := _impossible(frozenset(parts)):
             raise ValueError(f"profile {text!r}: {impossible}")
-        return cls(frozenset(parts))
+        object.__setattr__(self, "names", frozenset(parts))
 
     @classmethod
     def of(cls, profile: Profile | str) -> Profile:
-        """Returns a profile given as such or as text; see ``parse``."""
-        if isinstance(profile, Profile):
-            return profile
-        expected = "a text such as 'mixed+xla', or nq.Profile"
-        check_argument(isinstance(profile, str), "profile", profile, expected)
-        return cls.parse(profile)
+        """Returns a profile given as such or as text."""
+        return profile if isinstance(profile, Profile) else cls(profile)
 
     def __str__(self) -> str:
         return "+".join(name for name in OPTIMIZATIONS if name in self.names) or BASELINE
@@ -207,7 +204,7 @@ class Profile:
     def no_gain(self, places: Iterable[str]) -> dict[str, str]:
         """Returns the optimizations that usually gain nothing in these places, with the reasons.
 
-        >>> Profile.parse("mixed+xla").no_gain(["CPU"])
+        >>> Profile("mixed+xla").no_gain(["CPU"])
         {'xla': 'XLA is made for GPUs'}
         """
         here, own = {*self.names, *places}, [n for n in OPTIMIZATIONS if n in self.names]
@@ -256,8 +253,8 @@ def profiles(names: Sequence[str] = tuple(OPTIMIZATIONS)) -> list[Profile]:
 def reader_profile(on_gpu: bool | None = None) -> Profile:
     """Returns the default for questions in memory: float32, without TensorFlow on a CPU."""
     on_gpu = extras.has_gpu() if on_gpu is None else on_gpu
-    engines = map(Profile.parse, () if on_gpu else ENGINE_EXTRAS)
-    return next((one for one in engines if not one.missing()), Profile.parse(DEFAULT_PROFILE))
+    engines = map(Profile, () if on_gpu else ENGINE_EXTRAS)
+    return next((one for one in engines if not one.missing()), Profile(DEFAULT_PROFILE))
 
 
 def describe() -> str:

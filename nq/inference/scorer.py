@@ -91,7 +91,8 @@ class Counters:
 class Scorer:
     """Scores the windows of whole examples.
 
-    A scorer has ``steps``, or ``scores`` if it computes everything at once.
+    A subclass overrides ``steps``, or ``scores`` if it computes everything at once: the default of
+    each calls the other.
 
     Attributes:
         network: the ``Network`` that is run; ``None`` where other processes run it.

@@ -21,8 +21,8 @@ class ModelConfig(Settings):
         model_type: whose names the weights have in a folder (``nq.model.families``).
         embedding_size: width of the tables, of which a projection makes ``hidden_size``
             (ALBERT, RemBERT, ELECTRA); 0 for no projection.
-        num_hidden_groups: so many sets of weights are shared by all layers (ALBERT);
-            0 for weights of each layer's own.
+        num_hidden_groups: sets of weights that all layers share (ALBERT); 0 for weights of each
+            layer's own.
         position_offset: row of the position table that the first piece has (RoBERTa: 2).
         relative_attention_num_buckets: rows of the table of attention biases by the distance of
             two pieces, which all layers share (MPNet: 32); 0 for no such table.
@@ -37,7 +37,7 @@ class ModelConfig(Settings):
         global_rope_theta, local_rope_theta: bases of the rotation by position (ModernBERT) of
             global and of local attention; 0 for none.
         local_attention: pieces that a query of local attention sees, half on each side.
-        global_attn_every_n_layers: of so many layers the first one has global attention.
+        global_attn_every_n_layers: the first of every N layers has global attention.
         is_gated: whether half of the feed-forward network multiplies the other one.
         is_pre_norm: whether norms come before attention and feed-forward network, not behind the
             residual. The first attention has none then, and one follows the last layer.

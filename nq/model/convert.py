@@ -27,17 +27,15 @@ from nq.model.config import STORES, ModelConfig
 from nq.model.folder import ModelFolder
 from nq.model.names import WORD_EMBEDDINGS
 from nq.model.registry import model_folder
-from nq.model.runtime import import_tensorflow
+from nq.model.runtime import import_tensorflow, no_generated_files
 from nq.preprocess.features import prefix
+from nq.preprocess.tokenizers import FILES
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS
-from nq.storage import PART, check_writable, hold, own_paths, release, remove
+from nq.storage import UNFINISHED, check_writable, hold_part
 
 if TYPE_CHECKING:
     from nq.model.joint import LoadedModel
 
-HF_TOKENIZER_FILES = (
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
-)
 SAVEDMODEL, ONNX = "tf_saved_model", "onnx"
 """Formats of Keras that ``export`` writes."""
 RANKER_WINDOWS = WindowConfig(max_seq_length=512, doc_stride=448)
@@ -92,21 +90,16 @@ def convert(
             f"{config.num_attention_heads} heads of {config.head_width} columns, which the format "
             f"hf cannot have: it expects {config.hidden_size} columns in all"
         )
-    part = path.with_name(f".convert-{path.name}")  # one name, so that a second one is refused
-    with hold(part, PART):
-        remove(own_paths(part, PART))  # a killed conversion left them
-        try:
-            import_tensorflow()
-            from nq.model import joint
+    # one name, so that a second conversion is refused
+    with hold_part(path.with_name(f"{UNFINISHED}{path.name}")) as part:
+        import_tensorflow()
+        from nq.model import joint
 
-            loaded = joint.load_model(files)
-            if change is not None:
-                loaded = change(loaded)
-            FORMATS[to].write(loaded, part / "model", storage)
-            (part / "model").rename(path)  # also where an empty folder is
-        finally:
-            remove(own_paths(part, PART))
-            release(part, remove_empty=True)
+        loaded = joint.load_model(files)
+        if change is not None:
+            loaded = change(loaded)
+        FORMATS[to].write(loaded, part / "model", storage)
+        (part / "model").rename(path)  # also where an empty folder is
     return dataclasses.replace(loaded, files=ModelFolder(target))
 
 
@@ -194,7 +187,7 @@ def write_hugging_face(loaded: LoadedModel, folder: Path) -> None:
     skip = heads.union(loaded.report.missing)
     checkpoint.save_weights(folder, loaded.model, loaded.config, skip=skip)
     checkpoint.save_tokenizer(folder, loaded.files.tokenizer())
-    for name in HF_TOKENIZER_FILES:
+    for name in FILES:
         if (loaded.folder / name).is_file():
             shutil.copyfile(loaded.folder / name, folder / name)
 
@@ -203,7 +196,7 @@ def export(model: Any, path: Path, kind: str) -> None:
     """Writes a model by Keras, for any batch size and length, without the messages of Keras."""
     path.parent.mkdir(parents=True, exist_ok=True)
     model({given.name: np.zeros((1, 2), np.int32) for given in model.inputs})  # Keras requires it
-    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(), no_generated_files():
         warnings.simplefilter("ignore")  # tf2onnx uses names that numpy 2 deprecates
         model.export(str(path), format=kind, verbose=False)
     gc.collect()  # an export leaves several copies of the weights in reference cycles

@@ -6,6 +6,7 @@ A family is one entry of ``FAMILIES``, keyed by the ``model_type`` of Hugging Fa
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any
 
 from nq.errors import check_argument, is_count
@@ -77,7 +78,8 @@ class Family:
             ``config.json``.
         defaults: values of fields that are absent from ``config.json``, where they differ from
             BERT's.
-        fixed: keys of ``config.json`` of which only one value is supported.
+        fixed: keys of ``config.json`` of which only one value is supported; a function gives that
+            of a shape.
         positions_after_padding: whether the first piece has position ``pad_token_id + 1``, not 0.
         projects_equal_width: whether embeddings are projected even if they are as wide as the
             hidden layers.
@@ -193,7 +195,11 @@ FAMILIES: dict[str, Family] = {
             "type_vocab_size": 0,
             "layer_norm_eps": 1e-7,
         },
-        fixed={"conv_kernel_size": 0},
+        fixed={
+            "conv_kernel_size": 0,
+            "embedding_size": attrgetter("hidden_size"),
+            "attention_head_size": attrgetter("head_width"),
+        },
         plain=_plain_deberta,
     ),
     "modernbert": Family(
@@ -238,14 +244,11 @@ def decode_config(values: Mapping[str, Any]) -> ModelConfig:
         raise ValueError(
             f"model_type {model_type!r:.80} is not supported; known are {', '.join(FAMILIES)}"
         )
-    for key, supported in family.fixed.items():
-        if values.get(key, supported) != supported:
-            raise ValueError(f"{key} {values[key]!r:.80} is not supported; expected {supported!r}")
-    values = family.plain(values)
+    plain = family.plain(values)
     shape: dict[str, Any] = {"model_type": model_type, **family.defaults}
     for name, key in {**family.keys, **OWN_KEYS}.items():
-        if key in values:
-            shape[name] = values[key]
+        if key in plain:
+            shape[name] = plain[key]
     activation = shape.get("hidden_act", ModelConfig.hidden_act)
     shape["hidden_act"] = ACTIVATIONS.get(str(activation), activation)
     if family.positions_after_padding:
@@ -255,6 +258,10 @@ def decode_config(values: Mapping[str, Any]) -> ModelConfig:
         )
         shape["position_offset"] = 2 if padding is None else padding + 1
     config = ModelConfig(**shape)
+    for key, supported in family.fixed.items():
+        expected = supported(config) if callable(supported) else supported
+        if values.get(key, expected) != expected:
+            raise ValueError(f"{key} {values[key]!r:.80} is not supported; expected {expected!r}")
     if config.num_hidden_layers > MAX_LAYERS:
         raise ValueError(
             f"num_hidden_layers is {config.num_hidden_layers:.3g}: expected at most {MAX_LAYERS}"

@@ -7,6 +7,7 @@ import os
 import resource
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 from nq.errors import Error, check_argument
@@ -21,8 +22,11 @@ def import_tensorflow(threads: int | None = None) -> ModuleType:
     """Imports TensorFlow without the lines that it prints at start-up.
 
     Garbage collection leaves TensorFlow's many objects out: to examine them again and again takes a
-    second of the import and another at the exit. So many ``threads`` compute one operation, in
-    TensorFlow and OpenMP; by default as many as there are cores, or as were set before.
+    second of the import and another at the exit.
+
+    Args:
+        threads: intra-op threads of TensorFlow and OpenMP; by default one for each core, or the
+            number that was set before.
     """
     is_first = "tensorflow" not in sys.modules
     limit_mb = resource.getrlimit(resource.RLIMIT_AS)[0] >> 20
@@ -101,6 +105,23 @@ def use_device(device: object) -> int:
                 "TensorFlow computes on another device in this process already: start a new process"
             ) from error
     return number
+
+
+@contextlib.contextmanager
+def no_generated_files() -> Iterator[None]:
+    """Removes the files that AutoGraph generates in the block, as where TensorFlow saves a model.
+
+    TensorFlow removes their source when a process ends, if nothing kills it, and bytecode never.
+    """
+    modules, before = set(sys.modules), sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before
+        for name in set(sys.modules) - modules:
+            if name.startswith("__autograph_generated_file"):
+                Path(str(sys.modules[name].__file__)).unlink(missing_ok=True)
 
 
 def thread_environment(threads: int) -> dict[str, str]:

@@ -97,7 +97,7 @@ def read_safetensors(files: Sequence[Path], layout: Layout) -> CheckpointTensors
             return decode(value, *factors)
         except ValueError as error:
             raise ValueError(
-                f"{stored[name][0]} is damaged: {name}: {error}; copy or download it again"
+                f"{stored[name][0]} is damaged: {name}: {error}; copy, download or train it again"
             ) from error
 
     shapes = {canonical: stored[name][2] for canonical, name in stored_names.items()}
@@ -158,13 +158,16 @@ def encode(name: str, value: FloatArray, path: str, store: str) -> Mapping[str, 
     return stored
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def decode(value: Array, *scales: Array) -> FloatArray:
-    """Returns a tensor times its scales, as float32."""
+    """Returns a tensor times its scales, as float32; ``ValueError`` if a value is not finite."""
     values: FloatArray = value.astype(np.float32, copy=bool(scales))
     for scale in scales:
-        if not (np.isfinite(scale) & (scale >= 0)).all():
-            raise ValueError("a scale is negative or not finite")
+        if (scale < 0).any():
+            raise ValueError("a scale is negative")
         values *= scale.astype(np.float32)
+    if not np.isfinite(values).all():
+        raise ValueError("some of its values are not finite")
     return values
 
 
@@ -201,7 +204,7 @@ def read_tensorflow(prefix: Path) -> CheckpointTensors:
 
     def read_tensor(name: str) -> Any:
         try:
-            return reader.get_tensor(stored_names[name]).astype("float32", copy=False)
+            return decode(reader.get_tensor(stored_names[name]))
         except errors as error:
             raise _damaged(f"{prefix}: {name}", error) from error
 

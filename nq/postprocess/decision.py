@@ -42,7 +42,7 @@ KISIALIOU_MIN_PIECES = 2
 KISIALIOU_LONG, KISIALIOU_SHORT = 3.0, 8.0
 NO_SCORE = -10000.0
 SECOND_MODEL = ("a second model",)
-"""The user of a ranking that a cascade is."""
+"""How errors of ``check_rule`` name a cascade, which needs a rule that ranks."""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def block_choices(example: Example, evidence: Evidence) -> ChoiceSet | None:
     """Returns the choice among blocks and, last, "no answer"; ``None`` if no right one is in it."""
     gold = gold_longs(example)
     spans = [example.candidates[i].span for i in evidence.blocks.tolist()]
-    right = np.array([*(span in gold for span in spans), not gold])
+    right = np.array([*(span in gold for span in spans), not gold and not example.lacks_passage])
     if not right.any():
         return None
     features = np.column_stack([evidence.block_scores(), evidence.features, np.zeros(len(spans))])

@@ -17,6 +17,7 @@ in a list.
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain, pairwise
 
 import numpy as np
@@ -42,6 +43,20 @@ LIST_GAP = 2
 """Words between two items of a list at most: a comma and ``and``."""
 NO_TARGET = Target(AnswerType.UNKNOWN, 0, 0)
 _YES_NO = {YesNo.YES: AnswerType.YES, YesNo.NO: AnswerType.NO}
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Which windows without an answer a training has.
+
+    Args:
+        negatives: share of them that is kept; the draw depends on ``seed`` and the example's id.
+        unlabelled: whether pages without annotations have some, with the type ``UNLABELLED``.
+    """
+
+    negatives: float
+    seed: int
+    unlabelled: bool = False
 
 
 def _starts(n_pieces: int, length: int, stride: int) -> range:
@@ -88,33 +103,27 @@ def features(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> Fe
 
 
 def training_features(
-    example: Example,
-    tokenizer: Tokenizer,
-    config: WindowConfig,
-    negatives: float,
-    seed: int,
-    unlabelled: bool = False,
+    example: Example, tokenizer: Tokenizer, config: WindowConfig, sampling: Sampling
 ) -> Features:
     """Returns the windows of an example to train on, with their targets.
 
-    A window is positive only if it holds the whole target; each other one is kept with probability
-    ``negatives``, those of a page without annotations only if ``unlabelled``, with the type
-    ``UNLABELLED``. The draw depends on ``seed`` and the example's id alone, not on the order of
-    examples or on the number of processes. Errors are those of ``features``.
+    A window is positive only if it holds the whole target; some of the others are kept. Errors are
+    those of ``features``.
     """
     ensure(not config.switches.running_text, f"compat {config.compat} has no training targets")
     builder = _WindowBuilder(example, tokenizer, config)
     words = target(example, builder.contexts, config)
     no_answer = UNLABELLED if words is None else AnswerType.UNKNOWN
+    share = sampling.negatives
     if words is None:
-        negatives, words = negatives if unlabelled else 0, NO_TARGET
+        share, words = share if sampling.unlabelled else 0, NO_TARGET
     first = int(builder.first_piece[words.first])
     last = int(builder.first_piece[words.last + 1]) - 1  # inclusive
     positive = (builder.windows[:, 0] <= first) & (last < builder.windows[:, 1])
     if words.kind is AnswerType.UNKNOWN or last < first:
         positive = np.zeros(len(builder.windows), bool)
-    draw = random.Random(f"{seed}/{example.example_id}")
-    sampled = [draw.random() < negatives for _ in range(len(builder.windows))]
+    draw = random.Random(f"{sampling.seed}/{example.example_id}")
+    sampled = [draw.random() < share for _ in range(len(builder.windows))]
     kept = np.flatnonzero(positive | sampled)
     positive, shift = positive[kept], builder.offset - builder.windows[kept, 0]
     return Features(
@@ -144,7 +153,7 @@ def target(example: Example, contexts: Sequence[Context], config: WindowConfig) 
         return None
     annotation = chosen_annotation(example.annotations or ())
     if annotation is None:
-        return NO_TARGET
+        return None if example.lacks_passage else NO_TARGET
     first, short = 0, _merged(annotation.shorts, config)
     for context in contexts:
         first += len(context.markers)

@@ -4,7 +4,7 @@ The folder has the files of ``nq.preprocess.shards``, and besides:
 
 .nq-folder.json            marks the folder as ours, see ``nq.storage``
 .nq-folder.lock            locked while a job runs
-.unfinished-…/             where a running job writes; remains if it is killed
+.unfinished-…/             where a running job writes; the next one removes that of a killed one
 
 What follows reads a shard as soon as it is published, and a job that was interrupted continues
 behind the last one.
@@ -14,7 +14,7 @@ import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -27,7 +27,7 @@ from nq.config import WindowConfig
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
 from nq.formats.fields import RecordError
-from nq.preprocess.features import features, training_features
+from nq.preprocess.features import Sampling, features, training_features
 from nq.preprocess.shards import (
     COUNTERS,
     MANIFEST,
@@ -52,23 +52,19 @@ log = logging.getLogger(__name__)
 
 AGAIN = "%s; the windows are prepared again"
 
-Training = tuple[float, int] | tuple[float, int, bool]
-"""The arguments ``negatives``, ``seed`` and ``unlabelled`` of ``training_features``, the last one
-only if it is true."""
-
 
 @dataclass(frozen=True)
 class Request:
     """The inputs and settings of preprocessing; equal descriptions give equal files.
 
     Args:
-        training: settings of training features, ``None`` for inference.
+        training: the windows to train on; ``None`` for those of inference.
     """
 
     questions: Questions
     tokenizer: Tokenizer
     windows: WindowConfig
-    training: Training | None = None
+    training: Sampling | None = None
 
     @cached_property
     def description(self) -> dict[str, Any]:
@@ -78,7 +74,7 @@ class Request:
             **self.questions.key,
             "tokenizer": self.tokenizer.digest,
             "windows": self.windows.to_dict(),
-            "training": list(self.training) if self.training else None,
+            "training": asdict(self.training) if self.training else None,
         }
 
     @cached_property
@@ -209,7 +205,7 @@ def make_windows(
     item: Example | DeadLetter,
     tokenizer: Tokenizer,
     windows: WindowConfig,
-    training: Training | None = None,
+    training: Sampling | None = None,
 ) -> Features | DeadLetter:
     """Makes the windows of one record; an example with too many becomes a dead letter.
 
@@ -219,7 +215,7 @@ def make_windows(
         return item
     try:
         if training:
-            return training_features(item, tokenizer, windows, *training)
+            return training_features(item, tokenizer, windows, training)
         return features(item, tokenizer, windows)
     except RecordError as error:
         return DeadLetter(source, str(error), item.question[: inputs.EXCERPT_CHARS])
@@ -289,7 +285,7 @@ def preparing(
             finally:
                 if not (folder / MANIFEST).exists():
                     storage.remove(storage.own_paths(folder, PREPARED))
-            yield writer.complete()
+        yield writer.complete()  # when nothing is left to remove
 
 
 def _made_windows(

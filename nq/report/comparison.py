@@ -11,7 +11,7 @@ from nq.text import counted, grid, truncate, visible
 BASELINE, WIDTH, MIB = "baseline", 80, 1 << 20
 FIRST_START = ("load_s", "compile_s", "warmup_s")
 BESIDE = ("total_s", "preprocess_s", "rescore_s", "second_model_s")
-"""Seconds of a run that are no phases: of all, of work beside them, of parts of the prediction."""
+"""Keys of ``time`` that are no phases of a run and must not be added to these."""
 SECONDS = {"pre- dict s": "predict_s", "pre- pare s": "prepare_s"}
 """Columns of runs; words of a head stand below each other."""
 BREAKS = str.maketrans("+-", "-+")
@@ -31,8 +31,9 @@ class ComparisonRow:
             batches take longer than later ones.
         memory_mb: peak resident memory of the process and its descendants in MiB.
         micro_f1: at the thresholds in use; ``None`` without gold.
-        loss: relative loss of micro-F1 against baseline, and the lower end of its interval
-            (``nq.evaluation.gate``); ``None`` without gold.
+        loss: relative loss of micro-F1 (of the F1 of words where gold is only text) against
+            baseline, and the lower end of its interval (``nq.evaluation.gate``); ``None`` without
+            gold.
         changed: how many answers differ from those of the profile, model or run ``against``.
         error: why the profile could not be measured; empty if it was.
         busy: in how many rounds other programs took much of the processor.
@@ -132,7 +133,7 @@ def phases(time: Mapping[str, float]) -> tuple[dict[str, float], float]:
 
 
 def figure(value: float | None, digits: int | None = None) -> str:
-    """Returns a figure with so many digits after the point, or about three in all.
+    """Returns a figure with ``digits`` digits after the point, or about three in all.
 
     >>> figure(8.809), figure(67.3), figure(122.2), figure(0.46839, 4), figure(None)
     ('8.81', '67.3', '122', '0.4684', '')

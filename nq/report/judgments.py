@@ -114,7 +114,7 @@ def judgments(
 
     def latest(decision: Decision, of_annotators: Iterable[Stage]) -> Stage | None:
         is_lost = decision.has_gold and not decision.correct
-        return max(of_annotators, key=STAGES.index) if is_lost else None
+        return max(of_annotators, key=STAGES.index, default=Stage.DECISION) if is_lost else None
 
     return {
         kind: Judgment(**asdict(decision), lost=latest(decision, of_annotators))

@@ -85,7 +85,7 @@ def script_json(value: Any) -> str:
 
 
 def write_page(path: Path, questions: Iterable[Question], n_questions: int, run: RunView) -> Report:
-    """Writes the page of a run of so many questions."""
+    """Writes the page of a run; ``n_questions`` is the number of its questions."""
     traits = {name: dict.fromkeys(values) for name, values in TRAITS.items()}
     more_chars = min(MAX_MORE_CHARS, MORE_CHARS // max(n_questions, 1))
     rows, details = list[str](), list[str]()

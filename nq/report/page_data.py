@@ -23,7 +23,7 @@ from typing import Any
 from nq.answers import located
 from nq.evaluation.evaluate import judge_label
 from nq.evaluation.labels import Label, same_answers
-from nq.evaluation.nq_eval import Decision, decisions_of_one
+from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats.documents import one_line, record_spelling
 from nq.records import Example, Source, Span, YesNo
 from nq.report.judgments import Case
@@ -40,8 +40,6 @@ Segment = str | list[str]
 Marks = Mapping[str, Sequence[Span]]  # by mark, a letter
 
 Entry = dict[str, Any]
-Decisions = Sequence[Decision] | None
-"""The decisions on a long and a short answer; ``None`` without gold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +61,6 @@ class Question:
     def changed(self) -> bool:
         return self.other is not None and not same_answers(self.label, self.other)
 
-    @property
-    def decisions(self) -> Decisions:
-        return list(self.case.judgments.values()) if self.case else None
-
 
 def outcomes(example: Example, label: Label) -> list[str]:
     """Returns the verdict on an answer, as the table of answers has it, and two outcomes.
@@ -79,28 +73,26 @@ def outcomes(example: Example, label: Label) -> list[str]:
     return [str(judgment.verdict), *(d.outcome for d in decisions_of_one(judgment.gold, label))]
 
 
-def scores(label: Label, decisions: Decisions) -> list[float]:
-    """Returns the score of the answer, of the long and of the short answer."""
-    short = label.has_short
-    if decisions is not None:
-        short = decisions[1].has_gold or (short and not decisions[0].has_gold)
-    answer = label.short_score if short else label.long_score
+def scores(label: Label) -> list[float]:
+    """Returns the score of the answer, which is the short one if there is one, and of both."""
+    answer = label.short_score if label.has_short else label.long_score
     return [round(float(x), 4) for x in (answer, label.long_score, label.short_score)]
 
 
 def entries(question: Question, traits: Sequence[int], more_chars: int) -> tuple[Entry, Entry]:
     """Returns the row of a question, whose ``traits`` are indices of their values, and its details.
 
-    Besides the blocks with answers so many more characters of the page are shown.
+    ``more_chars`` characters of the page are shown besides the blocks with answers.
     """
     example, label, other, case = question.example, question.label, question.other, question.case
-    page, decisions, annotations = ShownPage(example), question.decisions, example.annotations or ()
+    page, annotations = ShownPage(example), example.annotations or ()
+    has_long, has_short = (j.has_gold for j in case.judgments.values()) if case else (False, False)
     votes = Counter((a.long, a.shorts, a.yes_no) for a in annotations)
     expected = Counter(example.answers)
-    for (long, spans, yes_no), count in votes.items():
-        if decisions and decisions[1].has_gold:
+    for (long, spans, yes_no), count in votes.items() if example.answers is None else ():
+        if has_short:
             expected[page.short(spans, yes_no)] += count
-        elif decisions and decisions[0].has_gold and long:
+        elif has_long and long:
             expected[page.text(long, ROW_CHARS)] += count
     texts = [text[:ROW_CHARS] for text, _ in expected.most_common() if text]
     row: Entry = {
@@ -109,12 +101,11 @@ def entries(question: Question, traits: Sequence[int], more_chars: int) -> tuple
         "a": page.row_answer(label),
         "e": texts[:MAX_EXPECTED],
         "o": outcomes(example, label),
-        "p": scores(label, decisions),
+        "p": scores(label),
         "t": list(traits),
     }
     if other:
-        bp = scores(other, decisions_of_one(case.gold, other) if case else None)
-        row |= {"b": page.row_answer(other), "bo": outcomes(example, other), "bp": bp}
+        row |= {"b": page.row_answer(other), "bo": outcomes(example, other), "bp": scores(other)}
         row["c"] = int(question.changed)
     listed = question.n_best and question.n_best["answers"][:MAX_N_BEST]
     details: Entry = {

@@ -56,7 +56,10 @@ def _options(beam: Beam) -> tuple[str, ...]:
 
 
 class Pipeline:
-    """A job that the workers of a runner answer; ``pipeline`` is known when all answers are."""
+    """A job that the workers of a runner answer, in the place of ``Scoring`` in this process.
+
+    ``totals`` and ``pipeline`` are complete when ``answers`` is exhausted.
+    """
 
     store, windows_bytes = None, 0
 

@@ -197,7 +197,10 @@ class FinishedRun(RunFolder):
         for name in (JOB, METRICS, PREDICTIONS):
             if not (path / name).is_file():
                 raise Error(f"{path} has no {name}, so it is not a run of nq answer: give one")
-        super().__init__(path, storage.read_json(path / JOB))
+        try:
+            super().__init__(path, storage.read_json(path / JOB))
+        except DamagedError as error:
+            raise Error(f"{error}: answer the questions again") from error
         self.written: dict[str, str] = self.description["files"]
         for name, digest in self.written.items():
             if (path / name).is_file() and storage.sha256(path / name) != digest:

@@ -105,8 +105,8 @@ class Job(Settings):
         object.__setattr__(self, "compute", _resolved(self.compute))
 
     @property
-    def optimizations(self) -> Profile:
-        """The profile, once it is chosen."""
+    def chosen_profile(self) -> Profile:
+        """The profile; ``ValueError`` while it is still ``auto``."""
         return Profile.of(self.profile)
 
     @property
@@ -124,7 +124,7 @@ class Job(Settings):
     def scorer(self) -> ScorerSpec:
         """The description of the scorer under the chosen profile, without calibration."""
         compute = self.compute
-        return ScorerSpec(self.model, self.optimizations, compute.batch_size, compute.threads)
+        return ScorerSpec(self.model, self.chosen_profile, compute.batch_size, compute.threads)
 
     def check(self) -> None:
         """Checks what can be checked before the data are read and TensorFlow is imported.
@@ -155,7 +155,7 @@ class Job(Settings):
             "positions": [rule.k, rule.text_only],
             **({} if self.compute.threads is None else {"threads": self.compute.threads}),
             **({} if self.beam is None else {"runner": self.beam.runner}),
-            **({"decision": decision} if self.optimizations.needs_ranking else {}),
+            **({"decision": decision} if self.chosen_profile.needs_ranking else {}),
         }
         if model.second is not None and model.cascade is not None:
             second, cascade = model.second, model.cascade

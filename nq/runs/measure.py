@@ -58,12 +58,13 @@ class Totals:
     """What a run has computed.
 
     Args:
-        windows: windows of all pages; ``second_model_windows`` counts those of a second model.
-        resumed_windows: windows scored by an interrupted run before.
+        windows: of all pages, for the first model; ``resumed_windows`` of them were scored before
+            an interruption. ``second_model_windows`` are windows of a second model.
         rescored: examples whose close decision was computed again in float32.
+        dead_letters: records that cannot be used.
         truncated_pages: pages with more blocks than ``max_contexts``; ``unread_blocks`` in all.
-        prepare_s: seconds of work of the preprocessing.
-        precisions: compute types of the matrix products.
+        prepare_s: seconds of work of the preprocessing, which goes on beside other phases.
+        devices, precisions: of all processes that computed windows.
     """
 
     windows: int = 0

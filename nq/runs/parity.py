@@ -45,8 +45,9 @@ def open_other(job: Job, questions: Questions) -> FinishedRun | None:
     if limits[0] != limits[1] and min(limits) <= len(other.predictions):
         answered = f"{folder} answered {len(other.predictions)} questions under another --limit"
         raise Error(f"{answered}: give both runs the same limit")
-    if job.max_loss is not None and F1[0] not in other.metrics["metrics"]:
-        raise Error(f"{folder} has no micro-F1, since its data have no annotations")
+    if job.max_loss is not None and not other.metrics["metrics"].get(F1[0]):
+        problem = f"{folder} has no micro-F1 above 0, to which a loss would be relative"
+        raise Error(f"{problem}: give another run, or leave out --max-loss")
     return other
 
 

@@ -23,7 +23,7 @@ from nq.runs.measure import machine
 
 COMPARED = "compare.json"  # in the folder of a comparison
 FIRST_EXAMPLES, PAGE_TOKENS = 10, 3000
-"""A job is one of whole pages if its first examples have so many tokens on average."""
+"""A job is one of whole pages if its first examples have ``PAGE_TOKENS`` or more on average."""
 CANDIDATES = {
     "CPU": (
         "mixed+buckets+openvino",
@@ -98,7 +98,7 @@ def _verdicts(root: Path) -> Iterator[tuple[Path, Profile, dict[str, Any]]]:
         # a file may be damaged, of others or of an earlier version
         with contextlib.suppress(OSError, DamagedError, LookupError, ValueError):
             values = storage.read_json(file)
-            _, profile = values["key"], Profile.parse(values["take"])
+            _, profile = values["key"], Profile(values["take"])
             yield file, profile, values
 
 
@@ -115,7 +115,7 @@ def default_choice(device: str, prune: bool = False, mixed: bool = True) -> str:
     It is one without ``mixed`` on request, and on a CPU without fast bfloat16.
     """
     has_mixed = mixed and (device != "CPU" or processor.has_fast_bfloat16())
-    named = map(Profile.parse, CANDIDATES[device])
+    named = map(Profile, CANDIDATES[device])
     usable = (one for one in named if not one.missing() and (has_mixed or not one.changes.mixed))
     return str(Profile(next(usable).names | ({"prune"} if prune else set())))
 
@@ -125,7 +125,7 @@ def without_gain(profile: str, device: str) -> str:
 
     It is empty if all its optimizations may gain.
     """
-    given, is_slow = Profile.parse(profile), device == "CPU" and not processor.has_fast_bfloat16()
+    given, is_slow = Profile(profile), device == "CPU" and not processor.has_fast_bfloat16()
     reasons = given.no_gain([device, *([SLOW_BFLOAT16] if is_slow else [])])
     if not reasons:
         return ""

@@ -57,7 +57,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
     model, second, name = job.model, job.model.second, job.model.name
     decision = model.decision.to_dict()
     tracked.params(params(job, result.totals.precision))
-    changes, beam = job.optimizations.changes, result.beam or {}
+    changes, beam = job.chosen_profile.changes, result.beam or {}
     data = f"{counted(result.examples, 'question')} of `{Path(shown(job.files[0])).name}`"
     description = f"`{name}` answers {data} under the profile `{result.profile}`."
     optional_tags = {
@@ -122,7 +122,7 @@ def logged_model(job: Job, precision: str) -> dict[str, Any]:
     model, profile, name = job.model, str(job.profile), job.model.name
     names = tracking.PROFILE, "precision", "batch_size", "second_model"
     own = {k: v for k, v in params(job, precision).items() if k in names or k[:8] == "windows."}
-    own["engine"] = job.optimizations.changes.engine
+    own["engine"] = job.chosen_profile.changes.engine
     tags = {"model": name, "weights": model.digest}
     title = f"{name.partition('@')[0]} · {profile}"  # the tag has the revision
     return {"name": title, "params": own, "tags": tags}
@@ -132,7 +132,7 @@ def log_model(tracked: tracking.Run, job: Job) -> str | None:
     """Logs the models of a job with their settings; returns their URI, ``None`` if it failed."""
 
     def save(folder: Path, logged: Any) -> None:
-        engine = job.optimizations.changes.engine
+        engine = job.chosen_profile.changes.engine
         extra = engine if engine in ENGINE_EXTRAS else None
         save_model(folder, _copy_models(job.model, folder.parent), str(job.profile), extra, logged)
 

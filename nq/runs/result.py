@@ -21,8 +21,8 @@ from nq.storage import DEAD_LETTERS
 from nq.text import counted, format_bytes, html_table, truncate, visible
 
 MAX_SHOWN = 10  # rows in a notebook
-RIGHT = None, Verdict.RIGHT
-MARKS = {None: "", Verdict.RIGHT: "right", Verdict.PASSAGE: "passage"}
+RIGHT = None, Verdict.RIGHT, Verdict.NULL
+MARKS = {None: "", **{one: str(one) for one in (*RIGHT[1:], Verdict.PASSAGE)}}
 MARKS |= {one: one.upper() for one in Verdict if one not in MARKS}
 QUESTION_WIDTH, ANSWER_WIDTH, MARK_WIDTH = 57, 59, 11  # a mark with the blanks around it
 MIN_WIDTH, MAX_WIDTH = 40, QUESTION_WIDTH + ANSWER_WIDTH + MARK_WIDTH
@@ -41,7 +41,7 @@ class Result:
         without_gold: examples without annotations.
         text_only: examples that are scored as text alone, since no answer is in the page.
         metrics: of the official evaluation; empty without gold.
-        verdicts: how many answers are right, passage, wrong, missed and extra
+        verdicts: how many answers are right, passage, wrong, extra, missed and null
             (``nq.evaluation.evaluate.JudgedPrediction``); empty without gold.
         ended: when the run ended, in seconds since 1970.
         run_id: of the MLflow run.
@@ -252,7 +252,7 @@ def answer_table(rows: Sequence[AnswerRow], examples: int) -> list[str]:
 
 
 def _html(lines: Sequence[str], rows: Sequence[AnswerRow], examples: int) -> str:
-    """Returns lines of text and the table of the first answers to so many examples."""
+    """Returns lines of text and the table of answers; ``examples`` counts those of the run."""
     heads = f"{len(rows)} of {counted(examples, 'question')}", "answer", "", "expected"
     texts = list[list[str]]()
     for row in rows:

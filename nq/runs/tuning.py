@@ -10,7 +10,7 @@ from typing import Any
 from nq import storage
 from nq.config import CascadeDecision, DecisionConfig
 from nq.errors import Error
-from nq.evaluation.tuning import tune_decision
+from nq.evaluation.tuning import check_halves, tune_decision
 from nq.formats.input_files import path_list
 from nq.formats.own_data import PageFolder
 from nq.inference.profile import DEFAULT_PROFILE, Profile
@@ -52,14 +52,15 @@ def tune(
         pages: the folder of the pages that questions name.
         output: a new folder, which gets a copy of the model with the decision in place of the
             model folder.
-        limit: read at most so many records.
+        limit: the largest number of records to read.
 
     Returns:
         The thresholds, and the figures of the odd half by name.
 
     Raises:
         OSError: a file cannot be read or written.
-        ValueError: the data have no annotations, or an argument is wrong.
+        ValueError: the data have no annotations, none with even ids or none with odd ones; or an
+            argument is wrong.
         Error: the model is an installed one, which is not written to, or it is being trained.
     """
     if output is not None:
@@ -78,6 +79,7 @@ def tune(
         questions = stack.enter_context(Questions.open(several, job.pages, limit))
         mention_unnamed_pages(questions)
         job = replace(job, files=questions.files)
+        check_halves(questions.examples(), ", ".join(job.files))
         if output is None:
             storage.check_output_file(folder / SETTINGS, job.files)
             stack.enter_context(storage.hold_marked(folder))
@@ -87,7 +89,7 @@ def tune(
         run = stack.enter_context(RunFolder.writing(path, {}, job.sources))
         clock = Clock(phase)
         scoring = stack.enter_context(open_scoring(job, request, run, clock, report))
-        tuned = tune_decision(scoring, start, ", ".join(job.files))
+        tuned = tune_decision(scoring, start)
         written = save_decision(model, tuned.decision, output)
         clock.finish(scoring.totals())
         if not keep_scores:

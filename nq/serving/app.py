@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse, Response
@@ -52,6 +53,8 @@ POLICIES = {
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 """Upper bounds of the histogram of the seconds of a request."""
 
+ABSOLUTE_FORM = re.compile(rb"https?://([^/]*)(/.*)?", re.IGNORECASE)
+"""Targets of requests to a proxy, without the query: RFC 9112, 3.2.2."""
 FOLDER = Path(__file__).parent / "page"
 JSON, RETRY = "application/json", {"Retry-After": "1"}
 FILES, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -98,7 +101,8 @@ def make_app(answering: Answering, token: str | None) -> ASGIApp:
                 raise HTTPException(503, text, RETRY)
             answering.requests += 1
             try:
-                answer = await _unless_gone(request, answering.ask(body))
+                client = request.client.host if request.client else ""
+                answer = await _unless_gone(request, answering.ask(body, client))
             finally:
                 answering.requests -= 1
         return Response(answer, media_type=JSON)
@@ -171,6 +175,10 @@ class Access:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started, status = time.perf_counter(), GONE
+        if target := ABSOLUTE_FORM.fullmatch(scope["raw_path"]):
+            host, raw_path = target.groups(b"/")
+            headers = [(b"host", host), *scope["headers"]]  # the first one counts, both are checked
+            scope = {**scope, "raw_path": raw_path, "path": unquote(raw_path), "headers": headers}
         path, names = scope["path"], {name for name, _ in scope["headers"]}
 
         async def send_in_time(message: Message) -> None:
@@ -201,13 +209,14 @@ class Access:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, own_address = scope["path"], (scope["server"] or ["localhost"])[0]
         headers = Headers(scope=scope)
-        host = re.sub(r":\d*$", "", headers.get("host", "")).strip("[]").lower()
+        named = (re.sub(r":\d*$", "", host) for host in headers.getlist("host") or [""])
+        hosts = {host.strip("[]").lower() for host in named}
         scheme, _, sent = headers.get("authorization", "").partition(" ")
         is_open = self._token is None or path in OPEN or path.startswith(f"{ASSETS}/")
         # compared in a time that does not tell how much of the token is right
         has_token = hmac.compare_digest(sent.strip().encode("latin-1"), self._token or b"")
-        if host not in {*self._hosts, own_address}:  # another site's page, under a name of its own
-            text = f"the host {host!r:.80} is not allowed: see --allowed-hosts of nq serve"
+        if others := hosts - {*self._hosts, own_address}:  # another site's page, under its own name
+            text = f"the host {min(others)!r:.80} is not allowed: see --allowed-hosts of nq serve"
             await refusal(421, text)(scope, receive, send)
         elif not (is_open or (scheme.lower() == "bearer" and has_token)):
             header = {"WWW-Authenticate": 'Bearer realm="nq"'}

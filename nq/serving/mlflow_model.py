@@ -47,7 +47,7 @@ class AnswerModel(PythonModel):
         the others have ``None``.
         """
         missing = [name for name in COLUMNS if name not in model_input.columns]
-        if missing:
+        if missing and len(model_input):  # without rows MLflow may give no columns either
             columns = ", ".join(map(str, model_input.columns)) or "none"
             reason = f"no column {' and no column '.join(missing)}: found {columns}"
             raise MlflowException.invalid_parameter_value(visible(one_line(reason)))

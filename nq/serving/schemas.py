@@ -93,7 +93,7 @@ class AskAnswer(BaseModel, extra="forbid"):
     answer: str | None = Field(description="yes, no, or text of the page")
     document: str | None = Field(description="name of the page, one of several")
     yes_no_answer: Literal["YES", "NO", "NONE"]
-    asks_yes_no: bool = Field(description="whether it asks for yes or no: read the long answer")
+    asks_yes_no: bool = Field(description="it asks for yes or no, which the model cannot tell")
     short_answers: list[ShortSpan]
     short_probability: float | None
     score: float | None

@@ -36,9 +36,9 @@ from nq.serving.service import Answering
 log = logging.getLogger(__name__)
 
 DRAIN_TIMEOUTS = 3
-"""Draining ends after so many time limits: one for the answer, one for each part of its sending."""
+"""Time limits until draining ends: one for the answer, one for each part of its sending."""
 STUCK_END_S = 2
-"""It ends after so many seconds where nothing is answered any more."""
+"""Seconds until it ends where nothing is answered any more."""
 MAX_CONNECTIONS, BACKLOG = min(2048, FILES // 2), min(256, FILES // 4)
 """Open connections, and those that the system keeps until the server accepts them, all at once."""
 

@@ -5,9 +5,11 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import orjson
 from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, disable_created_metrics
@@ -30,15 +32,19 @@ from nq.serving.schemas import parse_request
 log = logging.getLogger(__name__)
 
 PROBE, PROBE_S = b'{"question": "does it rain", "page": "It rains."}', 10.0
-"""A question that shows whether the model answers, if no other one did so many seconds ago."""
-PAGE_PROCESSES, READ_SHARE, MIN_READ_S = 2, 1 / 8, 1.0
-"""Processes that read pages, each in this part of the time limit, or in ``MIN_READ_S``."""
-THREADS = 2 + PAGE_PROCESSES
-"""Threads that wait for them or decide; more would only compete for Python's lock."""
+"""A question that shows whether the model answers, if it answered none for ``PROBE_S``."""
+READ_SHARE, MIN_READ_S = 1 / 8, 1.0
+"""A page is read in this part of the time limit, or in ``MIN_READ_S``."""
+QUICK_BYTES = 65_536
+"""A request with a single text or HTML is read in about a tenth of a second up to this size."""
+THREADS = 4
+"""Threads that wait for the two processes that read pages, or decide; more would only compete for
+Python's lock."""
 
 GONE = 499
 """Status of a request whose client had gone before the answer."""
 
+_PAGES = re.compile(rb'"pages"|\\u00[67]')  # the name of the field, or a letter of it escaped
 T = TypeVar("T")
 
 
@@ -72,10 +78,8 @@ class Answering:
         in_progress = Gauge("nq_requests_in_progress", text, registry=self.metrics)
         in_progress.set_function(lambda: self.requests + len(self.uploads))
         limit_s = max(MIN_READ_S, READ_SHARE * config.timeout)
-        self._processes = [PageProcess(limit_s) for _ in range(PAGE_PROCESSES)]
-        self._idle: asyncio.Queue[PageProcess] = asyncio.Queue()
-        for process in self._processes:
-            self._idle.put_nowait(process)
+        self._quick, self._slow = ((PageProcess(limit_s), asyncio.Lock()) for _ in range(2))
+        self._of_client = WeakValueDictionary[tuple[str, bool], asyncio.Lock]()
 
     def stuck(self) -> str | None:
         """Returns why requests cannot be answered in time: all threads or processes are stuck.
@@ -126,8 +130,8 @@ class Answering:
         log.error("unexpected error", exc_info=error)
         return 500, "internal error, which the log of the server describes"
 
-    async def ask(self, body: bytes) -> bytes:
-        """Returns the answer to a request of ``/v1/ask`` as JSON; ``explain`` tells its errors."""
+    async def ask(self, body: bytes, client: str = "") -> bytes:
+        """Returns the answer to a client's request as JSON; ``explain`` tells its errors."""
 
         def prepare() -> tuple[Page, Windowed]:
             page = select_page(question, pages, lambda page: page, model.windows)
@@ -144,7 +148,7 @@ class Answering:
             return orjson.dumps(make_answer(question, page, ranked, top, model.windows).to_dict())
 
         model = self._model
-        question, pages, top = await self._read(body)
+        question, pages, top = await self._read(body, client)
         page, made = await self._in_thread(prepare)
         scored = await self.batcher.score(made)
         return await self._in_thread(answer)
@@ -152,19 +156,24 @@ class Answering:
     def close(self) -> None:
         """Ends the processes, and the threads when their current work is done."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        for process in self._processes:
+        for process, _ in (self._quick, self._slow):
             process.close()
 
-    async def _read(self, body: bytes) -> tuple[str, list[Page], int]:
-        """Parses a request by ``parse_request`` in a process with limits; see ``PageProcess``."""
-        process = await self._idle.get()
-        try:
-            return await self._in_thread(lambda: process.read("the page", parse_request, body))
-        except asyncio.CancelledError:  # nobody waits for it any more
-            process.close()
-            raise
-        finally:
-            self._idle.put_nowait(process)
+    async def _read(self, body: bytes, client: str) -> tuple[str, list[Page], int]:
+        """Parses a request by ``parse_request`` in a process with limits; see ``PageProcess``.
+
+        What can take seconds, several pages and large ones, has a process of its own. Each process
+        has a queue with at most one body of a client, whose next one follows when that is read.
+        """
+        is_slow = len(body) > QUICK_BYTES or bool(_PAGES.search(body))
+        process, turn = self._slow if is_slow else self._quick
+        own_turn = self._of_client.setdefault((client, is_slow), asyncio.Lock())
+        async with own_turn, turn:
+            try:
+                return await self._in_thread(lambda: process.read("the page", parse_request, body))
+            except asyncio.CancelledError:  # nobody waits for it any more
+                process.stop()
+                raise
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         call = self._threads.submit(function)

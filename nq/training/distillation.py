@@ -189,7 +189,7 @@ class Teacher:
     ) -> Teacher:
         """Checks that a model can teach ``student``; TensorFlow must have been imported."""
         if profile is None:
-            exact = map(Profile.parse, EXACT_PROFILES[device()])
+            exact = map(Profile, EXACT_PROFILES[device()])
             profile = next(one for one in exact if not one.missing())
         if profile.needs_ranking:
             names = " and ".join(profile.needs_ranking)

@@ -55,7 +55,7 @@ PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mix
 HELD_OUT_METRICS = ("micro_f1_best", "long-best-threshold-f1", "short-best-threshold-f1")
 """The metrics of ``nq_eval`` that are called ``MEASURED`` here, in that order."""
 HELD_OUT_BATCH_SIZE = 16
-HELD_OUT_PROFILE, HELD_OUT_DECISION = Profile.parse("grappler+buckets"), DecisionConfig()
+HELD_OUT_PROFILE, HELD_OUT_DECISION = Profile("grappler+buckets"), DecisionConfig()
 
 
 def train_on_files(
@@ -135,8 +135,8 @@ def _windows(job: TrainingJob, folder: Path) -> tuple[Windows, TrainingWindows]:
     prepared = prepare(job.request, folder, by_workers(job.workers))
     try:
         if not prepared.windows:
-            also = ", or with a teacher a higher --negatives" if job.teacher else ""
-            raise ValueError(f"no window to train on: expected records with annotations{also}")
+            negatives = f"--negatives above {job.config.negatives:g} for questions without one"
+            raise ValueError(f"no window to train on: expected annotated answers, or {negatives}")
         total_steps(prepared.windows, job.config)
     except ValueError:
         remove([*own_paths(folder, PREPARED), folder / MARK, folder, folder.parent])

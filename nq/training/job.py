@@ -82,13 +82,18 @@ class DistillationConfig(Settings):
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """The description of a training of the model ``init`` on annotated files, globs or folders.
+    """The description of a training.
 
-    An interrupted training is resumed from the folder ``output``. At most ``limit`` records are
-    read. ``card`` is a file with the text of the model card, by default a list of the settings. The
-    probabilities of the model ``teacher`` are trained on too. The model is measured on the files
-    ``dev`` every ``evaluate_every`` steps; the weights of the best evaluation are kept. The
-    ``questions`` and the ``held_out`` ones are those of the files, once they are found.
+    Args:
+        files: annotated files, globs or folders.
+        init: the model that is trained.
+        output: the folder of the result, from which an interrupted training is resumed.
+        limit: the largest number of records to read.
+        card: a file with the text of the model card; by default it lists the settings.
+        teacher: a model whose probabilities are trained on too.
+        dev: files of held-out questions, on which the model is measured every ``evaluate_every``
+            steps; the weights of the best evaluation are kept.
+        questions, held_out: those of ``files`` and ``dev``; ``None`` until ``train`` opens them.
     """
 
     files: tuple[str, ...]
@@ -141,13 +146,13 @@ class TrainingJob:
     @cached_property
     def request(self) -> Request:
         """The windows to train on."""
+        from nq.preprocess.features import Sampling
         from nq.preprocess.prepared import Request
 
         assert self.questions is not None
-        training = (self.config.negatives, self.config.seed, *((True,) if self.teacher else ()))
-        return Request(
-            self.questions, self.init.tokenizer(self.windows.compat), self.windows, training
-        )
+        sampling = Sampling(self.config.negatives, self.config.seed, self.teacher is not None)
+        tokenizer = self.init.tokenizer(self.windows.compat)
+        return Request(self.questions, tokenizer, self.windows, sampling)
 
     @cached_property
     def description(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from nq.errors import DamagedError
+from nq.errors import DamagedError, Error
 from nq.inference.reduction import LOGITS
 from nq.memo import Memo
 from nq.model.tensors import check_length
@@ -175,9 +175,10 @@ def fit(
     """Trains a model in place, from the state of an interrupted training if there is one.
 
     ``on_step`` gets the losses so far, which are returned in the end, and the number of all steps.
-    ``measure`` evaluates the model on held-out questions ``every`` so many steps and after the last
+    ``measure`` evaluates the model on held-out questions after ``every`` steps and after the last
     one; the model gets the weights of the best evaluation in the end. ``on_evaluation`` gets the
-    figures of each one, and whether they are the best so far.
+    figures of each one, and whether they are the best so far. A loss that is not finite, or such a
+    weight that would be evaluated or saved, is an ``Error``.
     """
     check_length(model.get_layer("embeddings").config, windows.input_ids.shape[1])
     total = state.total = total_steps(len(windows), config)
@@ -194,11 +195,19 @@ def fit(
         for name, value in {LOSS: float(logs["loss"]), **parts}.items():
             state.losses.setdefault(name, []).append(value)
         state.step += 1
+        to_measure = measure and (state.step % every == 0 or state.step == total)
+        to_save = state.step % config.save_every == 0 or state.step == total
+        values = [logs["loss"], *(model.get_weights() if to_measure or to_save else ())]
+        if not all(np.isfinite(value).all() for value in values):
+            raise Error(
+                f"the training diverged in step {state.step} of {total}, loss {logs['loss']:.3g}: "
+                f"choose a --learning-rate below {config.learning_rate:g} and another --output"
+            )
         on_step(state.losses, total)
-        if measure and (state.step % every == 0 or state.step == total):
+        if measure and to_measure:
             figures = {STEP: state.step, **measure()}
             on_evaluation(figures, state.add(figures, model))
-        if state.step % config.save_every == 0 or state.step == total:
+        if to_save:
             state.save(variables)
     state.assign_best(model)
     return state.losses

@@ -1,5 +1,6 @@
 """Tests files and models with a URI, in a file system of Beam."""
 
+import gzip
 import zipfile
 from pathlib import Path
 
@@ -8,11 +9,11 @@ import pytest
 from nq.beam import files
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
-from nq.questions import Questions
+from nq.questions import Questions, mention_unnamed_pages
 from nq.records import DeadLetter
 from nq.storage import sha256
 from tests.beam.folder_file_system import uri
-from tests.nq_records import simplified, write_lines
+from tests.nq_records import simplified, to_line, write_lines
 
 LINES = [simplified(1), b"bad", simplified(2), simplified(3)]
 
@@ -66,6 +67,20 @@ def test_the_check_of_files(data: Path) -> None:
     path.write_bytes(b"%PDF-1.7\n")
     with pytest.raises(ValueError, match=r"^folder://.*a.jsonl is a PDF document"):
         digest(path)
+    path.write_bytes(gzip.compress(b"".join(map(to_line, LINES[::2])))[:-8] + b"\0" * 8)
+    with pytest.raises(ValueError, match=r"^folder://.*a.jsonl is damaged"):
+        digest(path)
+
+
+def test_pages_that_no_question_of_a_uri_names(
+    data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_lines(data / "a.jsonl", [{"question": "is it deep", "page": "notes"}])
+    (data / "other.txt").write_text("It is deep.")
+    with Questions.open([uri(data / "a.jsonl")], pages=data, files=files.BEAM) as questions:
+        mention_unnamed_pages(questions)
+    (message,) = caplog.messages
+    assert "1 of the 2 pages" in message and "other.txt" in message
 
 
 def test_a_file_that_changes_is_noticed(data: Path) -> None:

@@ -6,13 +6,13 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nq.beam.windows import by_workers
 from nq.errors import Error
 from nq.preprocess import shards
+from nq.preprocess.features import Sampling
 from nq.preprocess.prepared import prepare
 from nq.questions import Questions
 from nq.storage import UNFINISHED
@@ -24,12 +24,16 @@ from tests.preprocess.test_prepared import RECORDS, SMALL, folder_bytes, make_re
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("training", "limit", "workers", "options"),
-    [(None, None, 3, []), ((0.5, 7), 33, 2, []), (None, None, None, ["--runner=FnApiRunner"])],
+    [
+        (None, None, 3, []),
+        (Sampling(0.5, 7), 33, 2, []),
+        (None, None, None, ["--runner=FnApiRunner"]),
+    ],
     ids=str,
 )
 def test_the_plain_loop_writes_the_bytes_of_any_number_of_workers(
     tmp_path: Path,
-    training: Any,
+    training: Sampling | None,
     limit: int | None,
     workers: int | None,
     options: list[str],

@@ -1,5 +1,6 @@
 """The public Beam transforms in a pipeline of the user's own."""
 
+import gzip
 from pathlib import Path
 
 import apache_beam as beam
@@ -11,6 +12,7 @@ from nq.beam import MakeWindows, ReadQuestions
 from nq.config import WindowConfig
 from nq.formats import inputs
 from nq.formats.tfrecord import raw_records
+from nq.preprocess.features import Sampling
 from nq.preprocess.prepared import Request, prepare
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
@@ -32,9 +34,9 @@ def files(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("training", [None, (0.5, 7)])
+@pytest.mark.parametrize("training", [None, Sampling(0.5, 7)])
 def test_a_pipeline_of_the_user(
-    files: list[str], tmp_path: Path, training: tuple[float, int] | None
+    files: list[str], tmp_path: Path, training: Sampling | None
 ) -> None:
     vocab = tmp_path / "vocab.txt"
     expected = prepare(
@@ -67,3 +69,15 @@ def test_questions_are_those_of_the_files(files: list[str]) -> None:
                 lambda source, item: (source, getattr(item, "example_id", item))
             )
             assert_that(ids, equal_to(expected[:limit]))
+
+
+@pytest.mark.parametrize("limit", [None, 1])
+def test_a_damaged_file_fails(files: list[str], limit: int | None) -> None:
+    data = bytearray(gzip.compress(Path(files[0]).read_bytes()))
+    data[-8] ^= 4
+    Path(files[0]).write_bytes(data)
+    with (
+        pytest.raises(Exception, match=f"{files[0]} is damaged"),
+        beam.Pipeline(options=PipelineOptions(IN_MEMORY)) as pipeline,
+    ):
+        _ = pipeline | ReadQuestions(files, limit)

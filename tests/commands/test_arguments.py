@@ -57,6 +57,12 @@ def test_help_is_printed_with_valid_examples(command: str, commands: Commands) -
         parser.parse_known_args(own[2 : own.index(">")] if ">" in own else own[2:])
 
 
+@pytest.mark.parametrize("line", ["--help", "ask --help", "answer --help", "train --help"])
+def test_help_names_the_formats_of_documents(line: str, commands: Commands) -> None:
+    out = commands.out(*line.split())
+    assert all(name in out for name in ("HTML", "Markdown", "PDF", "docx"))
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -94,6 +94,7 @@ def test_lines_typed_at_a_terminal_can_be_edited_and_recalled(page: Path, tiny_m
     assert '"question": "who built it"' in second
 
 
+@pytest.mark.slow
 def test_a_folder_is_read_and_what_is_left_out_is_told(
     tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:

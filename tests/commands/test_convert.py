@@ -68,6 +68,7 @@ def load(folder: Path) -> Any:
     return joint.load_model(ModelFolder(folder)).model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["nq", "hf", "savedmodel", "onnx", "mlflow"])
 def test_a_full_disk_is_one_line_that_names_it(
     to: str, tiny_model: Path, tmp_path: Path, commands: Commands
@@ -75,14 +76,14 @@ def test_a_full_disk_is_one_line_that_names_it(
     with small_files(10_000):
         line = commands.error("convert", tiny_model, tmp_path / "new", "--to", to)
     assert line.endswith(": File too large")
-    assert str(tmp_path / ".convert-new") in line or to == "mlflow"  # which begins in TMPDIR
+    assert str(tmp_path / ".unfinished-new") in line or to == "mlflow"  # which begins in TMPDIR
     assert not list(tmp_path.iterdir())
 
 
 def test_two_conversions_to_one_folder_and_one_after_a_killed_one(
     tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:
-    new, unfinished = tmp_path / "new", tmp_path / ".convert-new"
+    new, unfinished = tmp_path / "new", tmp_path / ".unfinished-new"
     with hold(unfinished, PART):
         assert str(unfinished) in commands.error("convert", tiny_model, new)
         write(unfinished / "model" / "config.json")

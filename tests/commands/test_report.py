@@ -17,6 +17,7 @@ from nq.runs.folder import REPORT
 from nq.runs.result import Result
 from tests.child_processes import python
 from tests.conftest import Commands
+from tests.folders import of_earlier_version
 from tests.nq_records import write_lines
 from tests.terminal_output import without_progress
 
@@ -173,6 +174,7 @@ def change_tokenizer(run: Path) -> None:
     [
         (lambda run: (run / "job.json").unlink(), "job.json"),
         (interrupt, "nq answer"),
+        (lambda run: of_earlier_version(run / "job.json"), "answer the questions again"),
         (lambda run: (run / "predictions.json").write_text("[]"), "predictions.json"),
         (drop_a_prediction, "no answer to"),
         (lambda run: next((run / "scores").glob("*.npz")).unlink(), "scores"),
@@ -187,3 +189,13 @@ def test_a_damaged_run_gives_a_one_line_error(
 ) -> None:
     damage(run)
     assert message in commands.error("report", run)
+
+
+def test_an_earlier_version_of_the_run_to_compare_with_is_one_line(
+    finished: Path, run: Path, commands: Commands
+) -> None:
+    of_earlier_version(run / "job.json")
+    answering = ["answer", "--data", finished / "data.jsonl", "--no-track"]
+    for command in (["report", finished / "run"], answering):
+        error = commands.error(*command, "--against", run)
+        assert str(run / "job.json") in error and "answer the questions again" in error

@@ -170,6 +170,7 @@ def test_a_student_is_killed_and_resumed(
         (["--teacher", "cut"], 1, "cut/model.safetensors"),
         (["--teacher", "out"], 1, "out"),
         (["--epochs", "0.001"], 1, "0.001 epochs of 56"),
+        (["--data", "unanswerable.jsonl"], 1, "--negatives above 0.02"),
     ],
 )
 def test_a_training_that_cannot_begin_is_one_line_and_leaves_nothing(
@@ -183,6 +184,8 @@ def test_a_training_that_cannot_begin_is_one_line_and_leaves_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("data.jsonl").write_bytes(bundled_sample().read_bytes())
+    record = {"question": "when", "context": "It was lit in 1874.", "answers": []}
+    Path("unanswerable.jsonl").write_text(json.dumps(record))
     Path("out").mkdir()
     shutil.copytree(tiny_model, "cut")
     Path("cut", "model.safetensors").write_bytes(
@@ -193,6 +196,21 @@ def test_a_training_that_cannot_begin_is_one_line_and_leaves_nothing(
     lines = commands.err.splitlines()
     assert message in lines[-1] and (code == 2 or len(lines) == 1)
     assert not list(Path("out").iterdir())
+
+
+@pytest.mark.slow
+def test_a_training_that_diverges_is_one_line_and_writes_no_model(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folders = ["--data", bundled_sample(), "--init", tiny_model, "--output", "out"]
+    options = ["--learning-rate", "1e38", "--register", "reader"]
+    assert not commands.out("train", *folders, *SIZES, *options, code=1)
+    (error,) = (line for line in commands.err.splitlines() if "error" in line)
+    assert "1e+38" in error and "Traceback" not in commands.err
+    assert [path.name for path in Path("out").iterdir() if path.name[0] != "."] == ["unfinished"]
+    assert [run.info.status for run in runs("nq")] == ["FAILED"]
+    assert not connect("sqlite:///mlflow.db").search_registered_models()
 
 
 @pytest.mark.parametrize("is_finished", [False, True])

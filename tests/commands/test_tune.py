@@ -9,6 +9,7 @@ from nq.bundle import bundled_sample
 from nq.model.folder import ModelFolder
 from tests.conftest import Commands
 from tests.folders import tree
+from tests.nq_records import write_lines
 
 
 @pytest.mark.slow
@@ -40,6 +41,32 @@ def test_the_decision_of_the_model_folder_is_replaced(
     assert lines[-1].endswith(f"{model}/nq.json")
     assert ModelFolder(model).settings == tuned
     assert not list(tmp_path.glob("runs/*/unfinished"))
+
+
+@pytest.mark.parametrize(
+    ("ids", "gold", "problem"),
+    [
+        ([1, 3, 5], {"answer": "1874"}, "even id"),
+        ([2, 4], {"answer": "1874"}, "odd id"),
+        ([1, 2], {}, "no annotations"),
+    ],
+)
+def test_a_half_without_gold_is_named_before_anything_is_computed(
+    ids: list[int],
+    gold: dict[str, str],
+    problem: str,
+    tiny_model: Path,
+    tmp_path: Path,
+    commands: Commands,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = {"question": "when was it lit", "context": "It was lit in 1874.", **gold}
+    data = write_lines(tmp_path / "own.jsonl", [{"id": i, **one} for i in ids])
+    before = tree(tmp_path)
+    arguments = ["--data", data, "--model", tiny_model, "--output", "mine"]
+    error = commands.error("tune", *arguments, "--profile", "baseline")
+    assert problem in error and str(data) in error and tree(tmp_path) == before
 
 
 @pytest.mark.slow

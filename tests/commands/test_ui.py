@@ -43,6 +43,7 @@ def start(port: int, folder: Path, **variables: str) -> subprocess.Popen[str]:
         cwd=folder,
         env={**os.environ, **own, **variables},
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     )
 
@@ -53,7 +54,7 @@ def test_the_printed_address_has_a_table_with_the_saved_view(store: str, tmp_pat
         (tmp_path / f"{name}.py").write_text("open('ran', 'w')", encoding="utf-8")
     port = free_port()
     with start(port, tmp_path, MLFLOW_TRACKING_URI=store) as process:
-        assert process.stdout
+        assert process.stdout and process.stderr
         address = urllib.parse.urlsplit(process.stdout.readline().strip())
         page = urllib.parse.urlsplit(address.fragment)
         query = urllib.parse.parse_qs(page.query)
@@ -67,6 +68,7 @@ def test_the_printed_address_has_a_table_with_the_saved_view(store: str, tmp_pat
         assert columns <= set(state["selectedColumns"])
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143
+        assert "MLflow" in process.stderr.readline()  # before the address, which takes long
 
     wait_until(lambda: is_closed(port))  # the server's own processes end after it
     assert not (tmp_path / "ran").exists()

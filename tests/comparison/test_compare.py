@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import nq
-from nq import storage, tracking
+from nq import extras, storage, tracking
 from nq.commands.compare import parser
 from nq.commands.main import console
 from nq.comparison import compare, rounds
@@ -207,6 +207,17 @@ def test_a_failure_of_the_store_is_told_once_and_a_model_may_move(
     assert storage.read_json(file)["recorded"] == []  # so that a repetition records it
 
 
+def test_the_device_is_asked_for_without_python_files_of_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("keras", "nq", "random", "tensorflow"):
+        (tmp_path / f"{name}.py").write_text("open('ran', 'w')", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(extras, "has_gpu", lambda: True)  # also where there is none
+    assert rounds.device_in_process() in ("CPU", "GPU")
+    assert not (tmp_path / "ran").exists()
+
+
 @dataclass(frozen=True)
 class Here:
     """Comparisons whose runs are in this process: those in one of their own are tested above.
@@ -364,6 +375,23 @@ def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
     assert (base.changed, other.changed, other.micro_f1) == (0, QUESTIONS, None)
     page = (tmp_path / "out" / "compare.html").read_text("utf-8")
     assert page.count('"question":') == QUESTIONS and "micro F1" not in page
+
+
+def test_the_loss_of_text_gold_is_that_of_the_f1_of_words(here: Here, tmp_path: Path) -> None:
+    """All answers together have less than one right word; those of the other profile have none."""
+    words = ["the", "keeper", "lived", "in", "this", "tower", "for", "twenty", "years"]
+    gold = " ".join([*reversed(words), *map(str, range(90))])
+    one = {"question": "who lived there", "context": " ".join(words), "answer": gold}
+    file = nq_records.write_lines(tmp_path / "text.jsonl", [one] * QUESTIONS)
+
+    def answer(profile: str, options: Any) -> dict[str, Any]:
+        threshold = "-9" if profile == "baseline" else "9"
+        return here.answer(profile, options, "--set", f"short_threshold={threshold}")
+
+    here.use(answer)
+    rows = compare.compare([file], [here.default], model=here.model, rounds=1)
+    losses = {row.profile: row.loss for row in rows}
+    assert losses == {"baseline": (0, 0), here.default: (1, 1)}
 
 
 def test_profiles_are_measured_in_batches_and_windows_of_several_sizes(

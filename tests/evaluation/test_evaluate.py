@@ -45,7 +45,8 @@ def as_prediction(number: int | str, gold: Annotation, score: float = 1.0) -> Pr
 
 
 def is_correct(gold: tuple[Annotation, ...], prediction: Prediction) -> bool:
-    return judge(example(1, *gold), encode_prediction(prediction)).verdict is Verdict.RIGHT
+    verdict = judge(example(1, *gold), encode_prediction(prediction)).verdict
+    return verdict in (Verdict.RIGHT, Verdict.NULL)
 
 
 any_annotation = st.sampled_from([NO_ANSWER, LONG, SHORT, TWO, YES])
@@ -59,7 +60,7 @@ def test_gold_as_predictions_is_perfect(golds: list[Annotation], with_bytes: boo
         encoded = encode_prediction(as_prediction(number, gold), item.token_bytes)
         judgment = judge(item, encoded)
         evaluation.add(judgment)
-        assert judgment.verdict is Verdict.RIGHT
+        assert judgment.verdict is (Verdict.NULL if gold == NO_ANSWER else Verdict.RIGHT)
     metrics = evaluation.metrics()
     expected = {"long": any(g.long for g in golds)}
     expected["short"] = any(g.shorts or g.yes_no is not YesNo.NONE for g in golds)
@@ -141,7 +142,7 @@ NOT_YES = replace(YES, yes_no=YesNo.NO)
     [
         (SHORT, replace(SHORT, long=None), Verdict.RIGHT),
         (LONG, SHORT, Verdict.RIGHT),
-        (NO_ANSWER, NO_ANSWER, Verdict.RIGHT),
+        (NO_ANSWER, NO_ANSWER, Verdict.NULL),
         (SHORT, LONG, Verdict.PASSAGE),
         (YES, LONG, Verdict.PASSAGE),
         (YES, SHORT, Verdict.PASSAGE),
@@ -170,7 +171,8 @@ def test_each_answer_has_one_verdict(gold: Annotation, given: Annotation, verdic
         (["words"], SHORT, Verdict.WRONG),
         (["words"], NO_ANSWER, Verdict.MISSED),
         ([], SHORT, Verdict.EXTRA),
-        ([], NO_ANSWER, Verdict.RIGHT),
+        ([], LONG, Verdict.EXTRA),  # a passage is an answer too
+        ([], NO_ANSWER, Verdict.NULL),
     ],
 )
 def test_the_text_decides_where_gold_has_one(
@@ -178,6 +180,49 @@ def test_the_text_decides_where_gold_has_one(
 ) -> None:
     item = replace(example(1), answers=tuple(answers))
     assert judge(item, encode_prediction(as_prediction(1, given))).verdict is verdict
+
+
+NO_PASSAGE = replace(YES, long=None, candidate=None)
+
+
+@pytest.mark.parametrize(
+    ("given", "verdict", "long_f1"),
+    [
+        (YES, Verdict.RIGHT, 1),
+        (NO_PASSAGE, Verdict.RIGHT, 0),
+        (LONG, Verdict.PASSAGE, 1),
+        (SHORT, Verdict.PASSAGE, 1),
+        (NOT_YES, Verdict.WRONG, 1),
+        (replace(SHORT, long=None), Verdict.WRONG, 0),
+        (NO_ANSWER, Verdict.MISSED, 0),
+    ],
+)
+def test_yes_as_text_names_no_passage_so_that_every_one_is_right(
+    given: Annotation, verdict: Verdict, long_f1: float
+) -> None:
+    item, evaluation = replace(example(1, NO_PASSAGE), answers=("yes",)), Evaluation()
+    evaluation.add(judge(item, encode_prediction(as_prediction(1, given))))
+    assert evaluation.verdicts[verdict] == 1
+    assert evaluation.metrics()["long-answer-f1"] == long_f1
+    placed = replace(item, annotations=(NO_PASSAGE, YES))  # another answer has its place
+    other = judge(placed, encode_prediction(as_prediction(1, OTHER_BLOCK)))
+    assert other.verdict is Verdict.WRONG
+
+
+@given(
+    st.lists(any_annotation, max_size=3),
+    st.none() | st.lists(st.sampled_from(["yes", "The", "word word", "moon"]), max_size=2),
+    any_annotation,
+)
+def test_the_verdict_tells_whether_there_is_an_answer(
+    golds: list[Annotation], answers: list[str] | None, given: Annotation
+) -> None:
+    """Right, passage, wrong and extra add up to the questions that are answered."""
+    item = replace(example(1, *golds), answers=None if answers is None else tuple(answers))
+    prediction = as_prediction(1, given)
+    verdict = judge(item, encode_prediction(prediction)).verdict
+    if verdict is not None:
+        assert (verdict in list(Verdict)[:4]) == prediction.answered
 
 
 def gold_as_predictions(file: Path) -> list[Mapping[str, Any]]:

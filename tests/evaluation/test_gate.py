@@ -2,11 +2,12 @@
 
 import re
 from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nq.evaluation import nq_eval
@@ -15,6 +16,7 @@ from nq.evaluation.gate import (
     PASSED,
     UNDECIDED,
     Counts,
+    f1_behind,
     question_counts,
     relative_loss,
 )
@@ -62,6 +64,39 @@ def test_the_scores_are_those_of_the_official_evaluation(
     assert loss.low <= loss.high <= 1 and loss == relative_loss(*counts)
 
 
+HALVES = st.integers(0, 4).map(lambda n: n / 2)
+"""Counts of text gold: half of an F1 of words, here 0, 0.5 or 1, and whole ones."""
+PAIRS = st.tuples(HALVES, HALVES, HALVES, HALVES, HALVES)
+
+
+@given(st.lists(PAIRS, min_size=2, max_size=12))
+@example([(0.5, 0.0, 1.0, 0.5, 0.0)] * 2)  # less than one right answer in all
+@example([(0.0, 0.0, 0.5, 0.5, 0.0)] * 2)
+def test_counts_that_are_no_whole_numbers_are_not_rounded(
+    pairs: list[tuple[float, ...]],
+) -> None:
+    """The slower truth has exact fractions; no answer is right that is not given and in gold."""
+    mine, others = list[Counts](), list[Counts]()
+    for right, predicted, gold, other_right, other_predicted in pairs:
+        mine.append((min(right, gold), predicted, gold))
+        others.append((min(other_right, gold), other_predicted, gold))
+    (correct, items), (other_correct, other_items) = (
+        (sum(Fraction(c) for c, _, _ in run), sum(Fraction(p) + Fraction(g) for _, p, g in run))
+        for run in (mine, others)
+    )
+    if not other_correct:
+        with pytest.raises(ValueError, match="0"):
+            relative_loss(mine, others)
+        return
+    f1, other_f1 = 2 * correct / items, 2 * other_correct / other_items
+    loss = relative_loss(mine, others)
+    assert (loss.micro_f1, loss.other_micro_f1) == pytest.approx((float(f1), float(other_f1)))
+    assert loss.loss == pytest.approx(float(1 - f1 / other_f1))
+    assert loss.low - 1e-12 <= loss.loss <= loss.high + 1e-12
+    behind, low, high = f1_behind(mine, others)
+    assert behind == pytest.approx(float(other_f1 - f1)) and low <= behind <= high
+
+
 @pytest.mark.parametrize(
     ("mine", "others"),
     [
@@ -92,6 +127,7 @@ def test_the_interval_is_that_of_all_possible_resamples(
     [
         ([RIGHT, WRONG, NULL], [RIGHT, WRONG, NULL], (0, 0, 0), {0.0: PASSED}),  # drawn in pairs
         ([(0, 0, 1)] * 50, [RIGHT] * 50, (1, 1, 1), {0.99: FAILED}),
+        ([(0.25, 0, 1)] * 4, [(0.5, 0, 1)] * 4, (0.5, 0.5, 0.5), {0.4: FAILED, 0.5: PASSED}),
         ([WRONG] * 3, [RIGHT, WRONG, WRONG], (1, 0, 1), {0.5: UNDECIDED}),  # draws without any
         ([RIGHT] * 60, [RIGHT] * 30 + [WRONG] * 30, None, {0.0: PASSED}),  # a gain
         ([RIGHT] * 97 + [WRONG] * 3, [RIGHT] * 100, None, {0.02: UNDECIDED}),

@@ -24,3 +24,9 @@ def test_a_killed_and_an_interrupted_run(run_command: RunCommand) -> None:
     options = ["--kills", 1, "--interrupts", 1, "--only", "baseline"]
     rows = run_command(attacks.main, "kills", *options)["rows"]
     assert {row["attack"] for row in rows} == {"SIGKILL", "none, after kills", "SIGINT"}
+
+
+def test_small_requests_are_answered_beside_hostile_clients(run_command: RunCommand) -> None:
+    alone, beside = run_command(attacks.main, "overload", "--small", 5)["rows"]
+    assert (alone["attack"], alone["is_right"], beside["is_right"]) == ("none", True, True)
+    assert re.match(r"0 of 5 failed, p50 \d+\.\d+ s", beside["text"])

@@ -106,6 +106,7 @@ def test_two_real_stages_have_the_logits_of_the_unsplit_model() -> None:
     assert not _is_there(name)
 
 
+@pytest.mark.peers
 def test_two_devices_have_the_logits_of_one() -> None:
     pytest.importorskip("jax")
     logits = []

@@ -99,7 +99,7 @@ def test_the_document_of_a_question_lifts_its_blocks(
 def test_the_limits_of_rescore_are_those_of_the_committed_result() -> None:
     path = tables.ROOT / "experiments" / "results" / "rescoring_dev.json"
     rows = json.loads(path.read_bytes())["result"]["rows"]
-    types = [compute_type(Profile.parse(row["profile"]), "CPU") for row in rows]
+    types = [compute_type(Profile(row["profile"]), "CPU") for row in rows]
     assert {*types} == CLOSE.keys()
     for row, type_ in zip(rows, types, strict=True):
         assert row["limit"] == CLOSE[type_] > 1.25 * row["largest_margin"]

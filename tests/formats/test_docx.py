@@ -191,6 +191,7 @@ def test_what_is_not_word_is_refused(name: str, data: bytes, kind: str) -> None:
         decode_page(data, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "problem"),
     [

@@ -16,6 +16,7 @@ from nq.config import WindowConfig
 from nq.evaluation.labels import read_gold, read_predictions
 from nq.formats import input_files, inputs
 from nq.formats.fields import LIMITS
+from nq.formats.lines import BOM
 from nq.formats.tfrecord import frame
 from nq.model.folder import CONFIG, ModelFolder
 from nq.preprocess.features import features
@@ -25,6 +26,7 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import read_examples
 from nq.records import DeadLetter, Source
 from tests import nq_records
+from tests.conftest import Commands
 from tests.formats.reading import decode_line, ids, items, reasons, records
 from tests.nq_records import simplified, to_line, write_lines
 
@@ -32,6 +34,10 @@ RECORDS = [simplified(i, words=5) for i in range(3)]
 LINES = b"\n".join(map(to_line, RECORDS))
 TEXT = LINES.decode()
 GOOD = to_line(simplified())
+NOISE = b"".join(
+    to_line(simplified(i) | {"noise": random.Random(i).randbytes(3000).hex()}) + b"\n"
+    for i in range(20)
+)
 
 # --- lines --------------------------------------------------------------------------------
 
@@ -46,25 +52,78 @@ def test_gzip_is_detected_by_its_first_bytes(tmp_path: Path) -> None:
 
 def test_bom_line_ends_and_blank_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    path.write_bytes(b"\xef\xbb\xbf" + GOOD + b"\r\n\r\n  \t\n" + GOOD + b"\n\n" + GOOD)
+    path.write_bytes(BOM + GOOD + b"\r\n\r\n  \t\n" + GOOD + b"\n\n" + GOOD)
     assert [line for line, _ in records(path)] == [1, 4, 6]
     assert reasons(path) == ["", "", ""]
+    path.write_bytes((BOM + GOOD + b"\n") * 2 + BOM + b"\n" + BOM + BOM + GOOD)
+    assert reasons(path)[:2] == ["", ""]
+    assert "byte order mark" in reasons(path)[2]
     for data in (b"", gzip.compress(b""), b"\n\n"):
         path.write_bytes(data)
         assert items(path) == []
 
 
-def test_a_damaged_gzip_file_is_read_up_to_the_damage(tmp_path: Path) -> None:
-    lines = [simplified(i) | {"noise": random.Random(i).randbytes(3000).hex()} for i in range(20)]
-    whole = gzip.compress(b"".join(to_line(line) + b"\n" for line in lines))
-    middle, path = len(whole) // 2, tmp_path / "a.jsonl.gz"
-    flipped = whole[:middle] + b"\xff" * 50 + whole[middle + 50 :]
-    for damaged in (whole[:middle], flipped, whole + b"garbage"):
-        path.write_bytes(damaged)
+def test_a_gzip_file_that_is_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
+    whole, path = gzip.compress(NOISE), tmp_path / "a.jsonl.gz"
+    for data in (whole[: len(whole) // 2], whole + b"garbage"):
+        path.write_bytes(data)
+        inputs.check(str(path))
         *good, last = items(path)
         assert isinstance(last, DeadLetter) and good
         assert last.source.path == str(path) and last.source.line >= len(good) + 1
         assert len([item for i in range(3) for item in items(path, share=(i, 3))]) == len(good) + 1
+
+
+def flipped(data: bytes, place: int) -> bytes:
+    """Returns data in which a bit is another."""
+    return data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :]
+
+
+def test_nothing_of_a_damaged_gzip_file_is_used(tmp_path: Path, commands: Commands) -> None:
+    whole, path = gzip.compress(NOISE), tmp_path / "a.jsonl.gz"
+    damaged = {
+        "CRC": flipped(whole, len(whole) - 8),
+        "length": flipped(whole, len(whole) - 1),
+        "codes": whole[: len(whole) // 2] + b"\xff" * 50 + whole[len(whole) // 2 + 50 :],
+        "first member": flipped(whole, len(whole) - 8) + whole,
+        "last member": whole + flipped(whole, len(whole) - 8),
+        **{f"bit {n}": flipped(whole, len(whole) * n // 9) for n in range(3, 8)},
+    }
+    gold = ["eval", "--predictions_path", path, "--gold_path", path]
+    prepare = ["preprocess", "--output", tmp_path / "out", "--data", path, "--limit", 1]
+    for data in damaged.values():
+        path.write_bytes(data)
+        readers: list[Callable[[], Any]] = [
+            lambda: next(read_examples(path, skip_bad=True)),
+            lambda: inputs.read_page(path, 1),
+            lambda: items(path),
+            lambda: read_gold(path),
+            lambda: read_predictions(path),
+        ]
+        for read in readers:
+            with pytest.raises(ValueError, match=f"{path} is damaged"):
+                read()
+        for command in (gold, prepare):
+            assert commands.out(*command, code=1) == ""
+            assert f"{path} is damaged" in commands.err and commands.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.json.gz", "mrqa.jsonl.gz"])
+def test_damaged_gzip_files_of_other_kinds(tmp_path: Path, name: str) -> None:
+    pages = [{"context": "It rains.", "qas": [{"id": str(i), "question": "?"}]} for i in range(99)]
+    lines = {
+        "a.csv.gz": b"id,question,context\n" + b"".join(b"%d,?,It rains.\n" % i for i in range(99)),
+        "a.json.gz": to_line({"data": [{"paragraphs": pages}]}),
+        "mrqa.jsonl.gz": b"\n".join(map(to_line, pages)),
+    }
+    whole, path = gzip.compress(lines[name]), tmp_path / name
+    path.write_bytes(whole)
+    assert len(list(read_examples(path))) == 99
+    path.write_bytes(flipped(whole, len(whole) - 8))
+    for read in (lambda: next(read_examples(path)), lambda: items(path)):
+        with pytest.raises(ValueError, match=f"{path} is damaged"):
+            read()
 
 
 def test_shares_and_limit_cover_every_line_once(tmp_path: Path) -> None:

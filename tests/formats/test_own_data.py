@@ -290,6 +290,7 @@ def test_a_context_is_a_page_of_paragraphs() -> None:
         ({"answer": "838"}, 1, ["1838"]),  # extended to the whole word
         ({"answer": "1986", "answer_start": str(CONTEXT.index("1986"))}, 1, ["1986"]),
         ({"answers": '["1986", "Dunmore"]'}, 2, ["1986", "Dunmore"]),  # a cell of CSV
+        ({"answers": '["1986", "lone \\ud800"]'}, 2, ["1986"]),
         ({"is_impossible": True, "answers": [placed("1986")]}, 0, []),
         # lists and numbers as pandas writes them
         ({"answers": "['1986', 'Dunmore']"}, 2, ["1986", "Dunmore"]),
@@ -305,6 +306,7 @@ def test_a_context_is_a_page_of_paragraphs() -> None:
         # an empty text alone is no answer
         ({"answers": {"text": [""], "answer_start": [0]}}, 0, []),
         ({"answer": {"text": "", "answer_start": -1}}, 0, []),
+        ({"answer": {"text": "", "answer_start": "-1"}}, 0, []),
     ],
 )  # fmt: skip
 def test_gold_is_read_as_text(gold: dict[str, Any], texts: int, found: list[str]) -> None:
@@ -341,6 +343,8 @@ def test_yes_and_no_are_no_places() -> None:
     [
         ({"answers": [placed("Tom Hale", 3)]}, "answers[0] is 'Tom Hale'"),
         ({"answers": [{"text": " ", "answer_start": 3}]}, "[3, 4)"),
+        ({"answers": [{"text": "1986", "answer_start": -1}]}, "-1: expected a character from 0"),
+        ({"answer": "1986", "answer_start": "-1.0"}, "-1: expected a character from 0"),
         ({"answers": ["", "1986"]}, "answers"),
         ({"answers": "['1986' 'Dunmore']"}, "answers"),  # of numpy
         ({"answer": "True"}, "True"),

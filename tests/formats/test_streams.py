@@ -13,7 +13,7 @@ import pytest
 
 from nq.formats import inputs
 from nq.formats.input_files import LOCAL, shown
-from nq.questions import read_examples
+from nq.questions import Questions, read_examples
 from tests.nq_records import simplified, to_line
 
 LINES = b"".join(to_line(simplified(i, words=5)) + b"\n" for i in range(3))
@@ -66,6 +66,20 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         with LOCAL.found(["/dev/stdin", "-"]) as (path,):
             *_, (source, _) = inputs.read_records(path)
             assert (source.path, source.line) == ("standard input", 4)
+
+
+def test_a_damaged_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = bytearray(gzip.compress(LINES))
+    data[-8] ^= 4
+    with written(data) as pipe, pytest.raises(ValueError, match=r"^a pipe is damaged"):
+        next(read_examples(f"/dev/fd/{pipe}", skip_bad=True))
+    with written(data) as pipe:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(os.fdopen(pipe, "rb", closefd=False)))
+        with (
+            pytest.raises(ValueError, match=r"^standard input is damaged"),
+            Questions.open("-", limit=1),
+        ):
+            pass
 
 
 def test_examples_of_pipes_and_files(tmp_path: Path) -> None:

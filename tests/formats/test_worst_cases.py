@@ -64,6 +64,7 @@ def consume(read: Callable[[str], Any], text: str) -> None:
 BLANKS = " " * SIZE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("read", "text"),
     [

@@ -25,7 +25,7 @@ from tests.child_processes import children
 
 @pytest.fixture(scope="module")
 def spec(tiny_model: Path) -> ScorerSpec:
-    return ScorerSpec(Model.open(tiny_model), Profile.parse("prune+buckets+openvino"), 2)
+    return ScorerSpec(Model.open(tiny_model), Profile("prune+buckets+openvino"), 2)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_an_instance_computes_the_same_bytes_in_steps_between_those_of_other_par
     """One of the second model's windows too, and of those that are rescored."""
     models = {"second_model": request.getfixturevalue(second), "read_blocks": 2} if second else {}
     model = Model.open(spec.model.folder, **models)
-    spec = replace(spec, model=model, profile=Profile.parse(profile), batch_size=4, adaptive=True)
+    spec = replace(spec, model=model, profile=Profile(profile), batch_size=4, adaptive=True)
     with InstancePool(spec, 1, 1) as pool:
         expected = [pool.scores(part.rows, part.examples) for part in some_parts]
         computed = pool.counters.computed_windows

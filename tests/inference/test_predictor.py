@@ -134,7 +134,7 @@ def is_refused(profile: Profile) -> bool:
 
 @pytest.mark.parametrize(("name", "shape"), PROFILES)
 def test_every_profile_has_the_scores_of_baseline(name: str, shape: ModelConfig) -> None:
-    profile = Profile.parse(name)
+    profile = Profile(name)
     if is_refused(profile):
         return
     baseline = score_all_positions("baseline", shape)[0]

@@ -1,6 +1,8 @@
 """Tests of profiles: their names, their combinations and the settings that they change."""
 
+import pickle
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,8 +15,9 @@ from nq.inference.profile import OPTIMIZATIONS, Profile
 @given(st.sampled_from(profiles.profiles()[1:]), st.randoms())
 def test_names_in_any_order_are_one_profile(profile: Profile, random: Random) -> None:
     names = random.sample(sorted(profile.names), len(profile.names))
-    parsed = Profile.parse(" + ".join(names))
-    assert parsed == profile == Profile.of(str(profile))
+    parsed = Profile(" + ".join(names))
+    assert parsed == profile == Profile.of(str(profile)) == Profile(profile.names)
+    assert pickle.loads(pickle.dumps(profile)) == profile
     assert str(parsed) == "+".join(name for name in OPTIMIZATIONS if name in names)
 
 
@@ -32,13 +35,31 @@ def test_names_in_any_order_are_one_profile(profile: Profile, random: Random) ->
 )
 def test_what_is_no_profile_is_an_error_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(ValueError) as error:
-        Profile.parse(text)
+        Profile(text)
     assert reason in str(error.value) and repr(text) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        ({"mixed", "xal"}, "did you mean 'xla'"),
+        ({"xla", "openvino"}, "xla and openvino"),
+        (["mixed", "mixed"], "'mixed'"),
+        ({"baseline", "xla"}, "baseline"),
+        ([1], "[1]"),
+        (None, "None"),
+    ],
+)
+def test_names_are_checked_as_a_text_is(names: Any, reason: str) -> None:
+    with pytest.raises(ValueError) as error:
+        Profile(names)
+    assert reason in str(error.value)
+    assert Profile() == Profile(()) == Profile(["baseline"]) == Profile("baseline")
 
 
 @given(st.text(max_size=12))
 def test_any_text_is_a_profile_or_a_value_error(text: str) -> None:
     try:
-        assert str(Profile.parse(text)) in map(str, profiles.profiles())
+        assert str(Profile(text)) in map(str, profiles.profiles())
     except ValueError as error:
         assert "baseline" in str(error) or text.strip() in str(error)

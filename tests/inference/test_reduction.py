@@ -71,7 +71,7 @@ def test_all_logits_are_those_of_the_model(profile: str) -> None:
     features = [tiny_models.features(n, 6, LENGTH, pieces=p) for n, p in enumerate((256, 200, 30))]
     rows = item_rows(list(zip(sources, features, strict=True)))
     network = Network(SHAPE, tiny_models.model(shape=SHAPE))
-    computation = Computation(network, Profile.parse(profile), AllLogits(LENGTH))
+    computation = Computation(network, Profile(profile), AllLogits(LENGTH))
     columns = Predictor(computation, Shape(4, LENGTH)).scores(rows)
     assert tuple(columns) == LOGITS
     expected = network.model({name: rows[name] for name in INPUTS})

@@ -32,7 +32,7 @@ def new_predictor(
     adaptive: bool = False,
 ) -> Predictor:
     """Returns a predictor of a tiny model; ``dtype`` replaces the policy of the profile."""
-    parsed = Profile.parse(profile)
+    parsed = Profile(profile)
     model = tiny_models.model(dtype=dtype or parsed.policy("CPU"), shape=shape)
     network = Network(shape, model)
     reduction = TopK(k, text_only)

@@ -110,6 +110,7 @@ def texts(
     yield first, text
 
 
+@pytest.mark.slow
 def test_each_text_is_encoded_as_by_itself(source: Path, ranker: Path) -> None:
     tokenizer, model = load_tokenizer(ranker), joint.load_model(ModelFolder(ranker)).model
     settings = ModelFolder(ranker).settings.windows
@@ -182,7 +183,7 @@ def test_engines_agree(profile: str, ranker: Path) -> None:
 
     def block_logits(name: str) -> dict[tuple[int, int], float]:
         """Returns the logits of blocks by window and position."""
-        parsed = Profile.parse(name)
+        parsed = Profile(name)
         own = joint.build(loaded.config, dtype=parsed.policy("CPU"), initialize=False)
         own.set_weights(loaded.model.get_weights())
         computation = Computation(Network(loaded.config, own), parsed, TopK(5, True))
@@ -196,6 +197,7 @@ def test_engines_agree(profile: str, ranker: Path) -> None:
     assert block_logits(profile) == pytest.approx(expected, abs=0.3 if "mixed" in profile else 1e-3)
 
 
+@pytest.mark.slow
 def test_alone_it_gives_long_answers_only(ranker: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "nq")
     everything = DecisionConfig(long_threshold=0.0, short_threshold=0.0)

@@ -5,7 +5,8 @@ import pytest
 from tests.child_processes import python
 
 
-@pytest.mark.slow
+@pytest.mark.peers
+@pytest.mark.extended
 def test_torch_may_be_used_after_tensorflow() -> None:
     pytest.importorskip("torch")
     program = (

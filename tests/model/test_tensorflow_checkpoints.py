@@ -170,3 +170,10 @@ def test_a_missing_or_truncated_file_is_named(
     with pytest.raises((ValueError, FileNotFoundError), match=name) as error:
         joint.load_model(ModelFolder(folder))
     assert "\n" not in str(error.value)
+
+
+def test_values_that_are_not_finite_are_named(tmp_path: Path) -> None:
+    values = np.full(2, np.nan, np.float32)
+    write_tf1(tmp_path, "bert_joint.ckpt", original_names() | {"cls/nq/output_bias": values})
+    with pytest.raises(ValueError, match=r"bert_joint\.ckpt.*output_bias.*not finite"):
+        joint.load_model(ModelFolder(tmp_path))

@@ -74,6 +74,15 @@ def test_right_choices_are_those_that_the_evaluation_counts_as_right(seed: int) 
             assert right == any(is_right(example, one)[1] for one in predictions)
 
 
+def test_no_block_is_chosen_where_gold_lacks_the_passage_of_yes() -> None:
+    example, scores = synthetic_pages.page(1)
+    unknown = Annotation(None, None, (), YesNo.YES)
+    own = replace(example, annotations=(unknown,), answers=("yes",))
+    evidence = gather_evidence(own, scores, 30)
+    assert len(evidence.blocks) and block_choices(own, evidence) is None
+    assert block_choices(replace(own, answers=None), evidence) is not None  # "no answer"
+
+
 def sampled(names: tuple[str, ...], truth: RankingWeights, n: int) -> list[ChoiceSet]:
     """Returns choice sets whose right choices are sampled from the probabilities of ``truth``."""
     draw = np.random.default_rng(7)

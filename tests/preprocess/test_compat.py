@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from nq.config import WindowConfig
 from nq.formats.natural_questions import decode_simplified, decode_v1, is_tag
-from nq.preprocess.features import features, training_features
+from nq.preprocess.features import Sampling, features, training_features
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.preprocess.tokenizers.wordpiece import (
     OriginalWordPieceTokenizer,
@@ -73,7 +73,7 @@ def test_features_are_those_of_the_originals(run: dict[str, Any]) -> None:
         decode_v1(as_v1(record)) if config.compat == "bert-joint" else decode_simplified(record)
     )
     if run["training"]:
-        made = training_features(example, tokenizer, config, negatives=1.0, seed=1)
+        made = training_features(example, tokenizer, config, Sampling(1.0, 1))
         assert training_rows(made) == run["rows"]
     else:
         assert inference_rows(features(example, tokenizer, config)) == run["rows"]

@@ -16,6 +16,7 @@ from nq.preprocess.contexts import words as words_of
 from nq.preprocess.features import (
     LIST_GAP,
     NO_TARGET,
+    Sampling,
     chosen_annotation,
     features,
     query,
@@ -145,7 +146,7 @@ def test_rows_against_a_slower_truth(
 def test_targets_against_a_slower_truth(
     wordpiece: WordPieceTokenizer, example: Example, config: WindowConfig
 ) -> None:
-    made = training_features(example, wordpiece, config, negatives=1.0, seed=1)
+    made = training_features(example, wordpiece, config, Sampling(1.0, 1))
     assert labels(made) == positives(example, wordpiece, config)
     assert rows(made) == rows(features(example, wordpiece, config))
 
@@ -155,10 +156,10 @@ def test_targets_against_a_slower_truth(
 def test_the_draw_of_negatives(
     wordpiece: WordPieceTokenizer, example: Example, share: float, seed: int
 ) -> None:
-    every = training_features(example, wordpiece, SMALL, negatives=1.0, seed=seed)
-    some = training_features(example, wordpiece, SMALL, negatives=share, seed=seed)
-    again = training_features(example, wordpiece, SMALL, negatives=share, seed=seed)
-    none = training_features(example, wordpiece, SMALL, negatives=0.0, seed=seed)
+    every = training_features(example, wordpiece, SMALL, Sampling(1.0, seed))
+    some = training_features(example, wordpiece, SMALL, Sampling(share, seed))
+    again = training_features(example, wordpiece, SMALL, Sampling(share, seed))
+    none = training_features(example, wordpiece, SMALL, Sampling(0.0, seed))
     assert some.windows.tolist() == again.windows.tolist()
     assert set(none.windows) <= set(some.windows) <= set(every.windows)
     assert [kind for _, _, kind in labels(every) if kind] == [kind for _, _, kind in labels(none)]
@@ -173,10 +174,10 @@ def test_pages_without_annotations_are_unlabelled_if_asked_for(
     wordpiece: WordPieceTokenizer, example: Example, share: float, seed: int
 ) -> None:
     bare = replace(example, annotations=None)
-    assert not len(training_features(bare, wordpiece, SMALL, share, seed))
-    some = training_features(bare, wordpiece, SMALL, share, seed, True)
+    assert not len(training_features(bare, wordpiece, SMALL, Sampling(share, seed)))
+    some = training_features(bare, wordpiece, SMALL, Sampling(share, seed, unlabelled=True))
     negatives = replace(example, annotations=())
-    expected = training_features(negatives, wordpiece, SMALL, share, seed)
+    expected = training_features(negatives, wordpiece, SMALL, Sampling(share, seed))
     assert rows(some) == rows(expected) and some.windows.tolist() == expected.windows.tolist()
     assert {kind for _, _, kind in labels(expected)} <= {AnswerType.UNKNOWN}
     assert labels(some) == [(0, 0, UNLABELLED)] * len(some)
@@ -228,6 +229,11 @@ def test_without_a_short_answer_the_target_is_the_block(yes_no: str, kind: Answe
 )
 def test_no_target(example: Example, config: WindowConfig) -> None:
     assert wanted(example, config) == NO_TARGET
+
+
+def test_yes_whose_passage_is_not_known_is_left_out() -> None:
+    example = replace(page(TEXT, long=None, yes_no="YES"), answers=("yes",))
+    assert wanted(example) is None
 
 
 def test_the_annotation_that_is_followed() -> None:

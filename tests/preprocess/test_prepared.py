@@ -22,7 +22,7 @@ from nq.errors import Error
 from nq.formats import inputs
 from nq.formats.tfrecord import encode_records, raw_records
 from nq.preprocess import prepared, shards
-from nq.preprocess.features import features, training_features
+from nq.preprocess.features import Sampling, features, training_features
 from nq.preprocess.prepared import Request, Windows, find, prepare, preparing, windows
 from nq.preprocess.shards import MANIFEST, SHARD_BYTES
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -31,6 +31,7 @@ from nq.records import Example, Source
 from nq.storage import DEAD_LETTERS, LOCK, MARK, PART, UNFINISHED, hold
 from tests import nq_records
 from tests.child_processes import PATIENCE_S, ROOT, children, wait_until
+from tests.folders import of_earlier_version
 from tests.formats.reading import values_of
 from tests.full_disk import small_files
 from tests.nq_records import simplified, write_lines
@@ -112,11 +113,11 @@ def first_examples(request: Request) -> Iterator[tuple[Source, Example]]:
 
 
 @pytest.mark.parametrize("shard_bytes", [1, SMALL, SHARD_BYTES])
-@pytest.mark.parametrize("training", [None, (0.5, 7)])
+@pytest.mark.parametrize("training", [None, Sampling(0.5, 7)])
 def test_records_are_those_of_the_plain_functions_in_order(
     job_request: Request,
     out: Path,
-    training: tuple[float, int] | None,
+    training: Sampling | None,
     shard_bytes: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -126,7 +127,7 @@ def test_records_are_those_of_the_plain_functions_in_order(
     for source, item in first_examples(job_request):
         rows = features(item, tokenizer, CONFIG)
         if training:
-            rows = training_features(item, tokenizer, CONFIG, *training)
+            rows = training_features(item, tokenizer, CONFIG, training)
         expected.append(list(encode_records(rows, source, CONFIG.switches.id_name)))
     assert records(made) == [record for one in expected for record in one]
     counts = made.examples, made.windows, made.dead_letters
@@ -164,6 +165,17 @@ def test_a_folder_of_any_name_with_files_of_a_killed_job_and_of_others(
     assert made.windows == len(records(made)) > 0
 
 
+def test_windows_are_complete_when_their_job_has_nothing_left_to_remove(
+    job_request: Request, out: Path
+) -> None:
+    """Otherwise the folder of a job that is killed then would stay, since no job follows."""
+    seen = [
+        (manifest["complete"], len(list(out.glob(f"{UNFINISHED}*"))))
+        for manifest in preparing(job_request, out)
+    ]
+    assert seen == [(False, 1), (True, 0)]
+
+
 def test_an_equal_request_reuses_the_folder(
     job_request: Request, completed: Windows, tmp_path: Path, out: Path
 ) -> None:
@@ -188,7 +200,7 @@ def test_another_request_does_not_reuse_it(
     elif change == "limit":
         other = replace(job_request, questions=Questions(files, limit=3))
     elif change == "training":
-        other = replace(job_request, training=(0.1, 1))
+        other = replace(job_request, training=Sampling(0.1, 1))
     elif change == "files":
         other = replace(job_request, questions=Questions(files[:1]))
     elif change == "line":
@@ -231,6 +243,17 @@ def test_damage_is_found_logged_and_made_good(
     messages = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert len(messages) == (not (name == MANIFEST and damage == "missing"))
     assert all(name in message for message in messages)
+
+
+def test_windows_of_an_earlier_version_are_made_again(
+    job_request: Request, completed: Windows, out: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = folder_bytes(out)
+    of_earlier_version(out / MANIFEST, shards={SHARD: 1})
+    assert not prepare(job_request, out).reused
+    assert folder_bytes(out) == before
+    (message,) = caplog.messages
+    assert str(out / MANIFEST) in message and "version" in message
 
 
 def test_the_folder_has_the_examples_of_the_input(job_request: Request, completed: Windows) -> None:

@@ -1,6 +1,7 @@
 """Where an answer is lost, the outcomes of the official evaluation, tallies and bounds."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -63,6 +64,12 @@ def test_stage_that_loses_a_short_answer(
     gold: Annotation, outputs: StageOutputs, lost: Stage
 ) -> None:
     assert judged(page(gold), label(), outputs)[1].lost is lost
+
+
+def test_a_passage_that_gold_does_not_name_is_lost_by_the_decision() -> None:
+    example = replace(page(annotation(None, yes_no=YesNo.YES)), answers=("yes",))
+    assert [one.lost for one in judged(example, label(), stages())] == [DECISION, DECISION]
+    assert judged(example, label(FIRST), stages())[0].outcome is Outcome.RIGHT
 
 
 SPANS = st.sampled_from([SHORT, Span(9, 10), Span(1, 3), Span(17, 22), Span(6, 10)])

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.chromium import Browser, needs_chromium
-from tests.report.examples import HOSTILE, hostile, questions, write_example_page
+from tests.report.examples import (
+    FIRST,
+    HOSTILE,
+    hostile,
+    label,
+    question,
+    questions,
+    write_example_page,
+)
 
 MANY, LAST_WRONG = 20_000, 19_996
 READY = "document.documentElement.dataset.ready"
@@ -69,7 +77,7 @@ def fill_in(tab: Browser, selector: str, value: object, event: str = "input") ->
 def test_filters_searches_and_sorts(tab: Browser, page: Path) -> None:
     open_page(tab, page)
     counts = "[...document.querySelectorAll('#outcomes button b')].map(b => b.textContent)"
-    assert tab.run(counts) == ["40", "0", "20", "20", "20"]
+    assert tab.run(counts) == ["20", "0", "20", "20", "20", "20"]
     tab.run("document.querySelectorAll('#outcomes button')[2].click()")
     wrong = tab.run(SHOWN)
     assert wrong == [str(n) for n in range(1, 100, 5)]
@@ -87,6 +95,26 @@ def test_filters_searches_and_sorts(tab: Browser, page: Path) -> None:
     tab.run(RESET)
     fill_in(tab, "#sort", "score, highest first", "change")
     assert tab.run(SHOWN)[:3] == ["98", "96", "95"]  # 97 and 99 have no answer
+
+
+def test_a_question_has_the_same_mark_in_the_list_and_beside_it(
+    tab: Browser, tmp_path: Path
+) -> None:
+    """A passage for a question without an answer, and the words of gold at another place."""
+    extra, wrong = question(3, "extra"), question(1, "wrong")
+    passage = replace(extra, label=label(FIRST), example=replace(extra.example, answers=()))
+    words = replace(wrong, example=replace(wrong.example, answers=("a1 a2",)))
+    write_example_page(tmp_path / "page.html", [passage, words])
+    for number, outcomes in ((3, ["extra", "extra", "null"]), (1, ["right", "wrong", "wrong"])):
+        open_page(tab, tmp_path / "page.html", f"#{number}")
+        tab.wait_for(f"{DETAIL}.includes('who is number {number}')")
+        for kind, outcome in enumerate(outcomes):
+            fill_in(tab, "#kind", str(kind), "change")
+            for place in ("#list [aria-current]", "#detail .verdicts"):
+                marks = f"[...document.querySelectorAll('{place} > * .mark, {place} > .mark')]"
+                assert tab.run(f"{marks}.map(m => m.title)") == [outcome], (place, kind)
+            chips = tab.run("[...document.querySelectorAll('#outcomes b')].map(b => b.innerText)")
+            assert sum(map(int, chips)) == 2
 
 
 def test_a_link_opens_its_question(tab: Browser, page: Path) -> None:

@@ -80,6 +80,19 @@ def test_a_run_that_loses_too_much_fails(
 
 
 @pytest.mark.slow
+def test_a_gate_needs_a_run_with_right_answers(
+    data: Path, tiny_model: Path, tmp_path: Path, commands: Commands
+) -> None:
+    """It is refused before the model is loaded, and leaves no run."""
+    nothing = ("--set", "long_threshold=9,short_threshold=9")
+    commands.out(*arguments(tmp_path / "first", data, tiny_model, *nothing))
+    gate = ("--against", tmp_path / "first", "--max-loss", 0.02)
+    problem = commands.error(*arguments(tmp_path / "run", data, tiny_model, *gate), code=1)
+    assert str(tmp_path / "first") in problem and "--max-loss" in problem
+    assert not (tmp_path / "run" / JOB).exists()
+
+
+@pytest.mark.slow
 def test_other_logits_are_seen(
     first: Path, data: Path, tiny_vocab: Path, tmp_path: Path, commands: Commands
 ) -> None:

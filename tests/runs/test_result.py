@@ -81,14 +81,14 @@ def test_a_wrong_answer_has_the_right_ones_of_its_question(
         ("missed", ("July 20, 1969", "on July 20, 1969")),
         ("missed", ("Michael Collins",)),
         ("missed", ("NO",)),
-        ("right", ()),
+        ("null", ()),
         ("missed", ("Friedrich Schiller",)),
         ("missed", ("YES",)),
     ]
-    assert result.verdicts == {"right": 1, "passage": 0, "wrong": 0, "missed": 5, "extra": 0}
-    assert "1 right, 0 passage, 0 wrong, 5 missed, 0 extra" in summary(result)
+    assert result.verdicts == {**dict.fromkeys(Verdict, 0), "missed": 5, "null": 1}
+    assert "0 right, 0 passage, 0 wrong, 0 extra, 5 missed, 1 null" in summary(result)
     shown = str(result).partition("\n\n")[0]
-    assert (shown.count("right"), shown.count("MISSED")) == (1, 5)
+    assert (shown.count("null"), shown.count("MISSED")) == (1, 5)
 
 
 @pytest.mark.slow
@@ -101,6 +101,7 @@ def test_a_number_is_the_same_wherever_it_is(tiny_model: Path, tmp_path: Path) -
     written = json.loads((result.folder / METRICS).read_bytes())
     assert written["verdicts"] == result.verdicts
     assert Counter(row.verdict for row in result.rows) == Counter(result.verdicts)
+    assert sum(list(result.verdicts.values())[:4]) == result.answered
     page = write_report(result.folder).page.read_text("utf-8")
     rows = json.loads(page.split('id="json-rows">')[1].split("</script>")[0])
     assert Counter(row["o"][0] for row in rows) == Counter(result.verdicts)
@@ -149,7 +150,7 @@ def test_expected_answers_are_those_of_most_annotators_first(
     is_html = [word.startswith("<") for word in words]
     example = Example(1, "how long", words, is_html, (), tuple(annotations))
     wrong = Prediction(1, shorts=(Span(4, 5),))
-    for verdict in set(Verdict) - {Verdict.RIGHT}:
+    for verdict in set(Verdict) - {Verdict.RIGHT, Verdict.NULL}:
         assert table_row(example, wrong, verdict).expected == expected
     right = AnswerRow("how long", "km", Verdict.RIGHT, ())
     assert table_row(example, wrong, Verdict.RIGHT) == right

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from nq.errors import DamagedError, Error
 from nq.inference.scorer import Counters, Progress, Rows, Scorer, no_progress, score_examples
+from nq.memo import REQUEST
 from nq.records import READ, RESCORED, SCORE_COLUMNS, Columns, Example, ExampleKey, Windowed
 from nq.runs.score_store import ScoreStore, StoringScorer
+from tests.folders import of_earlier_version
 
 K = 2
 WIDTHS = {"cls_logit": 2, "type_logits": 5}
@@ -127,6 +129,16 @@ def test_damaged_parts_are_removed_and_computed_again(
     for part in parts[:2]:
         write(store, part)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == expected
+
+
+def test_scores_of_an_earlier_version_are_computed_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(ScoreStore(tmp_path, {"model": "a"}), [((0, 1), 1)])
+    of_earlier_version(tmp_path / REQUEST)
+    assert (0, 1) not in ScoreStore(tmp_path, {"model": "a"})
+    (message,) = caplog.messages
+    assert str(tmp_path / REQUEST) in message and "version" in message
 
 
 def test_an_equal_request_keeps_the_parts_and_another_one_removes_them(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ HTML = (
 @pytest.fixture(scope="module")
 def server(tiny_model: Path) -> Iterator[InProcess]:
     model = Model.open(tiny_model)
-    scorer = load_scorer(checked_scorer(model, Profile.parse("baseline"), 8))
+    scorer = load_scorer(checked_scorer(model, Profile("baseline"), 8))
     with InProcess(model, scorer) as server:
         yield server
 
@@ -106,7 +106,7 @@ def test_several_pages_are_answered_as_the_python_api_does(
 
 def test_many_clients_at_once_get_the_answers_of_one(tiny_model: Path, tiny_mpnet: Path) -> None:
     """A cascade scores more windows than it is sent, and chooses them by the page."""
-    words, profile = PAGE.split(), Profile.parse("mixed+prune+rescore")
+    words, profile = PAGE.split(), Profile("mixed+prune+rescore")
     pages = [
         "\n\n".join(" ".join(words[n + i : n + i + 4]) for i in range(0, 12, 4)) for n in range(14)
     ]

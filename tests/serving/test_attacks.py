@@ -1,5 +1,6 @@
 """Tests a real server under clients that are silent or send what is slow to read."""
 
+import asyncio
 import contextlib
 import resource
 import select
@@ -12,10 +13,13 @@ from pathlib import Path
 
 import httpx
 import orjson
+import psutil
 import pytest
 
+from nq.model.model import Model
+from nq.serving.service import QUICK_BYTES, Answering
 from tests.child_processes import children, wait_until
-from tests.serving.servers import RunningServer, ask_body
+from tests.serving.servers import InProcess, RunningServer, ask_body
 
 pytestmark = pytest.mark.slow
 FILES, SILENT = 256, 400
@@ -154,6 +158,40 @@ def test_pages_that_are_slow_to_read_delay_nobody_and_no_end(
         ask()
         assert server.stop() == 0
     assert not children("reads pages")
+
+
+def test_small_pages_wait_for_no_others_and_clients_take_turns(tiny_model: Path) -> None:
+    """Each body is refused when it has been read; their questions are their names."""
+    pages: dict[str, Any] = {"small": {"page": "<html>"}, "large": {"page": " " * 2 * QUICK_BYTES}}
+    pages["files"] = {"pages": [{"data": "eHl6", "name": "a.pdf"}]}
+    escaped = b'{"question": "who", "p\\u0061ges": [{"page": "<html>"}]}'
+
+    async def main(answering: Answering) -> list[str]:
+        refused = list[str]()
+
+        async def ask(name: str, client: str, body: bytes) -> None:
+            with pytest.raises(ValueError, match=r"has no text|is a PDF|page: "):
+                await answering.ask(body, client)
+            refused.append(name)
+
+        def asked(name: str, client: str, kind: str) -> asyncio.Task[None]:
+            body = orjson.dumps({"question": "who", **pages[kind]})
+            return asyncio.create_task(ask(name, client, body))
+
+        process, _ = answering._slow
+        process.read("a page", abs, -1)
+        psutil.Process(process._worker.process.pid).suspend()
+        waiting = [asked("large 1", "1.1.1.1", "large"), asked("files 1", "1.1.1.1", "files")]
+        waiting.append(asyncio.create_task(ask("escaped 1", "1.1.1.1", escaped)))
+        waiting.append(asked("files 2", "2.2.2.2", "files"))
+        await asked("small 1", "1.1.1.1", "small")
+        psutil.Process(process._worker.process.pid).resume()
+        await asyncio.gather(*waiting)
+        return refused
+
+    with InProcess(Model.open(tiny_model)) as server:
+        refused = server.runner.run(main(server.answering))
+    assert refused == ["small 1", "large 1", "files 2", "files 1", "escaped 1"]
 
 
 def test_ready_only_while_a_process_answers(server: RunningServer, model: Path) -> None:

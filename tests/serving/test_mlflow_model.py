@@ -68,6 +68,7 @@ def test_it_answers_as_the_python_api_does(saved: Path, loaded: Any, tiny_model:
     assert [len(answer["runners_up"]) for answer in answers] == [0, 1]
     assert loaded.predict(ROWS) == loaded.predict(pd.DataFrame(ROWS)) == answers
     assert loaded.predict(pd.DataFrame(ROWS[1:])) == answers[1:]
+    assert loaded.predict([]) == loaded.predict(pd.DataFrame(ROWS[:0])) == []
     signature = loaded.metadata.signature
     assert signature.inputs.input_names() == ["question", "page", "top"]
     assert set(signature.outputs.input_names()) == answers[0].keys()
@@ -149,6 +150,7 @@ def test_mlflow_serves_it(served: str, tiny_model: Path) -> None:
         empty = {"question": "who", "page": ""}
         answers = client.post("/invocations", json={"inputs": [*ROWS, empty]}).json()
         last = answers["predictions"].pop()
+        assert client.post("/invocations", json={"inputs": []}).json() == {"predictions": []}
         refused = client.post("/invocations", json={"inputs": [{"question": "who"}]})
     assert answers == {"predictions": expected(tiny_model)}
     assert last["error"] and last["answer"] is None

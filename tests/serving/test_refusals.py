@@ -103,6 +103,24 @@ def test_a_body_that_is_too_large_is_not_read_to_its_end(
     assert sum(sent) <= (0 if announced else 6_100_000)
 
 
+def exchange(server: InProcess, request: bytes) -> bytes:
+    """Returns all that is sent back over a connection for what is sent."""
+
+    async def main() -> bytes:
+        config = uvicorn.Config(server.app, lifespan="off", log_config=None)
+        listener = await asyncio.get_running_loop().create_server(
+            lambda: H11Protocol(config, ServerState(), {}), "127.0.0.1", 0
+        )
+        async with listener:
+            reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
+            writer.write(request)
+            received = await asyncio.wait_for(reader.read(), 60)
+            writer.close()
+            return received
+
+    return server.runner.run(main())
+
+
 @pytest.mark.parametrize(
     ("lengths", "answers"),
     [
@@ -117,24 +135,10 @@ def test_a_body_with_two_lengths_closes_the_connection(
     lengths: bytes, answers: int, server: InProcess
 ) -> None:
     """What another program may take for the next request is not answered: RFC 9112, 6.1."""
-
-    async def main() -> bytes:
-        config = uvicorn.Config(server.app, lifespan="off", log_config=None)
-        listener = await asyncio.get_running_loop().create_server(
-            lambda: H11Protocol(config, ServerState(), {}), "127.0.0.1", 0
-        )
-        async with listener:
-            address = listener.sockets[0].getsockname()
-            reader, writer = await asyncio.open_connection(*address)
-            head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
-            body = b"0\r\n\r\n" if b"hunked" in lengths else b""
-            writer.write(head + lengths + b"\r\n" + body)
-            writer.write(head + b"Connection: close\r\n\r\n")
-            received = await asyncio.wait_for(reader.read(), 60)
-            writer.close()
-            return received
-
-    received = server.runner.run(main())
+    head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+    body = b"0\r\n\r\n" if b"hunked" in lengths else b""
+    request = head + lengths + b"\r\n" + body + head + b"Connection: close\r\n\r\n"
+    received = exchange(server, request)
     assert received.count(b"HTTP/1.1 200 ") == answers
     assert received.lower().count(b"connection: close") == 1
 
@@ -172,21 +176,48 @@ def test_a_request_that_takes_too_long(content: Callable[[], Any], tiny_model: P
 
 
 @pytest.mark.parametrize(
-    ("host", "is_allowed"),
+    ("target", "host", "is_allowed"),
     [
-        *((host, True) for host in ("LocalHost", "127.0.0.1:80", "[::1]:8000", "nq.example:8000")),
-        *((host, False) for host in ("evil.example", "localhost.evil.example:8000", "")),
+        *(
+            ("/healthz", host, True)
+            for host in ("LocalHost", "127.0.0.1:80", "[::1]:8000", "nq.example:8000")
+        ),
+        *(
+            ("/healthz", host, False)
+            for host in ("evil.example", "localhost.evil.example:8000", "")
+        ),
+        *(
+            (target, "localhost", True)  # RFC 9112, 3.2.2
+            for target in (
+                "http://localhost:8000/healthz",
+                "HTTP://nq.example/%68ealthz?a=http://evil.example/",
+                "http://127.0.0.1",
+                "http://[::1]:8000?a",
+            )
+        ),
+        *(
+            (f"http://{authority}/healthz", "localhost", False)
+            for authority in (
+                "evil.example",
+                "evil.example@localhost",
+                "localhost@evil.example",
+                "",
+            )
+        ),
+        ("http://localhost/healthz", "evil.example", False),
     ],
 )
 def test_only_hosts_of_the_server_are_answered(
-    host: str, is_allowed: bool, tiny_model: Path
+    target: str, host: str, is_allowed: bool, tiny_model: Path
 ) -> None:
     with InProcess(Model.open(tiny_model), allowed_hosts="nq, nq.example,") as server:
-        answer = server.runner.run(server.send("GET", "/healthz", headers={"Host": host}))
-    assert answer.status_code == (200 if is_allowed else 421)
-    assert is_allowed or "is not allowed: see --allowed-hosts" in answer.json()["error"]
+        head = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        answer = exchange(server, head.encode())
+    assert answer.startswith(b"HTTP/1.1 200 " if is_allowed else b"HTTP/1.1 421 ")
+    assert is_allowed or b"is not allowed: see --allowed-hosts" in answer
 
 
+@pytest.mark.slow
 def test_uploads_beyond_the_limit_end_those_that_are_silent_for_longest(tiny_model: Path) -> None:
     """They count for no queue, and end when they are silent for too long."""
 

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 
+from nq.errors import Error
 from nq.memo import Memo
 from nq.model import joint
 from nq.records import FloatArray, IntArray
@@ -121,6 +122,18 @@ def test_half_precision_trains_float32_weights(tmp_path: Path) -> None:
     assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
 
 
+@pytest.mark.parametrize("steps", [1, 4])
+def test_a_loss_or_weights_that_are_not_finite_end_the_training(steps: int, tmp_path: Path) -> None:
+    """Of one step the loss is finite, since it is that before the step changes the weights."""
+    config = dataclasses.replace(
+        CONFIG, learning_rate=1e38, weight_decay=1e9, warmup=0, epochs=steps / 4, save_every=1
+    )
+    with pytest.raises(Error, match="1e\\+38"):
+        train(untrained(config), config, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"request.json"}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scores", "best", "killed_at"),
     [

@@ -74,13 +74,14 @@ def pristine(
 
 
 def make(folder: Path, student: Tokenizer, profile: str = "baseline") -> Teacher:
-    return Teacher.of(ModelFolder(folder), student, WINDOWS_CONFIG, Profile.parse(profile))
+    return Teacher.of(ModelFolder(folder), student, WINDOWS_CONFIG, Profile(profile))
 
 
 def taught(teacher: Teacher, windows: TrainingWindows, folder: Path) -> SoftTargets:
     return teacher.distillation(DistillationConfig(), windows, folder).teacher
 
 
+@pytest.mark.slow
 def test_the_probabilities_of_a_teacher(teacher: Teacher, tmp_path: Path) -> None:
     """Against the Keras model itself, window by window."""
     targets = taught(teacher, WINDOWS, tmp_path / "training" / "teacher")
@@ -116,6 +117,7 @@ class Recorder:
         monkeypatch.setattr(Teacher, "_log_probabilities", recorded)
 
 
+@pytest.mark.slow
 def test_nothing_is_computed_twice(
     teacher: Teacher,
     pristine: tuple[Path, SoftTargets],

@@ -17,6 +17,7 @@ from nq.inference.batches import Shape
 from nq.inference.engine import Computation, Step, load_graph, quiet, with_reduction
 from nq.inference.profile import ProfileNotInForceError
 from nq.inference.scorer import Rows
+from nq.model.runtime import no_generated_files
 from nq.storage import naming
 
 log = logging.getLogger(__name__)
@@ -160,7 +161,8 @@ def converted(model: Any) -> Any:
     saved = tf.Module()
     saved.weights = [weight.value for weight in model.weights]
     with tempfile.TemporaryDirectory(prefix="nq-graph-") as folder, naming(Path(folder)):
-        tf.saved_model.save(saved, folder, step.get_concrete_function(**specs))
+        with no_generated_files():
+            tf.saved_model.save(saved, folder, step.get_concrete_function(**specs))
         result = openvino.convert_model(folder)
     gc.collect()  # the trace and the model reference each other
     return result

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -89,12 +90,14 @@ class Engine:
             return self.computation.reduction(model(named, training=False), token_map)
 
         signature = [tf.TensorSpec((shape.batch_size, shape.length), tf.int32)] * len(columns)
+        # without AutoGraph, which would write a file for each function
+        function = partial(tf.function, input_signature=signature, autograph=False)
         if changes.frozen:
-            compute = constants(tf.function(compute, signature).get_concrete_function())
+            compute = constants(function(compute).get_concrete_function())
             gc.collect()  # freezing leaves copies of the weights that reference each other
             if not changes.jit_compile:
                 return compute
-        step = tf.function(compute, signature, jit_compile=changes.jit_compile or None)
+        step = function(compute, jit_compile=changes.jit_compile or None)
         return step.get_concrete_function()
 
 

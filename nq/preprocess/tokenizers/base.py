@@ -238,7 +238,7 @@ def _load_again(path: Path, compat: str, digest: str) -> Tokenizer:
 
 
 def _batches(words: Sequence[str], max_characters: int) -> Iterator[Sequence[str]]:
-    """Yields the words in batches of at most so many characters, or of one word.
+    """Yields the words in batches of at most ``max_characters``, or of one word.
 
     >>> list(_batches(["a", "bcd", "e", "f"], 3))
     [['a'], ['bcd'], ['e', 'f']]

@@ -1,4 +1,4 @@
-"""The tokenizers of transformers 5, by the names of their classes.
+"""The tokenizers of transformers 5, by the names of their classes, and that of ``sentencepiece``.
 
 Most classes take only the vocabulary from a folder and have steps of their own, to which
 ``tokenizer_config.json`` gives arguments; ``TokenizersBackend`` takes ``tokenizer.json`` as it is.
@@ -14,15 +14,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
-from struct import unpack
+from types import SimpleNamespace
 from typing import Any
 from unicodedata import normalize
 
 from tokenizers import AddedToken, Regex, normalizers, processors
 from tokenizers import Tokenizer as Backend
 from tokenizers import pre_tokenizers as cuts
-from tokenizers.models import BPE, Unigram, WordPiece
+from tokenizers.models import BPE, Unigram, WordLevel, WordPiece
 
 from nq.errors import check_argument
 from nq.formats.tfrecord import message_fields
@@ -37,7 +38,7 @@ from nq.preprocess.tokenizers.wordpiece import (
 )
 
 WHOLE_FILE, VOCAB, MERGES = "tokenizer.json", "vocab.json", "merges.txt"
-WHOLE = "TokenizersBackend"
+WHOLE, SENTENCEPIECE = "TokenizersBackend", "SentencePieceProcessor"
 ALIASES = {
     "PreTrainedTokenizer": WHOLE,
     **dict.fromkeys(("DistilBertTokenizer", "ElectraTokenizer"), "BertTokenizer"),
@@ -63,6 +64,25 @@ ROBERTA_PIECES = {**ENDS, "unk_token": "<unk>", **MPNET_PIECES, "mask_token": "<
 SPIECE_PIECES = {**BERT_PIECES, "unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "[MASK]"}
 Values = dict[str, Any]
 Pair = tuple[str, float]
+
+
+class SentencePiece:
+    """What is used here of a tokenizer of ``tokenizers``, by a processor of ``sentencepiece``."""
+
+    def __init__(self, processor: Any, *_: Any) -> None:
+        ids = {processor.id_to_piece(i): i for i in range(len(processor))}
+        self._processor, self._vocabulary = processor, Backend(WordLevel(ids, "<unk>"))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._vocabulary, name)
+
+    def encode(self, text: str, **_: Any) -> SimpleNamespace:
+        encoding = self._processor.encode_as_offset_mapping(text)
+        words = accumulate(piece.startswith("\u2581") for piece in encoding["pieces"])
+        return SimpleNamespace(**encoding, word_ids=list(words))
+
+    def encode_batch_fast(self, texts: list[str], **_: Any) -> list[SimpleNamespace]:
+        return [SimpleNamespace(ids=ids) for ids in self._processor.encode(texts)]
 
 
 @dataclass(frozen=True)
@@ -184,6 +204,7 @@ CLASSES = {
         {**BERT_PIECES, "mask_token": "[MASK]"},
         {"do_lower_case": False, "split_by_punct": False, **PREFIX},
     ),
+    SENTENCEPIECE: TokenizerClass("spiece.model", SentencePiece, SPIECE_PIECES),
 }
 OF_FAMILIES = {
     **dict.fromkeys(("bert", "distilbert", "electra"), "BertTokenizer"),
@@ -274,11 +295,7 @@ def _vocabulary(
             raise FileNotFoundError(f"{path} has no {MERGES} beside it: copy it there")
         return BPE.read_file(str(path), str(path.with_name(MERGES))), b"", ()
     if path.suffix == ".model":
-        pieces, characters, added = _read_sentencepiece(path)
-        step = {"type": "Precompiled", MAP: base64.b64encode(characters).decode()}
-        _check_steps(path, *([step] if characters else ()))
-        vocab = [*kind.head, *pieces[kind.skipped :], *kind.tail]
-        return _checked(path, vocab), characters, added
+        return _read_sentencepiece(kind, path)
     model, normalizer = description["model"], description.get("normalizer") or {}
     expected = MODELS[Path(kind.vocabulary).suffix]
     if model.get("type", expected) != expected:
@@ -298,33 +315,36 @@ def _vocabulary(
     return _checked(path, list(map(tuple, model["vocab"]))), characters, ()
 
 
-def _read_sentencepiece(path: Path) -> tuple[list[Pair], bytes, list[AddedToken]]:
-    """Reads a ``.model`` file; ``ValueError`` if it is not of the type unigram.
+def _read_sentencepiece(kind: TokenizerClass, path: Path) -> tuple[Any, bytes, list[AddedToken]]:
+    """Returns what ``_vocabulary`` does of a ``.model`` file; its own class takes the processor.
 
-    Its messages and their fields are those of
+    The processor tells neither the type of the model, nor the map of characters, nor which pieces
+    its user defined, and the classes of the package for messages do not load beside TensorFlow's
+    protobuf. So these fields are read here, by their numbers in
     https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto
-
-    Returns:
-        Each piece with its score; the map of characters that replaces some before the text is cut;
-        the pieces that are found in any text, and special ones.
     """
-    pieces, added = list[Pair](), list[AddedToken]()
-    trainer, normalizer = dict[int, Any](), dict[int, Any]()
-    for number, message in message_fields(path.read_bytes()):
-        if number == 1:
-            piece = dict(message_fields(message))
-            text, kind = piece[1].decode(), piece.get(3)
-            pieces.append((text, unpack("<f", piece.get(2, bytes(4)))[0]))
-            if kind in (CONTROL, USER_DEFINED):
-                added.append(AddedToken(text, normalized=False, special=kind == CONTROL))
-        elif number in (2, 3):
-            (trainer if number == 2 else normalizer).update(message_fields(message))
-    if trainer.get(3, UNIGRAM) != UNIGRAM:
+    from sentencepiece import SentencePieceProcessor
+
+    processor = SentencePieceProcessor(model_proto=path.read_bytes(), num_threads=1)
+    messages = list(message_fields(processor.serialized_model_proto()))
+    trainer, normalizer = (dict(message_fields(dict(messages).get(i, b""))) for i in (2, 3))
+    is_own, characters = kind.make is SentencePiece, normalizer.get(2, b"")
+    if trainer.get(3, UNIGRAM) != UNIGRAM and not is_own:
         raise ValueError(
             f"{path} is a SentencePiece model of another type than unigram, for which versions of "
             "transformers differ: save the tokenizer with transformers as tokenizer.json"
         )
-    return pieces, normalizer.get(2, b""), added
+    if characters:
+        _check_steps(path, {"type": "Precompiled", MAP: base64.b64encode(characters).decode()})
+    pieces = [(processor.id_to_piece(i), processor.get_score(i)) for i in range(len(processor))]
+    vocab = _checked(path, [*kind.head, *pieces[kind.skipped :], *kind.tail])
+    kinds = [dict(message_fields(message)).get(3) for number, message in messages if number == 1]
+    added = [
+        AddedToken(piece, normalized=False, special=number == CONTROL)
+        for (piece, _), number in zip(pieces, kinds, strict=True)
+        if number in (CONTROL, USER_DEFINED)
+    ]
+    return processor if is_own else vocab, characters, added
 
 
 def _whole(path: Path, description: Values) -> Backend:

@@ -17,6 +17,7 @@ from nq.preprocess.tokenizers.classes import (
     CLASSES,
     LARGEST_WORD,
     OF_FAMILIES,
+    SENTENCEPIECE,
     VOCAB,
     WHOLE,
     WHOLE_FILE,
@@ -36,8 +37,6 @@ from nq.preprocess.tokenizers.wordpiece import (
 SAMPLE = ("The", "café", "in", "東京", "\U0001f600", "", "".join(map(chr, range(33, 0x3000))))
 """Words that every tokenizer can encode; a damaged one fails at some character only."""
 CONFIG, VOCABULARY = "tokenizer_config.json", "vocab.txt"
-PLAIN = {"do_lower_case": False, "keep_accents": True}
-"""How words are prepared for a SentencePiece file alone."""
 Values = dict[str, Any]
 
 
@@ -132,9 +131,7 @@ def _load(path: Path, compat: str) -> Tokenizer:
         longest = min(LARGEST_WORD, config.get(WORD_CHARS, MAX_WORD_CHARS))
         return WordPieceTokenizer(path, *options, longest, added)
     if not name:
-        fitting = (name for name, kind in CLASSES.items() if kind.vocabulary == path.name)
-        name = WHOLE if is_whole else next(fitting, "AlbertTokenizer")
-        config = PLAIN | config
+        name = WHOLE if is_whole else {VOCAB: "RobertaTokenizer"}.get(path.name, SENTENCEPIECE)
     if name != WHOLE and name not in CLASSES:
         raise ValueError(
             f"{path.parent} has a tokenizer of the class {name!r:.80}, which nq does not have: "

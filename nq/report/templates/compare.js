@@ -149,7 +149,7 @@ function element(name, className, ...children) {
 
 // Without gold answers those of the first row are the ones to compare with.
 function answerBox(answer, labels, isFirst) {
-  const isExpected = answer.outcome ? answer.outcome === "right" : isFirst;
+  const isExpected = answer.outcome ? ["right", "null"].includes(answer.outcome) : isFirst;
   const box = element("div", isExpected ? "expected" : "predicted");
   if (answer.outcome) box.append(element("span", `mark ${answer.outcome}`, answer.outcome));
   box.append(element("div", "profiles", labels.join(", ")));

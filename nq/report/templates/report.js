@@ -81,7 +81,10 @@
     chips();
     fill(0);
     const bar = $("detail").querySelector(".bar-top");
-    if (bar && current) bar.replaceWith(top(current));
+    if (bar && current) {
+      bar.replaceWith(top(current));
+      $("detail").querySelector(".verdicts").replaceWith(verdicts(current, details(current)));
+    }
     $("count").textContent = shown.length === rows.length
       ? `${rows.length.toLocaleString("en")} questions`
       : `${shown.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} questions`;
@@ -205,14 +208,17 @@
       el("a", { class: "id", href: hash(r), title: "link to this question" }, "# ", apart(r.i)));
   }
 
+  /* Returns what the answer, its long and its short part are; the mark is that of the list. */
   function verdicts(r, d) {
     const verdict = (kind, i) => {
-      const outcome = r.o[i + 1];
-      const text = outcome === "null" ? "correctly not given" : outcome;
-      return outcome ? el("li", {}, sign(outcome), ` ${kind} answer ${text}`,
-        d.lost[i] ? `, lost at: ${d.lost[i]}` : "") : null;
+      const outcome = r.o[i], lost = d.lost[i - 1];
+      const isElsewhere = outcome === "wrong" && r.o[0] === "right";
+      const text = outcome === "null" ? "none, as in gold"
+        : isElsewhere ? "elsewhere than in gold" : outcome;
+      return outcome ? el("li", {}, i === state.kind ? [sign(outcome), " "] : null,
+        `${kind}: ${text}`, lost ? `, lost at: ${lost}` : "") : null;
     };
-    return el("ul", { class: "verdicts" }, ["long", "short"].map(verdict));
+    return el("ul", { class: "verdicts" }, ["answer", "long answer", "short answer"].map(verdict));
   }
 
   /* Returns a card with answers; those of gold have votes, those of a run have scores. */

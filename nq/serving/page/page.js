@@ -59,7 +59,8 @@ function runnerUp(other) {
 function show(answer) {
   const card = element("div", "");
   const hasAnswer = answer.answer !== null;
-  const unanswered = answer.asks_yes_no ? "Yes or no: read the passage" : "No short answer";
+  const cannotTell = "The question asks for yes or no, which this model cannot tell.";
+  const unanswered = answer.asks_yes_no ? cannotTell : "No short answer";
   const missing = answer.long_answer ? unanswered : "No answer in what was read";
   card.append(element("p", hasAnswer ? "answer" : "answer none", hasAnswer ? answer.answer : missing,
     " ", probability(hasAnswer ? answer.short_probability : null)));

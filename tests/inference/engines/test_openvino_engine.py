@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 def test_all_products_but_those_after_gelu_and_in_the_heads_are_in_8_bits() -> None:
     network = Network(tiny_models.SHAPE, tiny_models.model())
-    profile, windows = Profile.parse("openvino+int8"), item_rows(items(6))
+    profile, windows = Profile("openvino+int8"), item_rows(items(6))
     engine = Engine(Computation(network, profile, TopK(2, True), windows))
     model = converted(network.model)
     split_products(model)

@@ -68,7 +68,7 @@ def test_only_a_step_that_is_what_the_profile_requires_is_in_force(profile: Prof
 @pytest.mark.slow
 @pytest.mark.parametrize("names", ["mixed+frozen", "frozen+xla", "mixed+grappler+frozen"])
 def test_weights_are_constants_only_under_frozen(names: str) -> None:
-    frozen = Profile.parse(names)
+    frozen = Profile(names)
     variable = Profile(frozen.names - {"frozen"})
     for profile, other in ((frozen, variable), (variable, frozen)):
         network = Network(tiny_models.SHAPE, tiny_models.model(dtype=profile.policy("CPU")))

@@ -4,6 +4,7 @@ import itertools
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +25,12 @@ TEXT = [
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 SPECIAL = (*ROBERTA, *BERT)
+SCRIPTS = [
+    *("The old bridge crosses the river.", "η παλιά γέφυρα περνά το ποτάμι."),
+    *("Старый мост идёт через реку.", "הגשר הישן חוצה את הנהר.", "الجسر القديم يعبر النهر."),
+    *("पुराना पुल नदी को पार करता है।", "สะพานเก่าข้ามคลอง", "古い橋は川をわたる。"),
+    *("오래된 다리가 강을 건넌다.", "ძველი ხიდი მდინარეს კვეთს.", "Հին կամուրջը անցնում է գետը"),
+]
 ODD = (*SPECIAL, *MARKERS, *ODD_WORDS, *SPECIAL_WORDS, FULLWIDTH_SEP)
 
 
@@ -170,3 +177,38 @@ def test_ids_of_xlm_roberta_and_camembert_are_behind_the_files(
         assert joined(tokenizer, page) == [3 if i == 0 else i + shift for i in raw.encode(page)]
     (pieces,) = tokenizer.encode(["a</s><s><mask>\u2047"])
     assert {*special[:3], 0, 2, 4 * (shift == 4), size + shift}.isdisjoint(pieces)
+
+
+@pytest.mark.parametrize(
+    ("family", "model_type", "shift"),
+    [("", "unigram", 0), ("", "bpe", 0), ("xlm-roberta", "unigram", 1), ("albert", "unigram", 0)],
+)
+def test_pieces_and_places_are_those_of_sentencepiece(
+    family: str, model_type: str, shift: int, tmp_path: Path
+) -> None:
+    """Of a class of transformers, places are without the blanks that pieces begin with."""
+    name = "sentencepiece.bpe" if shift else "spiece"
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(SCRIPTS * 4), model_prefix=str(tmp_path / name), minloglevel=2,
+        vocab_size=600, hard_vocab_limit=False, character_coverage=1.0, model_type=model_type,
+        byte_fallback=not family,
+    )  # fmt: skip
+    if family:
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
+        config = {"do_lower_case": False, "keep_accents": True}
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    tokenizer = load_tokenizer(tmp_path)
+    processor = SentencePieceProcessor(model_file=str(tmp_path / f"{name}.model"))
+    for text in [*SCRIPTS, "  ".join(SCRIPTS), "½  ﬁne e\u0301 \U0001f600"]:
+        expected, actual = processor.encode_as_offset_mapping(text), tokenizer.encode_text(text)
+        ids = [i + shift if i or not shift else tokenizer.unk_id for i in expected["ids"]]
+        assert actual.ids == ids == joined(tokenizer, " ".join(text.split()))
+        first = [piece.startswith("\u2581") for piece in expected["pieces"]]
+        words, chars = actual.words, actual.chars.tolist()
+        assert (np.diff(words, prepend=words[0] - 1) > 0).tolist() == first
+        if not family:
+            assert list(map(tuple, chars)) == expected["offsets"]
+        elif text in SCRIPTS:  # elsewhere several pieces have one character
+            places = zip(chars, expected["offsets"], expected["pieces"], strict=True)
+            own = [(a, b) for a, b, piece in places if piece != "\u2581"]
+            assert [text[a:b] for (a, b), _ in own] == [text[a:b].lstrip() for _, (a, b) in own]

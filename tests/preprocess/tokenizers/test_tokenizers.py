@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -168,14 +169,20 @@ def test_tokens_that_were_added_are_found_inside_text(source: str, tmp_path: Pat
     assert saved(tmp_path, tokenizer).encode(words) == tokenizer.encode(words)
 
 
-def test_pieces_of_sentencepiece_have_their_characters(spiece_models: dict[str, Path]) -> None:
-    tokenizer, text = load_tokenizer(spiece_models["plain-unigram"]), "the  river, (ice)\nthe "
+def test_pieces_of_sentencepiece_have_their_characters(
+    spiece_models: dict[str, Path], tmp_path: Path
+) -> None:
+    shutil.copyfile(spiece_models["plain-unigram"], tmp_path / "spiece.model")
+    tokenizer, text = load_tokenizer(tmp_path), "the  river, (ice)\nthe "
     pieces = tokenizer.encode_text(text)
     assert list(pieces.ids) == [i for word in tokenizer.encode(text.split()) for i in word]
-    for word in range(4):
+    for word, spelled in enumerate(text.split(), start=pieces.words[0]):
         own = pieces.chars[pieces.words == word]
-        spelled = text[own.min() : own.max()]  # of the library, several may have a character
-        assert spelled == text.split()[word]
+        assert text[own.min() : own.max()].strip() == spelled  # with the blanks before it
+    again = saved(tmp_path, tokenizer)
+    (tmp_path / "saved" / "config.json").write_text('{"model_type": "bert"}')
+    for one in (again, load_tokenizer(tmp_path / "saved")):
+        assert one.encode_text(text).chars.tolist() == pieces.chars.tolist()
 
 
 def test_markers_of_sentencepiece_keep_their_ids_or_follow_the_last_piece(
