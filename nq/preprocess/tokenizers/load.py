@@ -43,8 +43,11 @@ Values = dict[str, Any]
 def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
     """Loads the tokenizer of a folder or a file; ``compat`` may replace WordPiece by another."""
     path = Path(folder)
+    place = path if path.is_dir() else path.parent
+    config = _values(place / CONFIG)
+    name = _class_of(place, config)
     if path.is_dir():
-        kind = CLASSES.get(_class_of(path, _values(path / CONFIG)))
+        kind = CLASSES.get(name)
         names = (WHOLE_FILE, *([kind.vocabulary] if kind else ()), *NAMES)
         path = next((path / name for name in names if (path / name).is_file()), path)
     if not path.is_file():
@@ -52,11 +55,12 @@ def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
             f"no tokenizer in {path}: expected vocab.txt (WordPiece) or spiece.model "
             "(SentencePiece), or tokenizer.json, or vocab.json and merges.txt (byte-level BPE)"
         )
-    for file in filter(Path.is_file, (path, path.with_name("merges.txt"))):
-        check_whole(file)
+    for file in (path, path.with_name("merges.txt")):
+        if file.name != VOCABULARY and file.is_file():
+            check_whole(file)
     try:
         with _without_stderr():  # to which Rust writes panics
-            tokenizer = _load(path, compat)
+            tokenizer = _load(path, compat, config, name)
             tokenizer.encode(SAMPLE)
     except (OSError, ValueError, MemoryError, ImportError, KeyboardInterrupt):
         raise
@@ -100,10 +104,9 @@ def _class_of(folder: Path, config: Values) -> str:
     return ALIASES.get(name, name)
 
 
-def _load(path: Path, compat: str) -> Tokenizer:
+def _load(path: Path, compat: str, config: Values, name: str) -> Tokenizer:
     original = WindowConfig(compat=compat).switches.original_wordpiece
-    config = _values(path.with_name(CONFIG))
-    name, keys = _class_of(path.parent, config), config.keys() - {WORD_CHARS, ADDED}
+    keys = config.keys() - {WORD_CHARS, ADDED}
     is_whole = path.suffix == ".json" and path.name != VOCAB
     is_text = path.suffix not in (".json", ".model")
     description = _values(path if is_whole else path.with_name(WHOLE_FILE))

@@ -14,6 +14,7 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
+from nq.formats.lines import check_whole
 from nq.json_files import read_json_object
 from nq.preprocess.tokenizers.base import SPELLINGS, Pieces, Tokenizer
 
@@ -33,8 +34,10 @@ _CJK = re.compile(
 
 def read_vocab(path: Path) -> dict[str, int]:
     """Reads a ``vocab.txt``: piece -> row from 0; of a repeated piece the last row counts."""
+    content = path.read_bytes()
+    check_whole(path, content)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not a BERT vocab.txt: {error}") from error
     return {row.strip(): i for i, row in enumerate(text.rstrip().split("\n"))}
