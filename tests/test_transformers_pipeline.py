@@ -130,7 +130,7 @@ def test_the_piece_of_a_blank_alone_is_no_letter_of_the_next_word(
     tokenizer, context = load_tokenizer(tmp_path), "of Zera"
     windows = ContextWindows.of("who", context, tokenizer, 40, 0)
     ids, first = windows.rows["input_ids"][0], windows.first
-    blanks = np.isin(ids, [tokenizer.piece_id(piece) for piece in ("\u2581", "\u0120")])
+    blanks = np.isin(ids, [tokenizer.piece_id(piece) or -1 for piece in ("\u2581", "\u0120")])
     start, end = np.zeros((2, 1, len(ids)), np.float32)
     start[0, first] = end[0, np.flatnonzero(blanks)[-1]] = 9
     (best,) = windows.answers(start, end, 1, False, 15, align_to_words=False)

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from experiments.planning.models import count_weights
 from nq.model.config import ModelConfig
-from nq.model.tensors import count_weights
 from nq.records import FloatArray, IntArray
 
 BIAS_TABLE = "relative_bias/bias_table"

@@ -16,12 +16,11 @@ from typing import Any
 from experiments import command
 from experiments.planning import devices, here, models, strategies
 from experiments.planning.costs import Workload
-from experiments.planning.models import window_gflop
+from experiments.planning.models import count_weights, window_gflop
 from experiments.planning.strategies import DATA, SINGLE, Plan
 from nq import processor
 from nq.commands import terminal
 from nq.model.registry import BUNDLED
-from nq.model.tensors import count_weights
 from nq.text import counted, grid, visible
 
 WINDOWS_PER_QUESTION = 103

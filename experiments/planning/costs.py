@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from experiments.planning.devices import VALUE_BYTES, Device
-from experiments.planning.models import layer_flop
+from experiments.planning.models import layer_flop, weight_shapes
 from experiments.planning.pipeline import Stage
 from nq.model.config import ModelConfig
 from nq.model.names import HEADS
-from nq.model.tensors import check_length, weight_shapes
+from nq.model.tensors import check_length
 from nq.records import AnswerType
 
 WEIGHT_BYTES = {"float32": 4, "bfloat16": 6, "float16": 6, "int8": 5}

@@ -1,7 +1,11 @@
-"""The shapes of known models, and the floating-point operations of a shape."""
+"""The shapes of known models, and the weights and floating-point operations of a shape."""
+
+import math
 
 from nq.model.config import ModelConfig
+from nq.model.families import layout_of
 from nq.model.folder import load_config
+from nq.model.names import Shape, weight_table
 from nq.model.registry import model_folder
 
 SHAPES = {
@@ -36,6 +40,16 @@ SHAPES = {
 def find(model: str) -> ModelConfig:
     """Returns the shape of a model: a name of ``SHAPES``, of an installed model, or a folder."""
     return SHAPES.get(model) or load_config(model_folder(model))
+
+
+def weight_shapes(config: ModelConfig) -> dict[str, Shape]:
+    """Returns the shape of each weight of a model, by the weight's path."""
+    return {path: weight.shape for path, weight in weight_table(config, layout_of(config)).items()}
+
+
+def count_weights(config: ModelConfig) -> int:
+    """Returns the number of weights of a model, its heads for answers included."""
+    return sum(map(math.prod, weight_shapes(config).values()))
 
 
 def layer_flop(config: ModelConfig, length: int) -> int:

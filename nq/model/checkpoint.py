@@ -98,7 +98,8 @@ def fill(model: Any, tensors: CheckpointTensors, config: ModelConfig) -> LoadRep
                 variable.assign(value.astype(np.float32))
             continue
         used.update(weight.tensors)
-        values = [tensors[n].T if weight.transposed else tensors[n] for n in weight.tensors]
+        values = [tensors.read(name) for name in weight.tensors]
+        values = [value.T for value in values] if weight.transposed else values
         value = values[0] if len(values) == 1 else np.concatenate(values, axis=-1)
         rows, all_rows = len(value), variable.shape[0]
         if rows < all_rows:  # of word embeddings

@@ -85,7 +85,7 @@ def read_safetensors(files: Sequence[Path], layout: Layout) -> CheckpointTensors
         with _open(stored[name][0]) as file:
             return file.get_tensor(name)
 
-    def read_tensor(canonical: str) -> Any:
+    def read_tensor(canonical: str) -> FloatArray:
         name = stored_names[canonical]
         scales = [name + suffix for suffix in (SCALE, COLUMN_SCALE) if name + suffix in stored]
         value, *factors = map(read_stored, (name, *scales))
@@ -198,7 +198,7 @@ def read_tensorflow(prefix: Path) -> CheckpointTensors:
             raise ValueError(f"{prefix} holds two models; expected the one that `mk_model` makes")
         shapes[name], stored_names[name] = shape, stored_name
 
-    def read_tensor(name: str) -> Any:
+    def read_tensor(name: str) -> FloatArray:
         try:
             return decode(reader.get_tensor(stored_names[name]))
         except errors as error:

@@ -4,12 +4,8 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from nq.model.config import ModelConfig
-from nq.model.families import layout_of
 from nq.model.names import HEADS, MISSING_ROWS, WORD_EMBEDDINGS, Layout, Shape, Weight, weight_table
 from nq.records import FloatArray
 from nq.text import truncate
@@ -19,14 +15,11 @@ APART = "weights and config.json do not belong together"
 
 @dataclass(frozen=True)
 class CheckpointTensors:
-    """The tensors of a checkpoint by name; ``tensors[name]`` reads one as float32."""
+    """The tensors of a checkpoint by name; ``read`` returns one as float32."""
 
     layout: Layout
     shapes: Mapping[str, Shape]
-    read: Callable[[str], Any]
-
-    def __getitem__(self, name: str) -> FloatArray:
-        return np.asarray(self.read(name)).astype(np.float32, copy=False)
+    read: Callable[[str], FloatArray]
 
     def fill(self, weight: Weight) -> bool:
         """Returns whether the checkpoint has all tensors of a weight."""
@@ -70,16 +63,6 @@ class CheckpointTensors:
                 f"{memory >> 30} GB: choose a smaller model"
             )
         return table
-
-
-def weight_shapes(config: ModelConfig) -> dict[str, Shape]:
-    """Returns the shape of each weight of a model, by the weight's path."""
-    return {path: weight.shape for path, weight in weight_table(config, layout_of(config)).items()}
-
-
-def count_weights(config: ModelConfig) -> int:
-    """Returns the number of weights of a model, its heads for answers included."""
-    return sum(map(math.prod, weight_shapes(config).values()))
 
 
 def check_length(config: ModelConfig, length: int) -> None:

@@ -16,7 +16,13 @@ from experiments.planning import __main__ as command
 from experiments.planning import devices, models, strategies
 from experiments.planning.costs import Costs, Workload, all_reduce_s, units
 from experiments.planning.devices import Device, Group, TypeTable
-from experiments.planning.models import SHAPES, layer_flop, window_gflop
+from experiments.planning.models import (
+    SHAPES,
+    count_weights,
+    layer_flop,
+    weight_shapes,
+    window_gflop,
+)
 from experiments.planning.pipeline import Stage, flow_seconds, partition
 from experiments.planning.strategies import (
     DATA,
@@ -28,7 +34,6 @@ from experiments.planning.strategies import (
     Plan,
 )
 from nq.model.config import ModelConfig
-from nq.model.tensors import count_weights, weight_shapes
 from nq.records import FloatArray
 
 DEVICE = Device(TypeTable(10.0), TypeTable(1.0), 16, 900, 150, 10, price_per_hour=3)

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from experiments.planning.models import weight_shapes
 from nq.model import checkpoint, joint
 from nq.model.checkpoint import LoadReport
 from nq.model.config import ModelConfig
 from nq.model.families import FAMILIES, decode_config, encode_config
 from nq.model.folder import load_config
-from nq.model.tensors import weight_shapes
 from tests import tiny_models
 from tests.golden.families import make
 

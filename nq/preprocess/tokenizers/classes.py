@@ -101,7 +101,7 @@ class TokenizerClass:
     """
 
     vocabulary: str
-    make: Callable[[Any, Values, bytes], Backend]
+    make: Callable[[Any, Values, bytes], Any]
     pieces: Mapping[str, str]
     arguments: Mapping[str, Any] = field(default_factory=dict)
     like_roberta: bool = False
@@ -328,7 +328,7 @@ def _read_sentencepiece(kind: TokenizerClass, path: Path) -> tuple[Any, bytes, l
     processor = SentencePieceProcessor(model_proto=path.read_bytes(), num_threads=1)
     messages = list(message_fields(processor.serialized_model_proto()))
     trainer, normalizer = (dict(message_fields(dict(messages).get(i, b""))) for i in (2, 3))
-    is_own, characters = kind.make is SentencePiece, normalizer.get(2, b"")
+    is_own, characters = kind is CLASSES[SENTENCEPIECE], normalizer.get(2, b"")
     if trainer.get(3, UNIGRAM) != UNIGRAM and not is_own:
         raise ValueError(
             f"{path} is a SentencePiece model of another type than unigram, for which versions of "
