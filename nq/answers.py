@@ -177,14 +177,14 @@ _shortened = partial(textwrap.shorten, width=60, placeholder="…")
 class Answer:
     """The answer to a question about a page, or one of its alternatives.
 
-    Spans are document tokens. The probabilities, that the block and that the short answer is right,
-    are 0 where nothing is answered, and null in JSON. ``alternatives`` are the most probable other
-    blocks and their short answers, the most probable short answer first. ``page`` is the document
-    of the answer, ``unread_blocks`` the number of blocks that a limit left out, and ``skipped`` has
-    name and reason of each document that could not be read. ``asks_yes_no`` tells that the question
-    is yes/no but the model cannot decide, so that the answer is the block alone. By a
-    decision rule without probabilities there is a ``score`` in their place, above 0 for what is
-    answered.
+    Spans are document tokens. The probabilities are that the block and that the short answer, or
+    yes or no, is right; where there is none, it is ``None``. ``alternatives`` are the most probable
+    other blocks and their short answers, the most probable short answer first. ``page`` is the
+    document of the answer, ``unread_blocks`` the number of blocks that a limit left out, and
+    ``skipped`` has name and reason of each document that could not be read. ``asks_yes_no`` tells
+    that the question is yes/no but the model cannot decide, so that the answer is the block alone.
+    By a decision rule without probabilities there is a ``score`` in their place, above 0 for what
+    is answered.
     """
 
     question: str
@@ -230,11 +230,8 @@ class Answer:
         """Returns ``answered``."""
         return self.answered
 
-    def _if_answered(self, probability: float | None) -> float | None:
-        return probability if self.answered else None
-
     def __repr__(self) -> str:
-        probability = self._if_answered(self.short_probability)
+        probability = self.short_probability
         shown = "" if probability is None else f", probability={probability:.2g}"
         return f"Answer({self.text!r}{shown}, long={self.long and _shortened(self.long)!r})"
 
@@ -262,10 +259,10 @@ class Answer:
             "short_answers": [
                 {**_span(self.page, span), **_place(self, span)} for span in self.short_spans
             ],
-            "short_probability": self._if_answered(self.short_probability),
+            "short_probability": self.short_probability,
             "score": self.score,
             "long_answer": _span(self.page, self.long_span) if self.long_span else None,
-            "long_probability": self._if_answered(self.long_probability),
+            "long_probability": self.long_probability,
             "runners_up": [
                 {
                     "answer": other.text,

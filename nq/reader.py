@@ -42,7 +42,7 @@ from nq.model.runtime import use_device
 from nq.postprocess.decision import SECOND_MODEL, RankedPrediction, check_rule
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.records import Columns, Example, FloatArray, Prediction, Windowed, YesNo
+from nq.records import Alternative, Columns, Example, FloatArray, Prediction, Windowed, YesNo
 from nq.text import visible
 from nq.transformers_pipeline import (
     DOC_STRIDE,
@@ -349,20 +349,29 @@ def make_answer(
     alternatives = tuple(
         Answer(
             *(question, *page.origin(o.long, o.shorts)),
-            *(o.yes_no, o.long_probability, o.short_probability),
+            *(o.yes_no, *_probabilities(o, o)),
         )
         for o in others
     )
-    no_answer = 0.0 if ranked.ranking else None
     left_out = page.selection or Selection(unread_blocks=unread_blocks(page.example, windows))
     return Answer(
         *(question, *page.origin(prediction.long, prediction.shorts), prediction.yes_no),
-        given.long_probability if given else no_answer,
-        given.short_probability if given else no_answer,
+        *_probabilities(prediction, given),
         *(alternatives, left_out.unread_blocks, left_out.skipped),
         asks_yes_no=given is not None and given.asks_yes_no,
         score=None if ranked.ranking else prediction.short_score,
     )
+
+
+def _probabilities(
+    answer: Prediction | Alternative, ranked: Alternative | None
+) -> tuple[float | None, float | None]:
+    """Returns that of the long and that of the short answer, ``None`` where there is none."""
+    if ranked is None:
+        return None, None
+    has_short = answer.shorts or answer.yes_no is not YesNo.NONE
+    long = ranked.long_probability if answer.long else None
+    return long, ranked.short_probability if has_short else None
 
 
 def _is_folder(source: object) -> bool:

@@ -84,6 +84,38 @@ def test_a_question_for_yes_or_no_is_answered_by_its_passage() -> None:
         assert "Ada Brenn (1840) designed the tower." in text
 
 
+ASKS = Alternative(FIRST, (), YesNo.NONE, 0.97, 0.96, asks_yes_no=True)
+WORDLESS = Alternative(SECOND, (), YesNo.NONE, 0.02, 0.001)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "first", "text", "probabilities"),
+    [
+        (Prediction(0, FIRST, 0.97, (), 0.96), ASKS, None, (0.97, None)),
+        (Prediction(0, FIRST, 0.9, (), 0.2), N_BEST[0], None, (0.9, None)),  # below a threshold
+        (Prediction(0, None, 0.9, (ADA,), 0.834), N_BEST[0], "Ada Brenn", (None, 0.834)),
+        (Prediction(0, FIRST, 0.9, (), 0.8, YesNo.YES), replace(ASKS, yes_no=YesNo.YES), "yes", ()),
+        (Prediction(0, None, 0.1, (), 0.1), N_BEST[0], None, (None, None)),
+    ],
+)
+def test_what_is_not_answered_has_no_probability(
+    prediction: Prediction,
+    first: Alternative,
+    text: str | None,
+    probabilities: tuple[float | None, ...],
+) -> None:
+    answer = make(prediction, (first, WORDLESS))
+    own = answer.long_probability, answer.short_probability
+    assert answer.text == text and own == (probabilities or (0.97, 0.96))
+    assert answer.alternatives[-1].short_probability is None
+    values = answer.to_dict()
+    assert (values["long_probability"], values["short_probability"]) == own
+    assert values["runners_up"][-1]["short_probability"] is None
+    head, *_, last = render(answer).splitlines()
+    assert ("%" in head) == (own[1] is not None) == ("probability" in repr(answer))
+    assert last.strip() == "(no short answer) · Tom Hale was its keeper."
+
+
 def test_of_a_long_block_the_lines_around_the_answer_are_shown() -> None:
     page = page_from_text(" ".join(f"word{i}" for i in range(1000)))
     block = page.example.candidates[0].span

@@ -218,21 +218,21 @@ def render(answer: Answer, marks: Sequence[str] = MARKS, cite: bool = False) -> 
 
     ``marks`` are put around the short answer in its block. With ``cite`` the documents are named.
     """
-    probable = answer.answered and answer.long_probability is not None
+    short, long = (
+        "" if probability is None else f" ({_percent(probability)})"
+        for probability in (answer.short_probability, answer.long_probability)
+    )
     parts = ["no answer"]
     if answer.answered:
-        with_probability = probable and answer.text
-        probability = f" ({_percent(answer.short_probability)})" if with_probability else ""
         other = CANNOT_TELL if answer.asks_yes_no else "no short answer"
         score = "" if answer.score is None else f" (score {answer.score:.1f})"
-        parts = [visible(answer.text or other) + probability + score]
+        parts = [visible(answer.text or other) + short + score]
     if answer.long_span:
-        probability = f" ({_percent(answer.long_probability)})" if probable else ""
-        where = f"found in{_source(answer, cite)}{probability}:"
+        where = f"found in{_source(answer, cite)}{long}:"
         parts.append(f"{where}\n{_block(answer, answer.long_span, marks)}")
     if answer.alternatives:
         rows = "\n".join(_row(other, cite) for other in answer.alternatives)
-        parts.append(f"runners-up:\n{rows}" if probable else f"best guesses:\n{rows}")
+        parts.append(f"runners-up:\n{rows}" if answer.answered else f"best guesses:\n{rows}")
     return "\n\n".join(parts)
 
 
@@ -243,7 +243,7 @@ def _percent(probability: float | None) -> str:
     ('83%', '<1%', '>99%')
     """
     if probability is None:
-        return "?"
+        return ""
     if probability < 0.01:
         return "<1%"
     return ">99%" if probability > 0.99 else f"{probability:.0%}"

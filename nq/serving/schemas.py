@@ -81,7 +81,7 @@ class RunnerUp(BaseModel, extra="forbid"):
 
     answer: str | None
     document: str | None
-    short_probability: float | None
+    short_probability: float | None = Field(description="null without a short answer")
     long_answer: TextSpan | None
     long_probability: float | None
 
@@ -95,7 +95,7 @@ class AskAnswer(BaseModel, extra="forbid"):
     yes_no_answer: Literal["YES", "NO", "NONE"]
     asks_yes_no: bool = Field(description="it asks for yes or no, which the model cannot tell")
     short_answers: list[ShortSpan]
-    short_probability: float | None
+    short_probability: float | None = Field(description="null without a short answer")
     score: float | None
     long_answer: TextSpan | None
     long_probability: float | None

@@ -129,6 +129,10 @@ def test_a_link_opens_its_question(tab: Browser, page: Path) -> None:
     tab.wait_for(f"{DETAIL}.includes('who is number 7')")
     tab.run("history.back()")
     tab.wait_for(f"{DETAIL}.includes('who is number 41')")
+    tab.run("location.hash = '#44'")  # without an answer
+    tab.wait_for(f"{DETAIL}.includes('who is number 44')")
+    scores = "[...document.querySelectorAll('#detail tbody td.num')].map(cell => cell.innerText)"
+    assert tab.run(scores) == ["", "", "20%", "40%"]
     open_page(tab, page, "#nothing")
     assert tab.run(COUNT) == "100 questions"
 

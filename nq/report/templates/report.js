@@ -45,7 +45,7 @@
     el("span", { class: "mark " + (outcome || "none"), title: outcome || "not scored" },
       SIGNS[outcome], el("span", { class: "hidden" }, " " + (outcome || "not scored")));
   const isRight = (outcome) => outcome === "right" || outcome === "null";
-  const given = (r, k) => (k && r.o[k] ? r.o[k] !== "missed" && r.o[k] !== "null" : r.a !== "");
+  const given = (r, k) => (k ? !["missed", "null", ""].includes(r.o[k]) : r.a !== "");
 
   /* --- filters ------------------------------------------------------------------------------ */
   const CHANGES = {
@@ -285,10 +285,10 @@
     const line = (a, i) => el("tr", {},
       el("td", { class: "quiet" }, i ? String(i) : "given"),
       el("td", {}, apart(a.s) || none(), expected(a.s && d.gold.some((g) => g.s === a.s))),
-      el("td", { class: "num" }, score(a.sp)),
+      el("td", { class: "num" }, a.s ? score(a.sp) : ""),
       el("td", {}, a.n ? el("span", { class: "quiet" }, `block ${a.n} `) : null,
         apart(a.l) || none(), expected(a.t && d.gold.some((g) => String(g.t) === String(a.t)))),
-      el("td", { class: "num" }, score(a.lp)));
+      el("td", { class: "num" }, a.l ? score(a.lp) : ""));
     const head = ["", "short answer", "score", "long answer", "score"].map((name) =>
       el("th", { scope: "col", class: name === "score" ? "num" : null }, name));
     return el("div", { class: "wide" }, el("table", {},

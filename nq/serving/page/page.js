@@ -63,7 +63,7 @@ function show(answer) {
   const unanswered = answer.asks_yes_no ? cannotTell : "No short answer";
   const missing = answer.long_answer ? unanswered : "No answer in what was read";
   card.append(element("p", hasAnswer ? "answer" : "answer none", hasAnswer ? answer.answer : missing,
-    " ", probability(hasAnswer ? answer.short_probability : null)));
+    " ", probability(answer.short_probability)));
   if (answer.long_answer) {
     const where = `Found in ${source(answer)} `;
     card.append(element("h2", "", where, probability(answer.long_probability)));
