@@ -54,7 +54,9 @@ class PageProcess:
 
     def stop(self) -> None:
         """Ends a call that waits; the next one has a new process."""
-        self._worker.process.kill()
+        process = self._worker.process  # which the end of a call replaces
+        process.kill()
+        process.wait()
 
     def close(self) -> None:
         """Ends the process, and a call that waits for it."""
