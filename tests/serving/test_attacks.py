@@ -162,8 +162,11 @@ def test_pages_that_are_slow_to_read_delay_nobody_and_no_end(
 
 def test_small_pages_wait_for_no_others_and_clients_take_turns(tiny_model: Path) -> None:
     """Each body is refused when it has been read; their questions are their names."""
-    pages = {"small": {"page": "<html>"}, "large": {"page": " " * 2 * QUICK_BYTES}}
-    pages["files"] = {"pages": [{"data": "eHl6", "name": "a.pdf"}]}
+    pages: dict[str, dict[str, object]] = {
+        "small": {"page": "<html>"},
+        "large": {"page": " " * 2 * QUICK_BYTES},
+        "files": {"pages": [{"data": "eHl6", "name": "a.pdf"}]},
+    }
     escaped = b'{"question": "who", "p\\u0061ges": [{"page": "<html>"}]}'
 
     async def main(answering: Answering) -> list[str]:
