@@ -353,10 +353,12 @@ def make_answer(
         )
         for o in others
     )
+    long, short = _probabilities(prediction, given)
     left_out = page.selection or Selection(unread_blocks=unread_blocks(page.example, windows))
     return Answer(
         *(question, *page.origin(prediction.long, prediction.shorts), prediction.yes_no),
-        *_probabilities(prediction, given),
+        long,
+        short,
         *(alternatives, left_out.unread_blocks, left_out.skipped),
         asks_yes_no=given is not None and given.asks_yes_no,
         score=None if ranked.ranking else prediction.short_score,

@@ -22,7 +22,7 @@ from nq.text import counted, format_bytes, html_table, truncate, visible
 
 MAX_SHOWN = 10  # rows in a notebook
 RIGHT = None, Verdict.RIGHT, Verdict.NULL
-MARKS = {None: "", **{one: str(one) for one in (*RIGHT[1:], Verdict.PASSAGE)}}
+MARKS = {None: "", Verdict.RIGHT: "right", Verdict.PASSAGE: "passage", Verdict.NULL: "null"}
 MARKS |= {one: one.upper() for one in Verdict if one not in MARKS}
 QUESTION_WIDTH, ANSWER_WIDTH, MARK_WIDTH = 57, 59, 11  # a mark with the blanks around it
 MIN_WIDTH, MAX_WIDTH = 40, QUESTION_WIDTH + ANSWER_WIDTH + MARK_WIDTH

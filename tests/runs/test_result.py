@@ -85,7 +85,7 @@ def test_a_wrong_answer_has_the_right_ones_of_its_question(
         ("missed", ("Friedrich Schiller",)),
         ("missed", ("YES",)),
     ]
-    assert result.verdicts == {**dict.fromkeys(Verdict, 0), "missed": 5, "null": 1}
+    assert result.verdicts == {**dict.fromkeys(map(str, Verdict), 0), "missed": 5, "null": 1}
     assert "0 right, 0 passage, 0 wrong, 0 extra, 5 missed, 1 null" in summary(result)
     shown = str(result).partition("\n\n")[0]
     assert (shown.count("null"), shown.count("MISSED")) == (1, 5)
