@@ -154,7 +154,7 @@ def test_help_needs_no_heavy_library() -> None:
         f"import nq.commands.{command} as module; module.parser().format_help()"
         for command in COMMANDS
     ]
-    steps.append("nq.reader.load_tokenizer(nq.bundle.bundled_model())")
+    steps.append("nq.reader.Model.open().tokenizer")
     code = (
         "import json, sys\n"
         f"for step in {steps!r}:\n"

@@ -170,7 +170,7 @@ def made_windows(
     questions = request.questions
     workers = workers or requested_workers(options) or len(processor.cores())
     read = ReadQuestions(questions.files, questions.limit, workers, questions.pages)
-    windows = MakeWindows(request.tokenizer.origin[0], request.windows, request.training, "groups")
+    windows = MakeWindows(request.tokenizer.origin, request.windows, request.training, "groups")
 
     def steps(records: Any) -> tuple[Any, Any]:
         prepared = records | "Windows" >> windows

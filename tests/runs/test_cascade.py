@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 import nq
-from nq.bundle import bundled_sample
+from nq.bundle import bundled_model, bundled_sample
 from nq.commands.main import console
 from nq.config import (
     BLOCK,
@@ -195,7 +195,7 @@ def test_a_model_stands_for_the_pair_that_its_settings_name(
     ranker = naming(tiny_model, tmp_path / "ranker", second_model=str(tiny_mpnet))
     for found, model, other in (
         (Model.open(str(ranker)), ranker, tiny_mpnet),
-        (Model.open(ranker, second_model=tiny_model), ranker, tiny_model),
+        (Model.open(ranker, second_model="small"), ranker, bundled_model()),
     ):
         assert [one.folder for one in found.models] == [model, other]
         assert found == Model.open(model, second_model=other)

@@ -5,9 +5,11 @@ word and every word to one document token. Markers such as ``[Q]`` are looked up
 ``marker_id`` only: text that spells ``[SEP]`` stays text.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -19,7 +21,6 @@ from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 from tokenizers.models import WordPiece
 
-from nq.errors import Error
 from nq.records import IntArray
 
 MAX_ID = 2**31 - 1  # windows hold int32
@@ -77,13 +78,14 @@ class Tokenizer:
         max_cached_size: characters and pieces of words in memory after which all are forgotten.
         batch_characters: characters of words after which a call of the library ends, because its
             results take much memory.
-        origin: the folder or file, and the compatibility mode, from which ``load_tokenizer`` made
-            it, also where it is sent to another process.
+        origin: the folder or file from which ``load_tokenizer`` made it.
+        load_again: makes it in another process, given its digest.
     """
 
     separators: int = 1
     segments: bool = True
-    origin: tuple[Path, str]
+    origin: Path
+    load_again: Callable[[str], Tokenizer]
     max_cached_size: int = 10_000_000
     batch_characters: int = 1 << 18
 
@@ -158,7 +160,7 @@ class Tokenizer:
         return total.hexdigest()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _load_again, (*self.origin, self.digest)
+        return self.load_again, (self.digest,)
 
     def _id_of(self, spellings: Sequence[str]) -> int:
         for piece in spellings:
@@ -225,16 +227,6 @@ class Tokenizer:
             words[i : i + 1] = [words[i]] * sum(map(len, pieces))
             chars[i : i + 1] = [(start + n, start + n + 1) for n, p in enumerate(pieces) for _ in p]
         return TextPieces(ids, np.array(words, np.int64), np.array(chars, np.int64).reshape(-1, 2))
-
-
-def _load_again(path: Path, compat: str, digest: str) -> Tokenizer:
-    """Returns the tokenizer that another process has sent; ``Error`` if its files have changed."""
-    from nq.preprocess.tokenizers.load import load_tokenizer
-
-    tokenizer = load_tokenizer(path, compat)
-    if tokenizer.digest != digest:
-        raise Error(f"the tokenizer in {path} changed while it was used: start again")
-    return tokenizer
 
 
 def _batches(words: Sequence[str], max_characters: int) -> Iterator[Sequence[str]]:

@@ -3,11 +3,12 @@
 import contextlib
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nq.config import WindowConfig
-from nq.errors import check_argument
+from nq.errors import Error, check_argument
 from nq.formats.lines import check_whole
 from nq.json_files import read_json_object
 from nq.preprocess.tokenizers import NAMES
@@ -69,7 +70,15 @@ def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
             f"{path} is no tokenizer that nq knows ({type(error).__name__}: {error}): copy the "
             "file that the model came with"
         ) from error
-    tokenizer.origin = Path(folder), compat
+    tokenizer.origin, tokenizer.load_again = Path(folder), partial(_load_again, folder, compat)
+    return tokenizer
+
+
+def _load_again(folder: str | Path, compat: str, digest: str) -> Tokenizer:
+    """Returns the tokenizer that another process has sent; ``Error`` if its files have changed."""
+    tokenizer = load_tokenizer(folder, compat)
+    if tokenizer.digest != digest:
+        raise Error(f"the tokenizer in {folder} changed while it was used: start again")
     return tokenizer
 
 
