@@ -316,7 +316,7 @@ class TrackingConfig(Settings):
     Args:
         uri: tracking store or server; by default MLFLOW_TRACKING_URI, then
             ``sqlite:///mlflow.db``.
-        experiment: by default MLFLOW_EXPERIMENT_NAME, then ``nq``.
+        experiment: by default that of MLFLOW_EXPERIMENT_NAME or MLFLOW_EXPERIMENT_ID, then ``nq``.
         log_model: whether the run has its model, which MLflow can load and serve.
         register: name in MLflow's registry, of which the logged model is the next version.
     """

@@ -33,12 +33,20 @@ def import_mlflow() -> None:
         logging.getLogger(name).setLevel(os.environ["MLFLOW_LOGGING_LEVEL"].upper())
 
 
-def store(uri: str | None, experiment: str | None) -> tuple[str, str]:
-    """Returns the URI of the tracking store and the name of the experiment, with the defaults."""
-    return (
-        uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI,
-        experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or DEFAULT_EXPERIMENT,
-    )
+def store(uri: str | None) -> str:
+    """Returns the URI of the tracking store, by default that of MLflow's variable."""
+    return uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+
+
+def experiment_name(client: Any, name: str | None) -> str:
+    """Returns the name of an experiment, by default that of MLflow's variables, then ``nq``.
+
+    An id of no experiment is a ``mlflow.exceptions.MlflowException``.
+    """
+    named = name or os.environ.get("MLFLOW_EXPERIMENT_NAME")
+    if named is None and (number := os.environ.get("MLFLOW_EXPERIMENT_ID")):
+        named = client.get_experiment(number).name
+    return named or DEFAULT_EXPERIMENT
 
 
 def connect(uri: str) -> Any:

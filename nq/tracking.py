@@ -28,7 +28,15 @@ from typing import Any, Self
 from nq import extras
 from nq.config import TrackingConfig
 from nq.errors import Error
-from nq.mlflow_store import DEFAULT_EXPERIMENT, DEFAULT_URI, connect, database_path, reason, store
+from nq.mlflow_store import (
+    DEFAULT_EXPERIMENT,
+    DEFAULT_URI,
+    connect,
+    database_path,
+    experiment_name,
+    reason,
+    store,
+)
 from nq.text import counted, truncate, visible, without_password
 
 log = logging.getLogger(__name__)
@@ -105,8 +113,8 @@ class Run:
     def __init__(
         self, config: TrackingConfig | None, name: str | None = None, source: str = "nq.answer"
     ) -> None:
-        uri, experiment = (config.uri, config.experiment) if config else (None, None)
-        self.uri, self.experiment = store(uri, experiment)
+        self.uri = store(config.uri if config else None)
+        self.experiment = config.experiment if config else None
         self._register = config.register if config else None
         self.name, self.available, self.status = name and visible(name), bool(config), "FINISHED"
         self.ended: float | None = None
@@ -169,8 +177,8 @@ class Run:
         if run_id and uri.startswith("http"):
             return uri.rstrip("/") + PAGE.format(self._info.experiment_id, f"/{run_id}")
         options = ["--tracking-uri", uri] if uri != DEFAULT_URI else []
-        if self.experiment != DEFAULT_EXPERIMENT:
-            options += ["--experiment", self.experiment]
+        if self.experiment not in (None, DEFAULT_EXPERIMENT):
+            options += ["--experiment", str(self.experiment)]
         return run_id and shlex.join(["nq", "ui", *options])
 
     def _work(self) -> None:
@@ -230,7 +238,8 @@ class Run:
         self._client = connect(self.uri)
         if not self.available:
             return None  # the command has ended meanwhile
-        experiment_id = self._experiment_id()
+        self.experiment = experiment_name(self._client, self.experiment)
+        experiment_id = self._experiment_id(self.experiment)
         started_ms, tags = int(1000 * self._started), _tags(self._source)
         if interrupted := self._interrupted():
             tags[RESUMES] = interrupted
@@ -249,23 +258,23 @@ class Run:
                 self._monitor = monitor
         return str(self._info.run_id)
 
-    def _experiment_id(self) -> str:
+    def _experiment_id(self, name: str) -> str:
         from mlflow.exceptions import MlflowException
 
-        if experiment := self._client.get_experiment_by_name(self.experiment):
+        if experiment := self._client.get_experiment_by_name(name):
             if DESCRIPTION not in experiment.tags:
                 about = DESCRIPTION, ABOUT_EXPERIMENT
                 self._client.set_experiment_tag(experiment.experiment_id, *about)
             return str(experiment.experiment_id)
         database = database_path(self.uri)
-        location = database and database.parent / "mlruns" / re.sub(r"\W", "_", self.experiment)
+        location = database and database.parent / "mlruns" / re.sub(r"\W", "_", name)
         options = location and str(location), {DESCRIPTION: ABOUT_EXPERIMENT}
         try:
-            return str(self._client.create_experiment(self.experiment, *options))
+            return str(self._client.create_experiment(name, *options))
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
-            return self._experiment_id()  # another process was first
+            return self._experiment_id(name)  # another process was first
 
     def _interrupted(self) -> str | None:
         """Ends the run that the file names, if it still runs; returns its id if there is one."""

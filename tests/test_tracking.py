@@ -31,7 +31,10 @@ from tests.conftest import OncePerRun
 
 pytestmark = pytest.mark.slow  # importing MLflow takes ten seconds
 
-VARIABLES = {"MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", *ENVIRONMENT}
+VARIABLES = {
+    *("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_EXPERIMENT_ID"),
+    *ENVIRONMENT,
+}
 QUICK_S = 20.0  # maximum delay by a store that fails, on a busy machine; MLflow waits a minute
 
 
@@ -442,3 +445,19 @@ def test_a_server_records_a_run_hangs_and_dies(
     finally:
         server.send(signal.SIGKILL)
         server.process.wait()
+
+
+def test_the_experiment_is_the_one_of_mlflows_variables(store: str) -> None:
+    client = connect(store)
+    ids = {name: client.create_experiment(name) for name in ("thesis", "other")}
+
+    def recorded(**settings: Any) -> str:
+        with tracking.Run(TrackingConfig(store, **settings), name="baseline") as run:
+            run.metrics({tracking.MICRO_F1: 0.5})
+        experiment_id = client.get_run(run.run_id).info.experiment_id
+        return str(client.get_experiment(experiment_id).name)
+
+    os.environ["MLFLOW_EXPERIMENT_ID"] = ids["thesis"]
+    assert recorded() == "thesis"
+    os.environ["MLFLOW_EXPERIMENT_NAME"] = "other"
+    assert recorded() == "other" and recorded(experiment="named") == "named"

@@ -287,7 +287,8 @@ def add_tracking(
     group = parser.add_argument_group("tracking")
     text = f"MLflow store or server; default: $MLFLOW_TRACKING_URI, else {DEFAULT_URI}"
     group.add_argument("--tracking-uri", metavar="U", help=text)
-    text = f"MLflow experiment; default: $MLFLOW_EXPERIMENT_NAME, else {DEFAULT_EXPERIMENT}"
+    text = "MLflow experiment; default: that of $MLFLOW_EXPERIMENT_NAME or $MLFLOW_EXPERIMENT_ID, "
+    text += f"else {DEFAULT_EXPERIMENT}"
     group.add_argument("--experiment", metavar="E", help=text)
     if records:
         group.add_argument("--no-track", action="store_true", help="do not record the run")

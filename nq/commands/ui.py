@@ -15,7 +15,7 @@ import webbrowser
 from nq import extras, tracking
 from nq.commands import arguments, terminal
 from nq.errors import Error
-from nq.mlflow_store import connect, database_path, reason, store
+from nq.mlflow_store import connect, database_path, experiment_name, reason, store
 from nq.text import visible, without_password
 from nq.worker import ROOT, Worker, run_module
 
@@ -56,8 +56,8 @@ def parser() -> terminal.Parser:
 def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     extras.require("mlflow")
-    uri, name = store(args.tracking_uri, args.experiment)
-    page = _page(uri, name)
+    uri = store(args.tracking_uri)
+    page = _page(uri, args.experiment)
     if uri.startswith("http"):
         _show(without_password(uri).rstrip("/") + page, args.open)
         return 0
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _page(uri: str, name: str) -> str:
+def _page(uri: str, name: str | None) -> str:
     """Returns the URL of an experiment's runs; saves the view of its columns in MLflow."""
     path = database_path(uri)
     try:
@@ -93,6 +93,7 @@ def _page(uri: str, name: str) -> str:
             raise FileNotFoundError("there is no database")
         log.info("starting MLflow …")  # to import it may take a minute
         client = connect(uri)
+        name = experiment_name(client, name)
         experiment = client.get_experiment_by_name(name)
         if experiment is None:
             names = ", ".join(sorted(e.name for e in client.search_experiments())) or "none"

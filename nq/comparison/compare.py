@@ -153,6 +153,7 @@ def compare(
         steps = [*((0, one) for one in preparing), *product(range(1, rounds + 1), rows)]
         steps.sort(key=lambda step: (step[0], rows.index(step[1])))
         runs, errors = run_all(steps, measure, memo, report, "" if models else rows[0].label)
+        _check_same(questions, entrants, memo)
         if not runs:
             raise Error(f"no model could be measured: {next(iter(errors.values()))}")
         paths = {run["label"]: folder / run["name"] for run in runs}
@@ -187,6 +188,17 @@ def compare(
             path = save_decision(finished[take].job.model, fit_to_all(finished[take]), save_tuned)
             log.info("%s is in %s, with a decision that is fitted to all questions", take, path)
     return result
+
+
+def _check_same(questions: Questions, entrants: Sequence[Entrant], memo: Memo) -> None:
+    """Raises ``Error`` if data or models have changed; what was measured may be of others then."""
+    try:
+        questions.check_same()
+        for one in entrants:
+            one.model.check_same()
+    except Error:
+        memo.clear()
+        raise
 
 
 def _asked(

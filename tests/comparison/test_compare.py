@@ -424,6 +424,23 @@ def test_the_batch_size_of_all_runs_is_passed_on() -> None:
     assert parser().parse_args(["--batch-size", "1"]).unknown == ["--batch-size", "1"]
 
 
+@pytest.mark.slow
+def test_data_that_change_while_they_are_compared_are_an_error(here: Here, tmp_path: Path) -> None:
+    here.use(here.answer)
+    data, output = tmp_path / "changed.jsonl", tmp_path / "out"
+    data.write_bytes(here.data.read_bytes())
+    completed: list[int] = []
+
+    def change(runs: int, total: int) -> None:
+        completed.append(runs)
+        if sum(completed) == 2:
+            data.write_bytes(here.data.read_bytes().replace(b" the ", b" a "))
+
+    with pytest.raises(Error, match=str(data)):
+        nq.compare(data, "grappler", model=here.model, rounds=1, output=output, progress=change)
+    assert kept(output) == []
+
+
 def test_a_comparison_of_pages_that_were_edited_is_another(here: Here, tmp_path: Path) -> None:
     here.use(here.answer)
     page = tmp_path / "pages" / "tower.txt"
