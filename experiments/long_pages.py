@@ -3,10 +3,11 @@
     python -m experiments.long_pages --data ../shared/data --output long.jsonl.gz
 
 A third of the questions is taken. Each page gets 30 to 134 blocks of other pages
-(``experiments.distractors``), so that it has 40 to 150, and half of the questions have no answer on
-their page. A few blocks are those that BM25 ranks highest among all pages: more of them would make
-the page harder than a real one, and some would answer the question. ``nq tune`` takes such a file
-beside dev: the ids are others, in the same half and fold as those of the short pages.
+(``experiments.distractors``); the command prints how many it then has. Half of the questions have
+no answer on their page. A few blocks are those that BM25 ranks highest among all pages: more of
+them would make the page harder than a real one, and some would answer the question. ``nq tune``
+takes such a file beside dev: the ids are others, in the same half and fold as those of the short
+pages.
 """
 
 import argparse
@@ -52,7 +53,9 @@ def make(args: argparse.Namespace) -> int:
     dev, training = (list(read_records(data_files(args.data, part))) for part in ("dev", "train"))
     records = list(long_pages(dev, training))
     write_records(args.output, records)
-    return command.show({"questions": len(records)}, args)
+    blocks = [sum(c["top_level"] for c in r["long_answer_candidates"]) for r in records]
+    figures = {"questions": len(records), "fewest_blocks": min(blocks), "most_blocks": max(blocks)}
+    return command.show(figures, args)
 
 
 main = command.main(make, _options)

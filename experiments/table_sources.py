@@ -31,9 +31,6 @@ KEYS = ("command", "date", "machine", "versions", "result")
 MODEL = "model"
 """One more key of a result of the kinds in ``BUNDLED``: the digests of ``shipped``."""
 PARTS = ("long", "short")
-OURS = "mixed+openvino"
-PEERS = {"transformers/bfloat16": "transformers on torch", "openvino/bfloat16": "OpenVINO alone"}
-"""Engine and other libraries in the README, by their names in a result of the peers."""
 
 ResultFile = Mapping[str, Any]
 
@@ -157,44 +154,38 @@ def overview(root: Path) -> str:
 
     It is of several results, whose own tables in docs/ have their commands, dates and versions.
     """
-    names = ("tune_dev", "match_pages", "compare_60", "compare_pages", "peers_small")
+    names = ("tune_dev", "match_pages", "compare_60", "compare_pages")
     files = [read_result(name, root) for name in names]
-    tuned, pages, *compared, peers = (file["result"] for file in files)
-    groups = (
-        ("odd_short_pages", "with 8 to 24 paragraphs each: F1 of passages / short answers"),
-        ("odd_long_pages", "with 30 to 134 blocks each, many chosen to mislead: the same"),
-    )
-    speeds = {row["name"]: row["windows_per_s"] for row in peers["peers"]}
+    tuned, pages, *compared = (file["result"] for file in files)
     machines = dict.fromkeys(file["machine"].partition(",")[0] for file in files[2:])
     return markdown(
-        ("the bundled model", f"measured on {', '.join(machines)}"),
-        *(
-            (
-                f"{tuned[f'{group}_examples']} questions {text}",
-                " / ".join(f"{tuned[f'{group}_{part}_f1']:.2f}" for part in PARTS),
-            )
-            for group, text in groups
-        ),
+        ("quality and speed of the bundled model", f"measured on {', '.join(machines)}"),
         (
-            f"{pages['questions']} questions about whole Wikipedia pages",
-            f"{pages['answered_in_short']} get a short answer, {pages['matched']} of them right",
+            f"{tuned['odd_short_pages_examples']} questions about excerpts of at most 25 blocks: "
+            "F1 of passages / short answers",
+            " / ".join(f"{tuned[f'odd_short_pages_{part}_f1']:.2f}" for part in PARTS),
         ),
-        *map(_speed, ("short", "whole"), compared),
-        *(
-            (
-                f"{title}, the same weights in bfloat16",
-                f"`{OURS}` is {speeds[f'nq/{OURS}'] / speeds[name]:.2f} times as fast",
-            )
-            for name, title in PEERS.items()
-        ),
+        (f"{pages['questions']} questions about whole Wikipedia pages", _matches(pages)),
+        *map(_speed, ("short pages", "whole pages, skipped ones included"), compared),
     )
+
+
+def _matches(pages: ResultFile) -> str:
+    return f"{pages['answered_in_short']} get a short answer, {pages['matched']} of them right"
+
+
+def card(root: Path) -> str:
+    """Returns the figures on the card of the bundled model, which are those in docs/quality.md."""
+    tuned, pages = (read_result(name, root)["result"] for name in ("tune_dev", "match_pages"))
+    whole = f"Of {pages['questions']} questions about whole pages {_matches(pages)}."
+    return f"{markdown(*figures_table(tuned))}\n{whole}\n"
 
 
 def _speed(pages: str, result: ResultFile) -> tuple[str, str]:
     """Returns how fast the profile to take of ``nq compare`` is."""
     (row,) = (row for row in result["rows"] if row["profile"] == result["take"])
     return (
-        f"windows of {pages} pages, `{row['profile']}`",
+        f"windows of {pages}, `{row['profile']}`",
         f"{row['windows_per_s']:.3g} in a second, {row['times_baseline']:.1f} times `baseline`",
     )
 
@@ -231,12 +222,13 @@ def reading(result: ResultFile) -> str:
     from experiments.reading import ERRORS
 
     errors = ", ".join(f"{name.replace('_', ' ')} {result[name]}" for name in ERRORS)
+    errors_by_part = [f"{name}_calibration_error" for name in PARTS]
     given = [(name, result[f"{name}_given"], result[f"{name}_right"]) for name in PARTS]
     rows = (
         ("micro-F1 / long answer F1 / short answer F1", ("micro_f1", "long_f1", "short_f1")),
         ("gold block ranked first", ("gold_block_first",)),
         ("exact match / F1 in the gold block", ("exact_match_in_gold_block", "f1_in_gold_block")),
-        ("expected calibration error, long / short", [f"{n}_calibration_error" for n in PARTS]),
+        ("calibration error of given answers, long / short", errors_by_part),
     )
     return markdown(
         (f"{result['questions']} questions, {result['long_questions']} with an answer", ""),
@@ -255,10 +247,15 @@ def match(result: ResultFile) -> str:
 
 
 def scale_check(root: Path) -> str:
-    """Returns the table of what was predicted beside what a cluster took."""
+    """Returns the table of what was predicted beside what a cluster took, and where each was."""
     from experiments.scale.__main__ import check
 
-    return check(*(read_result(name, root)["result"] for name in ("scale_dev", "cluster_dev")))
+    files = [read_result(name, root) for name in ("scale_dev", "cluster_dev")]
+    costs, cluster = (f"on {file['date']} with {file['machine']}" for file in files)
+    machines = f"Costs measured {costs}; cluster measured {cluster}."
+    if files[0]["machine"] != files[1]["machine"]:
+        machines += " These are two machines, so the error is mostly that of their speeds."
+    return f"{check(*(file['result'] for file in files))}\n{machines}\n"
 
 
 STUDIES = {
@@ -283,6 +280,7 @@ SOURCES: dict[str, Callable[[Path], str]] = {
     "limits": limits,
     "api": api,
     "overview": overview,
+    "card": card,
     "serve": serve,
     "scale_check": scale_check,
 }

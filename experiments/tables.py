@@ -1,4 +1,4 @@
-"""Writes the tables of README.md, docs/ and experiments/README.md from their sources.
+"""Writes the tables of README.md, docs/ and some other pages from their sources.
 
     python -m experiments.tables            # rewrites every table that is out of date
     python -m experiments.tables --check    # exits with 1 if a file or a result is out of date
@@ -26,6 +26,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from experiments import command, machine
@@ -90,8 +91,8 @@ def update(root: Path, write: bool) -> list[str]:
     marker names an unknown table, or that a result file is missing or malformed.
     """
     changed = []
-    studies = root / RESULTS.parent / "README.md"
-    for path in (root / "README.md", *sorted((root / "docs").glob("*.md")), studies):
+    pages = ("README.md", "docs/*.md", "experiments/README.md", "nq/bundled/README.md")
+    for path in chain.from_iterable(sorted(root.glob(name)) for name in pages):
         text = path.read_text(encoding="utf-8")
         name = str(path.relative_to(root))
         if text.count("<!-- table:") != len(BLOCK.findall(text)):

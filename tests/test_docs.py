@@ -120,6 +120,12 @@ def test_readme_is_short() -> None:
     assert len(README.splitlines()) <= MAX_README_LINES
 
 
+def test_a_clone_has_no_name_of_a_package() -> None:
+    """A script beside a clone named ``nq`` would import the folder, an empty namespace."""
+    folders = re.findall(r"^git clone .* (\S+) && cd (\S+)", README, re.MULTILINE)
+    assert folders and all(one == other and not one.isidentifier() for one, other in folders)
+
+
 @pytest.mark.parametrize("name", console.COMMANDS)
 def test_every_command_is_documented(name: str) -> None:
     assert f"`nq {name}`" in README

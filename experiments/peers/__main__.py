@@ -5,7 +5,7 @@
 
 All compute the same weights on the same full windows of real pages, on the CPU, in alternating
 rounds, each in a process of its own. Only the computation is timed. ``pip install
-'nq-pipeline[cpu,onnx,openvino,peers]'`` installs all; peers that lack packages are skipped.
+'.[cpu,onnx,openvino,peers]'`` installs all; peers that lack packages are skipped.
 All models are in memory at once, some 15 GB for the bundled one; ``--peers`` measures fewer.
 """
 

@@ -40,14 +40,13 @@ log = logging.getLogger("nq.experiments")
 LOAD = 0.5
 SERVER = ("workers", "batch_size", "queue", "timeout", "max_body_mb", "max_windows")
 TARGETS = {
-    "": "",
-    "gain": "at least 2.5",
-    "p95_ratio": "at most 2",
-    "crashes": "at most 0",
-    "lost": "at most 0",
-    "memory_ratio": "at most 1.05",
+    "gain": ("at least", 2.5),
+    "p95_ratio": ("at most", 2),
+    "crashes": ("at most", 0),
+    "lost": ("at most", 0),
+    "memory_ratio": ("at most", 1.05),
 }
-"""Maps figures to what they should be."""
+"""Maps figures to their bounds."""
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -127,7 +126,7 @@ async def _figures(
 
 
 def table(figures: Mapping[str, Any]) -> str:
-    """Returns the figures as Markdown, with what they should be."""
+    """Returns the figures as Markdown, with the targets and whether they are reached."""
     f = figures
     rows = [
         ("one client in a loop, questions/s", f"{f['one_per_s']:.2f}", ""),
@@ -140,10 +139,21 @@ def table(figures: Mapping[str, Any]) -> str:
         (f"answers lost of {f['good']}", str(f["lost"]), "lost"),
         ("memory of the last 100 to the first 100", f"{f['memory_ratio']:.3f}x", "memory_ratio"),
     ]
+    verdicts = {name: _verdict(f[name], *target) for name, target in TARGETS.items()}
     return markdown(
-        ("figure", "value", "should be"),
-        *((text, value, TARGETS[name]) for text, value, name in rows),
+        ("figure", "value", "target"),
+        *((text, value, verdicts.get(name, "")) for text, value, name in rows),
     )
+
+
+def _verdict(value: float, relation: str, bound: float) -> str:
+    """Returns a target and whether a value reaches it.
+
+    >>> _verdict(4.73, "at most", 2)
+    'at most 2: missed'
+    """
+    is_reached = value >= bound if relation == "at least" else value <= bound
+    return f"{relation} {bound:g}: {'reached' if is_reached else 'missed'}"
 
 
 main = command.main(measure, _options)

@@ -15,7 +15,7 @@ ROWS: dict[str, Sequence[str]] = {
     "micro-F1, at the stored / best threshold": ("micro_f1", "micro_f1_best"),
     "long answer F1, at the stored / best threshold": ("long_f1", "long_f1_best"),
     "short answer F1, at the stored / best threshold": ("short_f1", "short_f1_best"),
-    "expected calibration error, long / short": [f"{name}_calibration_error" for name in PARTS],
+    "calibration error, no threshold, long / short": [f"{n}_calibration_error" for n in PARTS],
     "area under the ROC curve, long / short": ("long_auc", "short_auc"),
 }
 

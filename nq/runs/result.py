@@ -134,9 +134,10 @@ class Result:
         return f"Result({str(self.folder)!r}: {counts}, {f1}{speed})"
 
     def __str__(self) -> str:
-        """Returns the table of answers and the summary, which ``nq answer`` prints."""
-        table = [*answer_table(self.rows, self.examples), ""] if self.rows else []
-        return "\n".join([*table, *summary(self)])
+        """Returns the counts, the table of answers and the figures, which ``nq answer`` prints."""
+        table = ["", *answer_table(self.rows, self.examples), ""] if self.rows else []
+        lines, counts = summary(self), 2 if self.verdicts else 1
+        return "\n".join([*lines[:counts], *table, *lines[counts:]])
 
     def _repr_html_(self) -> str:
         """Returns the summary and the first answers, as notebooks show them."""

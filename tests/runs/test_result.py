@@ -60,11 +60,13 @@ def test_a_result_has_a_line_a_summary_and_a_table_in_which_all_is_escaped(resul
     row = AnswerRow("who <b>", "a & b\x1b " + "word " * 90, Verdict.WRONG, ("<i>", ""))
     own = replace(result, folder=Path("<u>"), rows=(row, *result.rows * 6))
     assert re.fullmatch(r"Result\('<u>': 6 questions, .*, profile baseline\)", repr(own))
-    table, _, summary = str(own).partition("\n\n")
+    counts, table, figures = str(own).split("\n\n")
     assert "<i> | (no words)" in table and "\x1b" not in table
-    assert summary.startswith(f"6 questions, {own.answered} answered, {own.totals.windows} windows")
+    first, verdicts = counts.split("\n")
+    assert first.startswith(f"6 questions, {own.answered} answered, {own.totals.windows} windows")
+    assert verdicts.startswith(f"{own.verdicts['right']} right, ")
     html = own._repr_html_()
-    assert all(line in unescape(html) for line in summary.split("\n"))
+    assert all(line in unescape(html) for line in [first, verdicts, *figures.split("\n")])
     assert "who &lt;b&gt;" in html and "a &amp; b\\u001b word" in html and "&lt;u&gt;" in html
     assert not re.search("<[biu]>|\x1b", html)
     assert html.count("<tr>") == 11 and html.count("word") < 50
@@ -87,7 +89,7 @@ def test_a_wrong_answer_has_the_right_ones_of_its_question(
     ]
     assert result.verdicts == {**dict.fromkeys(map(str, Verdict), 0), "missed": 5, "null": 1}
     assert "0 right, 0 passage, 0 wrong, 0 extra, 5 missed, 1 null" in summary(result)
-    shown = str(result).partition("\n\n")[0]
+    shown = str(result).split("\n\n")[1]
     assert (shown.count("null"), shown.count("MISSED")) == (1, 5)
 
 
