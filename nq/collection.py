@@ -68,7 +68,7 @@ def select_page(
     if not blocks:
         first = f"; the first: {skipped[0]}" if skipped else ""
         raise Error(f"none of the {len(sources)} documents has a text that can be read{first}")
-    limit = (WindowConfig() if windows.max_contexts == ALL_CONTEXTS else windows).max_blocks
+    limit = (WindowConfig() if windows.max_contexts == ALL_CONTEXTS else windows).max_blocks()
     best = sorted(ranking(scores, np.array([number for number, _ in blocks]))[:limit])
     parts = list[tuple[Page, Span]]()
     for number, group in groupby((blocks[row] for row in best), key=itemgetter(0)):

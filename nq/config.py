@@ -15,8 +15,8 @@ MAX_NUMBER = 1e18
 """The largest number that a file of settings may hold."""
 DECISION_RULES = ("default", "squad", "bert-joint", "kisialiou")
 PAGE, BLOCK = "page", "block"
-ALL_CONTEXTS = 1 << 30
-"""A ``max_contexts`` beyond the blocks of every page."""
+NQ_CONTEXTS, ALL_CONTEXTS = 48, 1 << 30
+"""The ``max_contexts`` of BERT-Joint, and one beyond the blocks of every page."""
 
 
 def option(default: Any, help: str = "", **checks: Any) -> Any:
@@ -110,8 +110,8 @@ class Compat:
         original_wordpiece: words become pieces by the original's own WordPiece, in which a word
             in brackets is looked up as one piece; other tokenizers are refused.
         merge_all_short_answers: the target spans all short answers, however far apart.
-        always_reads_block: the first block is read even if ``max_contexts`` is 1, since the
-            originals append it before they count.
+        counts_as_original: ``max_contexts`` is 48 for documents too; the first block is read even
+            if it is 1, since the originals append it before they count.
         keep_unannotated: an example without annotations gives negative training windows,
             instead of none.
         running_text: windows have the plain text of the blocks, without markers, in pieces of the
@@ -125,7 +125,7 @@ class Compat:
     split_words_again: bool = False
     original_wordpiece: bool = False
     merge_all_short_answers: bool = False
-    always_reads_block: bool = False
+    counts_as_original: bool = False
     keep_unannotated: bool = False
     running_text: bool = False
     id_name: str = "unique_ids"
@@ -137,7 +137,7 @@ _BERT_JOINT = Compat(
     split_words_again=True,
     original_wordpiece=True,
     merge_all_short_answers=True,
-    always_reads_block=True,
+    counts_as_original=True,
     keep_unannotated=True,
     max_seq_length=384,
 )
@@ -163,6 +163,8 @@ class WindowConfig(Settings):
         max_seq_length: pieces in a window; 0 stands for the default of the compatibility mode,
             which for ``bert-joint`` is that of Google's command line, for ``squad`` that with
             which such readers are trained.
+        max_contexts: 0 stands for 48 where the data give the blocks, as those of NQ do, and for all
+            blocks of a document, whose blocks nq makes.
         question_prefix, block_prefix: text that a dual encoder was trained with before each
             question and before each block. It is of no word of the page.
     """
@@ -177,7 +179,9 @@ class WindowConfig(Settings):
     )
     max_query_length: int = option(64, "pieces of the question, [Q] included", minimum=1)
     max_contexts: int = option(
-        48, "blocks of a page that are read, the null context included", minimum=1
+        0,
+        "blocks of a page to read, with the null context (0: 48 in NQ's formats, all of documents)",
+        minimum=0,
     )
     max_position: int = option(
         50, "where the counters in the [Paragraph=n] markers stop", minimum=1
@@ -215,10 +219,12 @@ class WindowConfig(Settings):
         """The switches of the compatibility mode."""
         return COMPAT[self.compat]
 
-    @property
-    def max_blocks(self) -> int:
-        """The number of blocks that are read besides the null context."""
-        return max(self.max_contexts - 1, int(self.switches.always_reads_block))
+    def max_blocks(self, is_document: bool = False) -> int:
+        """Returns the number of blocks that are read besides the null context."""
+        if is_document and not self.max_contexts and not self.switches.counts_as_original:
+            return ALL_CONTEXTS
+        limit = self.max_contexts or NQ_CONTEXTS
+        return max(limit - 1, int(self.switches.counts_as_original))
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Memo:
-    """The parts in a folder, which need not exist."""
+    """The parts in a folder, which need not exist until one is written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,6 +50,7 @@ class Memo:
             log.warning("%s; everything is computed again", error)
         if stored != json.loads(json.dumps(request)):
             memo.clear()
+            folder.mkdir(parents=True)
             memo.write_values(REQUEST, request)
         return memo
 
@@ -67,7 +68,6 @@ class Memo:
 
     def write_arrays(self, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Writes a part that is arrays."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         storage.write_arrays(self.folder / name, arrays)
 
     def values(self, name: str) -> dict[str, Any]:
@@ -76,7 +76,6 @@ class Memo:
 
     def write_values(self, name: str, values: Mapping[str, Any]) -> None:
         """Writes a part that is values for JSON."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         storage.write_json(self.folder / name, values)
 
     def computed(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:

@@ -157,9 +157,8 @@ def read_json(path: Path) -> dict[str, Any]:
         raise DamagedError(f"{path} is damaged: expected a JSON object")
     if values.pop(SHA256, None) != digest_json(values):
         raise DamagedError(f"{path} is damaged: its checksum does not match")
-    if (number := values.pop(FORMAT, None)) != FORMAT_NUMBER:
-        written = f"{path} was written by another version of nq"
-        raise DamagedError(f"{written} (format {number}, expected {FORMAT_NUMBER})")
+    if values.pop(FORMAT, None) != FORMAT_NUMBER:
+        raise DamagedError(f"{path} was written by another version of nq")
     return values
 
 
@@ -386,15 +385,22 @@ def hold(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> Iterato
     another command writes to it.
     """
     check_folder(folder, kind, inputs)
-    is_new = not folder.exists()
+    is_new, mark = not folder.exists(), {"kind": kind.name, "what": kind.what}
     with exclusive_lock(folder / LOCK), naming(folder):
         try:
             own = (path for path in own_paths(folder, kind) if TEMPORARY.search(path.name))
             remove([*own, *folder.glob(f"{MARK}.*.tmp")])  # a killed process left them
             if kind_of(folder) != kind.name:
-                write_json(folder / MARK, {"kind": kind.name, "what": kind.what})
+                write_json(folder / MARK, mark)
             yield
+        except FileNotFoundError as error:
+            if (folder / MARK).exists():
+                raise
+            raise Error(f"{folder} was removed during the work: run the command again") from error
         finally:
+            with contextlib.suppress(OSError):
+                if not (folder / MARK).exists():  # something was made in a folder that was removed
+                    write_json(folder / MARK, mark)
             release(folder, is_new)
 
 

@@ -153,9 +153,7 @@ def compare(
         steps = [*((0, one) for one in preparing), *product(range(1, rounds + 1), rows)]
         steps.sort(key=lambda step: (step[0], rows.index(step[1])))
         runs, errors = run_all(steps, measure, memo, report, "" if models else rows[0].label)
-        _check_same(questions, entrants, memo)
-        if not runs:
-            raise Error(f"no model could be measured: {next(iter(errors.values()))}")
+        _check_measured(runs, errors, questions, entrants, memo)
         paths = {run["label"]: folder / run["name"] for run in runs}
         finished = {
             one.label: FinishedRun(paths[one.label], questions.files, check=False)
@@ -190,8 +188,19 @@ def compare(
     return result
 
 
-def _check_same(questions: Questions, entrants: Sequence[Entrant], memo: Memo) -> None:
-    """Raises ``Error`` if data or models have changed; what was measured may be of others then."""
+def _check_measured(
+    runs: Sequence[Run],
+    errors: Mapping[str, str],
+    questions: Questions,
+    entrants: Sequence[Entrant],
+    memo: Memo,
+) -> None:
+    """Raises ``Error`` if all runs failed, or data or models have changed meanwhile.
+
+    What was measured may be of other data or models then, and nothing of it is kept.
+    """
+    if not runs:
+        raise Error(f"no model could be measured: {next(iter(errors.values()))}")
     try:
         questions.check_same()
         for one in entrants:

@@ -18,7 +18,7 @@ import orjson
 
 from nq.formats.fields import RecordError, get, same_id
 from nq.formats.input_files import Patterns, matching_files, unchanged
-from nq.formats.lines import SKIP_BYTES, open_bytes
+from nq.formats.lines import open_bytes
 from nq.records import ExampleId, Span
 
 
@@ -169,12 +169,7 @@ def _open(path: str | Path) -> Iterator[IO[bytes]]:
     """Opens a file, plain or gzip, that must not change while it is read."""
     try:
         with unchanged([path]), open_bytes(str(path)) as file:
-            try:
-                yield file
-            except ValueError:
-                while file.read(SKIP_BYTES):  # at its end a damaged gzip file says so
-                    pass
-                raise
+            yield file
     except RecordError as error:
         raise ValueError(f"{path}: {error}; copy the file again") from error
 
@@ -209,6 +204,8 @@ def read_gold(paths: Patterns) -> dict[ExampleId, list[Label]]:
                     key = example_id(record)
                     gold[key] = gold_labels(record)
                 except ValueError as error:
+                    for _ in lines:  # at its end a damaged gzip file says so
+                        pass
                     raise ValueError(f"{path}:{number}: {error}") from error
     return gold
 

@@ -91,10 +91,10 @@ def container_of(path: str) -> Container:
 def check(path: str, to_end: bool = True) -> None:
     """Raises ``ValueError`` if a file has no records, is damaged or lacks columns.
 
-    A gzip file is decompressed ``to_end``, since records before a wrong checksum may be wrong.
+    The checksums of gzip are compared if it is read ``to_end``.
     """
     container_of(path).check(path)
-    if to_end:
+    if to_end and _head(path)[0].startswith(GZIP_MAGIC):
         lines.check_gzip(path)
 
 

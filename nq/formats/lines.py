@@ -72,10 +72,7 @@ def parsed(row: Row) -> Record:
 
 @contextlib.contextmanager
 def open_bytes(path: str) -> Iterator[IO[bytes]]:
-    """Opens a file and decompresses it if it is gzip; one that is cut off is a ``RecordError``.
-
-    A gzip file that is damaged, as its checksums tell at the end of the block, is a ``ValueError``.
-    """
+    """Opens a plain or a gzip file; ``ValueError`` if it is damaged, ``RecordError`` if cut off."""
     with open(path, "rb") as raw:
         if re.match(LFS_POINTER, raw.peek(POINTER_BYTES)):
             raise RecordError(": ".join(_BINARY[LFS_POINTER]))
@@ -94,14 +91,9 @@ def open_bytes(path: str) -> Iterator[IO[bytes]]:
 
 
 def check_gzip(path: str) -> None:
-    """Raises ``ValueError`` if a gzip file is damaged; decompresses all of it, a part at a time.
-
-    One that is only cut off has no checksum at its end, and is not damaged.
-    """
-    with open(path, "rb") as file:
-        is_gzip = file.read(2) == GZIP_MAGIC
-    with contextlib.suppress(RecordError), open_bytes(path) as content:
-        while is_gzip and content.read(SKIP_BYTES):
+    """Reads a gzip file, a part at a time; raises ``ValueError`` if it is damaged, not cut off."""
+    with contextlib.suppress(RecordError), open_bytes(path) as file:
+        while file.read(SKIP_BYTES):
             pass
 
 
@@ -130,10 +122,10 @@ def parse_line(line: bytes, limits: str = "") -> Record:
     return record
 
 
-def json_value(data: bytes | str) -> Any:
+def json_value(data: bytes) -> Any:
     r"""Returns a JSON value; a lone surrogate in it becomes a character of no vocabulary.
 
-    >>> json_value(r'["a\ud800", "\ud83d\ude00", "\\ud800", NaN, -Infinity]')
+    >>> json_value(rb'["a\ud800", "\ud83d\ude00", "\\ud800", NaN, -Infinity]')
     ['a￼', '😀', '\\ud800', None, -inf]
     """
     try:
@@ -141,8 +133,7 @@ def json_value(data: bytes | str) -> Any:
     except orjson.JSONDecodeError as first:
         error: json.JSONDecodeError = first
     try:
-        text = data if isinstance(data, str) else data.decode()
-        text = _ESCAPE.sub(lambda match: NO_CHARACTER if match[1] else match[0], text)
+        text = _ESCAPE.sub(lambda match: NO_CHARACTER if match[1] else match[0], data.decode())
         return json.loads(text, parse_constant=lambda n: None if n == "NaN" else float(n))
     except UnicodeDecodeError:
         raise RecordError(NOT_UTF8) from None

@@ -126,7 +126,7 @@ def _cell(value: Any, name: str) -> Any:
     if type(value) is not str or value.strip()[:1] + value.strip()[-1:] not in ("[]", "{}"):
         return None if value == "" else value
     with contextlib.suppress(RecordError):
-        return json_value(value)
+        return json_value(value.encode())
     plain = _NUMPY.sub(r"\1", value.strip()[:MAX_CELL_CHARS])
     with contextlib.suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         parsed = ast.literal_eval(plain)
@@ -181,8 +181,7 @@ class _Page:
         if self.plain is None:
             raise RecordError(f"{answer.where} has a place, but the page is no plain text")
         if start < 0:
-            expected = "expected a character from 0 on, or none where the place is not known"
-            raise RecordError(f"{answer.where} is at character {start}: {expected}")
+            raise RecordError(f"{answer.where} has the place {start}: expected one from 0, or none")
         end = start + len(text) if answer.end is None else answer.end
         there = self.plain[start : max(end, 0)]
         if _letters(there) != _letters(text):

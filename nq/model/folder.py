@@ -16,7 +16,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from nq.config import CascadeDecision, DecisionConfig, WindowConfig
+from nq.config import NQ_CONTEXTS, CascadeDecision, DecisionConfig, WindowConfig
 from nq.errors import Error, check_argument
 from nq.formats.lines import check_whole
 from nq.json_files import dump_json, read_json_object
@@ -274,8 +274,11 @@ def read_settings(path: Path) -> ModelSettings:
             check_argument(isinstance(value, dict), name, value, "an object")
         are_objects = isinstance(parts, list) and all(isinstance(one, dict) for one in parts)
         check_argument(are_objects, "removed_parts", parts, "a list of objects")
+        windows = WindowConfig.from_dict(values.get("windows", {}))
+        if windows.max_contexts == NQ_CONTEXTS:  # the default as a number, not a limit of documents
+            windows = replace(windows, max_contexts=0)
         return ModelSettings(
-            WindowConfig.from_dict(values.get("windows", {})),
+            windows,
             DecisionConfig.from_dict(values.get("decision", {})),
             {digest: CascadeDecision.from_dict(value) for digest, value in cascades.items()},
             second,
@@ -304,7 +307,8 @@ def _shards(index: Path) -> list[Path]:
                 f"{index} names the file {name!r:.80}: expected names such as "
                 "model-00001-of-00002.safetensors, in the same folder"
             )
-    missing = [shard for shard in shards if not (index.parent / shard).is_file()]
+    there = {path.name for path in index.parent.iterdir() if path.is_file()}
+    missing = [shard for shard in shards if shard not in there]
     if missing:
         what = f"{index} names {len(shards)} files, of which {len(missing)} are missing"
         raise FileNotFoundError(f"{what}: {', '.join(missing[:3])}")

@@ -6,6 +6,7 @@ for a name that is neither a folder nor the bundled model, and a package is foun
 its code.
 """
 
+import contextlib
 import logging
 import os
 import shlex
@@ -97,6 +98,9 @@ def _hub_files(name: str, sizes: Mapping[str, int]) -> list[str]:
 
 def _without_links(folder: Path) -> Path:
     """Returns a folder without links out of it, except to ``blobs`` in Hugging Face's cache."""
+    for path in (folder, *folder.glob("*"), *folder.glob("1_Pooling/*")):
+        with contextlib.suppress(FileNotFoundError):
+            path.stat()  # which names a link that leads to itself
     inside = folder.resolve()
     is_cached = inside.parent.name == "snapshots"
     allowed = [inside, *(one / "blobs" for one in inside.parents[1:3] if is_cached)]

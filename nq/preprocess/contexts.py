@@ -61,7 +61,8 @@ def contexts(example: Example, config: WindowConfig) -> list[Context]:
     """
     counts: Counter[str] = Counter()
     read = [NULL_CONTEXT]
-    for index, doc in islice(_blocks_with_text(example, config), config.max_blocks):
+    limit = config.max_blocks(is_document=example.original is not None)
+    for index, doc in islice(_blocks_with_text(example, config), limit):
         kind = example.block_type(example.candidates[index].span)
         counts[kind] = min(counts[kind] + 1, config.max_position)
         marker = f"[{kind}={counts[kind]}]"
@@ -71,7 +72,8 @@ def contexts(example: Example, config: WindowConfig) -> list[Context]:
 
 def unread_blocks(example: Example, config: WindowConfig) -> int:
     """Returns how many top-level blocks with text are beyond ``max_blocks`` and not read."""
-    return sum(1 for _ in islice(_blocks_with_text(example, config), config.max_blocks, None))
+    limit = config.max_blocks(is_document=example.original is not None)
+    return sum(1 for _ in islice(_blocks_with_text(example, config), limit, None))
 
 
 def words(contexts: Sequence[Context], config: WindowConfig) -> Words:

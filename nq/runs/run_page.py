@@ -100,7 +100,7 @@ def _questions(
 def _case(example: Example, source: Source, run: FinishedRun) -> Case:
     config, label = run.job.model.windows, run.predictions[example.example_id]
     all_contexts = contexts(example, replace(config, max_contexts=ALL_CONTEXTS))
-    read = all_contexts[: config.max_blocks + 1]
+    read = contexts(example, config)
     gold = example_labels(example)
     long, short = decisions = decisions_of_one(gold, label)
     stages = StageOutputs(read)

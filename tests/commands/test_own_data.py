@@ -9,6 +9,7 @@ import pytest
 from nq.evaluation.text_match import score_text
 from tests.conftest import Commands
 from tests.formats import own_data
+from tests.nq_records import write_lines
 
 PARAGRAPH = "The <b>Eiffel</b> Tower was built in 1889 by Eiffel &amp; Co."
 HTML = f"<title>Tower</title>\r\n<p>{PARAGRAPH}</p>"
@@ -70,6 +71,32 @@ def test_a_squad_file_from_end_to_end(squad: Path, tmp_path: Path, commands: Com
     assert json.loads(commands.out(*gold, "--one_annotator")) == pytest.approx(metrics)
     assert json.loads(commands.out(*gold))["squad_f1"] == metrics["squad_f1"]
     assert "2 of 3" in commands.err.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_all_blocks_of_a_page_are_read_as_nq_ask_reads_them(
+    tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    others = [f"The old mill number {i} stands on the river." for i in range(59)]
+    text, question = "\n\n".join([*others, own_data.CONTEXT]), "When was it automated?"
+    Path("page.txt").write_text(text, newline="")
+    lines = [{"question": question, "context": text}, {"question": question, "page": "page"}]
+    write_lines(Path("own.jsonl"), [line | {"answer": "1986"} for line in lines])
+    asked = commands.json("ask", question, "page.txt")
+    answer = ["answer", "--data", "own.jsonl", "--pages", ".", "--no-track", "--formats", "squad"]
+    reading = {
+        "default": [],
+        "pruned": ["--profile", "buckets+prune+openvino"],
+        "beam": ["--runner", "FnApiRunner", "--profile", "buckets+openvino"],
+        "limited": ["--set", "max_contexts=48"],
+    }
+    for name, options in reading.items():
+        figures = commands.json(*answer, "--output", name, *options)
+        n_unread = (len(others) + 2 - 47 if name == "limited" else 0) * len(lines)
+        assert figures["unread_blocks"] == n_unread
+        answers = set(load(Path(name, "squad.json")).values())
+        assert (answers == {asked["answer"]} == {"1986"}) == (name != "limited")
 
 
 @pytest.mark.slow

@@ -343,8 +343,8 @@ def test_yes_and_no_are_no_places() -> None:
     [
         ({"answers": [placed("Tom Hale", 3)]}, "answers[0] is 'Tom Hale'"),
         ({"answers": [{"text": " ", "answer_start": 3}]}, "[3, 4)"),
-        ({"answers": [{"text": "1986", "answer_start": -1}]}, "-1: expected a character from 0"),
-        ({"answer": "1986", "answer_start": "-1.0"}, "-1: expected a character from 0"),
+        ({"answers": [{"text": "1986", "answer_start": -1}]}, "-1: expected"),
+        ({"answer": "1986", "answer_start": "-1.0"}, "-1: expected"),
         ({"answers": ["", "1986"]}, "answers"),
         ({"answers": "['1986' 'Dunmore']"}, "answers"),  # of numpy
         ({"answer": "True"}, "True"),

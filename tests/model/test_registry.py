@@ -64,6 +64,19 @@ def test_a_folder_with_a_model_comes_before_an_installed_one(
     assert len(caplog.messages) == 1 and "small" in caplog.text
 
 
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.txt", "1_Pooling", ""])
+def test_a_link_to_itself_is_one_line(
+    name: str, tiny_model: Path, tmp_path: Path, commands: Commands
+) -> None:
+    model = tmp_path / "model"
+    if name:
+        shutil.copytree(tiny_model, model)
+        (model / name).unlink(missing_ok=True)
+    (model / name).symlink_to(model / name)
+    for arguments in (["answer", "--model", model], ["convert", model, tmp_path / "copy"]):
+        assert f"{model / name}: " in commands.error(*arguments)
+
+
 @pytest.mark.parametrize("name", ["added_tokens.json", "1_Pooling/config.json", "vocab.txt"])
 def test_a_link_out_of_a_model_folder_is_refused(
     name: str, tiny_model: Path, tmp_path: Path, commands: Commands

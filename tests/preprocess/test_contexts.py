@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 
 from nq.config import WindowConfig
+from nq.formats.documents import page_from_text
 from nq.preprocess.contexts import NULL_CONTEXT, contexts, unread_blocks, words
 from nq.records import Candidate, Context, Example
 from tests.preprocess.synthetic_examples import few, page, pages
@@ -36,6 +37,22 @@ def test_at_most_48_contexts_and_counters_that_stop_at_50() -> None:
         "[ContextId=50] [Paragraph=50]",
         "[ContextId=51] [Paragraph=50]",
     ]
+
+
+def test_all_blocks_of_a_document_are_read_by_default() -> None:
+    document = page_from_text("\n\n".join(["x"] * 60)).example
+    of_nq = replace(document, original=None)
+    whole = OURS, WindowConfig(compat="squad")
+    limited = WindowConfig(compat="bert-joint"), replace(OURS, max_contexts=48)
+    for config in (*whole, *limited, replace(OURS, max_contexts=5)):
+        n_read = 60 if config in whole else (config.max_contexts or 48) - 1
+        assert len(contexts(document, config)) == n_read + 1
+        assert unread_blocks(document, config) == 60 - n_read
+        n_of_nq = min(n_read, 47)
+        assert (len(contexts(of_nq, config)), unread_blocks(of_nq, config)) == (
+            n_of_nq + 1,
+            60 - n_of_nq,
+        )
 
 
 @few

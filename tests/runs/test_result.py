@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections import Counter
 from dataclasses import replace
 from html import unescape
@@ -12,6 +13,7 @@ import pytest
 
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, TrackingConfig
+from nq.errors import Error
 from nq.evaluation.answer_files import PREDICTIONS, AnswerRow, table_row
 from nq.evaluation.evaluate import Verdict
 from nq.mlflow_store import import_mlflow
@@ -165,6 +167,23 @@ def test_answers_have_the_spelling_of_text() -> None:
     shorts = Span(0, 4), Span(5, 9)
     row = table_row(example, Prediction(1, shorts=shorts), None)
     assert row.answer == "July 16, 1969; Tim Berners-Lee"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["compiling", "computing"])
+def test_a_folder_that_is_removed_during_the_run_stays_removed(
+    tiny_model: Path, tmp_path: Path, moment: str
+) -> None:
+    job = make_job(tiny_model, tmp_path)
+    assert job.output is not None
+
+    def on_phase(phase: str) -> None:
+        if phase.startswith(moment):
+            shutil.rmtree(job.output)
+
+    with pytest.raises(Error, match=f"{job.output} was removed"):
+        run(job, on_phase=on_phase)
+    assert run(job).examples == QUESTIONS
 
 
 def test_blocks_beyond_the_last_context_are_counted(tiny_model: Path, tmp_path: Path) -> None:
