@@ -35,7 +35,7 @@ from nq.records import Annotation, Example, Span, YesNo
 FIELDS = ("answers", "answer")
 DETECTED = "detected_answers"
 IMPOSSIBLE = "is_impossible"
-PLACES = ("answer_start", "answer_end")
+PLACES: tuple[str, str] = ("answer_start", "answer_end")
 MAX_PLACES = 100
 """Places of one answer that are looked for."""
 MAX_CELL_CHARS = 100_000  # of a list in Python, which takes a hundred times as many bytes to read

@@ -53,7 +53,7 @@ def ids(files: list[str]) -> list[int | str]:
 
 def test_a_descriptor_of_a_pipe_is_read_twice(temporary: Path) -> None:
     data = gzip.compress(LINES)
-    with written(data) as pipe, LOCAL.found([f"/dev/fd/{pipe}"]) as (path,):
+    with written(bytes(data)) as pipe, LOCAL.found([f"/dev/fd/{pipe}"]) as (path,):
         assert Path(path).read_bytes() == data
         assert Path(path).parent.parent == temporary
         assert [ids([path]), ids([path])] == [[0, 1, 2]] * 2
@@ -71,9 +71,9 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_damaged_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     data = bytearray(gzip.compress(LINES))
     data[-8] ^= 4
-    with written(data) as pipe, pytest.raises(ValueError, match=r"^a pipe is damaged"):
+    with written(bytes(data)) as pipe, pytest.raises(ValueError, match=r"^a pipe is damaged"):
         next(read_examples(f"/dev/fd/{pipe}", skip_bad=True))
-    with written(data) as pipe:
+    with written(bytes(data)) as pipe:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(os.fdopen(pipe, "rb", closefd=False)))
         with (
             pytest.raises(ValueError, match=r"^standard input is damaged"),

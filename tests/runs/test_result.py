@@ -175,13 +175,14 @@ def test_a_folder_that_is_removed_during_the_run_stays_removed(
     tiny_model: Path, tmp_path: Path, moment: str
 ) -> None:
     job = make_job(tiny_model, tmp_path)
-    assert job.output is not None
+    folder = job.output
+    assert folder is not None
 
     def on_phase(phase: str) -> None:
         if phase.startswith(moment):
-            shutil.rmtree(job.output)
+            shutil.rmtree(folder)
 
-    with pytest.raises(Error, match=f"{job.output} was removed"):
+    with pytest.raises(Error, match=f"{folder} was removed"):
         run(job, on_phase=on_phase)
     assert run(job).examples == QUESTIONS
 
