@@ -21,10 +21,8 @@ from nq.records import Columns
 
 log = logging.getLogger(__name__)
 
-REQUEST = "request.json"
-"""Everything that the parts depend on."""
-DIGESTS = "digests.json"
-"""The SHA-256 of each file of a part that is a folder of files."""
+REQUEST = "request.json"  # everything that the parts depend on
+DIGESTS = "digests.json"  # the SHA-256 of each file of a part that is a folder of files
 
 T = TypeVar("T")
 

@@ -9,13 +9,14 @@ from typing import Any
 
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.formats.input_files import LOCAL, Files
+from nq.inference.scorer import no_progress
 from nq.model.model import Model
 from nq.preprocess.prepared import Request
 from nq.questions import Questions
 from nq.runs.config import Compute
 from nq.runs.folder import RunFolder
 from nq.runs.job import Job
-from nq.runs.measure import Clock, no_report
+from nq.runs.measure import Clock
 from nq.runs.profile_choice import with_profile
 from nq.runs.scoring import RunProgress, Scoring, open_scoring
 
@@ -47,7 +48,7 @@ def chosen(job: Job, files: Files = LOCAL) -> tuple[str, str]:
 
 
 @contextlib.contextmanager
-def scoring(job: Job, progress: RunProgress = no_report) -> Iterator[Scoring]:
+def scoring(job: Job, progress: RunProgress = no_progress) -> Iterator[Scoring]:
     """Opens the scores of a job in its folder."""
     request = request_of(job)
     with (

@@ -10,8 +10,6 @@ from nq.model.registry import model_folder
 from nq.text import counted, visible
 from nq.training.job import TrainConfig
 
-COUNTS = ("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages")
-
 
 def parser() -> terminal.Parser:
     """Returns the command's arguments."""
@@ -61,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from nq.beam.windows import by_workers
     from nq.preprocess.features import Sampling
     from nq.preprocess.prepared import Request, prepare
+    from nq.preprocess.shards import COUNTERS
     from nq.questions import Questions, mention_unnamed_pages
     from nq.runs.result import dead_letter_lines, unread_lines
 
@@ -70,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         request = Request(questions, load_tokenizer(folder, windows.compat), windows, sampling)
         prepared = prepare(request, args.output, by_workers(args.workers, args.unknown))
     if args.json:
-        values = {name: getattr(prepared, name) for name in COUNTS}
+        values = {name: getattr(prepared, name) for name in COUNTERS}
         values |= {"shards": list(map(str, prepared.shards)), "reused": prepared.reused}
         values |= {"time": {"preprocess_s": prepared.seconds}, "output": str(prepared.folder)}
         terminal.print_json(values)

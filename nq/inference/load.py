@@ -32,11 +32,10 @@ class ScorerSpec:
     """Everything that a process needs to make a scorer; it can be sent to another process.
 
     Args:
-        batch_size: windows in a batch; in the largest one if the scorer is ``adaptive``.
         threads: intra-op threads; ``None`` for the engine's choice.
         calibration: windows of real data for each model folder, where the profile has ``int8``.
-        adaptive: whether a batch has as many rows as a call has windows. Otherwise batches of one
-            shape are filled up, which suits many windows.
+        adaptive: whether a batch has as many rows as a call has windows, at most ``batch_size``.
+            Otherwise batches of one shape are filled up, which suits many windows.
     """
 
     model: Model

@@ -53,8 +53,8 @@ Steps = Generator[int, None, Columns]
 """Yields between two steps the windows that the first has completed; at its end returns columns."""
 
 
-def no_progress(windows: int) -> None:
-    """Ignores progress."""
+def no_progress(*event: object) -> None:
+    """Ignores progress, of windows or of other work."""
 
 
 @dataclass
@@ -91,8 +91,7 @@ class Counters:
 class Scorer:
     """Scores the windows of whole examples.
 
-    A subclass overrides ``steps``, or ``scores`` if it computes everything at once: the default of
-    each calls the other.
+    A subclass overrides one of ``steps`` and ``scores``: the default of each calls the other.
 
     Attributes:
         network: the ``Network`` that is run; ``None`` where other processes run it.

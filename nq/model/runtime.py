@@ -22,11 +22,8 @@ def import_tensorflow(threads: int | None = None) -> ModuleType:
     """Imports TensorFlow without the lines that it prints at start-up.
 
     Garbage collection leaves TensorFlow's many objects out: to examine them again and again takes a
-    second of the import and another at the exit.
-
-    Args:
-        threads: intra-op threads of TensorFlow and OpenMP; by default one for each core, or the
-            number that was set before.
+    second of the import and another at the exit. ``threads`` is the number of intra-op threads of
+    TensorFlow and OpenMP; by default that of the cores, or the one that was set before.
     """
     is_first = "tensorflow" not in sys.modules
     limit_mb = resource.getrlimit(resource.RLIMIT_AS)[0] >> 20

@@ -47,11 +47,10 @@ _YES_NO = {YesNo.YES: AnswerType.YES, YesNo.NO: AnswerType.NO}
 
 @dataclass(frozen=True)
 class Sampling:
-    """Which windows without an answer a training has.
+    """Which windows without an answer a training has: the share ``negatives``.
 
-    Args:
-        negatives: share of them that is kept; the draw depends on ``seed`` and the example's id.
-        unlabelled: whether pages without annotations have some, with the type ``UNLABELLED``.
+    The draw depends on ``seed`` and on the example's id. Pages without annotations have some only
+    if ``unlabelled``, with the type ``UNLABELLED``.
     """
 
     negatives: float

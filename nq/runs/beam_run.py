@@ -56,10 +56,7 @@ def _options(beam: Beam) -> tuple[str, ...]:
 
 
 class Pipeline:
-    """A job that the workers of a runner answer, in the place of ``Scoring`` in this process.
-
-    ``totals`` and ``pipeline`` are complete when ``answers`` is exhausted.
-    """
+    """``Scoring`` by the workers of a runner, whose counts are complete behind all ``answers``."""
 
     store, windows_bytes = None, 0
 

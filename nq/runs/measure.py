@@ -19,7 +19,7 @@ import psutil
 
 from nq import processor
 from nq.errors import DamagedError
-from nq.inference.scorer import Counters
+from nq.inference.scorer import Counters, no_progress
 from nq.memo import Memo
 from nq.report.comparison import prediction_s
 
@@ -47,10 +47,6 @@ BUSY, BUSY_SHARE = "other programs took much of the processor", 0.1
 """The reason where others worked for more than this share of the time of the cores."""
 
 OnPhase = Callable[[str], None]  # receives the description of a phase when it begins
-
-
-def no_report(*event: object) -> None:
-    """Ignores phases and progress."""
 
 
 @dataclass
@@ -167,7 +163,7 @@ class Clock:
     ['load_s', 'preprocess_wait_s']
     """
 
-    def __init__(self, on_phase: OnPhase = no_report) -> None:
+    def __init__(self, on_phase: OnPhase = no_progress) -> None:
         self.on_phase, self.started = on_phase, time.time()
         self._phase, self._covering, self._since = LOAD, "", time.perf_counter()
         self._seconds: dict[str, float] = defaultdict(float)

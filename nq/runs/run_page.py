@@ -11,6 +11,7 @@ from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import same_answers
 from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats.input_files import shown
+from nq.inference.scorer import no_progress
 from nq.postprocess.spans import pairs
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features
@@ -20,7 +21,6 @@ from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments, tr
 from nq.report.page import MAX_QUESTIONS, Report, RunView, write_page
 from nq.report.page_data import Question
 from nq.runs.folder import REPORT, RUN, FinishedRun
-from nq.runs.measure import no_report
 from nq.runs.scoring import RunProgress
 
 
@@ -31,7 +31,7 @@ def write_report(
     files: list[str] | None = None,
     model: Path | None = None,
     pages: str | Path | None = None,
-    progress: RunProgress = no_report,
+    progress: RunProgress = no_progress,
 ) -> Report:
     """Writes the page of a finished run, by default in its folder; raises as ``FinishedRun``.
 

@@ -14,14 +14,14 @@ from nq.evaluation.answer_files import Answered, answer
 from nq.inference.instances import InstancePool, warn_if_too_few_cores
 from nq.inference.load import load_scorer
 from nq.inference.profile import TENSORFLOW
-from nq.inference.scorer import Scorer, answers, score_examples
+from nq.inference.scorer import Scorer, answers, no_progress, score_examples
 from nq.model.runtime import import_tensorflow
 from nq.preprocess.prepared import Request, Windows, windows
 from nq.preprocess.shards import PREPARED
 from nq.records import Example, Scores, Windowed
 from nq.runs.folder import RunFolder
 from nq.runs.job import Job
-from nq.runs.measure import POSTPROCESS, READ, WAIT, Clock, Totals, no_report
+from nq.runs.measure import POSTPROCESS, READ, WAIT, Clock, Totals
 from nq.runs.score_store import ScoreStore, StoringScorer
 from nq.worker import WorkerDiedError
 
@@ -44,7 +44,7 @@ class Scoring:
         windows: Windows,
         scorer: StoringScorer,
         clock: Clock,
-        progress: RunProgress = no_report,
+        progress: RunProgress = no_progress,
     ) -> None:
         self.job, self.windows, self.scorer, self.store = job, windows, scorer, scorer.store
         self.rescored = self.second_model_windows = 0
@@ -107,7 +107,7 @@ class Scoring:
 
 @contextlib.contextmanager
 def open_scoring(
-    job: Job, request: Request, folder: RunFolder, clock: Clock, progress: RunProgress = no_report
+    job: Job, request: Request, folder: RunFolder, clock: Clock, progress: RunProgress = no_progress
 ) -> Iterator[Scoring]:
     """Loads the model of a job while its windows are prepared, and opens the store of its scores.
 

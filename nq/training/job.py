@@ -46,8 +46,6 @@ MEASURED = ("micro_f1", "long_f1", "short_f1")
 Figures = dict[str, float]
 """``STEP`` and ``MEASURED`` of an evaluation."""
 EVALUATE_EVERY = 200
-COUNTS = ("examples", "windows", "dead_letters", "truncated_pages", "unread_blocks")
-"""The counts of prepared windows in a result."""
 
 
 @dataclass(frozen=True)
@@ -201,6 +199,8 @@ class TrainingResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the result as JSON values."""
+        from nq.preprocess.shards import COUNTERS
+
         values = {**vars(self), "output": str(self.output)}
         prepared = values.pop("prepared")
-        return {**values, **{name: getattr(prepared, name) for name in COUNTS}}
+        return {**values, **{name: getattr(prepared, name) for name in COUNTERS}}
