@@ -121,8 +121,8 @@ def test_python_writes_nan_infinity_and_lone_surrogates(make: Make) -> None:
     for value in (b"NaN", b"Infinity", b"-Infinity"):
         example = decode_line(line.replace(b"NaN", value))
         assert example.question == "moon \ufffc \\ud800 \U0001f600"
-    bad = line.replace(b"NaN", b"1")[:-1] + b",}"
-    with pytest.raises(RecordError, match=f"at character {len(bad)}"):
+    bad = line.replace(b"NaN", b"1")[:-1] + b"x}"
+    with pytest.raises(RecordError, match=f"at character {len(bad) - 1}"):
         decode_line(bad)
 
 
