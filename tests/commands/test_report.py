@@ -112,7 +112,7 @@ def test_two_runs_are_compared(
     answered = sum(entry["given"]["l"] != "" for entry in details)
     assert report["changed"] == sum(row["c"] for row in rows) == answered > 0
     assert {row["b"] for row in rows} == {""}
-    assert {row["bo"][0] for row in rows} == {"missed", "right"}
+    assert {row["bo"][0] for row in rows} == {"missed", "null"}
     assert {outcome for row in rows for outcome in row["bo"][1:]} <= {"missed", "null"}
     shown = commands.out("report", run, "--against", run)
     assert "   changed\n" in shown and shown.count(" · ") >= 2 and "pare" in shown
