@@ -84,7 +84,7 @@ class ModelFolder:
         return folder
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ModelFolder, (self.path, self.digest)
+        return ModelFolder, (self.path, self.sent or self.digest)
 
     @cached_property
     def name(self) -> str:
