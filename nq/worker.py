@@ -100,8 +100,9 @@ class Worker:
         before = os.sched_getaffinity(0)
         with theirs:
             code = f"from nq.worker import serve; serve({theirs.fileno()})  # {name}"
-            os.sched_setaffinity(0, before if cores is None else cores)  # which children inherit
             try:
+                if cores is not None:
+                    os.sched_setaffinity(0, cores)  # which the process inherits
                 self.process = subprocess.Popen(
                     **python("-c", code, **(variables or {})),
                     pass_fds=[theirs.fileno()],

@@ -299,7 +299,11 @@ def _opened(
                         for key, value in one.model.to_dict().items()
                         if "model" not in key
                     },
-                    *(model.digest for model in one.model.models),
+                    *(
+                        digest
+                        for m in one.model.models
+                        for digest in (m.digest, m.tokenizer.digest)
+                    ),
                 ]
                 for one in entrants
             ],

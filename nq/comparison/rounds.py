@@ -28,7 +28,6 @@ from nq.worker import Worker, run_module
 
 log = logging.getLogger(__name__)
 
-CODE = "from nq.inference.engines.tensorflow import device; print(device())"
 Run = Mapping[str, Any]
 """What is kept of a run: a ``ComparisonRow`` with the label of its row, its round and device."""
 

@@ -12,7 +12,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -226,13 +226,14 @@ class ModelFolder:
         return self.has_head("span_output") and not self.has_head("type_output")
 
     @cached_property
-    def _tokenizers(self) -> Any:
-        return cache(lambda compat: load_tokenizer(self.path, compat))
+    def _tokenizers(self) -> dict[str, Tokenizer]:
+        return {}
 
     def tokenizer(self, compat: str = WindowConfig.compat) -> Tokenizer:
         """Returns the tokenizer; ``compat`` may replace WordPiece by another."""
-        tokenizer: Tokenizer = self._tokenizers(compat)
-        return tokenizer
+        if compat not in self._tokenizers:
+            self._tokenizers[compat] = load_tokenizer(self.path, compat)
+        return self._tokenizers[compat]
 
     def check(self) -> None:
         """Checks the config, the digests of the weights and, of safetensors, the headers.
@@ -255,10 +256,15 @@ class ModelFolder:
         return target
 
     def check_same(self) -> None:
-        """Raises ``Error`` if shape, settings, weights or tokenizer are no longer those read."""
+        """Raises ``Error`` if shape, settings, weights or tokenizers are no longer those read.
+
+        A tokenizer is compared if it was loaded, as it was when its digest was first read.
+        """
         now = ModelFolder(self.path)
-        read = self.config, self.settings, self.digest, self.tokenizer().digest
-        if read != (now.config, now.settings, now.digest, now.tokenizer().digest):
+        read = [self.config, self.settings, self.digest]
+        read += [one.digest for one in self._tokenizers.values()]
+        tokenizers = [now.tokenizer(compat).digest for compat in self._tokenizers]
+        if read != [now.config, now.settings, now.digest, *tokenizers]:
             raise Error(f"the model in {self.path} changed while it was used: start again")
 
 
