@@ -24,7 +24,7 @@ class PageProcess:
     """
 
     def __init__(self, limit_s: float) -> None:
-        self._limit_s, self._lock = limit_s, threading.Lock()
+        self._limit_s, self._lock, self._is_closed = limit_s, threading.Lock(), False
         self._start()
 
     def _start(self) -> None:
@@ -41,6 +41,8 @@ class PageProcess:
         ``ValueError`` says that what the error calls ``name`` takes too much time or memory.
         """
         with self._lock:
+            if self._is_closed:
+                raise ValueError(f"{name} came after the end of the process that reads pages")
             if not self._worker.is_alive:
                 self._start()
             try:
@@ -62,6 +64,7 @@ class PageProcess:
         """Ends the process, and a call that waits for it."""
         self.stop()
         with self._lock:  # the end of the call has started another one
+            self._is_closed = True
             self._worker.end(0.0)
 
 

@@ -21,10 +21,10 @@ from tests.child_processes import children, first_line, started, wait_until
 
 @pytest.fixture
 def process() -> Iterator[PageProcess]:
-    before = children("reads pages")
+    others = children("reads pages")
     with contextlib.closing(PageProcess(0.5)) as process:
         yield process
-    assert children("reads pages") == before
+    assert children("reads pages") == others
 
 
 def test_pages_and_errors_are_those_of_this_process(process: PageProcess, tmp_path: Path) -> None:
@@ -49,16 +49,15 @@ def test_what_takes_too_long_or_too_much_ends_and_the_next_page_is_read(
     for function, argument in calls:
         with pytest.raises(ValueError, match=r"^a page takes more than 0\.5 s or 1 GB"):
             process.read("a page", function, argument)
-        assert len(children("reads pages")) == 1  # the next one, before there is a next page
+        assert process._worker.is_alive  # the next one, before there is a next page
         assert process.read("a page", page_of, "It rains.", "a page").example.tokens[1] == "It"
 
 
 @pytest.mark.slow
 def test_a_dead_process_is_replaced(process: PageProcess) -> None:
     assert process.read("a page", page_of, "It rains.", "a page")
-    (child,) = children("reads pages")
-    child.kill()
-    child.wait()
+    process._worker.process.kill()
+    process._worker.process.wait()
     assert process.read("a page", page_of, "It rains.", "a page")
 
 
@@ -78,7 +77,9 @@ def test_closing_ends_a_call_and_what_it_starts(process: PageProcess) -> None:
         wait_until(process._lock.locked)
         process.close()
         assert isinstance(call.exception(), ValueError)
-    assert not children("reads pages")
+    with pytest.raises(ValueError, match="after the end"):  # a call that waited for the lock
+        process.read("a page", abs, -1)
+    assert not process._worker.is_alive
 
 
 @pytest.mark.parametrize(
