@@ -1,4 +1,4 @@
-"""Tiny folders that tests share; see ``tests.tiny_models``."""
+"""Tiny folders that tests share; see ``tests.support.tiny_models``."""
 
 import fcntl
 import json
@@ -14,9 +14,9 @@ import pytest
 
 from nq.commands import terminal
 from nq.commands.main import console
-from tests import tiny_models
-from tests.chromium import Browser, browser
-from tests.terminal_output import without_progress
+from tests.support import tiny_models
+from tests.support.chromium import Browser, browser
+from tests.support.terminal_output import without_progress
 
 # Triton compiles for GPUs; importing it after TensorFlow's XLA has compiled crashes the process,
 # since both bring an LLVM of their own. Without it torch works as well on a CPU.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import nq
-from tests.child_processes import ROOT
+from tests.support.child_processes import ROOT
 
 HTML = """<!doctype html><title>Skerry Point</title><h1>Skerry Point lighthouse</h1>
 <p>The lighthouse stands on a rock off the northern coast. It was designed by the engineer

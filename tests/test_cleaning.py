@@ -12,7 +12,7 @@ from nq.runs.folder import RUN
 from nq.storage import LOCK, MARK, PART, Kind, hold, write_json
 from nq.training import job
 from nq.training.job import TRAINING
-from tests.folders import held, write
+from tests.support.folders import held, write
 
 PROGRESS = f"{job.STATE}/{job.PROGRESS}"
 KILLED = "0123456789ab.tmp"

@@ -8,7 +8,7 @@ from graphlib import TopologicalSorter
 import pytest
 
 from nq.commands.main import COMMANDS
-from tests.child_processes import ROOT, python
+from tests.support.child_processes import ROOT, python
 
 ALLOWED: dict[str, set[str]] = {
     "eval": {"commands"},

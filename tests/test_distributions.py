@@ -15,7 +15,7 @@ import pytest
 
 import nq
 from nq.model.registry import DISTRIBUTIONS
-from tests.child_processes import ROOT, python
+from tests.support.child_processes import ROOT, python
 
 PIP = ["-m", "pip", "--disable-pip-version-check", "-q"]
 LOCAL = ["--no-deps", "--no-build-isolation"]

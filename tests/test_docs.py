@@ -21,7 +21,7 @@ from experiments.peers.models import PEERS
 from nq.commands import main as console
 from nq.formats import inputs, outputs, own_data
 from nq.runs.profile_choice import default_choice
-from tests.child_processes import ROOT, python
+from tests.support.child_processes import ROOT, python
 
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")

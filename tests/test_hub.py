@@ -17,13 +17,13 @@ from nq.comparison.models import find_entrants
 from nq.errors import Error
 from nq.formats.input_files import find_files, shown
 from nq.model.registry import model_folder, model_name
-from tests import nq_records
-from tests.child_processes import ROOT, python, started, wait_until
 from tests.conftest import Commands
 from tests.formats.hugging_face_rows import row
 from tests.formats.hugging_face_rows import write as write_rows
 from tests.formats.test_parquet import SQUAD, squad_rows, write_questions
-from tests.hub_server import Hub, serve
+from tests.support import nq_records
+from tests.support.child_processes import ROOT, python, started, wait_until
+from tests.support.hub_server import Hub, serve
 
 MODEL, DATA = "Org/reader.v2", "datasets/org/questions"
 FILES = {"config.json", "model.safetensors", "tokenizer_config.json", "vocab.txt"}

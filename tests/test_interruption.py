@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from nq import interruption
-from tests.child_processes import first_line, started
+from tests.support.child_processes import first_line, started
 
 PATIENCE_S = 60.0
 START = """

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.child_processes import ROOT, python
-from tests.terminal_output import without_progress
+from tests.support.child_processes import ROOT, python
+from tests.support.terminal_output import without_progress
 
 BLOCK = "import os, sys\nfor name in os.environ['MISSING'].split(): sys.modules[name] = None\n"
 

@@ -13,7 +13,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from tests.child_processes import ROOT
+from tests.support.child_processes import ROOT
 
 pytestmark = pytest.mark.slow
 NOTEBOOK = ROOT / "docs" / "notebook.ipynb"

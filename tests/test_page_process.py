@@ -16,7 +16,7 @@ from nq.formats import inputs
 from nq.formats.documents import page_of
 from nq.page_process import PageProcess
 from nq.worker import python
-from tests.child_processes import children, first_line, started, wait_until
+from tests.support.child_processes import children, first_line, started, wait_until
 
 
 @pytest.fixture

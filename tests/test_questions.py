@@ -17,11 +17,11 @@ from nq.formats.lines import MAX_LINES
 from nq.formats.own_data import list_pages
 from nq.questions import Questions, mention_unnamed_pages, read_examples
 from nq.records import DeadLetter, Example, Source
-from tests import nq_records
-from tests.folders import write
 from tests.formats.hugging_face_rows import row
 from tests.formats.hugging_face_rows import write as write_parquet
-from tests.nq_records import simplified, write_lines
+from tests.support import nq_records
+from tests.support.folders import write
+from tests.support.nq_records import simplified, write_lines
 
 
 @pytest.fixture

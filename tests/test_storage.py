@@ -20,8 +20,8 @@ from nq.errors import DamagedError, Error
 from nq.runs.folder import RUN
 from nq.storage import LOCK, MARK, PART, UNFINISHED, Kind, check_folder, hold
 from nq.training.job import TRAINING
-from tests.child_processes import python
-from tests.folders import held, tree, write
+from tests.support.child_processes import python
+from tests.support.folders import held, tree, write
 
 VALUES = {"step": 3, "losses": [0.1, float("inf"), 2.5e-9], "name": "ü\udcff", "none": None}
 ARRAYS: dict[str, np.ndarray[Any, Any]] = {

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import hub_server, nq_records
-from tests.child_processes import ROOT
+from tests.support import hub_server, nq_records
+from tests.support.child_processes import ROOT
 
 STRACE = shutil.which("strace")
 pytestmark = pytest.mark.skipif(STRACE is None, reason="needs strace to record the system's calls")
@@ -186,7 +186,7 @@ def data(tracer: Tracer) -> Path:
 
 UI = """
 import pathlib
-from tests.child_processes import free_port
+from tests.support.child_processes import free_port
 from tests.commands.test_ui import start
 with start(free_port(), pathlib.Path.cwd()) as process:
     assert process.stdout.readline()

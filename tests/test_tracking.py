@@ -26,8 +26,8 @@ from nq import tracking
 from nq.config import TrackingConfig
 from nq.mlflow_store import ENVIRONMENT, connect, database_path
 from nq.tracking import Run
-from tests.child_processes import free_port, python, started
 from tests.conftest import OncePerRun
+from tests.support.child_processes import free_port, python, started
 
 pytestmark = pytest.mark.slow  # importing MLflow takes ten seconds
 

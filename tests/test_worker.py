@@ -13,7 +13,7 @@ import pytest
 
 from nq.errors import Error
 from nq.worker import Limits, Worker, WorkerDiedError, python
-from tests.child_processes import ROOT, wait_until
+from tests.support.child_processes import ROOT, wait_until
 
 NAMES = ("html", "json", "mlflow", "nq", "sitecustomize")
 

@@ -22,7 +22,7 @@ from nq.bundle import bundled_sample
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.runs.folder import JOB
 from nq.storage import DEAD_LETTERS, UNFINISHED
-from tests.terminal_output import without_progress
+from tests.support.terminal_output import without_progress
 
 ROOT = Path(__file__).parents[2]
 COPIES = 5

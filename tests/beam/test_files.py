@@ -13,7 +13,7 @@ from nq.questions import Questions, mention_unnamed_pages
 from nq.records import DeadLetter
 from nq.storage import sha256
 from tests.beam.folder_file_system import uri
-from tests.nq_records import simplified, to_line, write_lines
+from tests.support.nq_records import simplified, to_line, write_lines
 
 LINES = [simplified(1), b"bad", simplified(2), simplified(3)]
 

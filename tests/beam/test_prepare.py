@@ -16,9 +16,9 @@ from nq.preprocess.features import Sampling
 from nq.preprocess.prepared import prepare
 from nq.questions import Questions
 from nq.storage import UNFINISHED
-from tests.child_processes import children
-from tests.full_disk import small_files
 from tests.preprocess.test_prepared import RECORDS, SMALL, folder_bytes, make_request
+from tests.support.child_processes import children
+from tests.support.full_disk import small_files
 
 
 @pytest.mark.slow

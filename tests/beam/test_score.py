@@ -16,8 +16,8 @@ from nq.inference.scorer import parts
 from nq.records import Example, Windowed
 from nq.runs.job import Job
 from nq.runs.run import run
-from tests.jobs import predictions
-from tests.nq_records import simplified, write_lines
+from tests.support.jobs import predictions
+from tests.support.nq_records import simplified, write_lines
 
 IN_MEMORY = PipelineOptions(["--runner=FnApiRunner"])
 RECORDS = [simplified(i, words=20 + 7 * i) for i in range(8)]

@@ -17,8 +17,8 @@ from nq.preprocess.prepared import Request, prepare
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
 from nq.records import Example
-from tests.nq_records import simplified, write_lines
-from tests.tiny_models import write_vocab
+from tests.support.nq_records import simplified, write_lines
+from tests.support.tiny_models import write_vocab
 
 CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
 IN_MEMORY = ["--runner=FnApiRunner"]

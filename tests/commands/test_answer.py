@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 
 from nq.evaluation import labels
-from tests import nq_records
 from tests.conftest import Commands
+from tests.support import nq_records
 
 
 def test_strict_makes_bad_records_an_error_behind_the_result(

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from nq.formats import inputs
-from tests import document_files
 from tests.conftest import Commands
-from tests.nq_records import simplified, write_lines
+from tests.support import document_files
+from tests.support.nq_records import simplified, write_lines
 
 PAGE = """<!doctype html><title>Skerry Point</title><nav><p>Home</p></nav>
 <h1>Skerry Point lighthouse</h1>

@@ -17,10 +17,7 @@ from nq.model import joint
 from nq.model.folder import ModelFolder, save_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.storage import PART, hold
-from tests import tiny_models
 from tests.conftest import Commands
-from tests.folders import write
-from tests.full_disk import small_files
 from tests.golden.families import make
 from tests.model.test_families import GOLDEN, assert_same_spans
 from tests.model.test_tensorflow_checkpoints import (
@@ -28,6 +25,9 @@ from tests.model.test_tensorflow_checkpoints import (
     original_names,
     write_tf1,
 )
+from tests.support import tiny_models
+from tests.support.folders import write
+from tests.support.full_disk import small_files
 
 ROBERTA, BERT = ["<s>", "<pad>", "</s>", "<unk>"], ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 ROWS = tiny_models.rows((16, 11, 6), 16)

@@ -9,7 +9,7 @@ import pytest
 from nq.evaluation.text_match import score_text
 from tests.conftest import Commands
 from tests.formats import own_data
-from tests.nq_records import write_lines
+from tests.support.nq_records import write_lines
 
 PARAGRAPH = "The <b>Eiffel</b> Tower was built in 1889 by Eiffel &amp; Co."
 HTML = f"<title>Tower</title>\r\n<p>{PARAGRAPH}</p>"

@@ -10,11 +10,11 @@ import pytest
 
 from nq.preprocess.shards import MANIFEST
 from nq.storage import UNFINISHED
-from tests.child_processes import ROOT, python
 from tests.conftest import Commands
-from tests.nq_records import changed, simplified, to_line, write_lines
-from tests.terminal_output import without_progress
-from tests.tiny_models import write_vocab
+from tests.support.child_processes import ROOT, python
+from tests.support.nq_records import changed, simplified, to_line, write_lines
+from tests.support.terminal_output import without_progress
+from tests.support.tiny_models import write_vocab
 
 SMALL = ("--set", "max_seq_length=48,max_query_length=12,doc_stride=16")
 GOOD, BROKEN = 200, 40

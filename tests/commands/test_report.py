@@ -15,11 +15,11 @@ from nq.config import DecisionConfig
 from nq.mlflow_store import import_mlflow
 from nq.runs.folder import REPORT
 from nq.runs.result import Result
-from tests.child_processes import python
 from tests.conftest import Commands
-from tests.folders import of_earlier_version
-from tests.nq_records import write_lines
-from tests.terminal_output import without_progress
+from tests.support.child_processes import python
+from tests.support.folders import of_earlier_version
+from tests.support.nq_records import write_lines
+from tests.support.terminal_output import without_progress
 
 EXAMPLES = 8
 

@@ -28,9 +28,9 @@ from nq.tracking import RESUMES
 from nq.training.fit import FINAL_STEPS
 from nq.training.job import STATE, TRAINING, TrainingJob
 from nq.training.train import train
-from tests import tiny_models
 from tests.conftest import Commands
-from tests.folders import tree
+from tests.support import tiny_models
+from tests.support.folders import tree
 
 ROOT = Path(__file__).parents[2]
 SIZES = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "16"]

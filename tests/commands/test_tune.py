@@ -8,8 +8,8 @@ import pytest
 from nq.bundle import bundled_sample
 from nq.model.folder import ModelFolder
 from tests.conftest import Commands
-from tests.folders import tree
-from tests.nq_records import write_lines
+from tests.support.folders import tree
+from tests.support.nq_records import write_lines
 
 
 @pytest.mark.slow

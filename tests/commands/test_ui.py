@@ -19,7 +19,7 @@ from nq.commands.ui import VIEW_TAG
 from nq.config import TrackingConfig
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
 from nq.worker import ROOT
-from tests.child_processes import free_port, wait_until
+from tests.support.child_processes import free_port, wait_until
 
 pytestmark = pytest.mark.slow
 

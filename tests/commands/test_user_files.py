@@ -19,8 +19,8 @@ from nq.runs.folder import RUN
 from nq.storage import MARK, Kind, hold
 from nq.training.job import TRAINING
 from tests.conftest import Commands
-from tests.folders import tree, write
-from tests.nq_records import simplified, write_lines
+from tests.support.folders import tree, write
+from tests.support.nq_records import simplified, write_lines
 
 NOBODY = 65534
 SAMPLE, MODEL = str(bundled_sample()), str(bundled_model())

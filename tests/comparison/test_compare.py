@@ -28,9 +28,9 @@ from nq.runs import profile_choice
 from nq.runs.measure import BUSY, machine
 from nq.runs.profile_choice import COMPARED, default_choice
 from nq.storage import own_paths
-from tests import nq_records
 from tests.conftest import Commands
-from tests.jobs import chosen
+from tests.support import nq_records
+from tests.support.jobs import chosen
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]

@@ -28,8 +28,8 @@ from nq.model.model import Model
 from nq.records import Example, ExampleId, Scores
 from nq.runs.folder import FinishedRun
 from nq.runs.tuning import start_decision
-from tests import nq_records
 from tests.conftest import Commands
+from tests.support import nq_records
 
 pytestmark = pytest.mark.slow
 answer_in_process = rounds.answer_in_process

@@ -14,7 +14,7 @@ from nq.comparison.page import TAKEN_COLOR, Comparison, comparison_page
 from nq.comparison.verdict import advice
 from nq.report import comparison
 from nq.report.comparison import ComparisonRow
-from tests.chromium import browser, needs_chromium
+from tests.support.chromium import browser, needs_chromium
 
 BASE = ComparisonRow("baseline", 20.0, 19.5, 20.5, 1.0, 34.0, 10.0, 1025.0, 0.5, 0)
 BASE = replace(BASE, ratios=(1.0, 1.0, 1.0), loss=(0.0, 0.0))

@@ -17,7 +17,7 @@ from nq.evaluation.evaluate import Evaluation, Verdict, accepted_answers, evalua
 from nq.formats.outputs import encode_prediction, write_predictions
 from nq.questions import read_examples
 from nq.records import Annotation, Example, Prediction, Span, YesNo
-from tests.nq_records import write_lines
+from tests.support.nq_records import write_lines
 
 N_TOKENS = 20
 BYTES = np.stack([np.arange(N_TOKENS) * 3, np.arange(N_TOKENS) * 3 + 2], axis=1)

@@ -21,8 +21,8 @@ from nq.evaluation.labels import Label, LabelSpan, read_gold, read_predictions
 from nq.evaluation.nq_eval import Decision
 from nq.formats.fields import same_id
 from nq.records import ExampleId
-from tests.child_processes import ROOT, python
 from tests.conftest import Commands
+from tests.support.child_processes import ROOT, python
 
 Gold = dict[ExampleId, list[Label]]
 Predictions = dict[ExampleId, Label]

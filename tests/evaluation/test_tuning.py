@@ -14,8 +14,8 @@ from nq.config import DecisionConfig
 from nq.evaluation import nq_eval, tuning
 from nq.model.model import Model
 from nq.runs.job import Job
-from tests.jobs import scoring
-from tests.nq_records import write_lines
+from tests.support.jobs import scoring
+from tests.support.nq_records import write_lines
 
 NO_ANSWER = {
     "yes_no_answer": "NONE",

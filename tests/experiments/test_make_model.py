@@ -25,7 +25,7 @@ from nq.bundle import bundled_sample
 from nq.commands.train import parser as train_parser
 from nq.config import RankingWeights
 from nq.model.folder import ModelFolder
-from tests import nq_records
+from tests.support import nq_records
 
 SOURCES = (*ALL_WIKI, *REVIEWS)
 ALL_STAGES = [

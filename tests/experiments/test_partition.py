@@ -18,7 +18,7 @@ from experiments.partition.stages import LOGITS, Alone, Run
 from experiments.workloads import Workload
 from nq.errors import Error
 from nq.model import joint
-from tests import tiny_models
+from tests.support import tiny_models
 
 pytestmark = pytest.mark.extended
 

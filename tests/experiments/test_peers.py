@@ -11,9 +11,9 @@ import pytest
 
 from experiments.peers.models import all_logits
 from experiments.planning.models import window_gflop
-from tests.nq_records import simplified, write_lines
-from tests.terminal_output import without_progress
-from tests.tiny_models import SHAPE
+from tests.support.nq_records import simplified, write_lines
+from tests.support.terminal_output import without_progress
+from tests.support.tiny_models import SHAPE
 
 pytestmark = pytest.mark.extended
 

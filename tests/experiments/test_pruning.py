@@ -28,8 +28,8 @@ from nq.model.folder import ModelFolder, ModelSettings
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
 from nq.records import FloatArray, IntArray
-from tests import tiny_models
 from tests.experiments.conftest import RunCommand
+from tests.support import tiny_models
 
 pytestmark = pytest.mark.extended
 

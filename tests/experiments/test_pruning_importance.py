@@ -13,8 +13,8 @@ from experiments.compression.structure import Importance
 from nq.model.config import ModelConfig
 from nq.records import FloatArray, IntArray
 from nq.training.windows import TrainingWindows
-from tests import tiny_models
 from tests.model.slow_bert import SlowBert
+from tests.support import tiny_models
 
 pytestmark = pytest.mark.extended
 

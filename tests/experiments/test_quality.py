@@ -23,8 +23,8 @@ from nq.inference.profile import Profile
 from nq.inference.rescore import CLOSE, compute_type
 from nq.model.folder import ModelFolder, save_settings
 from tests.experiments.conftest import RunCommand
-from tests.jobs import predictions
-from tests.nq_records import write_lines
+from tests.support.jobs import predictions
+from tests.support.nq_records import write_lines
 
 SAMPLE = nq.bundled_sample()
 N = 4

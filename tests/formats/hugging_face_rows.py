@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.nq_records import Record
+from tests.support.nq_records import Record
 
 Row = dict[str, Any]
 

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from nq.answers import Page
 from nq.formats.html import parse_html
 from nq.formats.markdown import parse_markdown
-from tests.chromium import Browser, needs_chromium
+from tests.support.chromium import Browser, needs_chromium
 
 pytestmark = [needs_chromium, pytest.mark.browser, pytest.mark.slow]
 

@@ -12,7 +12,7 @@ from nq.formats.documents import decode_page, page_of
 from nq.formats.inputs import read_page
 from nq.formats.pdf import paragraphs
 from nq.records import Span
-from tests import document_files
+from tests.support import document_files
 
 MARKDOWN = """# The *old* lake
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from nq.answers import Page
 from nq.formats.documents import decode_page
-from tests.document_files import STRICT_WORDML, cell, p, run, tbl, word
-from tests.peak_memory import limited_memory
+from tests.support.document_files import STRICT_WORDML, cell, p, run, tbl, word
+from tests.support.peak_memory import limited_memory
 
 FIELD = '<w:r><w:fldChar w:fldCharType="{}"/></w:r>'
 BEGIN, SEPARATE, END = map(FIELD.format, ("begin", "separate", "end"))

@@ -25,10 +25,10 @@ from nq.preprocess.tokenizers import NAMES as TOKENIZERS
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import read_examples
 from nq.records import DeadLetter, Source
-from tests import nq_records
 from tests.conftest import Commands
 from tests.formats.reading import decode_line, ids, items, reasons, records
-from tests.nq_records import simplified, to_line, write_lines
+from tests.support import nq_records
+from tests.support.nq_records import simplified, to_line, write_lines
 
 RECORDS = [simplified(i, words=5) for i in range(3)]
 LINES = b"\n".join(map(to_line, RECORDS))

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from nq.formats.fields import RecordError
 from nq.records import Span, YesNo
-from tests import nq_records
 from tests.formats.hugging_face_rows import row
 from tests.formats.reading import decode_line
-from tests.nq_records import Record, changed, to_line
+from tests.support import nq_records
+from tests.support.nq_records import Record, changed, to_line
 
 LAYOUTS = [nq_records.simplified, nq_records.v1]
 each_layout = pytest.mark.parametrize("make", LAYOUTS)

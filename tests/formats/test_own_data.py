@@ -19,7 +19,7 @@ from nq.records import Example, Original, Span, YesNo, char_span
 from tests.formats import own_data
 from tests.formats.own_data import CONTEXT, placed
 from tests.formats.reading import ids, items, reasons, records
-from tests.nq_records import write_lines
+from tests.support.nq_records import write_lines
 
 ROW = "7{0}When was it built?{0}It was built in 1889.{0}1889"
 HTML = "<title>The Tower</title><p>Built in <b>1889</b> by\r\nEiffel &amp; Co.</p>"

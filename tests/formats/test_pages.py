@@ -15,7 +15,7 @@ from nq.formats.html import MAX_DEPTH, parse_html
 from nq.formats.inputs import read_page
 from nq.formats.words import BLOCKS
 from nq.records import Span
-from tests import nq_records
+from tests.support import nq_records
 
 TAGS = ("p", "div", "table", "tr", "td", "th", "ul", "ol", "li", "dl", "dd", "h1", "b", "a")
 MARKUP = st.lists(

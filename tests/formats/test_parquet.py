@@ -16,13 +16,13 @@ import pytest
 from nq.formats import input_files, inputs
 from nq.formats.own_data import list_pages
 from nq.records import DeadLetter, Example
-from tests import nq_records
 from tests.formats import own_data
 from tests.formats.hugging_face_rows import SCHEMA, Row, lists, row, write
 from tests.formats.own_data import CONTEXT, KEEPER
 from tests.formats.reading import decode_line, ids, items, reasons, values_of
 from tests.formats.test_own_data import shorts
-from tests.nq_records import changed, to_line, write_lines
+from tests.support import nq_records
+from tests.support.nq_records import changed, to_line, write_lines
 
 N_ROWS = 23
 POOL = pa.proxy_memory_pool(pa.default_memory_pool())

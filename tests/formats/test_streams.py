@@ -14,7 +14,7 @@ import pytest
 from nq.formats import inputs
 from nq.formats.input_files import LOCAL, shown
 from nq.questions import Questions, read_examples
-from tests.nq_records import simplified, to_line
+from tests.support.nq_records import simplified, to_line
 
 LINES = b"".join(to_line(simplified(i, words=5)) + b"\n" for i in range(3))
 

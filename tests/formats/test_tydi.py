@@ -13,7 +13,7 @@ from nq.formats.outputs import byte_span
 from nq.preprocess.contexts import contexts
 from nq.records import Example, Span, YesNo
 from tests.formats.reading import decode_line
-from tests.nq_records import Record, changed, to_line
+from tests.support.nq_records import Record, changed, to_line
 
 START, END = "plaintext_start_byte", "plaintext_end_byte"
 TEXTS = {

@@ -20,7 +20,7 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import read_examples
 from nq.records import Columns
 from nq.worker import WorkerDiedError
-from tests.child_processes import children
+from tests.support.child_processes import children
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,9 @@ from nq.inference.scorer import Rows, example_slices, window_scores
 from nq.model.config import ModelConfig
 from nq.model.joint import INPUTS
 from nq.records import SCORE_COLUMNS, Columns, Features, Source, WindowScores
-from tests import tiny_models
 from tests.inference.tiny_predictors import BATCH, LENGTH, K, item_rows, items, new_predictor
 from tests.postprocess import synthetic_pages
+from tests.support import tiny_models
 
 slow, extended = pytest.mark.slow, pytest.mark.extended
 FULL = (Source(0, "f", 9), tiny_models.features(9, 12, LENGTH, pieces=LENGTH))

@@ -17,8 +17,8 @@ from nq.inference.predictor import Predictor
 from nq.inference.profile import Profile
 from nq.inference.reduction import LOGITS, AllLogits, top_positions
 from nq.model.joint import INPUTS
-from tests import tiny_models
 from tests.inference.tiny_predictors import item_rows, items
+from tests.support import tiny_models
 
 K = 5
 

@@ -11,7 +11,7 @@ from nq.inference.profile import TENSORFLOW
 from nq.runs.config import Compute
 from nq.runs.job import Job
 from nq.runs.run import run
-from tests.jobs import predictions
+from tests.support.jobs import predictions
 
 QUESTIONS = 6
 

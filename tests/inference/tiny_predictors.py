@@ -12,7 +12,7 @@ from nq.inference.reduction import TopK
 from nq.inference.scorer import PART_BATCHES, Rows, concatenate
 from nq.model.config import ModelConfig
 from nq.records import Columns, Features, Source
-from tests import tiny_models
+from tests.support import tiny_models
 
 LENGTH, BATCH, K = 16, 4, 5
 PART = PART_BATCHES * BATCH

@@ -21,9 +21,9 @@ from nq.model.folder import ModelFolder, ModelSettings, save_settings
 from nq.model.names import BERT, WORD_EMBEDDINGS, weight_table
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import FloatArray
-from tests import tiny_models
-from tests.full_disk import small_files
 from tests.model.test_families import GOLDEN
+from tests.support import tiny_models
+from tests.support.full_disk import small_files
 
 TABLE = weight_table(tiny_models.SHAPE)
 TENSORS = tiny_models.tensors()

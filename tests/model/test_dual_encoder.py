@@ -27,8 +27,8 @@ from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import AnswerType, Example, FloatArray, YesNo
-from tests import tiny_models
 from tests.preprocess.synthetic_examples import page
+from tests.support import tiny_models
 
 BLOCKS = ("the lake is deep", "old old lakes of the moon", "a", "is the lake old and deep " * 4)
 WINDOWS = WindowConfig(max_seq_length=24, doc_stride=9, max_query_length=8)

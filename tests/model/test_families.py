@@ -17,8 +17,8 @@ from nq.model.checkpoint import LoadReport
 from nq.model.config import ModelConfig
 from nq.model.families import FAMILIES, decode_config, encode_config
 from nq.model.folder import ModelFolder
-from tests import tiny_models
 from tests.golden.families import make
+from tests.support import tiny_models
 
 GOLDEN = Path(make.__file__).parent
 HEADS = ("pooler/kernel", "pooler/bias", "type_output/kernel", "type_output/bias")

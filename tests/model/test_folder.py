@@ -17,7 +17,7 @@ from nq.config import DecisionConfig, WindowConfig
 from nq.model import checkpoint, joint
 from nq.model.folder import ModelFolder, ModelSettings, save_settings
 from nq.model.model import Model
-from tests import tiny_models
+from tests.support import tiny_models
 
 Damage = Callable[[Path], object]
 WEIGHTS = "model.safetensors"

@@ -11,8 +11,8 @@ from nq.model import joint
 from nq.model.attention import relative_buckets
 from nq.model.config import ModelConfig
 from nq.records import FloatArray
-from tests import tiny_models
 from tests.model.slow_bert import SlowBert, relative_bucket
+from tests.support import tiny_models
 
 LENGTH = 16
 N_PIECES = (16, 11, 6, 4)

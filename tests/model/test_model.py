@@ -12,7 +12,7 @@ import nq
 from nq.bundle import bundled_model
 from nq.errors import Error
 from nq.model.folder import ModelSettings, save_settings
-from tests.child_processes import python
+from tests.support.child_processes import python
 
 COUNTER = """
 import collections, json, os, sys

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.child_processes import python
+from tests.support.child_processes import python
 
 
 @pytest.mark.peers

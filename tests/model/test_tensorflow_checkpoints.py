@@ -15,8 +15,8 @@ from nq.model import joint
 from nq.model.checkpoint import LoadReport
 from nq.model.folder import ModelFolder
 from nq.records import FloatArray
-from tests import tiny_models
 from tests.model.slow_bert import SlowBert
+from tests.support import tiny_models
 
 Arrays = dict[str, FloatArray]
 TENSORS = tiny_models.tensors()

@@ -10,7 +10,7 @@ from sentencepiece import SentencePieceTrainer
 from nq.preprocess.tokenizers.base import MARKERS
 from nq.preprocess.tokenizers.wordpiece import OriginalWordPieceTokenizer, WordPieceTokenizer
 from tests.preprocess.synthetic_examples import LETTERS, WORDS, bert_rows
-from tests.tiny_models import write_vocab
+from tests.support.tiny_models import write_vocab
 
 
 @pytest.fixture(scope="session")

@@ -29,13 +29,13 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
 from nq.records import Example, Source
 from nq.storage import DEAD_LETTERS, LOCK, MARK, PART, UNFINISHED, hold
-from tests import nq_records
-from tests.child_processes import PATIENCE_S, ROOT, children, wait_until
-from tests.folders import of_earlier_version
 from tests.formats.reading import values_of
-from tests.full_disk import small_files
-from tests.nq_records import simplified, write_lines
-from tests.tiny_models import write_vocab
+from tests.support import nq_records
+from tests.support.child_processes import PATIENCE_S, ROOT, children, wait_until
+from tests.support.folders import of_earlier_version
+from tests.support.full_disk import small_files
+from tests.support.nq_records import simplified, write_lines
+from tests.support.tiny_models import write_vocab
 
 CONFIG = WindowConfig(max_seq_length=48, max_query_length=12, doc_stride=16)
 SHARD, EXAMPLES = "windows-00000.tfrecord", "examples-00000.tfrecord"

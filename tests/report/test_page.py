@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.chromium import Browser, needs_chromium
 from tests.report.examples import (
     FIRST,
     HOSTILE,
@@ -16,6 +15,7 @@ from tests.report.examples import (
     questions,
     write_example_page,
 )
+from tests.support.chromium import Browser, needs_chromium
 
 MANY, LAST_WRONG = 20_000, 19_996
 READY = "document.documentElement.dataset.ready"

@@ -15,8 +15,8 @@ from nq.evaluation.labels import read_gold, read_predictions
 from nq.model import joint
 from nq.runs import folder
 from nq.runs.folder import JOB, METRICS, FinishedRun
-from tests import nq_records, tiny_models
 from tests.conftest import Commands
+from tests.support import nq_records, tiny_models
 
 QUESTIONS = 10
 LONG_ONLY = ("--set", "long_threshold=-9,short_threshold=9")

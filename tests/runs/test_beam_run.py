@@ -30,10 +30,10 @@ from nq.runs.run_page import write_report
 from nq.storage import UNFINISHED
 from nq.worker import ROOT
 from tests.beam.folder_file_system import PLUGIN, uri
-from tests.child_processes import first_line, started
-from tests.folders import write
-from tests.jobs import chosen, flat_job, predictions
-from tests.nq_records import changed, simplified, write_lines
+from tests.support.child_processes import first_line, started
+from tests.support.folders import write
+from tests.support.jobs import chosen, flat_job, predictions
+from tests.support.nq_records import changed, simplified, write_lines
 from tests.test_missing_packages import BLOCK
 
 LOCAL = "FnApiRunner"

@@ -31,8 +31,8 @@ from nq.runs.result import Result
 from nq.runs.run import run
 from nq.runs.score_store import ScoreStore
 from tests.conftest import Commands
-from tests.jobs import flat_job, request_of
 from tests.runs.test_resume import run_killed, until_killed
+from tests.support.jobs import flat_job, request_of
 
 QUESTIONS, ALL = 6, 1000
 

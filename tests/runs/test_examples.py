@@ -18,7 +18,7 @@ from nq.runs.job import Job
 from nq.runs.run import run
 from nq.runs.scoring import Scoring
 from nq.storage import DEAD_LETTERS
-from tests.jobs import scoring
+from tests.support.jobs import scoring
 
 RECORDS = 7
 COUNTED = """

@@ -21,9 +21,9 @@ from nq.runs.result import Result
 from nq.runs.run import run
 from nq.runs.scoring import RunProgress
 from nq.worker import WorkerDiedError
-from tests.child_processes import children, python, wait_until
-from tests.jobs import request_of
 from tests.runs.test_resume import run_killed, until_killed
+from tests.support.child_processes import children, python, wait_until
+from tests.support.jobs import request_of
 
 IN_PROCESS = """
 import sys

@@ -20,7 +20,7 @@ from nq.runs.profile_choice import (
     forget,
     without_gain,
 )
-from tests.jobs import chosen
+from tests.support.jobs import chosen
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from nq.runs.job import Job
 from nq.runs.result import Result, summary
 from nq.runs.run import run
 from nq.runs.run_page import write_report
-from tests.jobs import flat_job
+from tests.support.jobs import flat_job
 
 QUESTIONS = 6
 

@@ -18,7 +18,7 @@ from nq.runs.job import Job
 from nq.runs.run import run
 from nq.runs.score_store import ScoreStore
 from nq.runs.scoring import RunProgress
-from tests.child_processes import python
+from tests.support.child_processes import python
 
 
 def run_killed(module: str, function: str, *paths: Path) -> None:

@@ -16,7 +16,7 @@ from nq.inference.scorer import Counters, Progress, Rows, Scorer, no_progress, s
 from nq.memo import REQUEST
 from nq.records import READ, RESCORED, SCORE_COLUMNS, Columns, Example, ExampleKey, Windowed
 from nq.runs.score_store import ScoreStore, StoringScorer
-from tests.folders import of_earlier_version
+from tests.support.folders import of_earlier_version
 
 K = 2
 WIDTHS = {"cls_logit": 2, "type_logits": 5}

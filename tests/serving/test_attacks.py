@@ -19,8 +19,8 @@ import pytest
 
 from nq.model.model import Model
 from nq.serving.service import QUICK_BYTES, Answering
-from tests.child_processes import children, wait_until
 from tests.serving.servers import InProcess, RunningServer, ask_body
+from tests.support.child_processes import children, wait_until
 
 pytestmark = pytest.mark.slow
 FILES, SILENT = 256, 400

@@ -18,10 +18,10 @@ import nq
 from nq.commands.main import console
 from nq.formats.documents import page_of
 from nq.mlflow_store import ENVIRONMENT, import_mlflow
-from tests.child_processes import free_port, wait_until
 from tests.conftest import Commands
-from tests.nq_records import simplified, write_lines
 from tests.serving.servers import ROOT
+from tests.support.child_processes import free_port, wait_until
+from tests.support.nq_records import simplified, write_lines
 
 pytestmark = pytest.mark.slow  # importing MLflow takes seconds
 

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from nq.bundle import bundled_model
-from tests import document_files
-from tests.chromium import Browser, needs_chromium
 from tests.serving.servers import TOKEN, RunningServer, ask_body
+from tests.support import document_files
+from tests.support.chromium import Browser, needs_chromium
 
 pytestmark = [needs_chromium, pytest.mark.browser, pytest.mark.slow]
 QUESTION = "who designed the lighthouse"

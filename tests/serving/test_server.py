@@ -19,7 +19,6 @@ import pytest
 from nq.config import ServeConfig
 from nq.interruption import REPEAT_S
 from nq.serving.app import ASK, OPEN
-from tests.child_processes import free_port, wait_until
 from tests.serving.servers import (
     BEARER,
     PAGE,
@@ -29,6 +28,7 @@ from tests.serving.servers import (
     ask_body,
     chunk,
 )
+from tests.support.child_processes import free_port, wait_until
 
 pytestmark = pytest.mark.slow
 TEXT = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")

@@ -17,8 +17,8 @@ from nq.records import FloatArray, IntArray
 from nq.training.job import LOSS, MEASURED, STEP, Curves, Figures, TrainConfig
 from nq.training.loop import TrainingState, WarmupThenDecay, compile_for_training, fit
 from nq.training.windows import TrainingWindows
-from tests import tiny_models
 from tests.runs.test_resume import run_killed
+from tests.support import tiny_models
 
 LENGTH = 16
 SHAPE = dataclasses.replace(tiny_models.SHAPE, num_hidden_layers=1, initializer_range=0.3)

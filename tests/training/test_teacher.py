@@ -23,7 +23,7 @@ from nq.training import distillation
 from nq.training.distillation import SoftTargets, Teacher
 from nq.training.job import TRAINING, DistillationConfig
 from nq.training.windows import TrainingWindows
-from tests import tiny_models
+from tests.support import tiny_models
 
 LENGTH, PART = 24, 7
 WINDOWS_CONFIG = WindowConfig(max_seq_length=LENGTH, max_query_length=8)

@@ -7,8 +7,8 @@ from nq.inference.engine import Computation, Network
 from nq.inference.engines.openvino import Engine, converted, split_products
 from nq.inference.profile import Profile
 from nq.inference.reduction import TopK
-from tests import tiny_models
 from tests.inference.tiny_predictors import item_rows, items
+from tests.support import tiny_models
 
 pytestmark = pytest.mark.slow
 

@@ -24,7 +24,7 @@ from nq.inference.profile import (
 )
 from nq.inference.reduction import TopK
 from nq.records import INPUTS
-from tests import tiny_models
+from tests.support import tiny_models
 
 OPTIONS = tf.config.optimizer
 

@@ -25,7 +25,7 @@ from nq.preprocess.tokenizers.wordpiece import (
     read_vocab,
 )
 from tests.preprocess.synthetic_examples import WORDS, any_words, bert_rows
-from tests.tiny_models import write_vocab
+from tests.support.tiny_models import write_vocab
 
 CASED_ROWS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "Ice", "ice", "i", "##ce", "##E"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nq import storage
 from nq.storage import Kind
-from tests.child_processes import first_line, started
+from tests.support.child_processes import first_line, started
 
 HOLDS = (
     "import pathlib, sys; from nq import storage\n"
