@@ -104,7 +104,6 @@ def run(args: argparse.Namespace) -> int:
             "a --runner keeps no scores, to which decisions are fitted: add --as-is"
         )
     from nq.comparison.compare import compare
-    from nq.comparison.page import PAGE
     from nq.comparison.verdict import advice
 
     rows = compare(
@@ -114,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
         track=arguments.tracking_config(args),
         **{name: getattr(args, name) for name in OF_COMPARE},
     )
-    (take, reason), page = advice(rows), rows.folder.absolute() / PAGE
+    (take, reason), page = advice(rows), rows.page.absolute()
     if args.json:
         values = {"take": take, "reason": reason, "rows": list(map(asdict, rows))}
         terminal.print_json({"page": str(page), **values})

@@ -1,10 +1,13 @@
 """``nq report``: a page with the questions, figures and errors of a finished run."""
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.progress import ProgressBar
+from nq.text import visible
 
 
 def parser() -> terminal.Parser:
@@ -12,16 +15,20 @@ def parser() -> terminal.Parser:
     parser = terminal.Parser(
         prog="nq report",
         description="Writes an HTML page about a finished run of nq answer: every question with "
-        "its passage, the predicted and the expected answer; figures; where answers are lost. Run "
-        "nq answer with --formats nbest to see the n-best lists, with --keep-scores to see all "
-        "stages of a loss.",
-        examples=("nq report", "nq report runs/first --against runs/second"),
+        "its passage, the predicted and the expected answer; figures; where answers are lost. Of "
+        "several runs of the same questions it compares answers, F1 and speeds. Run nq answer with "
+        "--formats nbest to see the n-best lists, with --keep-scores to see all stages of a loss.",
+        examples=(
+            "nq report",
+            "nq report runs/first --against runs/second",
+            "nq report runs/first runs/second runs/third",
+        ),
     )
-    text = "folder that nq answer wrote; default: the last one in runs"
-    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help=text)
+    text = "folder that nq answer wrote; default: the last one in runs; all are compared with the "
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help=f"{text}first")
     text = "folder of another run of the same questions"
     parser.add_argument("--against", type=Path, metavar="RUN2", help=text)
-    text = "the page; default: report.html in RUN"
+    text = "the page; default: report.html in RUN, of several runs compare.html in the first"
     parser.add_argument("--output", type=Path, metavar="FILE", help=text)
     parser.add_argument("--data", nargs="+", metavar="FILE", help="the run's data, if it was moved")
     parser.add_argument("--pages", metavar="FOLDER", help="the run's pages, if they were moved")
@@ -39,23 +46,37 @@ def run(args: argparse.Namespace) -> int:
     from nq.runs.folder import last_run
     from nq.runs.run_page import write_report
 
-    folder = args.run or last_run()
-    files = input_files.find_files(args.data) if args.data else None
+    files = input_files.find_files(args.data) if args.data else []
+    if len(args.runs) > 1:
+        return _compare(args, files)
+    folder = args.runs[0] if args.runs else last_run()
     model = model_folder(args.model) if args.model else None
     with ProgressBar("report", "questions") as bar:
         written = write_report(folder, args.output, args.against, files, model, args.pages, bar)
     if args.json:
         terminal.print_json(written.to_dict())
         return 0
-    from nq.text import visible
-
-    if written.problem:
-        print(f"not shown in full: {visible(written.problem)}")
     if written.analysis:
         print(visible(str(written.analysis), lines=True))
     if written.rows:
         print(f"\n{comparison_table(written.rows)}")
-    if written.gate:
-        print(written.gate)
+    if written.parity and written.parity.gate:
+        print(written.parity.gate)
     print(f"\nwritten to {visible(str(written.page))}")
+    return 0
+
+
+def _compare(args: argparse.Namespace, files: Sequence[str]) -> int:
+    """Compares several runs."""
+    if args.against or args.model:
+        raise terminal.UsageError("--against and --model are for the report of one RUN")
+    from nq.comparison.runs import compare_runs
+    from nq.comparison.verdict import advice
+
+    rows = compare_runs(args.runs, args.output, files, args.pages)
+    if args.json:
+        values = {"reason": advice(rows)[1], "rows": list(map(asdict, rows))}
+        terminal.print_json({"page": str(rows.page), **values})
+    else:
+        print(f"{rows}\n\nwritten to {visible(str(rows.page))}")
     return 0

@@ -16,40 +16,44 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from operator import truediv
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from nq import extras, storage
 from nq.comparison import record
 from nq.comparison.models import (
     MIN_TUNED,
     Answers,
-    ComparedAnswers,
     Entrant,
     find_entrants,
     fit_to_all,
     gold_order,
     unseen,
 )
-from nq.comparison.page import PAGE, Comparison, comparison_page
-from nq.comparison.rounds import Run, device_in_process, measured, reopened, run_all
-from nq.comparison.verdict import advice
+from nq.comparison.page import Comparison, comparison_page
+from nq.comparison.rounds import (
+    ChangedError,
+    Run,
+    device_in_process,
+    measured,
+    reopened,
+    run_all,
+)
+from nq.comparison.runs import ComparedRuns, compared_rows
+from nq.comparison.verdict import MIN_ROUNDS, advice, is_busy
 from nq.config import TrackingConfig
 from nq.errors import DamagedError, Error, check_argument, is_count
-from nq.evaluation.gate import f1_behind, relative_loss
 from nq.formats import input_files
 from nq.formats.own_data import PageFolder
 from nq.inference.profile import BASELINE, THESIS, Profile, profiles
 from nq.memo import REQUEST, Memo
+from nq.model.model import Model
 from nq.progress import reporting
 from nq.questions import Questions, page_folder
 from nq.report.comparison import ComparisonRow
-from nq.runs.folder import FinishedRun
+from nq.runs.folder import COMPARISON_PAGE, FinishedRun
 from nq.runs.measure import OnPhase, machine
 from nq.runs.profile_choice import CANDIDATES, COMPARED, choices, comparison_key, default_choice
-from nq.runs.record import quality
 from nq.runs.scoring import RunProgress
 from nq.runs.tuning import save_decision
 from nq.text import counted
@@ -61,7 +65,7 @@ MEASURED = "measured"
 COMPARISON = storage.Kind(
     name="comparison",
     what="a comparison of nq compare",
-    files="|".join((*map(re.escape, (COMPARED, PAGE)), f"{MEASURED}/.+")),
+    files="|".join((*map(re.escape, (COMPARED, COMPARISON_PAGE)), f"{MEASURED}/.+")),
     folders=MEASURED,
 )
 DEVICE = "GPU" if Path("/dev/nvidiactl").exists() else "CPU"
@@ -144,36 +148,38 @@ def compare(
         by_name = {one.name: one for one in entrants}
 
         def measure(number: int, one: ComparisonRow) -> Run:
-            label = f"{one.label}, round {number} of {rounds}"
+            label, entrant = f"{one.label}, round {number} of {rounds}", by_name[one.model]
             phase(label)
             repeating = partial(phase, f"{label}: repeating, the machine was busy")
-            return measured(number, one, [*own, *by_name[one.model].options], memo, repeating)
+            is_right = partial(_is_right, folder, questions, entrant.model)
+            return measured(number, one, [*own, *entrant.options], memo, is_right, repeating)
 
-        preparing = {(one.model, one.max_seq_length): one for one in reversed(rows)}.values()
-        steps = [*((0, one) for one in preparing), *product(range(1, rounds + 1), rows)]
-        steps.sort(key=lambda step: (step[0], rows.index(step[1])))
-        runs, errors = run_all(steps, measure, memo, report, "" if models else rows[0].label)
-        _check_measured(runs, errors, questions, entrants, memo)
-        paths = {run["label"]: folder / run["name"] for run in runs}
-        finished = {
-            one.label: FinishedRun(paths[one.label], questions.files, check=False)
-            for one in rows
-            if one.label in paths
-        }
-        tuned = _tuned(finished, phase) if is_fair else {}
-        answered = ComparedAnswers(finished, tuned, by_text=bool(models))
-        rows = [replace(one, error=errors.get(one.label, "")) for one in rows]
-        result = Comparison(_rows(rows, runs, answered, tuned, by_name), folder)
+        needed = "" if models else rows[0].label
+        with _unchanged(questions, entrants, memo):
+            runs, errors = run_all(_steps(rows, rounds), measure, memo, report, needed)
+            if not runs:
+                raise Error(f"no model could be measured: {next(iter(errors.values()))}")
+            finished = _finished(rows, runs, folder, questions)
+            tuned = _tuned(finished, phase) if is_fair else {}
+            answered = ComparedRuns(finished, tuned, by_text=bool(models))
+        good = [one for one in rows if one.label in finished]
+        timed = _timed(good, runs, by_name, answered.n_questions)
+        failed = [replace(one, error=errors[one.label]) for one in rows if one.label in errors]
+        result = Comparison(
+            [*compared_rows(timed, answered, tuned), *failed], folder / COMPARISON_PAGE
+        )
         take, reason = advice(result)
         only = next(iter(finished.values())).job.model
         _write_page(result, reason, questions, answered, "" if models else only.name)
-        values: dict[str, Any] = {
+        values = {
             "machine": machine(),
             "profiles": [one.label for one in result],
             "runs": runs,
+            "take": take,
+            "agreement": answered.agreement(),
         }
-        values |= {"take": take, "agreement": answered.agreement()}
-        values |= {} if models else {"key": comparison_key(only, questions)}
+        if not models and not is_busy(result):  # for the profile auto
+            values["key"] = comparison_key(only, questions)
         storage.write_json(folder / COMPARED, {**values, "recorded": recorded})
         new = {f"{run['label']}, {run['wall_s']} s" for run in runs} - {*recorded}
         if track and new and record.record(track, result, runs, finished, started):
@@ -183,31 +189,60 @@ def compare(
             if take not in tuned:
                 raise Error(f"no decision is saved: {reason}")
             phase(f"{take}: fitting a decision to all questions")
-            path = save_decision(finished[take].job.model, fit_to_all(finished[take]), save_tuned)
-            log.info("%s is in %s, with a decision that is fitted to all questions", take, path)
+            _save_tuned(take, finished[take], save_tuned)
     return result
 
 
-def _check_measured(
-    runs: Sequence[Run],
-    errors: Mapping[str, str],
-    questions: Questions,
-    entrants: Sequence[Entrant],
-    memo: Memo,
-) -> None:
-    """Raises ``Error`` if all runs failed, or data or models have changed meanwhile.
+def _save_tuned(name: str, run: FinishedRun, folder: str | Path) -> None:
+    path = save_decision(run.job.model, fit_to_all(run), folder)
+    log.info("%s is in %s, with a decision that is fitted to all questions", name, path)
 
-    What was measured may be of other data or models then, and nothing of it is kept.
-    """
-    if not runs:
-        raise Error(f"no model could be measured: {next(iter(errors.values()))}")
+
+def _steps(rows: Sequence[ComparisonRow], rounds: int) -> list[tuple[int, ComparisonRow]]:
+    """Returns the runs in their order, each with its round."""
+    preparing = {(one.model, one.max_seq_length): one for one in reversed(rows)}.values()
+    steps = [*((0, one) for one in preparing), *product(range(1, rounds + 1), rows)]
+    return sorted(steps, key=lambda step: (step[0], rows.index(step[1])))
+
+
+def _finished(
+    rows: Sequence[ComparisonRow], runs: Sequence[Run], folder: Path, questions: Questions
+) -> dict[str, FinishedRun]:
+    """Returns the finished run of each row that has one, by its label."""
+    names = {run["label"]: run["name"] for run in runs}
+    return {
+        one.label: FinishedRun(folder / names[one.label], questions.files, check=False)
+        for one in rows
+        if one.label in names
+    }
+
+
+def _is_right(folder: Path, questions: Questions, model: Model, run: Run) -> bool:
+    """Returns whether the folder of a run has one of these questions and this model."""
     try:
-        questions.check_same()
-        for one in entrants:
-            one.model.check_same()
-    except Error:
+        return FinishedRun(folder / run["name"], check=False).has_read(questions, model)
+    except (Error, OSError, ValueError):
+        return False
+
+
+@contextlib.contextmanager
+def _unchanged(questions: Questions, entrants: Sequence[Entrant], memo: Memo) -> Iterator[None]:
+    """Raises ``Error`` if data or models have changed in the block; nothing measured is kept."""
+    failure: Exception | None = None
+    try:
+        yield
+    except (Error, OSError, ValueError) as error:
+        failure = error
+    is_changed = isinstance(failure, ChangedError)
+    for check in (questions.check_same, *(one.model.check_same for one in entrants)):
+        try:
+            check()
+        except (Error, OSError, ValueError) as error:  # it names what has changed
+            failure, is_changed = error, True
+    if is_changed:
         memo.clear()
-        raise
+    if failure is not None:
+        raise failure
 
 
 def _asked(
@@ -254,7 +289,7 @@ def _tuned(runs: Mapping[str, FinishedRun], phase: OnPhase) -> dict[str, Answers
 
 
 def _write_page(
-    rows: Comparison, reason: str, questions: Questions, answered: ComparedAnswers, model: str
+    rows: Comparison, reason: str, questions: Questions, answered: ComparedRuns, model: str
 ) -> None:
     """Writes the page; ``model`` is the name of the only model, else empty."""
     what = [("model", {one.model for one in rows} - {""}), ("profile", {o.profile for o in rows})]
@@ -267,7 +302,7 @@ def _write_page(
         *(f"{name} {version}" for name, version in extras.versions(PACKAGES).items()),
         time.strftime("%Y-%m-%d"),
     ]
-    with storage.atomic_write(rows.folder / PAGE) as page:
+    with storage.atomic_write(rows.page) as page:
         agreement = None if model else answered.agreement()
         page.write(comparison_page(rows, title, reason, about, answered.changes, agreement))
 
@@ -292,21 +327,7 @@ def _opened(
         described = {
             "data": [file["sha256"] for file in read["inputs"]],
             "pages": read.get("pages"),
-            "models": [
-                [
-                    {
-                        key: value
-                        for key, value in one.model.to_dict().items()
-                        if "model" not in key
-                    },
-                    *(
-                        digest
-                        for m in one.model.models
-                        for digest in (m.digest, m.tokenizer.digest)
-                    ),
-                ]
-                for one in entrants
-            ],
+            "models": [one.model.key for one in entrants],
             "options": list(options),
             "processors": machine(),
         }
@@ -325,64 +346,48 @@ def _opened(
         yield questions, own, Memo.open(memo.folder, request)
 
 
-def _rows(
-    asked: Sequence[ComparisonRow],
+def _timed(
+    rows: Sequence[ComparisonRow],
     runs: Sequence[Run],
-    answered: ComparedAnswers,
-    tuned: Mapping[str, Answers],
     entrants: Mapping[str, Entrant],
+    n_questions: int,
 ) -> list[ComparisonRow]:
-    """Returns the rows with their figures, the fastest first; those that failed come last.
+    """Returns rows with the figures of their runs, speeds against the first row's.
 
-    They are compared with the first that did not fail.
-
-    The figures are of the quiet rounds, or of all if none was. Where rows have windows of several
-    lengths, or several models, the speed in questions tells the fastest.
+    The speeds are of the quiet rounds, or of all if these are too few. Where rows have windows of
+    several lengths, or several models, they have a speed in questions too.
     """
-    rows, has_models = [one for one in asked if not one.error], any(one.model for one in asked)
-    reference = rows[0]
-    counts, base = answered.counts, answered.counts[reference.label]
-    has_loss = not has_models and len(base) > 1 and any(correct for correct, *_ in base)
     rounds = {run["round"] for run in runs} - {0}
     quiet = rounds - {run["round"] for run in runs if run["busy"]}
-
-    def figures(one: ComparisonRow) -> ComparisonRow:
-        label = one.label
-        own = [run for run in runs if run["label"] == label and run["round"]]
-        speeds = column("windows_per_s", label)
-        predict_s = column("predict_s", label)
-        ratios = tuple(map(truediv, column("predict_s", reference.label), predict_s))
-        gate = relative_loss(counts[label], base) if has_loss else None
-        evaluation = answered.evaluations[label]
-        return replace(
-            one,
-            windows_per_s=median(speeds),
-            low=min(speeds),
-            high=max(speeds),
-            times_baseline=None if has_models else median(ratios),
-            predict_s=median(predict_s),
-            memory_mb=median(column("memory_mb", label)),
-            first_start_s=own[0]["first_start_s"],
-            micro_f1=own[0]["micro_f1"],
-            quality=own[0]["quality"] if has_models else {},
-            size_mb=entrants[one.model].size_mb if has_models else None,
-            tuned=quality(evaluation.metrics()) if label in tuned else {},
-            changed=answered.changed[label],
-            against=reference.model or reference.profile,
-            loss=(gate.loss, gate.low) if gate else None,
-            busy=sum(run["busy"] for run in own),
-            ratios=ratios if quiet else (),
-            questions_per_s=answered.n_questions / median(predict_s) if has_sizes else None,
-        )
-
-    def column(field: str, label: str) -> list[float]:
-        counting = (run for run in runs if run["round"] in (quiet or rounds))
-        return [run[field] for run in counting if run["label"] == label]
-
+    counting = quiet if len(quiet) >= MIN_ROUNDS else rounds
+    has_models = any(one.model for one in rows)
     has_sizes = has_models or len({one.max_seq_length for one in rows}) > 1
-    rows = list(map(figures, rows))
-    if has_models and base:
-        best = counts[max(rows, key=lambda one: one.f1 or 0.0).label]
-        rows = [replace(one, behind=f1_behind(counts[one.label], best)) for one in rows]
-    rows.sort(key=lambda one: -(one.questions_per_s or one.windows_per_s or 0.0))
-    return rows + [one for one in asked if one.error]
+    by_label = {
+        one.label: [run for run in runs if run["label"] == one.label and run["round"] in counting]
+        for one in rows
+    }
+    first, result = by_label[rows[0].label], list[ComparisonRow]()
+    for one in rows:
+        own = by_label[one.label]
+        speeds, seconds = ([run[name] for run in own] for name in ("windows_per_s", "predict_s"))
+        ratios = [run["predict_s"] / own_s for run, own_s in zip(first, seconds, strict=True)]
+        predict_s = median(seconds)
+        result.append(
+            replace(
+                one,
+                windows_per_s=median(speeds),
+                low=min(speeds),
+                high=max(speeds),
+                times_baseline=None if has_models else median(ratios),
+                predict_s=predict_s,
+                memory_mb=median(run["memory_mb"] for run in own),
+                first_start_s=own[0]["first_start_s"],
+                micro_f1=own[0]["micro_f1"],
+                quality=own[0]["quality"] if has_models else {},
+                size_mb=entrants[one.model].size_mb if has_models else None,
+                busy=sum(run["busy"] for run in own),
+                ratios=tuple(ratios),
+                questions_per_s=n_questions / predict_s if has_sizes else None,
+            )
+        )
+    return result

@@ -1,6 +1,6 @@
-"""The models of a comparison, and the answers by which it tells how good they are."""
+"""The models of a comparison, and the decisions by which it tells how good they are."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,23 +8,17 @@ from typing import Any
 from nq import hub
 from nq.config import DecisionConfig
 from nq.errors import Error
-from nq.evaluation.evaluate import Evaluation, judge_label
-from nq.evaluation.gate import Counts, question_counts
 from nq.evaluation.labels import Label
-from nq.evaluation.text_match import normalize
 from nq.evaluation.tuning import FOLDS, tune_decision, unseen_answers
 from nq.model.model import Model
 from nq.postprocess.decision import RULES
-from nq.records import Example, ExampleId, Source, YesNo
+from nq.records import ExampleId
 from nq.report.comparison import MIB
-from nq.report.page_data import Question, entries
 from nq.runs.folder import FinishedRun
 from nq.runs.tuning import start_decision
 
 MIN_TUNED = 40
 """Questions with annotations that a decision needs, which is fitted to half of them."""
-MAX_CHANGES = 100
-"""Questions with several answers that the page shows."""
 
 Answers = Mapping[ExampleId, Label]
 
@@ -66,13 +60,9 @@ def find_entrants(models: Sequence[str | Path | None], have_names: bool) -> list
         if key in known:
             raise Error(f"{known[key]} and {given} are the same model: give each model once")
         known[key] = given
-    short = [_name(model) for model in opened]
+    short = [Path(one).name if one and Path(one).is_dir() else str(one) for one in models]
     names = [n if short.count(n) == 1 else str(one) for n, one in zip(short, models, strict=True)]
     return [Entrant(n if have_names else "", one) for n, one in zip(names, opened, strict=True)]
-
-
-def _name(model: Model) -> str:
-    return " with ".join(one.name.partition("@")[0] for one in model.models)
 
 
 def gold_order(run: FinishedRun) -> dict[ExampleId, int]:
@@ -102,84 +92,3 @@ def unseen(run: FinishedRun, order: Mapping[ExampleId, int]) -> Answers | None:
     if run.scores is None or not is_readable:
         return None
     return unseen_answers(run, start_decision(run.job.model), order)
-
-
-class ComparedAnswers:
-    """The answers of each row to the same questions, by the labels of the rows.
-
-    Args:
-        runs: of the rows; the others are compared with the first.
-        tuned: answers that are judged instead of those of the run.
-        by_text: whether answers with the same words are the same, wherever they are in the page.
-
-    Attributes:
-        changed: how many answers of each row differ from those of the first.
-        counts: those of each question with gold, by which F1 is compared (``nq.evaluation.gate``);
-            empty without gold.
-        changes: the first questions with several answers, for the page.
-    """
-
-    def __init__(
-        self,
-        runs: Mapping[str, FinishedRun],
-        tuned: Mapping[str, Answers],
-        by_text: bool,
-    ) -> None:
-        self.evaluations = {label: Evaluation() for label in runs}
-        self.changed, self.changes = dict.fromkeys(runs, 0), list[dict[str, Any]]()
-        same = {(one, other): 0 for one in runs for other in runs}
-        answers = {label: tuned.get(label, run.predictions) for label, run in runs.items()}
-        words: dict[str, list[Counts]] = {label: [] for label in runs}
-        first, n_questions = next(iter(runs)), 0
-        for source, example in runs[first].sources():
-            labels = {label: given[example.example_id] for label, given in answers.items()}
-            n_questions += 1
-            for label, given in labels.items():
-                judgment = judge_label(example, given)
-                self.evaluations[label].add(judgment)
-                if judgment.text is not None:
-                    words[label].append((judgment.text.f1 / 2, 0, 1))
-            keys = {label: _key(example, given, by_text) for label, given in labels.items()}
-            for pair in same:
-                same[pair] += keys[pair[0]] == keys[pair[1]]
-            if len({*keys.values()}) > 1 and len(self.changes) < MAX_CHANGES:
-                self.changes.append(_change(source, example, labels, keys))
-        gold = {label: one.gold for label, one in self.evaluations.items()}
-        self.counts = (
-            words
-            if not gold[first]
-            else {label: question_counts(gold[label], answers[label]) for label in runs}
-        )
-        for label in runs:
-            self.changed[label] = n_questions - same[first, label]
-        self.n_questions, self._same = n_questions, same
-
-    def agreement(self) -> dict[str, list[float]]:
-        """Returns the shares of equal answers of each row with all rows in order."""
-        labels, n = list(self.evaluations), max(self.n_questions, 1)
-        return {one: [self._same[one, other] / n for other in labels] for one in labels}
-
-
-def _key(example: Example, label: Label, by_text: bool) -> Hashable:
-    """Returns a value that is equal for equal answers, by their words or by their places."""
-    text = example.short_answer(label.short_tokens, YesNo(label.yes_no.upper()))
-    if by_text and (words := normalize(text)):
-        return words
-    return label.long, label.yes_no, frozenset(label.short_spans)
-
-
-def _change(
-    source: Source,
-    example: Example,
-    labels: Mapping[str, Label],
-    keys: Mapping[str, Hashable],
-) -> dict[str, Any]:
-    """Returns a question, the answer of each row with the number of its group, and gold."""
-    given, gold = dict[str, Any](), list[str](example.answers or ())
-    groups = list(dict.fromkeys(keys.values()))
-    for name, label in labels.items():
-        row, details = entries(Question(example, source, label), [], 0)
-        given[name] = details["given"] | {"outcome": row["o"][0], "group": groups.index(keys[name])}
-    gold += [text for one in details["gold"] if (text := one["s"] or one["l"])]
-    texts = list(dict.fromkeys(gold)) or (["(no answer)"] if details["gold"] else [])
-    return {"question": example.question, "answers": given, "gold": texts}

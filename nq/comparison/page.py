@@ -11,7 +11,6 @@ from nq.report.comparison import ComparisonRow, cells, comparison_table
 from nq.report.page import CHART_CODE, render, script_json
 from nq.text import html_table, visible
 
-PAGE = "compare.html"
 BAR_WIDTH, COLOR, TAKEN_COLOR = 120, "#7a93b8", "#2f9e62"  # seen on light and dark pages
 BAR = (  # notebooks make an image narrower without a least width
     '<svg width="120" height="14" viewBox="0 0 120 14" style="min-width:120px">'
@@ -21,11 +20,11 @@ BAR = (  # notebooks make an image narrower without a least width
 
 
 class Comparison(list[ComparisonRow]):
-    """The rows of a comparison, the fastest first, and its folder, which has the page."""
+    """The rows of a comparison, the fastest first, its page, and the folder of that."""
 
-    def __init__(self, rows: Iterable[ComparisonRow], folder: Path) -> None:
+    def __init__(self, rows: Iterable[ComparisonRow], page: Path) -> None:
         super().__init__(rows)
-        self.folder = folder
+        self.page, self.folder = page, page.parent
 
     def __repr__(self) -> str:
         return f"{comparison_table(self)}\n\n{advice(self)[1]}"
@@ -44,7 +43,7 @@ class Comparison(list[ComparisonRow]):
             color = TAKEN_COLOR if is_taken else COLOR
             texts.append(Markup(BAR).format(speed, color, *ends) if speed else "")
         names = [*(head.replace("- ", "") for head in heads), ""]
-        page = visible(f"the page: {self.folder / PAGE}")
+        page = visible(f"the page: {self.page}")
         return html_table([reason, page], names, body, "right")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 from nq import storage, tracking
-from nq.comparison.page import PAGE, Comparison
+from nq.comparison.page import Comparison
 from nq.comparison.rounds import Run
 from nq.comparison.verdict import advice
 from nq.config import TrackingConfig
@@ -36,14 +36,14 @@ def record(
         whole.tags({tracking.DESCRIPTION: reason, "take": take, "output": str(folder.absolute())})
         heads, body = cells(rows)
         whole.table(dict(zip(heads, zip(*body, strict=True), strict=True)), "comparison.json")
-        whole.artifacts([folder / PAGE, folder / COMPARED])
+        whole.artifacts([rows.page, folder / COMPARED])
         about |= {tracking.PARENT: whole.run_id or ""}
     if not whole.available:
         return False
     for one in (one for one in rows if not one.error):
         rounds = [run for run in runs if run["label"] == one.label and run["round"]]
         period = now - sum(run["wall_s"] for run in rounds), now
-        comparable = "yes" if one.ratios else f"no: {BUSY}"
+        comparable = f"no: {BUSY}" if one.busy else "yes"
         tags = {**about, tracking.SPEED_COMPARABLE: comparable, "parity.against": one.against}
         with measured_run(track, one.label, "nq.compare", tags, period) as recorded:
             last = finished[one.label]

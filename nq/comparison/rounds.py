@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from nq import extras, storage
 from nq.errors import DamagedError, Error
-from nq.evaluation.answer_files import PREDICTIONS
 from nq.memo import Memo
 from nq.model.runtime import import_tensorflow
 from nq.report.comparison import ComparisonRow, row
@@ -28,6 +28,13 @@ from nq.worker import Worker, run_module
 
 log = logging.getLogger(__name__)
 
+
+class ChangedError(Error):
+    """A run has read other data or another model than the comparison is about."""
+
+
+LONGER = 1.3
+"""The time to expect is told again if it is so many times longer than what was told."""
 Run = Mapping[str, Any]
 """What is kept of a run: a ``ComparisonRow`` with the label of its row, its round and device."""
 
@@ -85,11 +92,13 @@ def measured(
     one: ComparisonRow,
     options: Sequence[str],
     memo: Memo,
+    is_right: Callable[[Run], bool],
     repeating: Callable[[], object],
 ) -> Run:
     """Returns what is kept of a run of a round; it is measured if it is not kept.
 
-    ``repeating`` is called before a repetition.
+    ``is_right`` tells whether the folder of a run has what the comparison asks for, and
+    ``repeating`` is called before a repetition. A run that is not right is not kept; ``Error``.
     """
     if one.batch_size is not None:
         options = [*options, "--batch-size", str(one.batch_size)]
@@ -113,10 +122,14 @@ def measured(
         }
 
     part = part_name(number, one)
+    is_kept = (memo.folder / part).exists()
     run = memo.computed(part, compute)
-    if not (memo.folder.parent / run["name"] / PREDICTIONS).is_file():  # nq clean --runs removed it
+    if is_kept and not is_right(run):  # its folder was removed, or has another run now
         memo.remove(part)
         run = memo.computed(part, compute)
+    if not is_right(run):
+        memo.remove(part)
+        raise ChangedError(f"data or models changed while {one.label} was measured: start again")
     return run
 
 
@@ -136,21 +149,33 @@ def run_all(
 ) -> tuple[list[Run], dict[str, str]]:
     """Returns the runs of the rows that never failed, and by label the errors of the others.
 
-    The error of the ``needed`` row is raised. After the first run, the time to expect is logged.
+    The error of the ``needed`` row is raised. The time to expect is logged after the first run, and
+    again when it turns out to be longer, as where other programs run beside.
     """
-    runs, errors, is_told = list[Run](), dict[str, str](), False
-    for number, one in steps:
+    runs, errors, taken, told_s = list[Run](), dict[str, str](), dict[str, float](), 0.0
+    for position, (number, one) in enumerate(steps, 1):
+        is_kept, started = (memo.folder / part_name(number, one)).exists(), time.monotonic()
         try:
             runs += [] if one.label in errors else [measure(number, one)]
         except Error as error:
-            if one.label == needed:
+            if one.label == needed or isinstance(error, ChangedError):
                 raise
             errors[one.label] = str(error)
         report(1, len(steps))
-        left = sum(not (memo.folder / part_name(*step)).exists() for step in steps)
-        if runs and left and not is_told:
-            minutes, is_told = left * runs[0]["wall_s"] / 60, True
-            log.info("%s, which take about %.1f minutes", counted(left, "run"), minutes)
+        if not is_kept:
+            taken[one.label] = time.monotonic() - started
+        left = [
+            row.label
+            for kept, row in steps[position:]
+            if row.label not in errors and not (memo.folder / part_name(kept, row)).exists()
+        ]
+        if left and taken:
+            expected_s = sum(taken.get(label, mean(taken.values())) for label in left)
+            if expected_s > LONGER * told_s:
+                runs_left = counted(len(left), "run")
+                log.info("%s, which take about %.1f minutes", runs_left, expected_s / 60)
+                told_s = expected_s
+            told_s -= told_s / len(left)  # what the next run is expected to take
     return [run for run in runs if run["label"] not in errors], errors
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from operator import lt, truediv
 from statistics import median
 
-from nq.evaluation.gate import LEVEL
+from nq.evaluation.gate import LEVEL, median_interval
 from nq.report.comparison import BASELINE, ComparisonRow, figure
 from nq.text import counted
 
@@ -12,8 +12,10 @@ MAX_LOSS, MAX_CHANCE = 0.005, 0.05
 """The profile to take may lose this share of the micro-F1 of baseline; and by chance the second."""
 MAX_BEHIND = 0.01
 """The model to take may have an F1 this much lower than the best; ``MAX_CHANCE`` by chance."""
-MIN_ROUNDS, NEAR = 2, 0.95
-"""Quiet rounds that a verdict needs; the share of the highest speed that is as fast."""
+MIN_ROUNDS, MIN_BUSY_ROUNDS, NEAR = 2, 3, 0.95
+"""Quiet rounds that a verdict needs, and rounds on a busy machine; the share of the highest speed
+that is as fast on a quiet one."""
+AGAIN = "the same command measures busy rounds again"
 
 
 def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
@@ -21,25 +23,41 @@ def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
 
     A profile keeps the answers if it changes none, or if its relative loss of micro-F1 is at most
     ``MAX_LOSS``, or at most ``MAX_CHANCE`` and no more than chance (its interval contains 0). Of
-    these, one is left out if another was faster in every quiet round, or if its median is below
-    ``NEAR`` of the highest. Of the others, it is the one with the fewest changed answers, then the
-    fewest optimizations.
+    these, one is left out if another was faster in every round, or if its median is below ``NEAR``
+    of the highest. Of the others, it is the one with the fewest changed answers, then the fewest
+    optimizations.
+
+    If other programs took much of the processor, only what was faster in every round counts, and
+    no profile is named where baseline and a faster one cannot be told apart.
 
     The model to take is found in the same way: its F1 is at most ``MAX_BEHIND`` below the best, or
     ``MAX_CHANCE`` and no more than chance, and of those that are as fast it has the highest F1.
     """
+    if any(row.name for row in rows):
+        return "", _runs_advice(rows)
     if any(row.model for row in rows):
         return _model_advice(rows)
     baseline = next((row for row in rows if row.label == BASELINE and row.windows_per_s), None)
     if baseline is None:
         return "", "No profile can be named, since baseline was not measured."
-    if len(baseline.ratios) < MIN_ROUNDS:
-        return "", f"No profile is named: {_too_few(baseline, rows)}."
-    measured = _by_speed(rows)
+    if problem := _too_few(baseline, rows):
+        return "", f"No profile is named: {problem}."
+    measured, busy = _by_speed(rows), is_busy(rows)
     fit = [row for row in measured if _keeps_answers(row)]
-    near = _fastest(fit)
+    near = _fastest(fit, busy)
+    if busy and near != [baseline]:
+        near = [row for row in near if median_interval(row.ratios)[0] > 1 and min(row.ratios) > 1]
+        if not near:
+            text = "No profile is named: on a busy machine none that keeps the answers was faster"
+            return "", f"{text} than baseline in every round; {AGAIN}."
     best = min(near, key=lambda row: (row.changed or 0, row != baseline, row.profile.count("+")))
     reason = _cost(best) if best != baseline else "no profile that keeps the answers is faster"
+    if busy:
+        reason += ", on a busy machine"
+        if best != baseline:
+            low, high = median_interval(best.ratios)
+            reason += f" ({LEVEL:.0%}: {figure(low, 2)} to {figure(high, 2)} times)"
+        reason += ", so --profile auto does not take it"
     reason += _as_fast(row.label for row in near if row is not best)
     text = f"Take {best.label}: {reason}."
     if measured[0] not in fit:
@@ -47,10 +65,19 @@ def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
     return best.label, text
 
 
+def is_busy(rows: Iterable[ComparisonRow]) -> bool:
+    """Returns whether other programs took much of the processor in rounds that count."""
+    return any(row.busy for row in rows)
+
+
 def _too_few(row: ComparisonRow, rows: Iterable[ComparisonRow]) -> str:
-    is_busy = any(one.busy for one in rows)
-    advice = "the same command measures busy rounds again" if is_busy else "give more rounds"
-    return f"{MIN_ROUNDS} quiet rounds are needed, and there are {len(row.ratios)}; {advice}"
+    """Returns why the rounds are too few for a verdict, or nothing."""
+    count = counted(len(row.ratios), "round")
+    if is_busy(rows):
+        problem = f"{count} on a busy machine, and {MIN_BUSY_ROUNDS} are needed; {AGAIN}"
+        return problem if len(row.ratios) < MIN_BUSY_ROUNDS else ""
+    problem = f"there was {count}; give --rounds {MIN_ROUNDS} or more"
+    return problem if len(row.ratios) < MIN_ROUNDS else ""
 
 
 def _by_speed(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
@@ -58,9 +85,10 @@ def _by_speed(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
     return sorted(measured, key=lambda row: (-median(row.ratios), row.label))
 
 
-def _fastest(fit: Sequence[ComparisonRow]) -> list[ComparisonRow]:
+def _fastest(fit: Sequence[ComparisonRow], busy: bool) -> list[ComparisonRow]:
     """Returns those of rows, the fastest first, that are as fast as the fastest."""
-    near = [row for row in fit if median(row.ratios) >= NEAR * median(fit[0].ratios)]
+    share = 0.0 if busy else NEAR
+    near = [row for row in fit if median(row.ratios) >= share * median(fit[0].ratios)]
     return [row for row in near if not any(all(map(lt, row.ratios, one.ratios)) for one in fit)]
 
 
@@ -80,17 +108,18 @@ def _model_advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
         return "", f"No model is named, since the questions have no gold answers: {advice}."
     best = max(judged, key=_f1)
     quality = f"the best F1, {figure(best.f1, 3)}"
-    if len(best.ratios) < MIN_ROUNDS:
-        return "", f"{name(best)} has {quality}. No model is named: {_too_few(best, rows)}."
-    measured = _by_speed(judged)
+    if problem := _too_few(best, rows):
+        return "", f"{name(best)} has {quality}. No model is named: {problem}."
+    measured, busy = _by_speed(judged), is_busy(rows)
     fit = [row for row in measured if _is_as_good(row)]
-    near = _fastest(fit)
+    near = _fastest(fit, busy)
     take = max(near, key=_f1)
     second = max((row for row in judged if row is not best), key=_f1, default=None)
     if take is not best:
         times = figure(median(map(truediv, take.ratios, best.ratios)), 2)
         reason = f"its F1 of {figure(take.f1, 3)} is {_distance(take)} lower than the best, that of"
         reason += f" {name(best)}, and it is {times} times as fast"
+        reason += " on a busy machine" if busy else ""
     else:
         reason = f"it has {quality}"
         reason += f"; that of {name(second)} is {_distance(second)} lower" if second else ""
@@ -102,6 +131,18 @@ def _model_advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
         first = measured[0]
         text += f" The fastest, {name(first)}, is not as good: {_distance(first)} lower."
     return take.label, text
+
+
+def _runs_advice(rows: Sequence[ComparisonRow]) -> str:
+    """Returns what can be said of runs that were not measured in turn."""
+    judged, machines = [row for row in rows if row.f1 is not None], {row.machine for row in rows}
+    text = "No run is named, since they were not measured in turn, as nq compare does."
+    if len(machines) > 1:
+        text = f"No run is named, since the speeds are of {len(machines)} machines."
+    if judged:
+        best = max(judged, key=_f1)
+        text = f"{best.name} has the best F1, {figure(best.f1, 3)}. {text}"
+    return text
 
 
 def _f1(row: ComparisonRow) -> float:

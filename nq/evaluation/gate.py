@@ -163,6 +163,15 @@ def f1_behind(mine: Sequence[Counts], others: Sequence[Counts]) -> tuple[float, 
     return (behind, *(_interval(_differences, tables) if len(mine) > 1 else (-1.0, 1.0)))
 
 
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Returns the ends of the bootstrap interval of the median of at least two values.
+
+    >>> median_interval([1.5, 1.2, 1.4])
+    (1.2, 1.5)
+    """
+    return _interval(np.median, [np.asarray(values, np.float64)])
+
+
 def _tables(mine: Sequence[Counts], others: Sequence[Counts]) -> tuple[Any, Any, Any, Any]:
     """Returns ``[Q]`` correct answers, and predicted ones and gold together, of both runs."""
     own, other = (np.asarray(counts, np.float64) for counts in (mine, others))
@@ -170,7 +179,7 @@ def _tables(mine: Sequence[Counts], others: Sequence[Counts]) -> tuple[Any, Any,
 
 
 def _interval(statistic: Callable[..., Any], tables: Sequence[Any]) -> tuple[float, float]:
-    """Returns the ends of the interval of a statistic of both runs on the same draws."""
+    """Returns the ends of the interval of a statistic of all tables on the same draws."""
     from scipy.stats import bootstrap
 
     result = bootstrap(

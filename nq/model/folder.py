@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from nq import storage
 from nq.config import NQ_CONTEXTS, CascadeDecision, DecisionConfig, WindowConfig
 from nq.errors import Error, check_argument
 from nq.formats.lines import check_whole
@@ -28,7 +29,6 @@ from nq.model.tensors import CheckpointTensors
 from nq.preprocess.tokenizers import FILES
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, max_length
-from nq.storage import sha256
 
 CONFIG, TF_CONFIG, SETTINGS = registry.CONFIG, registry.TF_CONFIG, "nq.json"
 CARD = "README.md"
@@ -178,7 +178,7 @@ class ModelFolder:
     @property
     def file_digests(self) -> dict[str, str]:
         """The SHA-256 of each weight file by the file's name."""
-        return {path.name: sha256(path) for path in self.weight_files}
+        return {path.name: storage.sha256(path) for path in self.weight_files}
 
     @cached_property
     def digest(self) -> str:
@@ -255,16 +255,24 @@ class ModelFolder:
             save_settings(target, replace(settings, weights=self.settings.weights))
         return target
 
+    def key(self, compat: str) -> dict[str, str]:
+        """Returns what tells this model from others, as JSON values, wherever its folder is."""
+        return {**self._content, "tokenizer": self.tokenizer(compat).digest}
+
+    @property
+    def _content(self) -> dict[str, str]:
+        config, settings = (asdict(one) for one in (self.config, self.settings))
+        return {"weights": self.digest, "settings": storage.digest_json([config, settings])}
+
     def check_same(self) -> None:
         """Raises ``Error`` if shape, settings, weights or tokenizers are no longer those read.
 
         A tokenizer is compared if it was loaded, as it was when its digest was first read.
         """
         now = ModelFolder(self.path)
-        read = [self.config, self.settings, self.digest]
-        read += [one.digest for one in self._tokenizers.values()]
+        read = [one.digest for one in self._tokenizers.values()]
         tokenizers = [now.tokenizer(compat).digest for compat in self._tokenizers]
-        if read != [now.config, now.settings, now.digest, *tokenizers]:
+        if [self._content, *read] != [now._content, *tokenizers]:
             raise Error(f"the model in {self.path} changed while it was used: start again")
 
 

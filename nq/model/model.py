@@ -183,6 +183,11 @@ class Model:
         """Returns the models with windows of all blocks of a page, however many there are."""
         return replace(self, windows=replace(self.windows, max_contexts=ALL_CONTEXTS))
 
+    @property
+    def key(self) -> list[dict[str, str]]:
+        """What tells the models from others, as JSON values, wherever their folders are."""
+        return [one.files.key(one.windows.compat) for one in self.models]
+
     def check_same(self) -> None:
         """Raises ``Error`` if a file of the models has changed since it was read."""
         for one in self.models:

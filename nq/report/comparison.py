@@ -36,8 +36,8 @@ class ComparisonRow:
             gold.
         changed: how many answers differ from those of the profile, model or run ``against``.
         error: why the profile could not be measured; empty if it was.
-        busy: in how many rounds other programs took much of the processor.
-        ratios: the speed divided by that of baseline in each quiet round, which has no busy run.
+        busy: in how many of the rounds that count other programs took much of the processor.
+        ratios: the speed divided by that of baseline in each of them.
         name: of a run.
         prepare_s: seconds of waiting for windows, of a run.
         batch_size, max_seq_length: windows in a batch and pieces in a window, if not the default.
@@ -50,6 +50,8 @@ class ComparisonRow:
         behind: how much lower its F1 is than the best of all rows, with the ends of its interval;
             by ``tuned`` if there is one. ``None`` without gold.
         size_mb: of the model's files in MiB.
+        max_drift: largest difference of a logit from that of ``against``; ``None`` without scores.
+        machine: on which a run was.
     """
 
     profile: str
@@ -77,6 +79,8 @@ class ComparisonRow:
     tuned: Mapping[str, float] = field(default_factory=dict, hash=False)
     behind: tuple[float, float, float] | None = None
     size_mb: float | None = None
+    max_drift: float | None = None
+    machine: str = ""
 
     @property
     def label(self) -> str:
@@ -109,6 +113,7 @@ def row(result: Mapping[str, Any], **fields: Any) -> ComparisonRow:
         "memory_mb": result["peak_memory_bytes"] / MIB or None,
         "micro_f1": result["metrics"].get("micro_f1"),
         "prepare_s": time.get("preprocess_wait_s"),
+        "machine": result["machine"],
     }
     return ComparisonRow(result["profile"], **values | fields)
 
@@ -189,6 +194,7 @@ def cells(
         **qualities("micro F1", "micro_f1"),
         **{k: v for pair in QUALITY.items() for k, v in qualities(*pair).items()},
         f"changed from {truncate(visible(other), 8)}": [figure(row.changed, 0) for row in rows],
+        "max drift": ["" if row.max_drift is None else f"{row.max_drift:.1g}" for row in rows],
     }
     filled = {head: texts for head, texts in columns.items() if any(texts)}
     return list(filled), [list(texts) for texts in zip(*filled.values(), strict=True)]

@@ -6,7 +6,7 @@ shows it as text only. The template escapes everything else.
 
 import base64
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,10 @@ from typing import Any
 import orjson
 
 from nq.evaluation.evaluate import Verdict
-from nq.evaluation.gate import Counts, Gate, question_counts, relative_loss
-from nq.evaluation.nq_eval import Decision, best, sweep
+from nq.evaluation.gate import Parity
+from nq.evaluation.nq_eval import Decision, Gold, best, sweep
 from nq.report.analysis import COUNTS, Analysis, analyse, number
-from nq.report.comparison import ComparisonRow, cells, phases, prediction_s
+from nq.report.comparison import ComparisonRow, cells, phases, prediction_s, row
 from nq.report.judgments import KINDS, MEANING, TRAITS, Case, Stage
 from nq.report.page_data import Question, entries
 from nq.storage import atomic_write
@@ -34,8 +34,8 @@ MAX_POINTS = 160  # of a curve, evenly spaced, the first and the last among them
 class RunView:
     """What the page shows of a run besides its questions.
 
-    ``metrics`` and ``other`` are the ``metrics.json`` of the run and of the other run, ``rows`` are
-    of both; a loss can be told at ``stages``.
+    ``metrics`` and ``other`` are the ``metrics.json`` of the run and of the other run, which
+    ``compare`` compares, given gold; ``folders`` are of both. A loss can be told at ``stages``.
     """
 
     description: Mapping[str, str]
@@ -43,33 +43,26 @@ class RunView:
     stages: Sequence[Stage]
     thresholds: Mapping[str, float]
     other: Mapping[str, Any] | None = None
-    max_loss: float | None = None
-    rows: tuple[ComparisonRow, ...] = ()
+    folders: tuple[str, str] = ("", "")
+    compare: Callable[[Gold], Parity] | None = None
 
 
 @dataclass(frozen=True)
 class Report:
-    """A written report; ``gate``, ``changed`` and ``rows`` compare the run with another.
-
-    ``problem`` tells why there is no gate.
-    """
+    """A written report; ``parity`` and ``rows`` compare the run with another."""
 
     page: Path
     questions: int
     analysis: Analysis | None
-    changed: int | None
-    gate: Gate | None
-    problem: str
+    parity: Parity | None = None
     rows: tuple[ComparisonRow, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "page": str(self.page),
             "questions": self.questions,
-            **({} if self.changed is None else {"changed": self.changed}),
-            **({"gate": self.gate.to_dict()} if self.gate else {}),
-            "problem": self.problem,
             "analysis": self.analysis.to_dict() if self.analysis else None,
+            **({"parity": self.parity.to_dict()} if self.parity else {}),
         }
 
 
@@ -89,38 +82,33 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
     traits = {name: dict.fromkeys(values) for name, values in TRAITS.items()}
     more_chars = min(MAX_MORE_CHARS, MORE_CHARS // max(n_questions, 1))
     rows, details = list[str](), list[str]()
-    cases, counts = list[Case](), (list[Counts](), list[Counts]())
-    changed = without_gold = 0
+    cases, gold = list[Case](), Gold()
+    without_gold = 0
 
     for question in questions:
-        case, other = question.case, question.other
+        case = question.case
         if case:
             cases.append(case)
-            if other:
-                for label, of_run in zip((question.label, other), counts, strict=True):
-                    of_run.extend(question_counts({0: list(case.gold)}, {0: label}))
+            gold[question.example.example_id] = list(case.gold)
         without_gold += case is None
-        changed += question.changed
         indices = []
         for name, values in traits.items():
             value = case.traits[name] if case else ""
             values.setdefault(value)
             indices.append(list(values).index(value))
-        row, detail = map(script_json, entries(question, indices, more_chars))
-        rows.append(row)
+        line, detail = map(script_json, entries(question, indices, more_chars))
+        rows.append(line)
         details.append(detail)
 
-    compared = run.other is not None
-    n_changed = changed if compared else None
     analysis = analyse(cases, without_gold, run.stages) if cases else None
-    problem, gate = "", None
-    if compared and cases:
-        try:
-            gate = relative_loss(*counts, max_loss=run.max_loss)
-        except ValueError as error:
-            problem = str(error)
+    parity, comparison = None, tuple[ComparisonRow, ...]()
+    if run.compare and run.other:
+        parity = run.compare(gold)
+        differences = {"changed": parity.changed, "against": parity.against}
+        mine, theirs = run.folders
+        comparison = row(run.metrics, name=mine, **differences), row(run.other, name=theirs)
     data = {
-        **{"compared": compared, "scored": analysis is not None},
+        **{"compared": parity is not None, "scored": analysis is not None},
         "outcomes": ([*Verdict], COUNTS, COUNTS),
         "traits": {name: list(values) for name, values in traits.items()},
     }
@@ -144,11 +132,9 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         scripts | {"charts": script_json(charts)},
         run=run,
         analysis=analysis,
-        changed=n_changed,
+        parity=parity,
         n_questions=len(rows),
-        gate=gate,
-        problem=problem,
-        comparison=(*cells(run.rows), [""] * len(run.rows)) if run.rows else None,
+        comparison=(*cells(comparison), [""] * len(comparison)) if comparison else None,
         curves=curves,
         **{"number": number, "phases": phases, "prediction_s": prediction_s},
         **{"seconds": format_seconds, "size": format_bytes},
@@ -157,7 +143,7 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
         file.write(html)
-    return Report(path, len(rows), analysis, n_changed, gate, problem, run.rows)
+    return Report(path, len(rows), analysis, parity, comparison)
 
 
 def curve(decisions: Sequence[Decision]) -> dict[str, Any] | None:

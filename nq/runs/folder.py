@@ -4,12 +4,13 @@ predictions.json, nbest.jsonl …  the answers, in the formats of the run
 skipped.jsonl                    bad records: file, line, reason, excerpt
 metrics.json                     counts, times and metrics, see ``nq.runs.result``
 job.json                         the job, digests of what it read and wrote; written last
-report.html                      the page of ``nq report``
+report.html, compare.html        the pages of ``nq report``
 scores/                          the scores of all windows, if they are kept
 unfinished/                      scores and times of a run that has not ended
 """
 
 import contextlib
+import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -29,17 +30,18 @@ from nq.formats import outputs
 from nq.formats.own_data import list_pages
 from nq.memo import Memo
 from nq.model.folder import ModelFolder
+from nq.model.model import Model
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.questions import Questions
-from nq.records import Example, Scores, Source
+from nq.records import Example, ExampleId, Scores, Source
 from nq.runs.job import Job
 from nq.runs.score_store import ScoreStore
 from nq.storage import DEAD_LETTERS, WORK
 
 METRICS, JOB, KEPT_SCORES = "metrics.json", "job.json", "scores"
-REPORT = "report.html"
+REPORT, COMPARISON_PAGE = "report.html", "compare.html"
 _FILES = (
-    *(PREDICTIONS, METRICS, JOB, REPORT, DEAD_LETTERS),
+    *(PREDICTIONS, METRICS, JOB, REPORT, COMPARISON_PAGE, DEAD_LETTERS),
     *(one.file for one in outputs.FORMATS.values()),
 )
 RUN = storage.Kind(
@@ -228,6 +230,32 @@ class FinishedRun(RunFolder):
                 raise Error(f"{folder} does not exist: give the folder of the pages with --pages")
             pages = list_pages(folder, described.get("page_column"))
         return Questions(self.job.files, pages, self.job.limit)
+
+    def has_read(self, questions: Questions, model: Model | None = None) -> bool:
+        """Returns whether the run read the same files and pages, and the same model if given.
+
+        Names, the limit and options of the run are not compared.
+        """
+        contents = [
+            ([file["sha256"] for file in key["inputs"]], key.get("pages"))
+            for key in (questions.key, self.read)
+        ]
+        if contents[0] != contents[1]:
+            return False
+        if model is None:
+            return True
+        own = self.job.model.models  # the options of the run may name another compatibility mode
+        pairs = zip(model.models, own, strict=False)  # or a second model
+        keys = [one.files.key(theirs.windows.compat) for one, theirs in pairs]
+        return bool(keys == self.description["models"][: len(keys)])
+
+    def with_answers(self, predictions: Mapping[ExampleId, labels.Label] | None) -> Self:
+        """Returns the run as if it had given these answers; ``None`` for its own."""
+        if predictions is None:
+            return self
+        run = copy.copy(self)
+        run.predictions = dict(predictions)
+        return run
 
     def check_data(self) -> None:
         """Raises an ``Error`` if a file or a page is gone or is not the one that the run read."""

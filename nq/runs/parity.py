@@ -7,15 +7,14 @@ whose windows are not the same, such as those of models with other tokenizers, h
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from nq.errors import Error
 from nq.evaluation import labels
-from nq.evaluation.gate import Parity, question_counts, relative_loss
-from nq.evaluation.nq_eval import Gold
+from nq.evaluation.gate import Counts, Parity, relative_loss
 from nq.formats.input_files import shown
 from nq.questions import Questions
 from nq.records import SECOND_WINDOW, ExampleKey, FloatArray, IntArray
@@ -34,11 +33,7 @@ def open_other(job: Job, questions: Questions) -> FinishedRun | None:
     folder = other.path
     if job.output is not None and job.output.resolve() == folder.resolve():
         raise Error(f"{folder} is the run to compare with: give another --output")
-    mine, theirs = (
-        ([file["sha256"] for file in key["inputs"]], key.get("pages"))
-        for key in (questions.key, other.read)
-    )
-    if mine != theirs:
+    if not other.has_read(questions):
         names = ", ".join(map(shown, job.files))
         raise Error(f"{folder} answered other data than {names}: give both the same data")
     limits = [run.limit or math.inf for run in (job, other.job)]
@@ -51,21 +46,47 @@ def open_other(job: Job, questions: Questions) -> FinishedRun | None:
     return other
 
 
+def name_of(run: FinishedRun) -> str:
+    """Returns what tells a run from others: its profile and its folder."""
+    return f"{run.metrics['profile']} in {shown(str(run.path))}"
+
+
+def check_same_questions(run: FinishedRun, other: FinishedRun) -> None:
+    """Raises an ``Error`` if two runs did not answer the same questions."""
+    if run.predictions.keys() != other.predictions.keys():
+        folders = f"{run.path} and {other.path}"
+        raise Error(f"{folders} answered different questions: give runs of the same data")
+
+
 def compare(
-    run: FinishedRun, other: FinishedRun, gold: Gold | None = None, max_loss: float | None = None
+    run: FinishedRun,
+    other: FinishedRun,
+    counts: Sequence[Sequence[Counts]],
+    max_loss: float | None = None,
 ) -> Parity:
-    """Compares two finished runs; ``gold`` and ``max_loss`` are those of a gate."""
+    """Returns how a finished run differs from another one of the same questions.
+
+    There is a relative loss if F1 can be compared; with ``max_loss`` it must be.
+
+    Args:
+        counts: those of each question with gold, of the run and of the other one.
+
+    Raises:
+        Error: the runs are of different questions.
+        ValueError: there is no relative loss, which ``max_loss`` needs.
+    """
+    check_same_questions(run, other)
     mine, theirs = run.predictions, other.predictions
-    if mine.keys() != theirs.keys():
-        raise ValueError(f"{run.path} and {other.path} did not answer the same questions")
     drift = np.concatenate([np.empty(0), *_drifts(run, other)])
     ours, others = run.metrics["metrics"], other.metrics["metrics"]
     gate = None
-    if max_loss is not None:
-        counts = (question_counts(gold or {}, predictions) for predictions in (mine, theirs))
+    try:
         gate = relative_loss(*counts, max_loss=max_loss)
+    except ValueError:
+        if max_loss is not None:
+            raise
     return Parity(
-        f"{other.metrics['profile']} in {shown(str(other.path))}",
+        name_of(other),
         len(mine),
         sum(not labels.same_answers(mine[key], theirs[key]) for key in mine),
         float(drift.max()) if len(drift) else None,

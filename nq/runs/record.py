@@ -192,7 +192,8 @@ def record_parity(tracked: tracking.Run, parity: Parity, folder: Path) -> None:
     tracked.metrics({tracking.CHANGED: parity.changed, "max_drift": parity.max_drift})
     if parity.gate:
         gate = parity.gate
-        tracked.tags({"gate.verdict": gate.verdict, "gate.max_loss": gate.max_loss})
+        if gate.verdict:
+            tracked.tags({"gate.verdict": gate.verdict, "gate.max_loss": gate.max_loss})
         ends = {"gate.loss_low": gate.low, "gate.loss_high": gate.high}
         tracked.metrics({"gate.relative_loss": gate.loss, **ends})
     tracked.artifacts([folder / METRICS, folder / JOB])

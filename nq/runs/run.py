@@ -10,6 +10,7 @@ from typing import Any
 from nq import tracking
 from nq.config import TrackingConfig
 from nq.evaluation.answer_files import AnswerFiles
+from nq.evaluation.gate import question_counts
 from nq.evaluation.nq_eval import Gold
 from nq.formats import input_files
 from nq.formats.input_files import LOCAL
@@ -84,7 +85,8 @@ def run(
                 result = replace(result, model_uri=record.log_model(tracked, job))
             if other is not None:
                 finished = FinishedRun(result.folder, check=False)
-                difference = parity.compare(finished, other, gold, job.max_loss)
+                counts = [question_counts(gold, one.predictions) for one in (finished, other)]
+                difference = parity.compare(finished, other, counts, job.max_loss)
                 finished.add_parity(difference, job.sources)
                 record.record_parity(tracked, difference, result.folder)
                 result = replace(result, parity=difference)
@@ -102,7 +104,11 @@ def _answer(
 ) -> tuple[Result, Gold]:
     """Answers questions and writes the folder of the run; returns its result and its gold."""
     request = job.request(questions)
-    description = {"job": job.to_dict(), "request": request.description}
+    description = {
+        "job": job.to_dict(),
+        "request": request.description,
+        "models": job.model.key,
+    }
     open_answers = open_scoring if job.beam is None else open_pipeline
     with (
         RunFolder.writing(job.folder(request), description, job.sources) as folder,

@@ -2,24 +2,25 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from nq import storage
 from nq.config import ALL_CONTEXTS
 from nq.errors import Error
 from nq.evaluation.evaluate import example_labels
-from nq.evaluation.labels import same_answers
-from nq.evaluation.nq_eval import decisions_of_one
+from nq.evaluation.gate import Parity, question_counts
+from nq.evaluation.nq_eval import Gold, decisions_of_one
 from nq.formats.input_files import shown
 from nq.inference.scorer import no_progress
 from nq.postprocess.spans import pairs
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features
 from nq.records import Example, Source
-from nq.report.comparison import ComparisonRow, row
 from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments, traits
 from nq.report.page import MAX_QUESTIONS, Report, RunView, write_page
 from nq.report.page_data import Question
+from nq.runs import parity
 from nq.runs.folder import REPORT, RUN, FinishedRun
 from nq.runs.scoring import RunProgress
 
@@ -46,34 +47,34 @@ def write_report(
     other = FinishedRun(against, check=False) if against else None
     output, sources = output or folder / REPORT, list[str | Path]()
     for one in (run, *([other] if other else [])):
-        if one.predictions.keys() != run.predictions.keys():
-            folders = f"{run.path} and {one.path}"
-            raise Error(f"{folders} answered different questions: give runs of the same data")
+        parity.check_same_questions(run, one)
         own = (path for path in storage.own_paths(one.path, RUN) if path.name != REPORT)
         sources += [*one.job.files, *own]
     storage.check_output_file(output, sources, storage.PAGE_MARK)
     _ = run.tokenizer  # raises before the first question
     decision = run.job.model.decision
     thresholds = {"long": decision.long_threshold, "short": decision.short_threshold}
-    rows: tuple[ComparisonRow, ...] = ()
-    if other:
-        answers = ((run.predictions[key], label) for key, label in other.predictions.items())
-        changed = sum(not same_answers(*pair) for pair in answers)
-        profile = str(other.job.profile)
-        own_row = row(run.metrics, name=str(folder), changed=changed, against=profile)
-        rows = own_row, row(other.metrics, name=str(other.path))
     view = RunView(
         description=_description(run, other),
         metrics=run.metrics,
         stages=[s for s in STAGES if run.scores is not None or s is not Stage.POSITIONS],
         thresholds=thresholds if decision.rule == "default" else {},
         other=other.metrics if other else None,
-        rows=rows,
-        max_loss=run.metrics.get("parity", {}).get("gate", {}).get("max_loss"),
+        folders=(str(folder), str(other.path) if other else ""),
+        compare=partial(_compare, run, other) if other else None,
     )
     questions = _questions(run, other, progress)
     with storage.hold_marked(output.parent):
         return write_page(output, questions, len(run.predictions), view)
+
+
+def _compare(run: FinishedRun, other: FinishedRun, gold: Gold) -> Parity:
+    """Compares two runs, with the limit of the loss under which the run was compared before."""
+    counts = [question_counts(gold, one.predictions) for one in (run, other)]
+    earlier, max_loss = run.metrics.get("parity"), None
+    if earlier and earlier["against"] == parity.name_of(other) and "gate" in earlier:
+        max_loss = earlier["gate"]["max_loss"]
+    return parity.compare(run, other, counts, max_loss)
 
 
 def _questions(
@@ -121,7 +122,7 @@ def _description(run: FinishedRun, other: FinishedRun | None) -> dict[str, str]:
     decision = (f"{name} {value}" for name, value in settings if not isinstance(value, dict))
     return {
         "profile": f"{job.profile} ({metrics['precision']} on {metrics['device']})",
-        **({"against": f"{other.job.profile} in {shown(str(other.path))}"} if other else {}),
+        **({"against": parity.name_of(other)} if other else {}),
         "data": ", ".join(shown(Path(path).name) for path in job.files),
         "model": job.model.name,
         **({"second model": job.model.second.name} if job.model.second else {}),

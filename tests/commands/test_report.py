@@ -13,7 +13,7 @@ import nq
 from nq import storage
 from nq.config import DecisionConfig
 from nq.mlflow_store import import_mlflow
-from nq.runs.folder import REPORT
+from nq.runs.folder import JOB, METRICS, REPORT
 from nq.runs.result import Result
 from tests.conftest import Commands
 from tests.support.child_processes import python
@@ -78,8 +78,7 @@ def test_the_report_becomes_an_artifact_of_the_mlflow_run(tiny_model: Path, tmp_
     assert (tmp_path / "run" / REPORT).read_bytes() == logged
     report = json.loads(process.stdout)
     analysis = report["analysis"]
-    assert (report["problem"], report["questions"]) == ("", analysis["examples"])
-    assert analysis["examples"] == EXAMPLES
+    assert report["questions"] == analysis["examples"] == EXAMPLES
     for kind in ("long", "short"):
         for name in ("precision", "recall", "f1"):
             expected = result["metrics"][f"{kind}-answer-{name}"]
@@ -110,7 +109,7 @@ def test_two_runs_are_compared(
     report = commands.json("report", run, "--against", other)
     rows, details = embedded(run / REPORT, "rows"), embedded(run / REPORT, "details")
     answered = sum(entry["given"]["l"] != "" for entry in details)
-    assert report["changed"] == sum(row["c"] for row in rows) == answered > 0
+    assert report["parity"]["changed"] == sum(row["c"] for row in rows) == answered > 0
     assert {row["b"] for row in rows} == {""}
     assert {row["bo"][0] for row in rows} == {"missed", "null"}
     assert {outcome for row in rows for outcome in row["bo"][1:]} <= {"missed", "null"}
@@ -125,6 +124,28 @@ def test_two_runs_are_compared(
         assert path.read_bytes() == before
     two = answer(tiny_model, tmp_path, sample_records()[6:]).folder
     assert str(two) in commands.error("report", run, "--against", two)
+
+
+@pytest.mark.slow
+def test_runs_that_cannot_be_compared_are_named(
+    run: Path, tiny_model: Path, tmp_path: Path, commands: Commands
+) -> None:
+    assert str(run) in commands.error("report", run, run, code=1)
+    others = answer(tiny_model, tmp_path, sample_records()[6:]).folder
+    assert str(others) in commands.error("report", run, others, code=1)
+    moved = Path(shutil.copytree(run, tmp_path / "moved"))
+    metrics = json.loads((moved / METRICS).read_bytes())
+    (moved / METRICS).write_text(json.dumps({**metrics, "machine": "another"}))
+    assert str(moved / METRICS) in commands.error("report", run, moved, code=1)  # its digest
+    description = storage.read_json(moved / JOB)
+    digests = {**description["files"], METRICS: storage.sha256(moved / METRICS)}
+    storage.write_json(moved / JOB, {**description, "files": digests})
+    result = commands.json("report", run, moved)
+    assert "2 machines" in result["reason"] and result["rows"][0]["max_drift"] is None
+    assert [row["max_drift"] for row in result["rows"][1:]] == [0.0]
+    commands.error("report", run, moved, "--against", run, code=2)
+    (run.parent / "data.jsonl").write_text("{}", encoding="utf-8")
+    assert "data.jsonl" in commands.error("report", run, moved, "--data", run.parent / "data.jsonl")
 
 
 @pytest.mark.slow

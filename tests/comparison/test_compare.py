@@ -1,5 +1,6 @@
 """Tests ``nq compare`` by real comparisons with a tiny model, killed and continued."""
 
+import itertools
 import json
 import os
 import shutil
@@ -21,10 +22,12 @@ from nq import extras, storage, tracking
 from nq.commands.compare import parser
 from nq.commands.main import console
 from nq.comparison import compare, rounds
+from nq.comparison.verdict import advice
 from nq.config import TrackingConfig
 from nq.errors import Error
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
 from nq.runs import profile_choice
+from nq.runs.folder import FinishedRun
 from nq.runs.measure import BUSY, machine
 from nq.runs.profile_choice import COMPARED, default_choice
 from nq.storage import own_paths
@@ -278,7 +281,7 @@ def test_a_busy_run_is_repeated_once_and_its_round_does_not_count(here: Here) ->
     )
     assert totals == {1 + 3 * 2}  # what auto takes is measured, too
     assert [name.split(",")[0] for name in phases if "repeating" in name] == ["baseline"] * 2
-    assert {row.profile: row.busy for row in rows} == {"baseline": 1, here.default: 0}
+    assert {row.profile: row.busy for row in rows} == {"baseline": 0, here.default: 0}
     runs = storage.read_json(rows.folder / COMPARED)["runs"]
     for row in rows:
         own = [run["windows_per_s"] for run in runs if run["profile"] == row.profile]
@@ -325,6 +328,81 @@ def test_busy_rounds_give_no_verdict_and_are_measured_again(here: Here, tmp_path
     assert commands.json("compare", "--forget") == {"forgotten": {}}
     assert commands.json(*command)["take"] == result["take"]
     assert folder in commands.out("compare", "--forget")
+
+
+def test_three_busy_rounds_give_a_verdict_that_auto_does_not_take(here: Here) -> None:
+    speeds = {"baseline": 10.0, here.default: 5.0}
+
+    def answer(profile: str, options: Any) -> dict[str, Any]:
+        result = here.answer(profile, options)
+        times = {**result["time"], "predict_s": speeds[profile]}
+        return {**result, "time": times, "speed_comparable": f"no: {BUSY}"}
+
+    here.use(answer)
+    rows = compare.compare([here.data], ["baseline"], model=here.model, rounds=3)
+    take, reason = advice(rows)
+    assert take == here.default and "on a busy machine" in reason
+    assert str(rows.folder) not in chosen(nq.Job([here.data], here.model, "auto"))[1]
+
+
+def other_decision(settings: bytes) -> bytes:
+    values = json.loads(settings)
+    return json.dumps(values | {"decision": {"long_threshold": 5.0}}).encode()
+
+
+CHANGES: dict[str, Callable[[bytes], bytes]] = {
+    "data.jsonl": lambda data: data.replace(b"tower", b"bridge"),
+    "model/nq.json": other_decision,
+    "model/model.safetensors": lambda data: data[:-4] + bytes(4),
+    "pages/a.txt": lambda data: data + b" More.",
+}
+
+
+@pytest.mark.parametrize(("run", "is_put_back"), [(1, True), (2, False), (4, True)])
+@pytest.mark.parametrize("changed", CHANGES)
+def test_what_changes_while_it_is_compared_is_noticed(
+    here: Here, tiny_model: Path, tmp_path: Path, changed: str, run: int, is_put_back: bool
+) -> None:
+    """Data and model are replaced in one of four runs; the next comparison knows none of it."""
+    model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
+    settings = json.loads((model / "nq.json").read_bytes())
+    del settings["weights"]  # their digests, which would refuse others
+    (model / "nq.json").write_text(json.dumps(settings), encoding="utf-8")
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "a.txt").write_text("Ann keeps the tower.\n\nBob sleeps.", encoding="utf-8")
+    records = [{"question": "who keeps the tower", "page": "a.txt", "answer": "Ann"}]
+    data = nq_records.write_lines(tmp_path / "data.jsonl", records)
+    file, numbers = tmp_path / changed, itertools.count(1)
+    before = file.read_bytes()
+    after = CHANGES[changed](before)
+    assert after != before
+
+    def answer(profile: str, options: Any) -> dict[str, Any]:
+        is_now = next(numbers) == run
+        if is_now:
+            file.write_bytes(after)
+        result = here.answer(profile, options)
+        if is_now and is_put_back:
+            file.write_bytes(before)
+        return {**result, "speed_comparable": "yes"}  # no run is repeated
+
+    here.use(answer)
+    arguments: dict[str, Any] = {
+        "model": model,
+        "rounds": 2,
+        "pages": pages,
+        "output": tmp_path / "out",
+    }
+    with pytest.raises(Error, match="changed"):
+        compare.compare([data], ["baseline"], **arguments)
+    assert not (tmp_path / "out" / compare.MEASURED).exists()
+    file.write_bytes(before)
+    rows = compare.compare([data], ["baseline"], **arguments)
+    names = {run["label"]: run["name"] for run in storage.read_json(rows.folder / COMPARED)["runs"]}
+    for one in rows:
+        finished = FinishedRun(rows.folder / names[one.label])  # checks its data
+        assert finished.description["models"] == nq.Model.open(model).key
 
 
 @pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes")  # in MLflow

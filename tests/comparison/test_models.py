@@ -16,8 +16,9 @@ from nq import storage, tracking
 from nq.bundle import bundled_sample
 from nq.comparison import rounds
 from nq.comparison.compare import compare
-from nq.comparison.models import MIN_TUNED, _key, gold_order
-from nq.comparison.page import PAGE, Comparison
+from nq.comparison.models import MIN_TUNED, gold_order
+from nq.comparison.page import Comparison
+from nq.comparison.runs import _key
 from nq.config import TrackingConfig
 from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import Label, LabelSpan
@@ -152,7 +153,7 @@ def test_the_rows_are_recorded_below_a_run_of_the_comparison(compared: Compared)
 def test_the_page_tells_what_was_measured_and_how_often_the_models_agree(
     compared: Compared,
 ) -> None:
-    page = (compared.rows.folder / PAGE).read_text("utf-8")
+    page = compared.rows.page.read_text("utf-8")
     assert "2 models on questions.jsonl</h1>" in page
     assert f"{MIN_TUNED} questions ·" in page and "tensorflow" in page and "100%" in page
     share = 1 - max(row.changed or 0 for row in compared.rows) / MIN_TUNED

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from html import escape
+from operator import gt, lt
 from pathlib import Path
 from statistics import median
 
@@ -169,9 +170,27 @@ def test_no_profile_is_named_that_another_one_beats_in_every_round(
         if with_gold or not one.changed:
             ratios = zip(one.ratios, next(r for r in rows if r.profile == take).ratios, strict=True)
             assert not all(other > own for other, own in ratios)
-    for n_quiet, busy, todo in ((0, 1, "busy rounds again"), (1, 0, "give more rounds")):
-        few = [replace(r, ratios=r.ratios[:n_quiet], busy=busy) for r in rows]
+    for n_rounds, busy, todo in ((2, 1, "busy rounds again"), (1, 0, "--rounds 2 or more")):
+        few = [replace(r, ratios=r.ratios[:n_rounds], busy=busy) for r in rows]
         assert advice(few)[0] == "" and todo in advice(few)[1]
+
+
+@given(st.data(), st.integers(3, 5))
+def test_on_a_busy_machine_only_what_was_faster_in_every_round_counts(
+    data: st.DataObject, rounds: int
+) -> None:
+    speeds = {name: data.draw(st.tuples(*[SPEED] * rounds)) for name in NAMES}
+    slow = speeds["baseline"]
+    rows = [replace(row(name, *speeds[name], baseline=slow), busy=1) for name in NAMES]
+    take, reason = advice(rows)
+    faster = {name for name in NAMES[1:] if all(map(gt, speeds[name], slow))}
+    slower = {name for name in NAMES[1:] if all(map(lt, speeds[name], slow))}
+    if faster:
+        assert take in faster
+    else:
+        assert take == ("baseline" if slower == {*NAMES[1:]} else "")
+    assert "on a busy machine" in reason and bool(take) == reason.startswith("Take")
+    assert not take or "auto does not take it" in reason
 
 
 def test_a_page_needs_no_other_file_and_escapes_its_texts() -> None:
@@ -183,7 +202,7 @@ def test_a_page_needs_no_other_file_and_escapes_its_texts() -> None:
 
 
 def test_a_notebook_shows_the_table_with_bars_and_marks_the_profile_to_take() -> None:
-    rows = Comparison([FAST, BASE, EVIL, FAILED], Path("<i>"))
+    rows = Comparison([FAST, BASE, EVIL, FAILED], Path("<i>/compare.html"))
     html = rows._repr_html_()
     assert all(escape(text) in html for texts in comparison.cells(rows)[1] for text in texts)
     assert html.count("<svg") == 3 and html.count(TAKEN_COLOR) == 1

@@ -11,10 +11,10 @@ from nq import storage
 from nq.commands.main import console
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.evaluation.gate import Parity, question_counts, relative_loss
-from nq.evaluation.labels import read_gold, read_predictions
+from nq.evaluation.labels import read_gold, read_predictions, same_answers
 from nq.model import joint
 from nq.runs import folder
-from nq.runs.folder import JOB, METRICS, FinishedRun
+from nq.runs.folder import COMPARISON_PAGE, JOB, METRICS, FinishedRun
 from tests.conftest import Commands
 from tests.support import nq_records, tiny_models
 
@@ -128,8 +128,37 @@ def test_few_lost_answers_are_undecided(
     right = QUESTIONS - lost
     assert expected.loss == pytest.approx(1 - 2 * right / (right + 2 * QUESTIONS) / (2 / 3))
     assert gate["verdict"] == "undecided"
-    assert commands.json("report", tmp_path, "--against", first)["gate"] == gate
+    assert commands.json("report", tmp_path, "--against", first)["parity"]["gate"] == gate
     assert "relative loss of micro-F1" in (tmp_path / "report.html").read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_several_runs_are_compared_with_the_first(
+    first: Path, data: Path, tiny_model: Path, tmp_path: Path, commands: Commands
+) -> None:
+    """Changed answers and the loss are those of the files that the runs wrote."""
+    scores = [one["long_answer_score"] for one in read(first / PREDICTIONS)["predictions"]]
+    for name, threshold in (("some", sorted(scores)[QUESTIONS // 2]), ("none", 9)):
+        options = ["--set", f"long_threshold={threshold},short_threshold=9"]
+        commands.out(*arguments(tmp_path / name, data, tiny_model, *options))
+    runs = [first, tmp_path / "some", tmp_path / "none"]
+    result = commands.json("report", *runs)
+    assert result["page"] == str(first / COMPARISON_PAGE) and "No run is named" in result["reason"]
+    rows = {Path(row["name"]): row for row in result["rows"]}
+    gold, answers = read_gold(data), [read_predictions(run / PREDICTIONS) for run in runs]
+    assert set(rows) == set(runs)
+    for run, own in zip(runs, answers, strict=True):
+        row, metrics = rows[run], read(run / METRICS)
+        differing = [key for key in own if not same_answers(own[key], answers[0][key])]
+        assert row["changed"] == len(differing)
+        assert row["micro_f1"] == metrics["metrics"]["micro_f1"]
+        assert row["windows_per_s"] == metrics["windows_per_s"]
+        counts = [question_counts(gold, one) for one in (own, answers[0])]
+        assert row["loss"][0] == pytest.approx(relative_loss(*counts).loss)
+    assert 0 < rows[runs[1]]["changed"] < rows[runs[2]]["changed"] == QUESTIONS
+    assert FinishedRun(first).predictions == answers[0]  # the page is one of its files
+    assert "some" in commands.out("report", *runs, "--output", tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_bytes().startswith(b"<!DOCTYPE")
 
 
 @pytest.mark.slow
