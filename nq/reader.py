@@ -39,7 +39,7 @@ from nq.inference.scorer import (
 )
 from nq.model.model import Model
 from nq.model.runtime import use_device
-from nq.postprocess.decision import SECOND_MODEL, RankedPrediction, check_rule
+from nq.postprocess.decision import RankedPrediction
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.records import Alternative, Columns, Example, FloatArray, Prediction, Windowed, YesNo
@@ -486,10 +486,6 @@ def checked_scorer(model: Model, profile: Profile, batch_size: int) -> ScorerSpe
 
     Where the profile has ``int8``, it is calibrated on windows of the bundled sample.
     """
-    check_rule(model.decision.rule, profile.needs_ranking)
-    if model.second is not None:
-        check_rule(model.decision.rule, SECOND_MODEL)
-    profile.require()
     if model.advice:
         log.info("%s", model.advice)
     spec = ScorerSpec(model, profile, batch_size, adaptive=True)

@@ -75,18 +75,19 @@ def run(args: argparse.Namespace) -> int:
     from nq.runs.job import Job
     from nq.runs.run import run
 
-    if args.max_loss is not None and args.against is None:
-        raise terminal.UsageError("--max-loss needs --against, the other run")
-    model = arguments.open_model(args)
-    job = Job(
-        args.data or [bundled_sample()],
-        replace(model, decision=arguments.settings(model.decision, args)),
-        args.profile or AUTO,
-        pages=arguments.pages(args),
-        compute=compute,
-        beam=beam,
-        **{name: getattr(args, name) for name in OF_JOB},
-    )
+    model, pages = arguments.open_model(args), arguments.pages(args)
+    try:
+        job = Job(
+            args.data or [bundled_sample()],
+            replace(model, decision=arguments.settings(model.decision, args)),
+            args.profile or AUTO,
+            pages=pages,
+            compute=compute,
+            beam=beam,
+            **{name: getattr(args, name) for name in OF_JOB},
+        )
+    except ValueError as error:
+        raise terminal.UsageError(str(error)) from error
     track, rows = arguments.tracking_config(args), 0 if args.json else args.show
     result = run(job, track=track, table_rows=rows)
     parity = result.parity
@@ -113,12 +114,6 @@ def _beam(args: argparse.Namespace) -> Beam | None:
         if args.temp is not None:
             raise terminal.UsageError("--temp needs --runner")
         return None
-    refused = {
-        "--instances": args.instances is not None,
-        "--keep-scores": args.keep_scores,
-    }
-    for option in (name for name, is_given in refused.items() if is_given):
-        raise terminal.UsageError(f"{option} has no effect with --runner: leave one of them out")
     extras.require("beam")
     options = arguments.beam_options([f"--runner={args.runner}", *args.unknown])
     return Beam(args.runner, options[1:], args.temp)

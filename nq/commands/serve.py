@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
             "everyone who reaches %s may ask: set %s, or listen on 127.0.0.1", config.host, TOKEN
         )
     extras.require("serve")
+    args.profile.require()
     from nq.model.registry import BUNDLED
     from nq.reader import checked_scorer
     from nq.serving.server import serve as serve_model

@@ -20,7 +20,7 @@ from nq.inference.scorer import PART_BATCHES, PART_FACTOR, Rows, Scorer, parts, 
 from nq.model.folder import ModelFolder
 from nq.model.model import Model
 from nq.model.runtime import import_tensorflow
-from nq.postprocess.decision import RULES, check_rule
+from nq.postprocess.decision import RULES
 from nq.preprocess.features import features
 from nq.records import Columns, Example
 
@@ -30,6 +30,8 @@ CALIBRATION_WINDOWS = 64
 @dataclass(frozen=True, eq=False)
 class ScorerSpec:
     """Everything that a process needs to make a scorer; it can be sent to another process.
+
+    The decision rule must fit (``check_rule``).
 
     Args:
         threads: intra-op threads; ``None`` for the engine's choice.
@@ -44,6 +46,9 @@ class ScorerSpec:
     threads: int | None = None
     calibration: Mapping[Path, Rows] = field(default_factory=dict, repr=False)
     adaptive: bool = False
+
+    def __post_init__(self) -> None:
+        check_rule(self.model, self.profile)
 
     @property
     def part_windows(self) -> int:
@@ -70,6 +75,18 @@ class ScorerSpec:
         return replace(self, model=replace(first, second=second), calibration=calibration)
 
 
+def check_rule(model: Model, profile: Profile) -> None:
+    """Raises ``Error`` if the rule ranks no blocks, which the profile or a second model needs."""
+    rule, users = model.decision.rule, [*profile.needs_ranking]
+    if model.second is not None:
+        users.append("a second model")
+    if users and not RULES[rule].ranks:
+        raise Error(
+            f"decision {rule} ranks no blocks for {' and '.join(users)}: leave that out, or take "
+            "the rule default"
+        )
+
+
 def calibration_rows(examples: Iterator[Example], model: Model, batch_size: int) -> Columns:
     """Returns windows of the first examples, evenly spaced in those of a part."""
     made = (windowed(example, model.tokenizer, model.windows) for example in examples)
@@ -83,7 +100,6 @@ def calibration_rows(examples: Iterator[Example], model: Model, batch_size: int)
 def load_scorer(spec: ScorerSpec) -> Scorer:
     """Loads models as a scorer under their profile, wrapped for pruning and rescoring."""
     profile, model = spec.profile, spec.model
-    check_rule(model.decision.rule, profile.needs_ranking)
     margin = close_margin(profile, _device(profile)) if profile.changes.rescore else None
     scorer: Scorer = load_predictor(spec)
     if profile.changes.prune:
@@ -125,9 +141,12 @@ def load_predictor(
 
 def _device(profile: Profile) -> str:
     """Returns the device of a profile's engine."""
-    if profile.changes.engine != TENSORFLOW:
-        return "CPU"
-    import_tensorflow()
+    return tensorflow_device() if profile.changes.engine == TENSORFLOW else "CPU"
+
+
+def tensorflow_device(threads: int | None = None) -> str:
+    """Returns the device of TensorFlow, which is imported with this number of threads."""
+    import_tensorflow(threads)
     from nq.inference.engines.tensorflow import device
 
     return device()

@@ -26,13 +26,12 @@ Sources: google-research/language ``bert_joint/run_nq.py`` (``compute_prediction
 ``ScoreSummary.__lt__`` of 2020-09-30 for ties) and kisialiou/NQ ``src/utils/utils.py``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from nq.config import DecisionConfig
-from nq.errors import Error
 from nq.postprocess.ranking import Ranking, rank
 from nq.postprocess.spans import Ties, pairs
 from nq.records import Alternative, Example, Prediction, Scores, Span, WindowScores
@@ -41,8 +40,6 @@ BERT_JOINT_K, KISIALIOU_K, DEFAULT_K = 10, 5, 20
 KISIALIOU_MIN_PIECES = 2
 KISIALIOU_LONG, KISIALIOU_SHORT = 3.0, 8.0
 NO_SCORE = -10000.0
-SECOND_MODEL = ("a second model",)
-"""How errors of ``check_rule`` name a cascade, which needs a rule that ranks."""
 
 
 @dataclass(frozen=True)
@@ -137,18 +134,8 @@ def containing_block(example: Example, span: Span) -> Span | None:
     return next((c.span for c in example.candidates if c.top_level and c.span.contains(span)), None)
 
 
-def check_rule(rule: str, users: Sequence[str]) -> None:
-    """Raises ``Error`` if a rule ranks no blocks; ``users`` are features that need a ranking."""
-    if users and not RULES[rule].ranks:
-        raise Error(
-            f"decision {rule} ranks no blocks for {' and '.join(users)}: leave that out, or take "
-            "the rule default"
-        )
-
-
 def decide(example: Example, scores: Scores, config: DecisionConfig) -> RankedPrediction:
-    """Returns the decision for one example by the configured rule."""
+    """Returns the decision for one example by the configured rule; of two models the default."""
     if isinstance(scores, WindowScores):
         return RULES[config.rule].decide(example, scores, config)
-    check_rule(config.rule, SECOND_MODEL)
     return default(example, scores, config)

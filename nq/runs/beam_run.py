@@ -11,7 +11,7 @@ import glob
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +22,13 @@ from nq.formats.input_files import Files, is_uri, shown
 from nq.inference.scorer import Counters
 from nq.preprocess.prepared import Request
 from nq.preprocess.shards import encode_dead_letter
-from nq.questions import Ids
+from nq.questions import Ids, Questions
 from nq.records import DeadLetter
 from nq.runs.config import Beam
 from nq.runs.folder import RunFolder
 from nq.runs.job import Job
 from nq.runs.measure import MERGE, PIPELINE, SUBMIT, Clock, Totals
-from nq.runs.scoring import RunProgress
+from nq.runs.scoring import Executor, RunAnswers, RunProgress
 
 if TYPE_CHECKING:
     from nq.beam.runner import Finished
@@ -38,68 +38,73 @@ MODEL_S, LOAD_S = "inference_batch_latency_micro_secs", "load_model_latency_mill
 """Distributions of Beam's ``RunInference``."""
 
 
-def file_system(job: Job) -> Files:
-    """Returns the files that the workers read, after the options of Beam are checked."""
-    assert job.beam is not None
-    extras.require("beam")
-    from nq.beam.files import BEAM, set_options
-    from nq.beam.runner import check_flink
+class BeamExecutor(Executor):
+    """Answers a job by the workers of a runner; progress counts examples."""
 
-    options, temp = _options(job.beam), [job.beam.temp] if job.beam.temp else []
-    set_options(options, [*job.files, *temp])
-    check_flink(options)
-    return BEAM
+    labels = "answer", "examples"
+
+    def __init__(self, beam: Beam) -> None:
+        self.beam, self.options = beam, (f"--runner={beam.runner}", *beam.options)
+
+    def files(self, job: Job) -> Files:
+        """Returns the files that the workers read, after the options of Beam are checked."""
+        extras.require("beam")
+        from nq.beam.files import BEAM, set_options
+        from nq.beam.runner import check_flink
+
+        set_options(self.options, [*job.files, *([self.beam.temp] if self.beam.temp else [])])
+        check_flink(self.options)
+        return BEAM
+
+    @contextlib.contextmanager
+    def open_answers(
+        self, job: Job, request: Request, folder: RunFolder, clock: Clock, progress: RunProgress
+    ) -> Iterator[RunAnswers]:
+        """Opens the folders of a pipeline."""
+        clock.enter(SUBMIT)
+        folder.check_free()
+        parts = folder.path.glob(f"{storage.UNFINISHED}*")  # of killed commands
+        killed = [one for one in parts if storage.kind_of(one) == storage.PART.name]
+        name, questions = folder.path.name, request.questions
+        with storage.unfinished(folder.path) as part, _shared(self.beam, part, killed) as shared:
+            yield Pipeline(self, job, questions, name, part, str(shared), clock, progress)
 
 
-def _options(beam: Beam) -> tuple[str, ...]:
-    return f"--runner={beam.runner}", *beam.options
+@dataclass(eq=False)
+class Pipeline(RunAnswers):
+    """A pipeline of Beam, which runs when its answers are read."""
 
-
-class Pipeline:
-    """``Scoring`` by the workers of a runner, whose counts are complete behind all ``answers``."""
-
-    store, windows_bytes = None, 0
-
-    def __init__(
-        self,
-        job: Job,
-        request: Request,
-        name: str,
-        part: Path,
-        shared: str,
-        clock: Clock,
-        progress: RunProgress,
-    ) -> None:
-        assert job.beam is not None
-        self._job, self._request, self._name, self._beam = job, request, name, job.beam
-        self._part, self._shared, self._clock, self._progress = part, shared, clock, progress
-        self._totals, self.pipeline = Totals(), dict[str, Any]()
+    executor: BeamExecutor
+    job: Job
+    questions: Questions
+    name: str
+    part: Path
+    shared: str
+    clock: Clock
+    progress: RunProgress
+    computed: Totals = field(default_factory=Totals)
 
     def totals(self) -> Totals:
-        return self._totals
+        return self.computed
 
     def answers(self, table_rows: int) -> Iterator[Answered | bytes]:
-        """Runs the pipeline; yields the answers and the lines of the dead letters, in order.
-
-        The first ``table_rows`` answers have a row of the table of answers.
-        """
         from nq.beam.files import absolute, stage_model
         from nq.beam.pipelines import answering, run_in_order
         from nq.beam.runner import requested_workers
         from nq.beam.score import Decide
         from nq.beam.transforms import ReadQuestions
 
-        job, questions, options = self._job, self._request.questions, list(_options(self._beam))
+        job, questions, options = self.job, self.questions, [*self.executor.options]
         if not any(re.match("--job_name(=|$)", option) for option in options):
             # a name by which the job is found in a cluster
-            name = re.sub("[^a-z0-9]+", "-", f"nq-answer-{self._name}".lower()).rstrip("-")
+            name = re.sub("[^a-z0-9]+", "-", f"nq-answer-{self.name}".lower()).rstrip("-")
             options.append(f"--job_name={name}-{uuid.uuid4().hex[:8]}")
         workers = job.compute.workers or requested_workers(options) or 1
         spec = job.scorer.calibrated(questions.examples)
         models = {one.folder: one.folder.absolute() for one in spec.model.models}
-        copied = () if self._beam.temp is None else models.values()
-        staged = {one: stage_model(one, self._shared) for one in copied}
-        self._clock.enter(PIPELINE)
+        copied = () if self.executor.beam.temp is None else models.values()
+        staged = {one: stage_model(one, self.shared) for one in copied}
+        self.clock.enter(PIPELINE)
         if pages := questions.pages:
             names = tuple(map(absolute, pages.files))
             pages = replace(pages, folder=absolute(pages.folder), files=names)
@@ -107,29 +112,12 @@ class Pipeline:
         decide = Decide(spec.model.decision, job.formats, table_rows > 0)
         steps = answering(spec.in_folders(models), staged, decide)
         finished, elements = run_in_order(
-            read, steps, options, self._part, self._shared, self._progress
+            read, steps, options, self.part, self.shared, self.progress
         )
         questions.check_same()
-        self._clock.enter(MERGE)
-        yield from _merge(questions.files, elements, self._totals, table_rows)
-        self.pipeline = _description(finished, workers, self._totals.counters)
-
-
-@contextlib.contextmanager
-def open_pipeline(
-    job: Job, request: Request, folder: RunFolder, clock: Clock, progress: RunProgress
-) -> Iterator[Pipeline]:
-    """Opens the folders of a pipeline; its progress is told examples, unlike that of ``Scoring``.
-
-    The workers read, score and decide; this process merges what they wrote.
-    """
-    clock.enter(SUBMIT)
-    folder.check_free()
-    assert job.beam is not None
-    parts = folder.path.glob(f"{storage.UNFINISHED}*")  # of killed commands
-    killed = [one for one in parts if storage.kind_of(one) == storage.PART.name]
-    with storage.unfinished(folder.path) as part, _shared(job.beam, part, killed) as shared:
-        yield Pipeline(job, request, folder.path.name, part, str(shared), clock, progress)
+        self.clock.enter(MERGE)
+        yield from _merge(questions.files, elements, self.computed, table_rows)
+        self.beam = _description(finished, workers, self.computed.counters)
 
 
 def _merge(

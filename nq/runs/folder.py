@@ -143,11 +143,6 @@ class RunFolder:
                 scores.move(self.path / KEPT_SCORES)
             scores.clear()
 
-    @property
-    def size(self) -> int:
-        """Bytes of the files of the run."""
-        return storage.size(self.path, RUN)
-
     def files(self, formats: Iterable[str]) -> list[Path]:
         """Returns the files that tell the result of a run."""
         others = (outputs.FORMATS[name].file for name in formats)

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from nq import processor, storage
-from nq.config import Settings, option
+from nq.config import Settings, ensure, option
 from nq.errors import check_argument
 from nq.formats import input_files, outputs
 from nq.formats.input_files import shown
 from nq.formats.own_data import PageFolder
-from nq.inference.load import ScorerSpec
+from nq.inference.load import ScorerSpec, check_rule
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.model.model import Model
-from nq.postprocess.decision import RULES, SECOND_MODEL, check_rule
+from nq.postprocess.decision import RULES
 from nq.preprocess.prepared import Request
 from nq.questions import Questions, page_folder
 from nq.runs.config import AUTO, Beam, Compute, Converted
@@ -63,6 +63,7 @@ class Job(Settings):
         ValueError: the profile or a format is unknown, an argument has the wrong type or is out of
             range, or the settings of a model are damaged.
         FileNotFoundError, Error: there is no model of this name.
+        Error: the decision rule of the model does not fit the profile or a second model.
     """
 
     files: Converted[str | Path | Iterable[str | Path], tuple[str, ...]] = Converted(
@@ -94,15 +95,13 @@ class Job(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         has_other = self.max_loss is None or self.against is not None
-        check_argument(has_other, "against", None, "the folder of a run, for max_loss")
-        instances = self.compute.instances
-        with_beam = (
-            ("keep_scores", self.keep_scores, not self.keep_scores, "False"),
-            ("instances", instances, instances is None, "None"),
-        )
-        for name, value, is_possible, expected in with_beam if self.beam else ():
-            check_argument(is_possible, name, value, f"{expected}, since a runner is given")
+        ensure(has_other, "--max-loss needs --against, the other run")
+        refused = {"--instances": self.compute.instances, "--keep-scores": self.keep_scores}
+        for name, value in refused.items():
+            text = f"{name} has no effect with --runner: leave one of them out"
+            ensure(self.beam is None or not value, text)
         object.__setattr__(self, "compute", _resolved(self.compute))
+        check_rule(self.model, Profile() if self.profile == AUTO else self.chosen_profile)
 
     @property
     def chosen_profile(self) -> Profile:
@@ -125,19 +124,6 @@ class Job(Settings):
         """The description of the scorer under the chosen profile, without calibration."""
         compute = self.compute
         return ScorerSpec(self.model, self.chosen_profile, compute.batch_size, compute.threads)
-
-    def check(self) -> None:
-        """Checks what can be checked before the data are read and TensorFlow is imported.
-
-        With a runner of Beam the workers compute.
-        """
-        rule = self.model.decision.rule
-        if isinstance(self.profile, Profile):
-            check_rule(rule, self.profile.needs_ranking)
-            if self.beam is None:
-                self.profile.require()
-        if self.model.second is not None:
-            check_rule(rule, SECOND_MODEL)
 
     def request(self, questions: Questions) -> Request:
         """Returns what the windows are made of."""

@@ -12,9 +12,9 @@ from typing import Any
 
 from nq import extras, processor, storage
 from nq.errors import DamagedError
+from nq.inference.load import tensorflow_device
 from nq.inference.profile import SLOW_BFLOAT16, Profile
 from nq.model.model import Model
-from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import RULES
 from nq.questions import Questions
 from nq.runs.config import AUTO
@@ -48,7 +48,7 @@ def with_profile(job: Job, questions: Questions) -> tuple[Job, str]:
     """Returns a job with its profile, which is chosen if it is ``auto``, and why in words."""
     if job.profile != AUTO:
         return job, ""
-    device = _device(job.compute.threads)
+    device = tensorflow_device(job.compute.threads) if extras.has_gpu() else "CPU"
     *_, profile, why = choices(job.model, questions, job.root, device)
     return replace(job, profile=profile), f"profile auto: {profile}, {why}"
 
@@ -70,16 +70,6 @@ def choices(model: Model, questions: Questions, root: Path, device: str) -> tupl
         return default, profile, f"the profile to take of nq compare in {folder}"
     why = "the default for this machine; nq compare finds the fastest for your data"
     return default, default, why
-
-
-def _device(threads: int | None) -> str:
-    """Returns the device that TensorFlow uses, which is imported where there is a GPU."""
-    if not extras.has_gpu():
-        return "CPU"
-    import_tensorflow(threads)
-    from nq.inference.engines.tensorflow import device
-
-    return device()
 
 
 def forget(root: Path) -> dict[str, str]:
@@ -120,17 +110,17 @@ def default_choice(device: str, prune: bool = False, mixed: bool = True) -> str:
     return str(Profile(next(usable).names | ({"prune"} if prune else set())))
 
 
-def without_gain(profile: str, device: str) -> str:
+def without_gain(profile: Profile, device: str) -> str:
     """Returns why a profile is usually not fast on a device of this machine, and what is.
 
     It is empty if all its optimizations may gain.
     """
-    given, is_slow = Profile(profile), device == "CPU" and not processor.has_fast_bfloat16()
-    reasons = given.no_gain([device, *([SLOW_BFLOAT16] if is_slow else [])])
+    is_slow = device == "CPU" and not processor.has_fast_bfloat16()
+    reasons = profile.no_gain([device, *([SLOW_BFLOAT16] if is_slow else [])])
     if not reasons:
         return ""
     texts = (f"{name} usually gains nothing here ({why})" for name, why in reasons.items())
-    choice = default_choice(device, given.changes.prune)
+    choice = default_choice(device, profile.changes.prune)
     return f"{'; '.join(texts)}; the default of --profile auto is {choice}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nq import storage, tracking
+from nq import tracking
 from nq.config import TrackingConfig
 from nq.evaluation.gate import Parity
 from nq.formats.input_files import shown
@@ -48,7 +48,7 @@ def measured_run(
         yield run
 
 
-def record(tracked: tracking.Run, job: Job, result: Result) -> None:
+def record(tracked: tracking.Run, job: Job, folder: RunFolder, result: Result) -> None:
     """Records the params, metrics, tags and files of a run.
 
     MLflow's pages show every metric, so that only those to compare are metrics, no figure under two
@@ -81,11 +81,11 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
             **{name: value for name, value in optional_tags.items() if value},
         }
     )
-    inputs = storage.read_json(result.folder / JOB)["request"]["inputs"]
+    inputs = folder.description["request"]["inputs"]
     tracked.dataset([*map(shown, job.files)], [one["sha256"] for one in inputs])
     tracked.model(**logged_model(job, result.totals.precision))
     tracked.metrics(_metrics(result))
-    tracked.artifacts(RunFolder(result.folder, {}).files(job.formats))
+    tracked.artifacts(folder.files(job.formats))
     _record_report(tracked, job, result)
 
 

@@ -11,11 +11,13 @@ from typing import Any
 
 import orjson
 
+from nq import storage
 from nq.evaluation.answer_files import AnswerRow
 from nq.evaluation.evaluate import Verdict
 from nq.evaluation.gate import Parity
 from nq.formats.input_files import shown
 from nq.report.comparison import MIB, phases
+from nq.runs.folder import RUN
 from nq.runs.measure import Measured, Totals
 from nq.storage import DEAD_LETTERS
 from nq.text import counted, format_bytes, html_table, truncate, visible
@@ -48,7 +50,7 @@ class Result:
         rows: the first rows of the table of answers.
         parity: how the run differs from the one that it was compared with.
         how_to_open: the command that opens the MLflow run.
-        run_bytes, windows_bytes: of the files in the folder, and of the windows that runs share.
+        windows_bytes: of the windows that runs share.
         instances: processes that computed the windows; ``None`` if it was that of the run.
         threads: of each of them; ``None`` for those that TensorFlow and engines choose.
         model_uri: MLflow's URI of the model that the run has, if it was required.
@@ -71,7 +73,6 @@ class Result:
     ended: float
     run_id: str | None
     rows: tuple[AnswerRow, ...]
-    run_bytes: int
     windows_bytes: int
     instances: int | None
     threads: int | None
@@ -85,6 +86,11 @@ class Result:
     def windows_per_s(self) -> float:
         """The speed, by all windows and the seconds of prediction."""
         return self.measured.windows_per_s(self.totals.windows)
+
+    @property
+    def run_bytes(self) -> int:
+        """Bytes of the files that the folder has now."""
+        return storage.size(self.folder, RUN)
 
     @property
     def skipped(self) -> Path:

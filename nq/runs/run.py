@@ -9,21 +9,19 @@ from typing import Any
 
 from nq import tracking
 from nq.config import TrackingConfig
-from nq.evaluation.answer_files import AnswerFiles
 from nq.evaluation.gate import question_counts
 from nq.evaluation.nq_eval import Gold
-from nq.formats import input_files
-from nq.formats.input_files import LOCAL
+from nq.formats.input_files import shown
 from nq.progress import reporting
 from nq.questions import Questions, mention_unnamed_pages
 from nq.runs import parity, record
-from nq.runs.beam_run import Pipeline, file_system, open_pipeline
+from nq.runs.beam_run import BeamExecutor
 from nq.runs.folder import FinishedRun, RunFolder, check_output
 from nq.runs.job import Job
 from nq.runs.measure import SCORE, Clock, OnPhase
-from nq.runs.profile_choice import with_profile, without_gain
+from nq.runs.profile_choice import with_profile
 from nq.runs.result import Result
-from nq.runs.scoring import RunProgress, Scoring, open_scoring
+from nq.runs.scoring import Executor, LocalExecutor, RunProgress
 
 
 def run(
@@ -62,25 +60,24 @@ def run(
         job = Job(job, **settings)
     elif settings:
         job = replace(job, **settings)
-    labels = ("answer", "examples") if job.beam else ("predict", "windows")
+    executor = LocalExecutor() if job.beam is None else BeamExecutor(job.beam)
     with contextlib.ExitStack() as stack:
-        report, phase = stack.enter_context(reporting(progress, on_phase, *labels))
+        report, phase = stack.enter_context(reporting(progress, on_phase, *executor.labels))
         clock = stack.enter_context(Clock(phase))
-        job.check()
-        files = LOCAL if job.beam is None else file_system(job)
+        files = executor.files(job)
         questions = stack.enter_context(Questions.open(job.files, job.pages, job.limit, files))
         mention_unnamed_pages(questions)
         job = replace(job, files=questions.files, pages=questions.pages)
         check_output(job)
         other = parity.open_other(job, questions)
         job, choice = with_profile(job, questions)
-        name = f"{job.profile} · {Path(input_files.shown(job.files[0])).name}"
+        name = f"{job.profile} · {Path(shown(job.files[0])).name}"
         # it is opened later, or when there is something to record
         with tracking.Run(track, name) as tracked:
-            result, gold = _answer(job, questions, tracked, clock, report, table_rows)
-            no_gain = "" if job.beam else without_gain(result.profile, result.totals.device)
-            result = replace(result, advice=choice or no_gain)
-            record.record(tracked, job, result)
+            folder, result, gold = _answer(
+                executor, job, questions, tracked, clock, report, table_rows
+            )
+            record.record(tracked, job, folder, result)
             if track is not None and track.logs_model:
                 result = replace(result, model_uri=record.log_model(tracked, job))
             if other is not None:
@@ -90,68 +87,56 @@ def run(
                 finished.add_parity(difference, job.sources)
                 record.record_parity(tracked, difference, result.folder)
                 result = replace(result, parity=difference)
-            run_bytes = RunFolder(result.folder, {}).size
-            return replace(result, run_bytes=run_bytes, how_to_open=tracked.how_to_open)
+            advice, how_to_open = choice or result.advice, tracked.how_to_open
+            return replace(result, advice=advice, how_to_open=how_to_open)
 
 
 def _answer(
+    executor: Executor,
     job: Job,
     questions: Questions,
     tracked: tracking.Run,
     clock: Clock,
     progress: RunProgress,
     table_rows: int,
-) -> tuple[Result, Gold]:
-    """Answers questions and writes the folder of the run; returns its result and its gold."""
+) -> tuple[RunFolder, Result, Gold]:
+    """Answers questions and writes the folder of the run; returns it, its result and its gold."""
     request = job.request(questions)
     description = {
         "job": job.to_dict(),
         "request": request.description,
         "models": job.model.key,
     }
-    open_answers = open_scoring if job.beam is None else open_pipeline
     with (
         RunFolder.writing(job.folder(request), description, job.sources) as folder,
-        open_answers(job, request, folder, clock, progress) as answering,
+        executor.open_answers(job, request, folder, clock, progress) as run_answers,
     ):
         # only now, so that importing MLflow does not delay the loading of the model
         tracked.open(folder.mlflow_file, clock.started)
-        files = folder.write(answering.answers(table_rows), job.formats)
+        files = folder.write(run_answers.answers(table_rows), job.formats)
         clock.enter(SCORE)
-        result = _result(job, folder, files, answering, clock, tracked)
-        scores = None if answering.store is None else answering.store.memo
-        folder.finish(result.to_dict(), job.formats, scores, job.keep_scores)
-        return result, files.evaluation.gold
-
-
-def _result(
-    job: Job,
-    folder: RunFolder,
-    files: AnswerFiles,
-    answering: Scoring | Pipeline,
-    clock: Clock,
-    tracked: tracking.Run,
-) -> Result:
-    """Returns the result of a run whose answers are written; ends the measurement of its times."""
-    totals, evaluation, metrics = answering.totals(), files.evaluation, files.evaluation.metrics()
-    measured, tracked.ended = clock.finish(totals), time.time()
-    return Result(
-        folder=folder.path,
-        profile=str(job.profile),
-        totals=totals,
-        measured=measured,
-        examples=files.examples,
-        answered=files.answered,
-        without_gold=evaluation.without_gold,
-        text_only=evaluation.text_only,
-        metrics=metrics,
-        verdicts=evaluation.verdicts,
-        ended=tracked.ended,
-        run_id=tracked.run_id,
-        rows=tuple(files.rows),
-        run_bytes=0,
-        windows_bytes=answering.windows_bytes,
-        instances=job.instances,
-        threads=job.compute.threads,
-        beam=answering.pipeline,
-    )
+        totals, evaluation = run_answers.totals(), files.evaluation
+        metrics = evaluation.metrics()
+        measured, tracked.ended = clock.finish(totals), time.time()
+        result = Result(
+            folder=folder.path,
+            profile=str(job.profile),
+            totals=totals,
+            measured=measured,
+            examples=files.examples,
+            answered=files.answered,
+            without_gold=evaluation.without_gold,
+            text_only=evaluation.text_only,
+            metrics=metrics,
+            verdicts=evaluation.verdicts,
+            ended=tracked.ended,
+            run_id=tracked.run_id,
+            rows=tuple(files.rows),
+            windows_bytes=run_answers.windows_bytes,
+            instances=job.instances,
+            threads=job.compute.threads,
+            beam=run_answers.beam,
+            advice=run_answers.advice,
+        )
+        folder.finish(result.to_dict(), job.formats, run_answers.memo, job.keep_scores)
+        return folder, result, evaluation.gold

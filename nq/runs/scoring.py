@@ -1,20 +1,25 @@
-"""Scores all windows of a job in this process, continuing where an equal job was interrupted.
+"""How a job is answered, and its answers in this process.
 
-Memory does not grow with the input: a few examples are in memory at a time.
+All windows are scored, continuing where an equal job was interrupted. Memory does not grow with the
+input: a few examples are in memory at a time.
 """
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from nq import storage
 from nq.beam.windows import by_workers
 from nq.evaluation.answer_files import Answered, answer
+from nq.formats.input_files import LOCAL, Files
 from nq.inference.instances import InstancePool, warn_if_too_few_cores
 from nq.inference.load import load_scorer
-from nq.inference.profile import TENSORFLOW
-from nq.inference.scorer import Scorer, answers, no_progress, score_examples
+from nq.inference.profile import TENSORFLOW, Profile
+from nq.inference.scorer import Scorer, answers, score_examples
+from nq.memo import Memo
 from nq.model.runtime import import_tensorflow
 from nq.preprocess.prepared import Request, Windows, windows
 from nq.preprocess.shards import PREPARED
@@ -22,6 +27,7 @@ from nq.records import Example, Scores, Windowed
 from nq.runs.folder import RunFolder
 from nq.runs.job import Job
 from nq.runs.measure import POSTPROCESS, READ, WAIT, Clock, Totals
+from nq.runs.profile_choice import without_gain
 from nq.runs.score_store import ScoreStore, StoringScorer
 from nq.worker import WorkerDiedError
 
@@ -29,50 +35,89 @@ RunProgress = Callable[[int, int], None]
 """Receives the windows that have just been completed, and how many there are so far."""
 
 
-class Scoring:
+class RunAnswers(ABC):
+    """The answers to the questions of a job, which are computed when they are read."""
+
+    memo: Memo | None = None
+    """The scores that the run may keep; ``None`` if workers of Beam have them."""
+    beam: Mapping[str, Any] | None = None
+    """The job of a runner, as in ``Result``; complete when all answers are read."""
+
+    @abstractmethod
+    def answers(self, table_rows: int) -> Iterator[Answered | bytes]:
+        """Yields the answers in order, the first with a row of the table, and dead letters."""
+
+    @abstractmethod
+    def totals(self) -> Totals:
+        """Returns what is computed so far."""
+
+    @property
+    def windows_bytes(self) -> int:
+        """Bytes of the windows that runs share."""
+        return 0
+
+    @property
+    def advice(self) -> str:
+        """Why the profile is not fast on this machine, and what is; or empty."""
+        return ""
+
+
+class Executor(ABC):
+    """How a job is answered; ``labels`` are what the progress bar shows, and what it counts."""
+
+    labels: tuple[str, str]
+
+    @abstractmethod
+    def files(self, job: Job) -> Files:
+        """Returns what reads the files of a job, after the check that it can be answered so."""
+
+    @abstractmethod
+    def open_answers(
+        self, job: Job, request: Request, folder: RunFolder, clock: Clock, progress: RunProgress
+    ) -> contextlib.AbstractContextManager[RunAnswers]:
+        """Opens the answers of a job, whose profile is chosen."""
+
+
+class Scoring(RunAnswers):
     """The windows of a job, their scores and the answers.
 
     Scores that are not in the store are computed when they are needed for the first time, several
     examples at a time, and only then is progress reported; later ones are read from the store.
     """
 
-    pipeline = None
+    memo: Memo
 
     def __init__(
-        self,
-        job: Job,
-        windows: Windows,
-        scorer: StoringScorer,
-        clock: Clock,
-        progress: RunProgress = no_progress,
+        self, job: Job, windows: Windows, scorer: StoringScorer, clock: Clock, progress: RunProgress
     ) -> None:
-        self.job, self.windows, self.scorer, self.store = job, windows, scorer, scorer.store
-        self.rescored = self.second_model_windows = 0
+        self._decision, self._formats = job.model.decision, job.formats
+        self._profile, self.memo = job.chosen_profile, scorer.store.memo
+        self.windows, self._scorer = windows, scorer
+        self._rescored = self._second_model_windows = 0
         self._clock, self._progress, self._lock = clock, progress, threading.Lock()
         self._is_complete = False
 
     def __iter__(self) -> Iterator[tuple[Example, Scores]]:
-        for scored in score_examples(self.scorer, self._examples(), self._on_windows):
+        for scored in score_examples(self._scorer, self._examples(), self._on_windows):
             yield scored.example, scored.scores
         self._is_complete = True
 
     def answers(self, table_rows: int) -> Iterator[Answered | bytes]:
-        """Yields the answers to the questions in order, then the lines of the dead letters.
-
-        The first ``table_rows`` answers have a row of the table of answers.
-        """
-        decision, formats = self.job.model.decision, self.job.formats
-        decided = answers(self.scorer, self._examples(), decision, self._on_windows)
+        decided = answers(self._scorer, self._examples(), self._decision, self._on_windows)
         for number, (scored, ranked) in enumerate(decided):
-            self.rescored += scored.rescored
-            self.second_model_windows += scored.second_model_windows
-            yield answer(scored.example, ranked, formats, number < table_rows)
+            self._rescored += scored.rescored
+            self._second_model_windows += scored.second_model_windows
+            yield answer(scored.example, ranked, self._formats, number < table_rows)
         with self.windows.dead_letter_file.open("rb") as lines:
             yield from lines
 
     @property
     def windows_bytes(self) -> int:
         return storage.size(self.windows.folder, PREPARED)
+
+    @property
+    def advice(self) -> str:
+        return without_gain(self._profile, self._scorer.device)
 
     def _examples(self) -> Iterator[Windowed]:
         examples = iter(self.windows)
@@ -84,12 +129,12 @@ class Scoring:
             yield one
 
     def totals(self) -> Totals:
-        made, scorer = self.windows, self.scorer
+        made, scorer = self.windows, self._scorer
         return Totals(
             windows=made.windows,
             resumed_windows=scorer.resumed_windows,
-            second_model_windows=self.second_model_windows,
-            rescored=self.rescored,
+            second_model_windows=self._second_model_windows,
+            rescored=self._rescored,
             dead_letters=made.dead_letters,
             truncated_pages=made.truncated_pages,
             unread_blocks=made.unread_blocks,
@@ -105,25 +150,35 @@ class Scoring:
                 self._progress(n_windows, self.windows.windows)
 
 
-@contextlib.contextmanager
-def open_scoring(
-    job: Job, request: Request, folder: RunFolder, clock: Clock, progress: RunProgress = no_progress
-) -> Iterator[Scoring]:
-    """Loads the model of a job while its windows are prepared, and opens the store of its scores.
+class LocalExecutor(Executor):
+    """Answers a job in this process, in which the packages of its profile must be installed."""
 
-    The times of the run are kept until the block ends.
-    """
-    shared = (job.output or job.root) / f"windows-{request.key}"
-    make = by_workers(job.compute.workers)
-    with (
-        windows(request, shared, make, partial(clock, WAIT)) as made,
-        _open_scorer(job, made) as scorer,
-    ):
-        store = ScoreStore(folder.work, job.scores(request))
-        scoring = Scoring(job, made, StoringScorer(scorer, store, clock), clock, progress)
-        with clock.kept(store.memo, scoring.totals):
-            clock.enter(POSTPROCESS)
-            yield scoring
+    labels = "predict", "windows"
+
+    def files(self, job: Job) -> Files:
+        if isinstance(job.profile, Profile):
+            job.profile.require()
+        return LOCAL
+
+    @contextlib.contextmanager
+    def open_answers(
+        self, job: Job, request: Request, folder: RunFolder, clock: Clock, progress: RunProgress
+    ) -> Iterator[Scoring]:
+        """Loads the model while the windows are prepared, and opens the store of the scores.
+
+        The times of the run are kept until the block ends.
+        """
+        shared = (job.output or job.root) / f"windows-{request.key}"
+        make = by_workers(job.compute.workers)
+        with (
+            windows(request, shared, make, partial(clock, WAIT)) as made,
+            _open_scorer(job, made) as scorer,
+        ):
+            store = ScoreStore(folder.work, job.scores(request))
+            scoring = Scoring(job, made, StoringScorer(scorer, store, clock), clock, progress)
+            with clock.kept(store.memo, scoring.totals):
+                clock.enter(POSTPROCESS)
+                yield scoring
 
 
 @contextlib.contextmanager

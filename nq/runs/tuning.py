@@ -11,7 +11,6 @@ from nq import storage
 from nq.config import CascadeDecision, DecisionConfig
 from nq.errors import Error
 from nq.evaluation.tuning import check_halves, tune_decision
-from nq.formats.input_files import path_list
 from nq.formats.own_data import PageFolder
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.model.folder import SETTINGS, save_settings
@@ -22,7 +21,7 @@ from nq.runs.config import Compute
 from nq.runs.folder import RunFolder, check_output
 from nq.runs.job import Job
 from nq.runs.measure import Clock
-from nq.runs.scoring import RunProgress, open_scoring
+from nq.runs.scoring import LocalExecutor, RunProgress
 from nq.text import counted
 
 log = logging.getLogger(__name__)
@@ -69,14 +68,14 @@ def tune(
         opened = Model.open(model)
         model = opened if output else own_model(opened, model)
     folder = model.models[-1].folder
-    several = path_list("files", files)
     start = start_decision(model)
     with contextlib.ExitStack() as stack:
         model = replace(model, decision=start).reading_whole_pages()
-        job = Job(several, model, profile, pages=pages, compute=compute, limit=limit)
-        job.check()
+        job = Job(files, model, profile, pages=pages, compute=compute, limit=limit)
+        executor = LocalExecutor()
+        system = executor.files(job)
         check_output(job)
-        questions = stack.enter_context(Questions.open(several, job.pages, limit))
+        questions = stack.enter_context(Questions.open(job.files, job.pages, limit, system))
         mention_unnamed_pages(questions)
         job = replace(job, files=questions.files)
         check_halves(questions.examples(), ", ".join(job.files))
@@ -88,12 +87,12 @@ def tune(
         path = job.folder(request)
         run = stack.enter_context(RunFolder.writing(path, {}, job.sources))
         clock = Clock(phase)
-        scoring = stack.enter_context(open_scoring(job, request, run, clock, report))
+        scoring = stack.enter_context(executor.open_answers(job, request, run, clock, report))
         tuned = tune_decision(scoring, start)
         written = save_decision(model, tuned.decision, output)
         clock.finish(scoring.totals())
         if not keep_scores:
-            scoring.store.memo.clear()
+            scoring.memo.clear()
     made = scoring.windows
     if made.dead_letters:
         records, file = counted(made.dead_letters, "bad record"), made.dead_letter_file

@@ -41,7 +41,6 @@ from nq.memo import Memo
 from nq.model import checkpoint
 from nq.model.folder import ModelFolder
 from nq.model.model import Model
-from nq.model.tensors import check_length
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.progress import new_bar
 from nq.records import UNLABELLED, AnswerType, Columns, FloatArray, IntArray
@@ -205,7 +204,6 @@ class Teacher:
             log.warning("%s has no head for types: the labels alone teach them", name)
         if tokenizer.digest != student.digest:
             raise ValueError(f"{name} has another vocabulary or tokenizer than init")
-        check_length(folder.config, windows.max_seq_length)
         return cls(folder, tokenizer.digest, windows.max_seq_length, profile, has_types)
 
     @cached_property

@@ -17,7 +17,6 @@ from keras import ops
 from nq.errors import DamagedError, Error
 from nq.inference.reduction import LOGITS
 from nq.memo import Memo
-from nq.model.tensors import check_length
 from nq.records import AnswerType, FloatArray, IntArray
 from nq.training.distillation import Distillation
 from nq.training.job import (
@@ -180,7 +179,6 @@ def fit(
     figures of each one, and whether they are the best so far. A loss that is not finite, or such a
     weight that would be evaluated or saved, is an ``Error``.
     """
-    check_length(model.get_layer("embeddings").config, windows.input_ids.shape[1])
     total = state.total = total_steps(len(windows), config)
     trained = distillation.student(model) if distillation else model
     compile_for_training(trained, config, total, windows.answer_types, distillation)

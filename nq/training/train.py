@@ -61,10 +61,9 @@ def train(
         _check_output(job)
         stack.enter_context(storage.hold(job.output, TRAINING, sources))
         mention_unnamed_pages(*both)
-        job.init.check()
-        check_length(job.init.config, job.windows.max_seq_length)
-        if job.teacher:
-            job.teacher.check()
+        for model in (job.init, *([job.teacher] if job.teacher else [])):
+            model.check()
+            check_length(model.config, job.windows.max_seq_length)
         import_tensorflow()
         from nq.training.fit import train_on_files
 

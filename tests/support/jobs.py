@@ -18,7 +18,7 @@ from nq.runs.folder import RunFolder
 from nq.runs.job import Job
 from nq.runs.measure import Clock
 from nq.runs.profile_choice import with_profile
-from nq.runs.scoring import RunProgress, Scoring, open_scoring
+from nq.runs.scoring import LocalExecutor, RunProgress, Scoring
 
 
 def predictions(folder: Path) -> list[Any]:
@@ -53,6 +53,6 @@ def scoring(job: Job, progress: RunProgress = no_progress) -> Iterator[Scoring]:
     request = request_of(job)
     with (
         RunFolder.writing(job.folder(request), {}, job.sources) as folder,
-        open_scoring(job, request, folder, Clock(), progress) as opened,
+        LocalExecutor().open_answers(job, request, folder, Clock(), progress) as opened,
     ):
         yield opened
