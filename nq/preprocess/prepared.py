@@ -29,10 +29,10 @@ from nq.formats import inputs
 from nq.formats.fields import RecordError
 from nq.preprocess.features import Sampling, features, training_features
 from nq.preprocess.shards import (
-    COUNTERS,
     MANIFEST,
     PREPARED,
     WINDOWS,
+    Counts,
     ShardWriter,
     StoredExample,
     example_ids,
@@ -98,14 +98,10 @@ class Windows:
     logged and the windows are made again, once.
 
     Attributes:
-        examples, windows, dead_letters: how many there are so far.
-        unread_blocks: blocks with text beyond ``max_contexts``, in ``truncated_pages``.
+        counts: what there is so far.
         seconds: wall time of the jobs that made them.
         reused: whether an earlier job made them.
     """
-
-    examples = windows = dead_letters = unread_blocks = truncated_pages = 0
-    seconds = 0.0
 
     def __init__(
         self,
@@ -119,10 +115,12 @@ class Windows:
         self.folder, self.reused, self.n_shards = folder, process is None, 0
         self._request, self._make_with, self._process = request, make, process
         self._waiting, self._is_complete = waiting, False
-        self._update(manifest or {"counts": {}, "shards": [], "complete": False})
+        self._update(manifest or {"counts": {"seconds": 0.0}, "shards": [], "complete": False})
 
     def _update(self, manifest: Mapping[str, Any]) -> None:
-        vars(self).update(manifest["counts"])
+        counts = dict(manifest["counts"])
+        self.seconds: float = counts.pop("seconds")
+        self.counts = Counts(**counts)
         self.n_shards, self._is_complete = len(manifest["shards"]), manifest["complete"]
 
     @property
@@ -189,7 +187,7 @@ class Windows:
         self._end_process()
         self.reused = False
         made = prepare(self._request, self.folder, self._make_with)
-        vars(self).update({name: getattr(made, name) for name in (*COUNTERS, "seconds")})
+        self.counts, self.seconds = made.counts, made.seconds
         self.n_shards, self._is_complete = made.n_shards, True
 
 

@@ -14,6 +14,7 @@ import itertools
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -51,8 +52,21 @@ PREPARED = storage.Kind(
     files=r"manifest\.json|skipped\.jsonl|(?:windows|examples)-\d{5}\.tfrecord",
 )
 """The folder of windows."""
-COUNTERS = ("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages")
-"""The counts of a manifest, and the names of Beam's counters."""
+
+
+@dataclass
+class Counts:
+    """What a folder of windows has, as in its manifest; Beam's counters have the same names.
+
+    Args:
+        unread_blocks: blocks with text beyond ``max_contexts``, in ``truncated_pages``.
+    """
+
+    examples: int = 0
+    windows: int = 0
+    dead_letters: int = 0
+    unread_blocks: int = 0
+    truncated_pages: int = 0
 
 
 class StoredExample(NamedTuple):
@@ -181,7 +195,7 @@ class ShardWriter:
             manifest
             or {
                 "request": description,
-                "counts": {**dict.fromkeys(COUNTERS, 0), "seconds": 0.0},
+                "counts": {**asdict(Counts()), "seconds": 0.0},
                 "shards": [],
                 "place": list(START),
                 "skipped_bytes": 0,

@@ -84,15 +84,15 @@ class Scoring:
             yield one
 
     def totals(self) -> Totals:
-        made, scorer = self.windows, self.scorer
+        made, counts, scorer = self.windows, self.windows.counts, self.scorer
         return Totals(
-            windows=made.windows,
+            windows=counts.windows,
             resumed_windows=scorer.resumed_windows,
             second_model_windows=self.second_model_windows,
             rescored=self.rescored,
-            dead_letters=made.dead_letters,
-            truncated_pages=made.truncated_pages,
-            unread_blocks=made.unread_blocks,
+            dead_letters=counts.dead_letters,
+            truncated_pages=counts.truncated_pages,
+            unread_blocks=counts.unread_blocks,
             prepare_s=0.0 if made.reused else made.seconds,
             devices={scorer.device},
             precisions={scorer.precision},
@@ -102,7 +102,7 @@ class Scoring:
     def _on_windows(self, n_windows: int) -> None:
         with self._lock:  # instances complete windows in several threads
             if not self._is_complete:
-                self._progress(n_windows, self.windows.windows)
+                self._progress(n_windows, self.windows.counts.windows)
 
 
 @contextlib.contextmanager

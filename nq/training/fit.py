@@ -73,6 +73,7 @@ def train_on_files(
     if job.teacher:
         teacher = Teacher.of(job.teacher, tokenizer, windows, job.teacher_profile)
     prepared, data = _windows(job, work / "windows")
+    counts = prepared.counts
     model = joint.build(
         shape, dtype=PRECISION[config.precision], dropout=config.dropout, seed=config.seed
     )
@@ -80,7 +81,7 @@ def train_on_files(
     del tensors
     log.info(
         "%d examples, %d windows; not in the checkpoint: %s",
-        *(prepared.examples, prepared.windows, ", ".join(report.missing) or "nothing"),
+        *(counts.examples, counts.windows, ", ".join(report.missing) or "nothing"),
     )
     params = _params(job, teacher)
     content = job.description | ({"teacher_model": teacher.identity} if teacher else {})
@@ -103,7 +104,7 @@ def train_on_files(
             )
         progress.record()
         loss = float(np.mean(losses[LOSS][-FINAL_STEPS:]))
-        run.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
+        run.metrics({"train/final_loss": loss, "train/windows": counts.windows})
         saved = ModelSettings(windows, removed_parts=job.init.settings.removed_parts)
         checkpoint.save(job.output, model, shape, tokenizer, saved, card, job.store)
         train_s, model_uri = time.perf_counter() - started, None
@@ -134,10 +135,10 @@ def _windows(job: TrainingJob, folder: Path) -> tuple[Windows, TrainingWindows]:
     """Returns the prepared windows of a training in a folder, and in memory."""
     prepared = prepare(job.request, folder, by_workers(job.workers))
     try:
-        if not prepared.windows:
+        if not prepared.counts.windows:
             negatives = f"--negatives above {job.config.negatives:g} for questions without one"
             raise ValueError(f"no window to train on: expected annotated answers, or {negatives}")
-        total_steps(prepared.windows, job.config)
+        total_steps(prepared.counts.windows, job.config)
     except ValueError:
         remove([*own_paths(folder, PREPARED), folder / MARK, folder, folder.parent])
         raise
