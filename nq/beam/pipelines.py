@@ -160,7 +160,7 @@ class _Encode(beam.DoFn):  # type: ignore[misc]
         yield encode(element)
 
 
-def made_windows(
+def preprocess(
     request: Request, part: Path, workers: int | None, options: Sequence[str]
 ) -> Iterator[StoredExample | DeadLetter]:
     """Yields what is stored of a request, in order, after all of it is in the folder ``part``.

@@ -16,7 +16,7 @@ from nq.inference.load import load_scorer
 from nq.inference.profile import TENSORFLOW
 from nq.inference.scorer import Scorer, answers, no_progress, score_examples
 from nq.model.runtime import import_tensorflow
-from nq.preprocess.prepared import Request, Windows, windows
+from nq.preprocess.prepared import Request, Windows, open_windows
 from nq.preprocess.shards import PREPARED
 from nq.records import Example, Scores, Windowed
 from nq.runs.folder import RunFolder
@@ -114,9 +114,9 @@ def open_scoring(
     The times of the run are kept until the block ends.
     """
     shared = (job.output or job.root) / f"windows-{request.key}"
-    make = by_workers(job.compute.workers)
+    preprocess = by_workers(job.compute.workers)
     with (
-        windows(request, shared, make, partial(clock, WAIT)) as made,
+        open_windows(request, shared, preprocess, partial(clock, WAIT)) as made,
         _open_scorer(job, made) as scorer,
     ):
         store = ScoreStore(folder.work, job.scores(request))

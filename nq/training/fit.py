@@ -145,7 +145,7 @@ def _windows(job: TrainingJob, folder: Path) -> tuple[Windows, TrainingWindows]:
     try:
         columns = read_columns(prepared.shards, job.windows.max_seq_length)
     except DamagedError as damage:
-        prepared.make_again(damage)
+        prepared.prepare_again(damage)
         columns = read_columns(prepared.shards, job.windows.max_seq_length)
     windows = TrainingWindows.from_columns(columns)
     unlabelled = (windows.answer_types == UNLABELLED).sum()

@@ -23,7 +23,7 @@ from nq.formats import inputs
 from nq.formats.tfrecord import encode_records, raw_records
 from nq.preprocess import prepared, shards
 from nq.preprocess.features import Sampling, features, training_features
-from nq.preprocess.prepared import Request, Windows, find, prepare, preparing, windows
+from nq.preprocess.prepared import Request, Windows, find, open_windows, prepare, preparing
 from nq.preprocess.shards import MANIFEST, SHARD_BYTES
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
@@ -380,7 +380,7 @@ import signal, sys, time
 from pathlib import Path
 import psutil
 from nq.config import WindowConfig
-from nq.preprocess.prepared import Request, windows
+from nq.preprocess.prepared import Request, open_windows
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
 config = WindowConfig(max_seq_length=48, max_query_length=12)
@@ -388,7 +388,7 @@ request = Request(Questions((sys.argv[1],)), load_tokenizer(sys.argv[2]), config
 if sys.argv[4] == "SIGINT":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # where it was ignored
 try:
-    with windows(request, Path(sys.argv[3])):
+    with open_windows(request, Path(sys.argv[3])):
         print(psutil.Process().children()[0].pid, flush=True)
         time.sleep(600)
 except KeyboardInterrupt:
@@ -406,14 +406,14 @@ def test_the_other_process_writes_what_prepare_writes(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with monkeypatch.context() as patch, windows(job_request, tmp_path / "one") as made:
+    with monkeypatch.context() as patch, open_windows(job_request, tmp_path / "one") as made:
         patch.delattr("nq.storage.unfinished")  # the other process does the work
         assert len(children("makes windows")) == 1
         assert [one.source for one in made] == [s for s, _ in first_examples(job_request)]
     assert folder_bytes(tmp_path / "one") == folder_bytes(out)
     assert made.counts == completed.counts
     assert made.seconds > 0 and not made.reused
-    with windows(job_request, tmp_path / "one") as again:
+    with open_windows(job_request, tmp_path / "one") as again:
         assert again.reused and again.shards == made.shards and not children("makes windows")
     assert capfd.readouterr() == ("", "")
 
@@ -426,7 +426,7 @@ def test_the_work_of_a_killed_process_is_continued_here(
     monkeypatch.setattr(
         worker, "python", lambda c, code, **others: python(c, ONE_SHARD + code, **others)
     )
-    with windows(job_request, out) as made:
+    with open_windows(job_request, out) as made:
         examples = iter(made)
         first = next(examples)
         assert (made.n_shards, made.counts.examples, decoded) == (1, 1, [])
