@@ -20,7 +20,7 @@ from scipy.special import softmax
 from nq.errors import check_argument
 from nq.formats.documents import page_from_text
 from nq.postprocess.ranking import Ranking
-from nq.preprocess.features import windows
+from nq.preprocess.features import window_ranges
 from nq.preprocess.tokenizers.base import TextPieces, Tokenizer
 from nq.records import Columns, Example, FloatArray, IntArray
 
@@ -127,7 +127,7 @@ class ContextWindows:
         expected = f"{both} to be less than {n + room} together, by max_seq_len {length}"
         name, value = ("question", question) if is_long else ("doc_stride", overlap)
         check_argument(overlap < room, name, value, expected)
-        ranges = windows(len(pieces.ids), room, room - overlap) or [(0, 0)]
+        ranges = window_ranges(len(pieces.ids), room, room - overlap) or [(0, 0)]
         ids = np.full((len(ranges), length), tokenizer.pad_id, np.int32)
         token_map, pos = np.full_like(ids, -1), np.arange(length)
         for row, (start, end) in enumerate(ranges):

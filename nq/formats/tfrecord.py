@@ -70,7 +70,7 @@ def encode_records(
     """Yields one serialized ``tf.train.Example`` for each window of an example, in order."""
     if not len(features):
         return
-    windows, number = features.windows, features.example_id
+    windows, number = features.window_numbers, features.example_id
     if isinstance(number, str):
         number = int.from_bytes(hashlib.sha256(number.encode()).digest()[:7])
     first = np.array(number % (1 << 64), np.uint64)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nq.config import DecisionConfig, RankingWeights
 from nq.inference.scorer import Counters, Progress, Rows, Scorer, no_progress, window_scores
-from nq.preprocess.features import windows
+from nq.preprocess.features import window_ranges
 from nq.records import SCORE_COLUMNS, Candidate, Columns, Example, IntArray, Span, WindowScores
 from tests.postprocess import synthetic_pages
 
@@ -93,7 +93,7 @@ def page_token_map(draw: np.random.Generator) -> IntArray:
         pieces += np.repeat(np.array(words, int), draw.integers(1, 4, len(words))).tolist()
     pieces += [-1] * int(draw.choice([0, 0, 1, 20]))
     room = int(draw.integers(1, LENGTH - OFFSET + 1))
-    spans = windows(len(pieces), room, int(draw.integers(1, room + 3)))
+    spans = window_ranges(len(pieces), room, int(draw.integers(1, room + 3)))
     token_map = np.full((max(1, len(spans)), LENGTH), -1)
     for row, (start, end) in zip(token_map, spans, strict=False):
         row[OFFSET : OFFSET + end - start] = pieces[start:end]

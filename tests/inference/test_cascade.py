@@ -24,7 +24,7 @@ from nq.inference.cascade import (
 from nq.inference.rescore import RescoringScorer
 from nq.inference.scorer import Progress, Rows, concatenate, example_scores, no_progress
 from nq.postprocess.blocks import Blocks, blocks_in_windows
-from nq.preprocess.features import windows
+from nq.preprocess.features import window_ranges
 from nq.records import (
     SCORE_COLUMNS,
     SECOND_WINDOW,
@@ -62,7 +62,7 @@ def second_token_map(seed: int, token_map: IntArray) -> IntArray:
     draw = np.random.default_rng([seed, 1])
     words = np.array(list(dict.fromkeys(token_map[token_map >= 0].tolist())), int)
     pieces = np.repeat(words, draw.integers(1, 3, len(words)))
-    spans = windows(len(pieces), SECOND_LENGTH - 3, int(draw.integers(3, SECOND_LENGTH)))
+    spans = window_ranges(len(pieces), SECOND_LENGTH - 3, int(draw.integers(3, SECOND_LENGTH)))
     result = np.full((max(1, len(spans)), SECOND_LENGTH), -1)
     for row, (start, end) in zip(result, spans, strict=False):
         row[2 : 2 + end - start] = pieces[start:end]
