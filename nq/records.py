@@ -311,14 +311,16 @@ class Features:
 
     @property
     def rows(self) -> Columns:
-        """The windows as scorers take them: the columns ``INPUTS`` and ``window_ids``."""
+        """The windows as scorers take them: the columns ``WINDOW_COLUMNS`` and ``window_ids``."""
         numbers = self.window_numbers
         ids = np.stack([numbers, np.full_like(numbers, self.n_windows)], axis=1)
-        return {**{name: getattr(self, name) for name in INPUTS}, "window_ids": ids}
+        return {**{name: getattr(self, name) for name in WINDOW_COLUMNS}, "window_ids": ids}
 
 
-INPUTS = ("input_ids", "input_mask", "segment_ids", "token_map")
-"""Columns of windows that a model and its reduction read, each ``[W, L]``."""
+MODEL_INPUTS = ("input_ids", "input_mask", "segment_ids")
+"""Columns of windows that a model reads, each ``[W, L]``."""
+WINDOW_COLUMNS = (*MODEL_INPUTS, "token_map")
+"""Columns of windows that a model and the reduction of its logits read, each ``[W, L]``."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,11 +34,11 @@ from nq.inference.scorer import (
 from nq.postprocess.blocks import Blocks, blocks_in_windows
 from nq.postprocess.evidence import gather_evidence
 from nq.records import (
-    INPUTS,
     READ,
     READ_BLOCKS,
     SCORE_COLUMNS,
     SECOND_WINDOW,
+    WINDOW_COLUMNS,
     Columns,
     Example,
     Features,
@@ -73,7 +73,7 @@ class CascadeScorer(ScorerWrapper):
         """See ``Scorer.steps``; the first model's windows precede the second's in an example."""
         columns = yield from self.inner.steps(rows, examples)
         started, before = time.perf_counter(), replace(self.second.counters)
-        keys = {name: column for name, column in rows.items() if name not in INPUTS}
+        keys = {name: column for name, column in rows.items() if name not in WINDOW_COLUMNS}
         pages = split_examples(rows, {**keys, **columns})
         selected = [self._select(*page) for page in zip(examples, pages, strict=True)]
         parts = [second_rows for _, second_rows in selected if second_rows]

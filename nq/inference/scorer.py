@@ -39,7 +39,7 @@ from nq.records import (
 )
 
 Rows = Mapping[str, IntArray]
-"""Columns of windows: ``INPUTS``, each int32 ``[B, L]``, and keys of the windows."""
+"""Columns of windows: ``WINDOW_COLUMNS``, each int32 ``[B, L]``, and keys of the windows."""
 
 PART_BATCHES = 16
 """Batches that a part should have at least, so that windows of similar length share one."""
