@@ -112,9 +112,8 @@ class Predictor(Scorer):
                 self._steps[shape] = self._compile(shape)
                 self.counters.compile_s += time.perf_counter() - started
             started = time.perf_counter()
-            columns = self._steps[shape](
-                {n: _padded(rows[n][batch.rows], shape) for n in WINDOW_COLUMNS}
-            )
+            inputs = {name: _padded(rows[name][batch.rows], shape) for name in WINDOW_COLUMNS}
+            columns = self._steps[shape](inputs)
         except MemoryError as error:
             if shape.batch_size == 1:
                 raise Error("the device has too little memory for a single window") from error

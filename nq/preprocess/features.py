@@ -22,7 +22,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from nq.config import PAGE, WindowConfig, ensure
+from nq.config import PAGE_SCOPE, WindowConfig, ensure
 from nq.formats.fields import LIMITS, RecordError
 from nq.preprocess import contexts as ctx
 from nq.preprocess.tokenizers.base import Tokenizer
@@ -242,7 +242,7 @@ class _WindowBuilder:
         self.pieces = np.array([*pieces.ids, self.tokenizer.pad_id], np.int32)  # never none at all
         self.doc = np.append(text.tokens_of(pieces.chars), -1)
         self.first_piece = np.array([0, len(pieces.ids)])
-        if self.config.window_scope == PAGE:
+        if self.config.window_scope == PAGE_SCOPE:
             return [(0, len(pieces.ids))]
         edges = np.searchsorted(pieces.chars[:, 1], text.blocks, side="right")
         return list(pairwise([*edges.tolist(), len(pieces.ids)]))
@@ -262,7 +262,7 @@ class _WindowBuilder:
         self.doc = np.repeat(np.asarray(words.doc, np.int32), lengths)
         self.first_piece = np.concatenate([[0], np.cumsum(lengths)])
         self.query = query(example.question, tokenizer, config)
-        if config.window_scope == PAGE:
+        if config.window_scope == PAGE_SCOPE:
             return [(0, len(self.pieces))]
         first_words = [*words.markers[::2], len(words.words)]
         parts = list(pairwise(self.first_piece[first_words].tolist()))

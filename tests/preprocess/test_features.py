@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.config import BLOCK, PAGE, WindowConfig
+from nq.config import BLOCK_SCOPE, PAGE_SCOPE, WindowConfig
 from nq.preprocess.contexts import contexts
 from nq.preprocess.contexts import words as words_of
 from nq.preprocess.features import (
@@ -129,7 +129,7 @@ def tokenizers(wordpiece: WordPieceTokenizer, spiece_models: dict[str, Path]) ->
 
 
 @few
-@given(pages(), shapes, st.sampled_from([PAGE, BLOCK]))
+@given(pages(), shapes, st.sampled_from([PAGE_SCOPE, BLOCK_SCOPE]))
 def test_rows_against_a_slower_truth(
     tokenizers: list[Tokenizer], example: Example, config: WindowConfig, scope: str
 ) -> None:
