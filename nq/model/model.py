@@ -156,8 +156,8 @@ class Model:
         return self.decision if has_second and isinstance(self.decision, CascadeDecision) else None
 
     @property
-    def own_decision(self) -> DecisionConfig:
-        """The decision configuration for this model's scores without the second model."""
+    def first_decision(self) -> DecisionConfig:
+        """The decision for the scores of this model alone."""
         return self.cascade.first if self.cascade else self.decision
 
     @property

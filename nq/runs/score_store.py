@@ -163,4 +163,4 @@ class StoringScorer(ScorerWrapper):
         if self.parallel_parts:
             with self._lock:
                 self._computing += change
-                self._clock.cover(PREDICT if self._computing else "")
+                self._clock.override(PREDICT if self._computing else "")
