@@ -40,7 +40,7 @@ WRITE_S = 1.0
 POLL_S, POLL_URI_S = 0.5, 10.0
 END_S = 2.0
 
-Progress = Callable[[int, int], None]
+ExampleProgress = Callable[[int, int], None]
 """Receives the examples that have just been completed, and how many there are, 0 if unknown."""
 
 Steps = Callable[[Any], tuple[Any, Any]]
@@ -53,7 +53,7 @@ def run_in_order(
     options: Sequence[str],
     part: Path,
     shared: str,
-    progress: Progress,
+    progress: ExampleProgress,
 ) -> tuple[Finished, Iterator[Any]]:
     """Runs a pipeline to its end; returns its results and dead letters in the order of the input.
 
@@ -119,7 +119,7 @@ def completed(folder: str) -> int:
 
 
 @contextlib.contextmanager
-def reported(folder: str, progress: Progress, total: int = 0) -> Iterator[None]:
+def reported(folder: str, progress: ExampleProgress, total: int = 0) -> Iterator[None]:
     """Reports the progress in a folder of ``CountExamples`` from a thread while the block runs."""
     ended, done = threading.Event(), 0
 
