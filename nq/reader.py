@@ -27,14 +27,13 @@ from nq.inference.load import ScorerSpec, load_predictor, load_scorer
 from nq.inference.profile import Profile, reader_profile
 from nq.inference.scorer import (
     PART_BATCHES,
-    Progress,
     Rows,
     Scored,
     Scorer,
     ScorerWrapper,
+    Steps,
     answers,
     concatenate,
-    no_progress,
     windowed,
 )
 from nq.model.model import Model
@@ -42,7 +41,7 @@ from nq.model.runtime import use_device
 from nq.postprocess.decision import SECOND_MODEL, RankedPrediction, check_rule
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.records import Alternative, Columns, Example, FloatArray, Prediction, Windowed, YesNo
+from nq.records import Alternative, Example, FloatArray, Prediction, Windowed, YesNo
 from nq.text import visible
 from nq.transformers_pipeline import (
     DOC_STRIDE,
@@ -308,12 +307,10 @@ class _SharedScorer(ScorerWrapper):
         super().__init__(inner)
         self.lock, self._open = threading.RLock(), True
 
-    def scores(
-        self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
-    ) -> Columns:
-        """See ``Scorer.scores``; one thread computes at a time."""
+    def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
+        """See ``Scorer.steps``; one thread computes at a time."""
         with self.lock:
-            return self.open().scores(rows, examples, progress)
+            return (yield from self.open().steps(rows, examples))
 
     def open(self) -> Scorer:
         """Returns the scorer; ``nq.Error`` once it is closed."""

@@ -74,13 +74,11 @@ class InstancePool(Scorer):
         """See ``Scorer.submit``."""
         return self._threads.submit(self.scores, rows, examples, progress)
 
-    def scores(
-        self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
-    ) -> Columns:
-        """See ``Scorer.scores``; one instance computes them."""
+    def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
+        """See ``Scorer.steps``; one instance computes them."""
         instance = self._idle.get()
         try:
-            return instance.scores(rows, examples, progress)
+            return (yield from instance.steps(rows, examples))
         finally:
             self._idle.put(instance)
 

@@ -115,11 +115,6 @@ class StoringScorer(ScorerWrapper):
         self.resumed_windows = self._computing = 0
         self._clock, self._lock = clock or Clock(), threading.Lock()
 
-    def scores(
-        self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
-    ) -> Columns:
-        return self.submit(rows, examples, progress).result()
-
     def submit(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Future[Columns]:

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from nq.config import DecisionConfig, RankingWeights
-from nq.inference.scorer import Counters, Progress, Rows, Scorer, no_progress, window_scores
+from nq.inference.scorer import Counters, Rows, Scorer, Steps, window_scores
 from nq.preprocess.features import window_ranges
 from nq.records import SCORE_COLUMNS, Candidate, Columns, Example, IntArray, Span, WindowScores
 from tests.postprocess import synthetic_pages
@@ -35,14 +35,12 @@ class TableScorer(Scorer):
     counters: Counters = field(default_factory=Counters)
     calls: list[list[int]] = field(default_factory=list)
 
-    def scores(
-        self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
-    ) -> Columns:
-        """See ``Scorer.scores``."""
+    def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
+        """See ``Scorer.steps``."""
         numbers = rows["numbers"][:, 0]
         self.calls.append(numbers.tolist())
         self.counters.computed_windows += len(numbers)
-        progress(len(numbers))
+        yield from ()
         return {name: getattr(self.table, name)[numbers] for name in SCORE_COLUMNS}
 
 

@@ -22,7 +22,7 @@ from nq.inference.cascade import (
     select,
 )
 from nq.inference.rescore import RescoringScorer
-from nq.inference.scorer import Progress, Rows, concatenate, example_scores, no_progress
+from nq.inference.scorer import Rows, Steps, concatenate, example_scores
 from nq.postprocess.blocks import Blocks, blocks_in_windows
 from nq.preprocess.features import window_ranges
 from nq.records import (
@@ -51,10 +51,8 @@ SECOND_LENGTH = 20
 class SecondScorer(TableScorer):
     """A scorer that looks up the scores of windows by their first piece."""
 
-    def scores(
-        self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
-    ) -> Columns:
-        return super().scores({"numbers": rows["input_ids"]}, examples, progress)
+    def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
+        return super().steps({"numbers": rows["input_ids"]}, examples)
 
 
 def second_token_map(seed: int, token_map: IntArray) -> IntArray:
