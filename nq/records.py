@@ -241,7 +241,7 @@ def char_span(span: Span | None, original: Original | None) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that could not be used, the reason, and an excerpt of the record."""
+    """A bad record: the reason why it cannot be used, and an excerpt of it."""
 
     source: Source
     reason: str

@@ -204,8 +204,8 @@ class ShardWriter:
         )
         self._seconds_before = self.manifest["counts"]["seconds"]
         self._files, self._opened = list[IO[bytes]](), contextlib.ExitStack()
-        self._skipped = (folder / DEAD_LETTERS).open("ab")
-        self._skipped.truncate(self.manifest["skipped_bytes"])
+        self._dead_letters = (folder / DEAD_LETTERS).open("ab")
+        self._dead_letters.truncate(self.manifest["skipped_bytes"])
 
     @property
     def place(self) -> ExampleKey:
@@ -216,11 +216,11 @@ class ShardWriter:
     def write(self, elements: Iterable[StoredExample | DeadLetter]) -> Iterator[Mapping[str, Any]]:
         """Writes examples and bad records; yields the manifest when it names one more shard."""
         counts = self.manifest["counts"]
-        with self._skipped, self._opened:
+        with self._dead_letters, self._opened:
             for one in elements:
                 self.manifest["place"] = one.source.key
                 if isinstance(one, DeadLetter):
-                    self._skipped.write(f"{encode_dead_letter(one)}\n".encode())
+                    self._dead_letters.write(f"{encode_dead_letter(one)}\n".encode())
                     counts["dead_letters"] += 1
                     continue
                 self._open()
@@ -250,8 +250,8 @@ class ShardWriter:
             sizes[name] = os.path.getsize(file.name)
             storage.publish(Path(file.name), self._folder / name)
         self._files = []
-        self._skipped.flush()
-        os.fsync(self._skipped.fileno())
+        self._dead_letters.flush()
+        os.fsync(self._dead_letters.fileno())
         self.manifest["shards"].append(sizes)
         return self._write_manifest()
 
