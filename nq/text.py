@@ -155,7 +155,7 @@ def html_table(
 
     html = Markup("<p>{}</p>").format(Markup("<br>").join(lines))
     cell, parts = Markup('<{0} style="text-align:{1}">{2}</{0}>'), list[Markup]()
-    for tag, texts in [("th", head), *(("td", row) for row in rows)]:
+    for tag, texts in [("th", head)] + [("td", row) for row in rows]:
         cells = (cell.format(tag, align if i else "left", text) for i, text in enumerate(texts))
         parts.append(Markup("<tr>{}</tr>").format(Markup().join(cells)))
     return str(html + Markup("<table>{}</table>").format(Markup().join(parts)) if rows else html)

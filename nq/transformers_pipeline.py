@@ -120,7 +120,8 @@ class ContextWindows:
         # The piece of a blank alone has the first letter of the next word in some classes.
         blanks = np.array(pieces.ids) == tokenizer.piece_id("\u2581")
         pieces.chars[blanks, 1] = pieces.chars[blanks, 0]
-        head = [tokenizer.cls_id, *query.ids, *[tokenizer.sep_id] * tokenizer.separators]
+        separators = [tokenizer.sep_id] * tokenizer.separators
+        head = [tokenizer.cls_id, *query.ids, *separators]
         room = length - len(head) - 1
         n, is_long = len(query.ids), 2 * room <= length
         both = f"doc_stride ({overlap}) and the question ({n} pieces)"
@@ -172,7 +173,9 @@ class ContextWindows:
                 begin = behind - len(text)
                 answer = answers.setdefault(text.lower(), _answer(0.0, begin, behind, text))
                 answer["score"] += float(products[i, j])
-        found = [*answers.values(), *([empty] if handle_impossible_answer else [])]
+        found = list(answers.values())
+        if handle_impossible_answer:
+            found.append(empty)
         return sorted(found, key=lambda one: -one["score"])[:top_k] or [_answer(0.0)]
 
     def _places(self, first: int, last: int, align_to_words: bool) -> IntArray:

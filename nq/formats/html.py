@@ -175,7 +175,8 @@ class PageBuilder:
         self.chars.append(place or (-1, -1))
 
     def _open_block(self, tag: str) -> None:
-        spelling = TAG_SPELLINGS.get(token := f"<{KEPT[tag]}>", "")
+        token = f"<{KEPT[tag]}>"
+        spelling = TAG_SPELLINGS.get(token, "")
         if self.tokens[-1:] in (["<Td>"], ["<Th>"]):
             spelling = ""  # the cells of a row are one line
         if tag in BLOCKS:
@@ -294,4 +295,6 @@ def _parse(markup: str, builder: PageBuilder, max_depth: float) -> Page:
 def _flat(tag: re.Match[str]) -> str:
     """Replaces a tag where elements are not nested: ``<hr>`` for one that separates words."""
     name = tag["tag"].lower().removeprefix("/")
-    return tag[0] if name in RAW else "<hr>" * (name in BLOCK_LEVEL or name in SOFT_BREAKS)
+    if name in RAW:
+        return tag[0]
+    return "<hr>" if name in BLOCK_LEVEL or name in SOFT_BREAKS else ""

@@ -69,7 +69,9 @@ def _mark(tokens: Sequence[Token], text: str) -> None:
     is_cell, end = False, 0
     for token in tokens:
         flat, places = token.content.replace("\n", " "), list[int]()
-        first = (token.map[0] if token.map else 0) + (token.type == "fence")
+        first = token.map[0] if token.map else 0
+        if token.type == "fence":
+            first += 1
         for n, line in enumerate(token.content.split("\n"), first):
             source = line.lstrip(" \t")  # blanks may stand for a part of a tab
             if is_cell:
@@ -80,7 +82,7 @@ def _mark(tokens: Sequence[Token], text: str) -> None:
                 at = text.rfind(source, lines[n], lines[n + 1])
             found = range(at, at + len(source)) if at >= 0 else ()
             there = [i for i in found if not (is_cell and text.startswith("\\|", i))]
-            places += [*[UNKNOWN] * (len(line) - len(there)), *there, UNKNOWN]
+            places += [UNKNOWN] * (len(line) - len(there)) + there + [UNKNOWN]
         for one in token.children or [token]:
             at = flat.rfind(one.content.replace("\n", " "), *one.meta.get("range", ()))
             if at >= 0 and one.type in ("text", "code_inline", "code_block", "fence"):

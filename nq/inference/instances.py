@@ -53,8 +53,8 @@ class InstancePool(Scorer):
         spec = replace(spec, threads=threads)
         try:
             for number, own in enumerate(self.cores, 1):
-                shown = f"core{'s' * (len(own) > 1)} {', '.join(map(str, own))}"
-                name = f"instance {number} of {instances} ({shown})"
+                word = "core" if len(own) == 1 else "cores"
+                name = f"instance {number} of {instances} ({word} {', '.join(map(str, own))})"
                 self.instances.append(_Instance(name, own, spec, self._log_once, self._add))
             first, *_ = [instance.load() for instance in self.instances]
         except BaseException:

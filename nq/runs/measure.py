@@ -264,13 +264,15 @@ class Clock:
         own_s = self._watch_memory()
         all_before, own_before = self._works_before
         others_s = cores_work_s() - all_before - (own_s - own_before)
-        is_busy = others_s > BUSY_SHARE * len(processor.cores()) * (time.time() - self.started)
+        reasons: tuple[str, ...] = self._reasons
+        if others_s > BUSY_SHARE * len(processor.cores()) * (time.time() - self.started):
+            reasons += (BUSY,)
         return Measured(
             self.started,
             self._time(totals),
             max(self._memory_bytes, own_peak_bytes()),
             machine(),
-            (*self._reasons, *([BUSY] if is_busy else [])),
+            reasons,
         )
 
     def _time(self, totals: Totals) -> dict[str, float]:

@@ -45,7 +45,7 @@ def write_report(
         raise Error(f"{answered}, a page shows {MAX_QUESTIONS}: answer the first ones with --limit")
     other = FinishedRun(against, check=False) if against else None
     output, sources = output or folder / REPORT, list[str | Path]()
-    for one in (run, *([other] if other else [])):
+    for one in (run, other) if other else (run,):
         if one.predictions.keys() != run.predictions.keys():
             folders = f"{run.path} and {one.path}"
             raise Error(f"{folders} answered different questions: give runs of the same data")
