@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from nq.errors import DamagedError, Error
+from nq.text import listed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -314,8 +315,7 @@ def check_folder(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) ->
         names = sorted(path.name for path in folder.iterdir() if path.name[0] != ".")
     mark, what = _mark(folder)  # after the names: a command marks a folder before it writes files
     if names and mark != kind.name:
-        shown = ", ".join(names[:MAX_NAMES_SHOWN] + ["…"] * (len(names) > MAX_NAMES_SHOWN))
-        content = what or f"other files ({shown})"
+        content = what or f"other files ({listed(names, MAX_NAMES_SHOWN)})"
         raise Error(f"{folder} holds {content}; give an empty or a new folder")
 
 

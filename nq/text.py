@@ -132,6 +132,16 @@ def without_password(text: str, uri: str = "") -> str:
     return text
 
 
+def listed(names: Sequence[str], limit: int = 8) -> str:
+    """Returns the first names for a message.
+
+    >>> listed(["a", "b", "c"], 2), listed([])
+    ('a, b, …', '(none)')
+    """
+    shown = [*names[:limit], "…"] if len(names) > limit else names
+    return ", ".join(shown) or "(none)"
+
+
 def grid(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     """Returns lines with columns that are aligned to the right, except the first one.
 

@@ -111,9 +111,10 @@ class PageBuilder:
         if attributes.get("name") == "generator":
             self.is_wiki |= attributes.get("content", "").startswith("MediaWiki")
         style = _declared(attributes.get("style", ""))
+        inherited = "visible" if self._boxes[-1].is_visible else "hidden"
         box = Box(
             style.get("display", _display(tag, attributes)),
-            style.get("visibility", "visible" * self._boxes[-1].is_visible) == "visible",
+            style.get("visibility", inherited) == "visible",
         )
         hidden = box.display == "none" or _is_dropped(tag, attributes, self.is_wiki)
         if self._dropped or hidden:

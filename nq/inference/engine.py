@@ -205,5 +205,5 @@ def graph_folder(network: FolderNetwork, packages: Sequence[str]) -> Path:
     ]
     folder = storage.cache_folder() / "graphs" / storage.digest_json(depends)[:32]
     earlier = sorted(path.name for path in folder.glob("tensorflow*"))
-    name = installed("tensorflow-cpu") or installed("tensorflow") or [*earlier, "none"][0]
+    name = installed("tensorflow-cpu") or installed("tensorflow") or next(iter(earlier), "none")
     return folder / name

@@ -262,6 +262,9 @@ class _Table:
             self.add(f"{path}/{part}", (columns,), suffix, module)
 
 
+RELATIVE_MODULES = {"c2p": "position_key", "p2c": "position_query"}
+
+
 def weight_table(config: ModelConfig, layout: Layout = BERT) -> dict[str, Weight]:
     """Returns each weight of a model by its path, such as ``layer_0_qkv/kernel``."""
     hidden, width, inner = config.hidden_size, config.table_width, config.intermediate_size
@@ -290,7 +293,7 @@ def weight_table(config: ModelConfig, layout: Layout = BERT) -> dict[str, Weight
         linear(f"layer_{i}_qkv", hidden, 3 * attention, "query", "key", "value")
         linear(f"layer_{i}_attention_output", attention, hidden, "attention_output")
         if terms and not config.share_att_key:
-            modules = [{"c2p": "position_key", "p2c": "position_query"}[term] for term in terms]
+            modules = [RELATIVE_MODULES[term] for term in terms]
             linear(f"layer_{i}_relative", hidden, len(terms) * attention, *modules)
         if i or not config.is_pre_norm:
             norm(f"layer_{i}_attention_norm", hidden, "attention_norm")

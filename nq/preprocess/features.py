@@ -197,7 +197,9 @@ def _after_splitting(target: Target, contexts: Sequence[Context]) -> Target | No
     words = [word for context in contexts for word in (*context.markers, *context.words)]
     answer = " ".join(words[target.first : target.last + 1])
     again = ctx.split_again(words[: target.last + 1])
-    start = len(ctx.split_again(words[: target.first])) - (not ctx.split_again([answer[:1]]))
+    start = len(ctx.split_again(words[: target.first]))
+    if not ctx.split_again([answer[:1]]):
+        start -= 1
     if " ".join(answer.split()) not in " ".join(again[start:]):
         return None
     return Target(target.kind, start, len(again) - 1)

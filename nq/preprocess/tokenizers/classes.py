@@ -137,34 +137,37 @@ def _unigram(
     """Returns a unigram; ``prefix`` says where a blank is added if not before each word."""
     unknown = {piece: i for i, (piece, _) in enumerate(vocab)}.get(values["unk_token"])
     backend = Backend(Unigram(vocab, unknown))
-    accents = quotes and not values["keep_accents"]
-    steps = [
-        *([normalizers.Replace("``", '"'), normalizers.Replace("''", '"')] if quotes else ()),
-        *([normalizers.Replace(Regex(blanks), " ")] if blanks == BLANKS else ()),
-        *([normalizers.NFKD(), normalizers.StripAccents()] if accents else ()),
-        *([normalizers.Lowercase()] if values.get("do_lower_case") else ()),
-    ]
-    if blanks != DEBERTA_BLANKS:
-        steps += [normalizers.Precompiled(characters)] if characters else []
-    else:
+    steps, parts = list[Any](), list[Any]()
+    if quotes:
+        steps += [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+    if blanks == BLANKS:
+        steps += [normalizers.Replace(Regex(blanks), " ")]
+    if quotes and not values["keep_accents"]:
+        steps += [normalizers.NFKD(), normalizers.StripAccents()]
+    if values.get("do_lower_case"):
+        steps += [normalizers.Lowercase()]
+    if blanks == DEBERTA_BLANKS:
         steps += [normalizers.Replace(Regex(blanks), " "), normalizers.NFC()]
         steps += [normalizers.Strip(left=False, right=True)]
+    elif characters:
+        steps += [normalizers.Precompiled(characters)]
     backend.normalizer = normalizers.Sequence(steps)
+    if cuts_at_blanks:
+        parts += [cuts.WhitespaceSplit()]
+    if values.get("split_by_punct"):
+        parts += [cuts.Punctuation("isolated")]
     scheme = "always" if values["add_prefix_space"] else prefix
-    backend.pre_tokenizer = cuts.Sequence(
-        [
-            *([cuts.WhitespaceSplit()] if cuts_at_blanks else ()),
-            *([cuts.Punctuation("isolated")] if values.get("split_by_punct") else ()),
-            cuts.Metaspace(prepend_scheme=scheme),
-        ]
-    )
+    backend.pre_tokenizer = cuts.Sequence([*parts, cuts.Metaspace(prepend_scheme=scheme)])
     return backend
 
 
 PREFIX, MASK = {"add_prefix_space": True}, [("<mask>", 0.0)]
 HEAD = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
 CAMEMBERT_HEAD = [
-    *((piece + "NOTUSED" * ("s" in piece), score) for piece, score in HEAD),
+    ("<s>NOTUSED", 0.0),
+    ("<pad>", 0.0),
+    ("</s>NOTUSED", 0.0),
+    ("<unk>", 0.0),
     ("<unk>NOTUSED", -100.0),
 ]
 BERT = TokenizerClass(

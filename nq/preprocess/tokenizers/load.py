@@ -49,7 +49,9 @@ def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
     name = _class_of(place, config)
     if path.is_dir():
         kind = CLASSES.get(name)
-        names = (WHOLE_FILE, *([kind.vocabulary] if kind else ()), *NAMES)
+        names = [WHOLE_FILE, *NAMES]
+        if kind:
+            names.insert(1, kind.vocabulary)
         path = next((path / name for name in names if (path / name).is_file()), path)
     if not path.is_file():
         raise FileNotFoundError(
