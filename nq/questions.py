@@ -120,7 +120,8 @@ class Questions:
         rest = self.behind(place, [example.example_id for example in good])
         while len(good) < n and (record := next(rest, None)):
             self._first.append(record)
-            good += [record[1]] if isinstance(record[1], Example) else []
+            if isinstance(record[1], Example):
+                good.append(record[1])
         return good[:n]
 
     def __iter__(self) -> Iterator[Record]:
@@ -181,7 +182,8 @@ class Questions:
     @property
     def paths(self) -> tuple[str, ...]:
         """The paths of the files and of all pages."""
-        return (*self.files, *(self.pages.files if self.pages else ()))
+        pages = self.pages.files if self.pages else ()
+        return (*self.files, *pages)
 
 
 def _pages_sha256(pages: PageFolder) -> str:

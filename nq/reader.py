@@ -344,19 +344,18 @@ def make_answer(
     others = [other for other in n_best if other is not given][:top]
     others.sort(key=lambda other: -other.short_probability)
     alternatives = tuple(
-        Answer(
-            *(question, *page.origin(o.long, o.shorts)),
-            *(o.yes_no, *_probabilities(o, o)),
-        )
+        Answer(question, *page.origin(o.long, o.shorts), o.yes_no, *_probabilities(o, o))
         for o in others
     )
-    long, short = _probabilities(prediction, given)
     left_out = page.selection or Selection(unread_blocks=unread_blocks(page.example, windows))
     return Answer(
-        *(question, *page.origin(prediction.long, prediction.shorts), prediction.yes_no),
-        long,
-        short,
-        *(alternatives, left_out.unread_blocks, left_out.skipped),
+        question,
+        *page.origin(prediction.long, prediction.shorts),
+        prediction.yes_no,
+        *_probabilities(prediction, given),
+        alternatives,
+        left_out.unread_blocks,
+        left_out.skipped,
         asks_yes_no=given is not None and given.asks_yes_no,
         score=None if ranked.ranking else prediction.short_score,
     )

@@ -176,10 +176,11 @@ def preprocess(
         prepared = records | "Windows" >> windows
         return prepared.windows, prepared.dead_letters
 
+    def update(completed: int, total: int) -> None:
+        bar.update(completed)
+
     with new_bar(desc="preprocess", unit=" examples") as bar:
-        _, elements = run_in_order(
-            *(read, steps, options, part, str(part), lambda new, _: bar.update(new))
-        )
+        _, elements = run_in_order(read, steps, options, part, str(part), update)
     ids = Ids()
     for one in elements:
         if isinstance(one, DeadLetter):

@@ -110,7 +110,7 @@ def train_on_files(
         train_s, model_uri = time.perf_counter() - started, None
         if track and track.logs_model:
             model_uri = run.log_model(partial(_save, job.output))
-    return TrainingResult(*(job.output, prepared, state.step, loss, train_s, state.best, model_uri))
+    return TrainingResult(job.output, prepared, state.step, loss, train_s, state.best, model_uri)
 
 
 def _save(model: Path, folder: Path, logged: Any) -> None:

@@ -359,7 +359,8 @@ def _whole(path: Path, description: Values) -> Backend:
     if isinstance(model["vocab"], list):
         _checked(path, model["vocab"])
     text = json.dumps(values)
-    if unknown := {*map(json.loads, PATTERN.findall(text))} - KNOWN_PATTERNS:
+    unknown = set(map(json.loads, PATTERN.findall(text))) - KNOWN_PATTERNS
+    if unknown:
         raise ValueError(
             f"{path} has the regular expression {min(unknown)!r:.80}, which may take for ever: "
             "expected one of a known family or none; choose another model"
