@@ -234,7 +234,7 @@ def make_tokenizer(path: Path, name: str, config: Values, description: Values) -
     kind, files = CLASSES.get(name), {path.name: path}
     pieces = dict(kind.pieces) if kind else {}
     pieces |= {key: spelling(config[key]) for key in {*SPELLINGS, *pieces} if config.get(key)}
-    added = added_tokens(path, config, {} if kind else description)
+    added = added_tokens(config, {} if kind else description)
     options: Values = {"tokenizer_class": name}
     if kind is None:
         backend = _whole(path, description)
@@ -271,7 +271,7 @@ def spelling(token: Any) -> str:
     return str(content)
 
 
-def added_tokens(path: Path, config: Values, description: Values) -> list[AddedToken]:
+def added_tokens(config: Values, description: Values) -> list[AddedToken]:
     """Returns the tokens that were added to a vocabulary, in the order of their ids."""
     whole = [(token["id"], token) for token in description.get("added_tokens") or ()]
     named = [(int(i), token) for i, token in (config.get(ADDED) or {}).items()]

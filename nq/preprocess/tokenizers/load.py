@@ -131,7 +131,7 @@ def _load(path: Path, compat: str, config: Values, name: str) -> Tokenizer:
         if model.get("type", "WordPiece" if WORD_CHARS in model else "") != "WordPiece":
             raise ValueError(f"{path}: compat {compat!r} is for WordPiece only, use 'ours'")
     if original or is_own:
-        normalizer, added = description.get("normalizer") or {}, added_tokens(path, config, {})
+        normalizer, added = description.get("normalizer") or {}, added_tokens(config, {})
         lowercase, strip_accents = flag(config, "do_lower_case"), flag(config, "strip_accents")
         options = (
             flag(normalizer, "lowercase") if lowercase is None else lowercase,
