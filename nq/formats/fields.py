@@ -96,7 +96,8 @@ def same_id(value: Any) -> Any:
     """
     text = str(value)
     with contextlib.suppress(ValueError):
-        if str(number := int(text)) == text:
+        number = int(text)
+        if str(number) == text:
             return number if -(1 << 63) <= number < 1 << 64 else text
     return value
 

@@ -195,7 +195,8 @@ def _windows_of(
     document token, ``of_token`` its block.
     """
     windows = np.unique(of_word[(of_token == candidate) & (of_word >= 0)])
-    by_span = [w for w in of_word[starts[starts < len(of_word)]].tolist() if w >= 0]
+    in_page = starts[starts < len(of_word)]
+    by_span = [window for window in of_word[in_page].tolist() if window >= 0]
     best_first = list(dict.fromkeys([*by_span, *windows.tolist()]))
     return np.array(best_first[:WINDOWS_PER_BLOCK], np.int64)
 

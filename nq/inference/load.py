@@ -88,7 +88,8 @@ def load_scorer(spec: ScorerSpec) -> Scorer:
     scorer: Scorer = load_predictor(spec)
     if profile.changes.prune:
         scorer = PruningScorer(scorer, model.first_decision.prune_blocks)
-    if (second := model.second) is not None and (decision := model.cascade) is not None:
+    second, decision = model.second, model.cascade
+    if second is not None and decision is not None:
         second_features = partial(features, tokenizer=second.tokenizer, config=second.windows)
         predictor = load_predictor(replace(spec, model=second))
         scorer = CascadeScorer(scorer, predictor, second_features, decision)

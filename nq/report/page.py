@@ -99,8 +99,10 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
             if other:
                 for label, of_run in zip((question.label, other), counts, strict=True):
                     of_run.extend(question_counts({0: list(case.gold)}, {0: label}))
-        without_gold += case is None
-        changed += question.changed
+        if case is None:
+            without_gold += 1
+        if question.changed:
+            changed += 1
         indices = []
         for name, values in traits.items():
             value = case.traits[name] if case else ""
@@ -120,7 +122,8 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         except ValueError as error:
             problem = str(error)
     data = {
-        **{"compared": compared, "scored": analysis is not None},
+        "compared": compared,
+        "scored": analysis is not None,
         "outcomes": ([*Verdict], COUNTS, COUNTS),
         "traits": {name: list(values) for name, values in traits.items()},
     }
@@ -150,9 +153,14 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         problem=problem,
         comparison=(*cells(run.rows), [""] * len(run.rows)) if run.rows else None,
         curves=curves,
-        **{"number": number, "phases": phases, "prediction_s": prediction_s},
-        **{"seconds": format_seconds, "size": format_bytes},
-        **{"kinds": KINDS, "counts": COUNTS, "meanings": MEANING},
+        number=number,
+        phases=phases,
+        prediction_s=prediction_s,
+        seconds=format_seconds,
+        size=format_bytes,
+        kinds=KINDS,
+        counts=COUNTS,
+        meanings=MEANING,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:

@@ -247,10 +247,12 @@ async def _read_body(request: Request, limit: int, uploads: set[asyncio.Timeout]
     size = int(announced) if announced.isdecimal() else 0
     stream, now = aiter(request.stream()), asyncio.get_running_loop().time
     if len(uploads) >= MAX_UPLOADS:
-        uploads.remove(oldest := min(uploads, key=lambda one: one.when() or 0.0))
+        oldest = min(uploads, key=lambda one: one.when() or 0.0)
+        uploads.remove(oldest)
         if not oldest.expired():
             oldest.reschedule(now())
-    uploads.add(silence := asyncio.timeout(SILENCE_S))
+    silence = asyncio.timeout(SILENCE_S)
+    uploads.add(silence)
     try:
         async with silence:
             while size <= limit and (part := await anext(stream, None)) is not None:
