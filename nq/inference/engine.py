@@ -91,7 +91,6 @@ class FolderNetwork(Network):
 
     @property
     def model(self) -> keras.Model:
-        """The Keras model."""
         return self._loaded.model
 
     @property

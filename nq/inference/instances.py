@@ -71,7 +71,6 @@ class InstancePool(Scorer):
     def submit(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Future[Columns]:
-        """See ``Scorer.submit``."""
         return self._threads.submit(self.scores, rows, examples, progress)
 
     def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:

@@ -205,7 +205,6 @@ class Scored:
 
     @property
     def example(self) -> Example:
-        """The example."""
         return self.windowed.example
 
     @property
@@ -235,7 +234,6 @@ class Part:
 
     @property
     def examples(self) -> list[Example]:
-        """The examples."""
         return [one.example for one in self.windowed]
 
     @cached_property

@@ -34,7 +34,6 @@ class LoadedModel:
 
     @property
     def folder(self) -> Path:
-        """The folder."""
         return self.files.path
 
 

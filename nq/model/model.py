@@ -121,7 +121,6 @@ class Model:
 
     @property
     def folder(self) -> Path:
-        """The folder of the model."""
         return self.files.path
 
     @property
@@ -136,7 +135,6 @@ class Model:
 
     @property
     def settings(self) -> ModelSettings:
-        """The settings in the folder."""
         return self.files.settings
 
     @property

@@ -63,11 +63,9 @@ class Engine:
         self.precision = computation.profile.precision(self.device)
 
     def options(self) -> contextlib.AbstractContextManager[None]:
-        """See ``nq.inference.engine.Engine.options``."""
         return grappler_options(self.computation.profile.changes.grappler)
 
     def compiled(self, shape: Shape) -> Step:
-        """See ``nq.inference.engine.Engine.compiled``."""
         columns = [name for name in WINDOW_COLUMNS if not (shape.full and name == "input_mask")]
         with memory_error():
             traced = self._traced(shape, columns)
