@@ -71,20 +71,16 @@ def encode_records(
     """Yields one serialized ``tf.train.Example`` for each window of an example, in order."""
     if not len(features):
         return
-    windows, number = features.window_numbers, features.example_id
+    number, windows = features.example_id, features.window_numbers.astype(np.uint64)
     if isinstance(number, str):
         number = int.from_bytes(hashlib.sha256(number.encode()).digest()[:7])
     first = np.array(number % (1 << 64), np.uint64)
-    columns: dict[str, IntArray] = {id_name: (first + windows.astype(np.uint64)).view(np.int64)}
-    columns |= {name: getattr(features, name) for name in MODEL_INPUTS}
+    columns: dict[str, IntArray] = {id_name: (first + windows).view(np.int64)}
     if features.answer_types is None:
-        columns |= {
-            "example_keys": np.tile(source.key, (len(features), 1)),
-            "window_ids": np.stack([windows, np.full_like(windows, features.n_windows)], axis=1),
-            "token_map": features.token_map,
-        }
+        keys = np.tile(source.key, (len(features), 1))
+        columns |= {"example_keys": keys, **features.rows}
     else:
-        columns |= {name: getattr(features, name) for name in TARGETS}
+        columns |= {name: getattr(features, name) for name in (*MODEL_INPUTS, *TARGETS)}
     rows = [_entries(name, np.asarray(values)) for name, values in sorted(columns.items())]
     for entries in zip(*rows, strict=True):
         yield _field(1, b"".join(entries))
