@@ -115,8 +115,10 @@ def _ask(args: argparse.Namespace, process: PageProcess) -> int:
 def _question_and_files(args: argparse.Namespace) -> tuple[str | None, list[str]]:
     """Returns the question, ``None`` with ``--interactive``, and the documents, each once."""
     words: list[str] = args.words
-    question = None if args.interactive else one_line(words[0]) if words else ""
-    paths = words if args.interactive else words[1:] or [STDIN]
+    question: str | None = one_line(words[0]) if words else ""
+    paths = words[1:] or [STDIN]
+    if args.interactive:
+        question, paths = None, words
     problem, exists = "", os.path.exists  # not Path.exists, which raises for a long question
     if args.interactive and (not words or STDIN in words):
         problem = "--interactive reads questions from standard input, so give it pages in files"

@@ -188,7 +188,8 @@ class _Document:
         """Returns the parts to which a part refers, by the ids and the kinds of the references."""
         path = join(dirname(part), "_rels", f"{basename(part)}.rels")
         targets: dict[str, str] = {}
-        for one in self._xml(path) if path.lower() in self._files else ():
+        references = self._xml(path) if path.lower() in self._files else ()
+        for one in references:
             target = normpath(join("/", dirname(part), _get(one, "Target"))).lstrip("/")
             targets[_get(one, "Id")] = target
             targets.setdefault(basename(_get(one, "Type")), target)

@@ -89,7 +89,9 @@ def entries(question: Question, traits: Sequence[int], more_chars: int) -> tuple
     has_long, has_short = (j.has_gold for j in case.judgments.values()) if case else (False, False)
     votes = Counter((a.long, a.shorts, a.yes_no) for a in annotations)
     expected = Counter(example.answers)
-    for (long, spans, yes_no), count in votes.items() if example.answers is None else ():
+    for (long, spans, yes_no), count in votes.items():
+        if example.answers is not None:
+            continue
         if has_short:
             expected[page.short(spans, yes_no)] += count
         elif has_long and long:
