@@ -56,9 +56,9 @@ from nq.transformers_pipeline import (
 
 log = logging.getLogger(__name__)
 
-Source = Page | str | Path
+Document = Page | str | Path
 """A page, its text or HTML, or its file."""
-Sources = Source | list[Source] | list[Page] | list[str] | list[Path]
+Documents = Document | list[Document] | list[Page] | list[str] | list[Path]
 """A page, or the documents of which the best blocks are read."""
 TASK = "question-answering"
 BATCH_SIZE = 8
@@ -101,15 +101,15 @@ class Reader:
         return self._scorer.open().network.model
 
     @overload
-    def ask(self, question: str, page: Sources, top: int = 3) -> Answer: ...
+    def ask(self, question: str, page: Documents, top: int = 3) -> Answer: ...
     @overload
     def ask(
-        self, question: list[str] | tuple[str, ...], page: Sources, top: int = 3
+        self, question: list[str] | tuple[str, ...], page: Documents, top: int = 3
     ) -> list[Answer]: ...
     @overload
-    def ask(self, question: Sequence[tuple[str, Sources]], *, top: int = 3) -> list[Answer]: ...
+    def ask(self, question: Sequence[tuple[str, Documents]], *, top: int = 3) -> list[Answer]: ...
     def ask(
-        self, question: Any, page: Sources | None = None, top: int = 3
+        self, question: Any, page: Documents | None = None, top: int = 3
     ) -> Answer | list[Answer]:
         """Returns the answer to a question about a page, or those to several ones in order.
 
@@ -376,12 +376,12 @@ def _is_folder(source: object) -> bool:
     return isinstance(source, Path) and source.is_dir()
 
 
-def _documents(source: Source) -> Sequence[Source]:
+def _documents(source: Document) -> Sequence[Document]:
     """Returns the documents in a folder, or the one that is given."""
     return [Path(name) for name in files_in(str(source))] if _is_folder(source) else [source]
 
 
-def _page(source: Source | None) -> Page:
+def _page(source: Document | None) -> Page:
     """Returns the page of a text, of HTML or of a file."""
     if isinstance(source, str):
         if isfile(source):  # noqa: PTH113 - also of text that is too long for a name

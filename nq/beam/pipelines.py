@@ -43,13 +43,13 @@ END_S = 2.0
 ExampleProgress = Callable[[int, int], None]
 """Receives the examples that have just been completed, and how many there are, 0 if unknown."""
 
-Steps = Callable[[Any], tuple[Any, Any]]
+AddSteps = Callable[[Any], tuple[Any, Any]]
 """Adds steps to the questions; returns the results and the dead letters, each with a ``source``."""
 
 
 def run_in_order(
     questions: ReadQuestions,
-    steps: Steps,
+    steps: AddSteps,
     options: Sequence[str],
     part: Path,
     shared: str,
@@ -189,7 +189,7 @@ def preprocess(
             yield ids.repeated(one.source, one.example_id, one.question) or one
 
 
-def answering(spec: ScorerSpec, staged: Mapping[Path, str], decide: Decide) -> Steps:
+def answering(spec: ScorerSpec, staged: Mapping[Path, str], decide: Decide) -> AddSteps:
     """Returns the steps from questions to their answers; see ``ScoreWindows`` for ``staged``."""
     model = spec.model
     tokenizer = staged.get(model.folder, model.folder)

@@ -19,7 +19,7 @@ from nq.model.folder import ModelFolder
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.features import Sampling
 from nq.preprocess.prepared import make_windows
-from nq.preprocess.shards import Counts, stored_example
+from nq.preprocess.shards import WindowCounts, stored_example
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import page_folder
@@ -131,7 +131,9 @@ class _MakeWindows(beam.DoFn):  # type: ignore[misc]
     ) -> None:
         self.tokenizer_path, self.windows, self.training = tokenizer, windows, training
         self.output = output
-        self.counters = {name: beam.metrics.Metrics.counter("nq", name) for name in vars(Counts())}
+        self.counters = {
+            name: beam.metrics.Metrics.counter("nq", name) for name in vars(WindowCounts())
+        }
 
     def setup(self) -> None:
         path = local_folder(self.tokenizer_path)

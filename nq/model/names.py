@@ -19,7 +19,7 @@ WORD_EMBEDDINGS = "embeddings/word_embeddings"
 MISSING_ROWS = 1024
 """Rows of word embeddings that a checkpoint may lack: the markers, and padding."""
 
-Shape = tuple[int, ...]
+TensorShape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ class Weight:
         transposed: whether the tensors are stored as ``[out, in]``.
     """
 
-    shape: Shape
+    shape: TensorShape
     tensors: tuple[str, ...]
     transposed: bool = False
 
@@ -242,7 +242,7 @@ class _Table:
     weights: dict[str, Weight] = field(default_factory=dict)
 
     def add(
-        self, path: str, shape: Shape, suffix: str, *modules: str, transposed: bool = False
+        self, path: str, shape: TensorShape, suffix: str, *modules: str, transposed: bool = False
     ) -> None:
         layer = "".join(filter(str.isdigit, path))
         tensors = (self.layout.names[module].format(i=layer) + suffix for module in modules)

@@ -32,9 +32,9 @@ from nq.preprocess.shards import (
     MANIFEST,
     PREPARED,
     WINDOWS,
-    Counts,
     ShardWriter,
     StoredExample,
+    WindowCounts,
     example_ids,
     read_manifest,
     read_shard,
@@ -120,7 +120,7 @@ class Windows:
     def _update(self, manifest: Mapping[str, Any]) -> None:
         counts = dict(manifest["counts"])
         self.seconds: float = counts.pop("seconds")
-        self.counts = Counts(**counts)
+        self.counts = WindowCounts(**counts)
         self.n_shards, self._is_complete = len(manifest["shards"]), manifest["complete"]
 
     @property

@@ -55,7 +55,7 @@ PREPARED = storage.Kind(
 
 
 @dataclass
-class Counts:
+class WindowCounts:
     """What a folder of windows has, as in its manifest; Beam's counters have the same names.
 
     Args:
@@ -195,7 +195,7 @@ class ShardWriter:
             manifest
             or {
                 "request": description,
-                "counts": {**asdict(Counts()), "seconds": 0.0},
+                "counts": {**asdict(WindowCounts()), "seconds": 0.0},
                 "shards": [],
                 "place": list(START),
                 "skipped_bytes": 0,

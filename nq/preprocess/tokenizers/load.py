@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from nq.config import WindowConfig
 from nq.errors import Error, check_argument
@@ -22,6 +21,7 @@ from nq.preprocess.tokenizers.classes import (
     VOCAB,
     WHOLE,
     WHOLE_FILE,
+    Values,
     added_tokens,
     flag,
     make_tokenizer,
@@ -38,7 +38,6 @@ from nq.preprocess.tokenizers.wordpiece import (
 SAMPLE = ("The", "café", "in", "東京", "\U0001f600", "", "".join(map(chr, range(33, 0x3000))))
 """Words that every tokenizer can encode; a damaged one fails at some character only."""
 CONFIG, VOCABULARY = "tokenizer_config.json", "vocab.txt"
-Values = dict[str, Any]
 
 
 def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
