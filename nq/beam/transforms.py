@@ -130,10 +130,8 @@ class _MakeWindows(beam.DoFn):  # type: ignore[misc]
         self, tokenizer: str, windows: WindowConfig, training: Sampling | None, output: str
     ) -> None:
         self.tokenizer_path, self.windows, self.training = tokenizer, windows, training
-        self.output = output
-        self.counters = {
-            name: beam.metrics.Metrics.counter("nq", name) for name in vars(WindowCounts())
-        }
+        self.output, counter = output, beam.metrics.Metrics.counter
+        self.counters = {name: counter("nq", name) for name in vars(WindowCounts())}
 
     def setup(self) -> None:
         path = local_folder(self.tokenizer_path)
