@@ -121,6 +121,7 @@ class Model:
 
     @property
     def folder(self) -> Path:
+        """The folder of the model."""
         return self.files.path
 
     @property
@@ -135,6 +136,7 @@ class Model:
 
     @property
     def settings(self) -> ModelSettings:
+        """The settings in the folder."""
         return self.files.settings
 
     @property
