@@ -154,7 +154,7 @@ def benchmark(args: argparse.Namespace) -> int:
             Questions(tuple(files)), load_tokenizer(model), ModelFolder(model).settings.windows
         )
         started = time.process_time()
-        rate = prepare(request, folder / "windows").windows / (time.process_time() - started)
+        rate = prepare(request, folder / "windows").counts.windows / (time.process_time() - started)
         result = {
             "preprocessing, windows per CPU second": rate,
             "preprocessing against the 2020 port": rate / PREDECESSOR_WINDOWS_PER_CPU_S,

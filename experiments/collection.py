@@ -32,7 +32,7 @@ from nq.preprocess.features import prefix
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.progress import ProgressBar
 from nq.questions import read_examples
-from nq.records import Example, FloatArray
+from nq.records import MODEL_INPUTS, Example, FloatArray
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ def cosines(model: str, questions: Sequence[str], blocks: Sequence[str]) -> Floa
         shape = Shape(BATCH_SIZE, windows.max_seq_length)
         for batch in by_length(np.array(list(map(len, ids))), shape):
             size = len(batch.rows), batch.shape.length
-            rows = {name: np.zeros(size, np.int32) for name in joint.INPUTS}
+            rows = {name: np.zeros(size, np.int32) for name in MODEL_INPUTS}
             for i, row in enumerate(batch.rows.tolist()):
                 rows["input_ids"][i, : len(ids[row])] = ids[row]
                 rows["input_mask"][i, : len(ids[row])] = 1

@@ -169,7 +169,9 @@ def records(path: Path) -> Iterator[Record]:
         agreed = [answer for answer in question.answers for _ in range(answer.annotators)]
         annotations = []
         for n, answer in enumerate(agreed):
-            key = ("annotation", title, question.text, *[str(n)] * (n > 0))
+            key = ["annotation", title, question.text]
+            if n > 0:
+                key.append(str(n))
             fields = gold(answer, tokens, options)
             annotations.append({"annotation_id": abs(number(*key)), **fields})
         yield {

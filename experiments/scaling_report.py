@@ -83,13 +83,16 @@ def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
     chosen = row.get("policy") == SPLIT or (
         row["part"] == INSTANCES and SOURCE_INSTANCES.get(row["length"]) == row["instances"]
     )
+    shown = "" if ratio is None else f"{ratio}"
+    if shown and is_dispatch:
+        shown += " (p95)"
     return (
         *(part, row["shape"], str(row["length"] or "mixed"), row["engine"], shape),
         *(str(row["batch"]), "yes" if row["pinned"] else "no"),
         f"{middle(largest(row)):.4g}",
         f"{middle(p95(row)):.4g}",
         f"{windows_per_s(row):.4g}",
-        "" if ratio is None else f"{ratio}{' (p95)' * is_dispatch}",
+        shown,
         "this" if chosen else "",
     )
 

@@ -77,7 +77,10 @@ def tables(args: argparse.Namespace, measuring: Sequence[str]) -> int:
         changed = update(ROOT, write=not args.check)
     label, old = "out of date" if args.check else "written", stale(ROOT) if args.check else []
     if args.json:
-        terminal.print_json({label: changed, **({"stale": old} if args.check else {})})
+        values = {label: changed}
+        if args.check:
+            values["stale"] = old
+        terminal.print_json(values)
     else:
         lines = [f"{label}: {', '.join(changed)}"] if changed else []
         print(*(lines + old or ["all tables are up to date"]), sep="\n")

@@ -139,13 +139,14 @@ def located(
     border = next(c for c in map(chr, PRIVATE_USE) if c not in whole)
     words = [[i for i in range(a.start, a.end) if spelling[i].strip(" |\n")] for a in answers]
     starts, ends = {w[0] for w in words if w}, {w[-1] for w in words if w}
-    for i in starts | ends:
+    for i in ends:
         word = spelling[i].rstrip()
-        after = border * (i in ends) + spelling[i][len(word) :]
-        spelled[i] = border * (i in starts) + word + after
+        spelled[i] = word + border + spelling[i][len(word) :]
+    for i in starts:
+        spelled[i] = border + spelled[i]
     text = readable_text(spelled)
     places = (match.start() - n for n, match in enumerate(re.finditer(border, text)))
-    tokens = sorted([*((i, 0) for i in starts), *((i, 1) for i in ends)])
+    tokens = sorted([(i, 0) for i in starts] + [(i, 1) for i in ends])
     place = dict(zip(tokens, places, strict=True))
     return text.replace(border, ""), [
         (place[w[0], 0], place[w[-1], 1]) if w else None for w in words

@@ -61,7 +61,9 @@ def clean(
             with contextlib.suppress(FileNotFoundError):  # it is gone by now
                 status = path.lstat()
                 item.bytes += 0 if stat.S_ISDIR(status.st_mode) else status.st_size
-        if holder := next(filter(None, map(storage.lock_holder, _locks(item.folder))), ""):
+        holders = filter(None, map(storage.lock_holder, _locks(item.folder)))
+        holder = next(holders, "")
+        if holder:
             item.kept = f"in use by {holder}"
     for item in reversed(items):  # what is inside comes first
         if item.kept or dry_run:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self, get_type_hints
 MAX_NUMBER = 1e18
 """The largest number that a file of settings may hold."""
 DECISION_RULES = ("default", "squad", "bert-joint", "kisialiou")
-PAGE, BLOCK = "page", "block"
+PAGE_SCOPE, BLOCK_SCOPE = "page", "block"
 NQ_CONTEXTS, ALL_CONTEXTS = 48, 1 << 30
 """The ``max_contexts`` of BERT-Joint, and one beyond the blocks of every page."""
 
@@ -193,9 +193,9 @@ class WindowConfig(Settings):
         choices=tuple(COMPAT),
     )
     window_scope: str = option(
-        PAGE,
+        PAGE_SCOPE,
         "what a window may hold: text of several blocks of the page, or of one block only",
-        choices=(PAGE, BLOCK),
+        choices=(PAGE_SCOPE, BLOCK_SCOPE),
     )
     question_prefix: str = ""
     block_prefix: str = ""
@@ -203,8 +203,8 @@ class WindowConfig(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         ensure(
-            self.window_scope == PAGE or not self.switches.split_words_again,
-            f"compat {self.compat} has no windows of one block: leave window_scope at {PAGE}",
+            self.window_scope == PAGE_SCOPE or not self.switches.split_words_again,
+            f"compat {self.compat} has no windows of one block: leave window_scope at {PAGE_SCOPE}",
         )
         if self.max_seq_length == 0:
             object.__setattr__(self, "max_seq_length", self.switches.max_seq_length)

@@ -83,7 +83,6 @@ class Interruption:
                 return number
 
     def end(self) -> None:
-        """Ends the thread."""
         os.write(self.writer, b"\0")
         os.close(self.writer)
 

@@ -33,7 +33,7 @@ from nq.storage import sha256
 
 log = logging.getLogger(__name__)
 
-Record = tuple[Source, Example | DeadLetter]
+DecodedRecord = tuple[Source, Example | DeadLetter]
 OTHER = "{} is not what was read before: give that with {}"
 START: ExampleKey = (0, 0)
 """The place before the first record."""
@@ -68,7 +68,7 @@ class Questions:
     pages: PageFolder | None = None
     limit: int | None = None
     system: Files = LOCAL
-    _first: list[Record] = field(default_factory=list, repr=False)
+    _first: list[DecodedRecord] = field(default_factory=list, repr=False)
 
     @classmethod
     @contextlib.contextmanager
@@ -120,13 +120,14 @@ class Questions:
         rest = self.behind(place, [example.example_id for example in good])
         while len(good) < n and (record := next(rest, None)):
             self._first.append(record)
-            good += [record[1]] if isinstance(record[1], Example) else []
+            if isinstance(record[1], Example):
+                good.append(record[1])
         return good[:n]
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[DecodedRecord]:
         return self.behind(START)
 
-    def behind(self, place: ExampleKey, ids: Iterable[ExampleId] = ()) -> Iterator[Record]:
+    def behind(self, place: ExampleKey, ids: Iterable[ExampleId] = ()) -> Iterator[DecodedRecord]:
         """Yields the records behind a place (file number and line), which follow these ids."""
         decoded = {source.key: item for source, item in self._first}
         known = Ids(ids)
@@ -181,7 +182,8 @@ class Questions:
     @property
     def paths(self) -> tuple[str, ...]:
         """The paths of the files and of all pages."""
-        return (*self.files, *(self.pages.files if self.pages else ()))
+        pages = self.pages.files if self.pages else ()
+        return (*self.files, *pages)
 
 
 def _pages_sha256(pages: PageFolder) -> str:

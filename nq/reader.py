@@ -27,14 +27,13 @@ from nq.inference.load import ScorerSpec, load_predictor, load_scorer
 from nq.inference.profile import Profile, reader_profile
 from nq.inference.scorer import (
     PART_BATCHES,
-    Progress,
     Rows,
     Scored,
     Scorer,
     ScorerWrapper,
+    Steps,
     answers,
     concatenate,
-    no_progress,
     windowed,
 )
 from nq.model.model import Model
@@ -42,7 +41,7 @@ from nq.model.runtime import use_device
 from nq.postprocess.decision import RankedPrediction
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.records import Alternative, Columns, Example, FloatArray, Prediction, Windowed, YesNo
+from nq.records import Alternative, Example, FloatArray, Prediction, Windowed, YesNo
 from nq.text import visible
 from nq.transformers_pipeline import (
     DOC_STRIDE,
@@ -57,9 +56,9 @@ from nq.transformers_pipeline import (
 
 log = logging.getLogger(__name__)
 
-Source = Page | str | Path
+Document = Page | str | Path
 """A page, its text or HTML, or its file."""
-Sources = Source | list[Source] | list[Page] | list[str] | list[Path]
+Documents = Document | list[Document] | list[Page] | list[str] | list[Path]
 """A page, or the documents of which the best blocks are read."""
 TASK = "question-answering"
 BATCH_SIZE = 8
@@ -102,15 +101,15 @@ class Reader:
         return self._scorer.open().network.model
 
     @overload
-    def ask(self, question: str, page: Sources, top: int = 3) -> Answer: ...
+    def ask(self, question: str, page: Documents, top: int = 3) -> Answer: ...
     @overload
     def ask(
-        self, question: list[str] | tuple[str, ...], page: Sources, top: int = 3
+        self, question: list[str] | tuple[str, ...], page: Documents, top: int = 3
     ) -> list[Answer]: ...
     @overload
-    def ask(self, question: Sequence[tuple[str, Sources]], *, top: int = 3) -> list[Answer]: ...
+    def ask(self, question: Sequence[tuple[str, Documents]], *, top: int = 3) -> list[Answer]: ...
     def ask(
-        self, question: Any, page: Sources | None = None, top: int = 3
+        self, question: Any, page: Documents | None = None, top: int = 3
     ) -> Answer | list[Answer]:
         """Returns the answer to a question about a page, or those to several ones in order.
 
@@ -308,12 +307,10 @@ class _SharedScorer(ScorerWrapper):
         super().__init__(inner)
         self.lock, self._open = threading.RLock(), True
 
-    def scores(
-        self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
-    ) -> Columns:
-        """See ``Scorer.scores``; one thread computes at a time."""
+    def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
+        """See ``Scorer.steps``; one thread computes at a time."""
         with self.lock:
-            return self.open().scores(rows, examples, progress)
+            return (yield from self.open().steps(rows, examples))
 
     def open(self) -> Scorer:
         """Returns the scorer; ``nq.Error`` once it is closed."""
@@ -347,19 +344,18 @@ def make_answer(
     others = [other for other in n_best if other is not given][:top]
     others.sort(key=lambda other: -other.short_probability)
     alternatives = tuple(
-        Answer(
-            *(question, *page.origin(o.long, o.shorts)),
-            *(o.yes_no, *_probabilities(o, o)),
-        )
+        Answer(question, *page.origin(o.long, o.shorts), o.yes_no, *_probabilities(o, o))
         for o in others
     )
-    long, short = _probabilities(prediction, given)
     left_out = page.selection or Selection(unread_blocks=unread_blocks(page.example, windows))
     return Answer(
-        *(question, *page.origin(prediction.long, prediction.shorts), prediction.yes_no),
-        long,
-        short,
-        *(alternatives, left_out.unread_blocks, left_out.skipped),
+        question,
+        *page.origin(prediction.long, prediction.shorts),
+        prediction.yes_no,
+        *_probabilities(prediction, given),
+        alternatives,
+        left_out.unread_blocks,
+        left_out.skipped,
         asks_yes_no=given is not None and given.asks_yes_no,
         score=None if ranked.ranking else prediction.short_score,
     )
@@ -380,12 +376,12 @@ def _is_folder(source: object) -> bool:
     return isinstance(source, Path) and source.is_dir()
 
 
-def _documents(source: Source) -> Sequence[Source]:
+def _documents(source: Document) -> Sequence[Document]:
     """Returns the documents in a folder, or the one that is given."""
     return [Path(name) for name in files_in(str(source))] if _is_folder(source) else [source]
 
 
-def _page(source: Source | None) -> Page:
+def _page(source: Document | None) -> Page:
     """Returns the page of a text, of HTML or of a file."""
     if isinstance(source, str):
         if isfile(source):  # noqa: PTH113 - also of text that is too long for a name

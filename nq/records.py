@@ -241,7 +241,7 @@ def char_span(span: Span | None, original: Original | None) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that could not be used, the reason, and an excerpt of the record."""
+    """A bad record: the reason why it cannot be used, and an excerpt of it."""
 
     source: Source
     reason: str
@@ -288,7 +288,7 @@ class Features:
         input_mask: ``[W, L]`` 1 for a piece, 0 for padding.
         segment_ids: ``[W, L]`` 0 for [CLS] query [SEP], 1 for span [SEP], 0 for padding.
         token_map: ``[W, L]`` document token of each position, -1 for query, markers, padding.
-        windows: ``[W]`` number of each window within its example; training keeps a subset.
+        window_numbers: ``[W]`` number of each window within its example; training keeps a subset.
         n_windows: total number of windows of the example.
         start_positions: ``[W]`` row position of the target's first piece (training only).
         end_positions: ``[W]`` row position of its last piece, inclusive (training only).
@@ -300,7 +300,7 @@ class Features:
     input_mask: IntArray
     segment_ids: IntArray
     token_map: IntArray
-    windows: IntArray
+    window_numbers: IntArray
     n_windows: int
     start_positions: IntArray | None = None
     end_positions: IntArray | None = None
@@ -311,13 +311,16 @@ class Features:
 
     @property
     def rows(self) -> Columns:
-        """The windows as scorers take them: the columns ``INPUTS`` and ``window_ids``."""
-        ids = np.stack([self.windows, np.full_like(self.windows, self.n_windows)], axis=1)
-        return {**{name: getattr(self, name) for name in INPUTS}, "window_ids": ids}
+        """The windows as scorers take them: the columns ``WINDOW_COLUMNS`` and ``window_ids``."""
+        numbers = self.window_numbers
+        ids = np.stack([numbers, np.full_like(numbers, self.n_windows)], axis=1)
+        return {**{name: getattr(self, name) for name in WINDOW_COLUMNS}, "window_ids": ids}
 
 
-INPUTS = ("input_ids", "input_mask", "segment_ids", "token_map")
-"""Columns of windows that a model and its reduction read, each ``[W, L]``."""
+MODEL_INPUTS = ("input_ids", "input_mask", "segment_ids")
+"""Columns of windows that a model reads, each ``[W, L]``."""
+WINDOW_COLUMNS = (*MODEL_INPUTS, "token_map")
+"""Columns of windows that a model and the reduction of its logits read, each ``[W, L]``."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from nq.errors import DamagedError, Error
+from nq.text import listed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -129,8 +130,9 @@ def sha256(path: str | Path) -> str:
     """
     status = file_status(path)
     *_, modified_ns, changed_ns = status
-    recent = time.time_ns() - max(modified_ns, changed_ns) < TIMESTAMP_STEP_NS
-    return (_digest.__wrapped__ if recent else _digest)(path, status)
+    if time.time_ns() - max(modified_ns, changed_ns) < TIMESTAMP_STEP_NS:
+        return _digest.__wrapped__(path, status)
+    return _digest(path, status)
 
 
 @cache
@@ -295,7 +297,7 @@ def check_folder(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) ->
     of a file, or the reverse. No input, or file in a folder of inputs, may be a file to write.
     """
     check_writable(folder)
-    written = {path: path for path in own_paths(folder, kind)}
+    written = list(own_paths(folder, kind))
     for path in written:
         name = path.relative_to(folder).as_posix()
         _check_type(path, kind.is_file(name), kind.is_folder(name))
@@ -314,8 +316,7 @@ def check_folder(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) ->
         names = sorted(path.name for path in folder.iterdir() if path.name[0] != ".")
     mark, what = _mark(folder)  # after the names: a command marks a folder before it writes files
     if names and mark != kind.name:
-        shown = ", ".join(names[:MAX_NAMES_SHOWN] + ["…"] * (len(names) > MAX_NAMES_SHOWN))
-        content = what or f"other files ({shown})"
+        content = what or f"other files ({listed(names, MAX_NAMES_SHOWN)})"
         raise Error(f"{folder} holds {content}; give an empty or a new folder")
 
 
@@ -352,7 +353,8 @@ def _mode(path: Path) -> int:
 def _check_type(path: Path, may_be_file: bool, may_be_folder: bool) -> None:
     """Checks that a path has the type, file or folder, that a command would write there."""
     is_folder, is_link = path.is_dir(), path.is_symlink()
-    if not (may_be_folder if is_folder else may_be_file and not is_link):
+    is_expected = may_be_folder if is_folder else may_be_file and not is_link
+    if not is_expected:
         content = "a link" if is_link else "a folder" if is_folder else "a file"
         expected = "a file" if may_be_file else "a folder"
         raise Error(f"{path} is {content}, expected {expected}: remove it, or give another folder")

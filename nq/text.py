@@ -132,6 +132,16 @@ def without_password(text: str, uri: str = "") -> str:
     return text
 
 
+def listed(names: Sequence[str], limit: int = 8) -> str:
+    """Returns the first names for a message.
+
+    >>> listed(["a", "b", "c"], 2), listed([])
+    ('a, b, …', '(none)')
+    """
+    shown = [*names[:limit], "…"] if len(names) > limit else names
+    return ", ".join(shown) or "(none)"
+
+
 def grid(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     """Returns lines with columns that are aligned to the right, except the first one.
 
@@ -155,7 +165,7 @@ def html_table(
 
     html = Markup("<p>{}</p>").format(Markup("<br>").join(lines))
     cell, parts = Markup('<{0} style="text-align:{1}">{2}</{0}>'), list[Markup]()
-    for tag, texts in [("th", head), *(("td", row) for row in rows)]:
+    for tag, texts in [("th", head)] + [("td", row) for row in rows]:
         cells = (cell.format(tag, align if i else "left", text) for i, text in enumerate(texts))
         parts.append(Markup("<tr>{}</tr>").format(Markup().join(cells)))
     return str(html + Markup("<table>{}</table>").format(Markup().join(parts)) if rows else html)

@@ -20,7 +20,7 @@ from scipy.special import softmax
 from nq.errors import check_argument
 from nq.formats.documents import page_from_text
 from nq.postprocess.ranking import Ranking
-from nq.preprocess.features import windows
+from nq.preprocess.features import window_ranges
 from nq.preprocess.tokenizers.base import TextPieces, Tokenizer
 from nq.records import Columns, Example, FloatArray, IntArray
 
@@ -120,14 +120,15 @@ class ContextWindows:
         # The piece of a blank alone has the first letter of the next word in some classes.
         blanks = np.array(pieces.ids) == tokenizer.piece_id("\u2581")
         pieces.chars[blanks, 1] = pieces.chars[blanks, 0]
-        head = [tokenizer.cls_id, *query.ids, *[tokenizer.sep_id] * tokenizer.separators]
+        separators = [tokenizer.sep_id] * tokenizer.separators
+        head = [tokenizer.cls_id, *query.ids, *separators]
         room = length - len(head) - 1
         n, is_long = len(query.ids), 2 * room <= length
         both = f"doc_stride ({overlap}) and the question ({n} pieces)"
         expected = f"{both} to be less than {n + room} together, by max_seq_len {length}"
         name, value = ("question", question) if is_long else ("doc_stride", overlap)
         check_argument(overlap < room, name, value, expected)
-        ranges = windows(len(pieces.ids), room, room - overlap) or [(0, 0)]
+        ranges = window_ranges(len(pieces.ids), room, room - overlap) or [(0, 0)]
         ids = np.full((len(ranges), length), tokenizer.pad_id, np.int32)
         token_map, pos = np.full_like(ids, -1), np.arange(length)
         for row, (start, end) in enumerate(ranges):
@@ -172,7 +173,9 @@ class ContextWindows:
                 begin = behind - len(text)
                 answer = answers.setdefault(text.lower(), _answer(0.0, begin, behind, text))
                 answer["score"] += float(products[i, j])
-        found = [*answers.values(), *([empty] if handle_impossible_answer else [])]
+        found = list(answers.values())
+        if handle_impossible_answer:
+            found.append(empty)
         return sorted(found, key=lambda one: -one["score"])[:top_k] or [_answer(0.0)]
 
     def _places(self, first: int, last: int, align_to_words: bool) -> IntArray:

@@ -25,8 +25,7 @@ from experiments.compression.structure import Importance, Kept, prune_weights, p
 from nq.inference.reduction import LOGITS
 from nq.model import joint
 from nq.model.config import ModelConfig
-from nq.model.joint import INPUTS
-from nq.records import FloatArray, IntArray
+from nq.records import MODEL_INPUTS, FloatArray, IntArray
 from nq.training.distillation import EXCLUDED
 from nq.training.windows import TrainingWindows
 
@@ -35,7 +34,7 @@ LAYER_WINDOWS = 128
 """Windows that the importance of layers is measured on, evenly spaced among all."""
 PARTS = ("attention", "intermediate")
 """Suffixes of the layers whose outputs have the outputs of heads and of units."""
-INPUT_SPECS = {name: tf.TensorSpec((None, None), tf.int32) for name in INPUTS}
+INPUT_SPECS = {name: tf.TensorSpec((None, None), tf.int32) for name in MODEL_INPUTS}
 TARGET_SPECS = {name: tf.TensorSpec((None,), tf.int32) for name in LOGITS}
 
 

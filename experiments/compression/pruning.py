@@ -35,7 +35,7 @@ from nq.commands import arguments, terminal
 from nq.config import WindowConfig
 from nq.formats.fields import RecordError
 from nq.formats.input_files import shown
-from nq.formats.tfrecord import INPUTS, TARGETS
+from nq.formats.tfrecord import TARGETS
 from nq.model import checkpoint
 from nq.model.convert import fitting_windows
 from nq.model.folder import ModelFolder
@@ -44,7 +44,7 @@ from nq.model.runtime import import_tensorflow
 from nq.preprocess.features import Sampling, training_features
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions, mention_unnamed_pages, read_examples
-from nq.records import Features
+from nq.records import MODEL_INPUTS, Features
 from nq.storage import check_writable
 from nq.text import visible
 from nq.training.job import TrainConfig
@@ -159,7 +159,7 @@ def training_windows(
         log.warning("training windows of the data: %d, fewer than %d", total, count)
     columns = {
         name: np.concatenate([getattr(part, name) for part in parts])[:count]
-        for name in (*INPUTS, *TARGETS)
+        for name in (*MODEL_INPUTS, *TARGETS)
     }
     return TrainingWindows.from_columns(columns)
 

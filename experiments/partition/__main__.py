@@ -64,7 +64,7 @@ def cells(args: argparse.Namespace) -> list[study.Cell]:
     }
     found: list[study.Cell] = []
     some = [part for part in PARTS if part in args.parts]
-    for part in study.installed(some, lambda part: command.missing(["jax"] * (part == JAX))):
+    for part in study.installed(some, lambda part: command.missing(["jax"] if part == JAX else [])):
         for shape, length in itertools.product(args.shapes, args.lengths):
             workload = Workload(shape, "tensorflow", length, args.batch_size)
             key = {"part": part, "shape": shape, "length": length}

@@ -17,8 +17,8 @@ from experiments import units
 from experiments.partition.group import Arrays, Seat, Shapes, slices, work
 from experiments.workloads import Workload
 from nq.model.config import ModelConfig
+from nq.records import MODEL_INPUTS
 
-INPUTS = ("input_ids", "input_mask", "segment_ids")
 LOGITS = ("start_logits", "end_logits", "type_logits")
 Compute = Callable[[Sequence[Any]], Sequence[Any]]
 
@@ -103,7 +103,7 @@ def stage_model(model: Any, cuts: Sequence[int], number: int) -> Any:
     import keras
 
     named = {tensor.name: tensor for tensor in model.inputs}
-    inputs = [named[name] for name in INPUTS]
+    inputs = [named[name] for name in MODEL_INPUTS]
     if number:
         inputs = [_boundary(model, cuts[number - 1]), *inputs[:2]]
     if number == len(cuts):
@@ -123,7 +123,7 @@ def shapes(workload: Workload, cuts: Sequence[int]) -> Shapes:
     windows = workload.batch, workload.length
     pieces = workload.batch * workload.length, workload.config.hidden_size
     return {
-        **dict.fromkeys(INPUTS, (windows, "int32")),
+        **dict.fromkeys(MODEL_INPUTS, (windows, "int32")),
         **{f"hidden_{number}": (pieces, "float32") for number in range(1, len(cuts) + 1)},
         **dict.fromkeys(LOGITS[:2], (windows, "float32")),
         LOGITS[2]: ((workload.batch, 5), "float32"),
@@ -170,7 +170,7 @@ class Stage:
     def _windows(self, rows: slice) -> None:
         """Computes some windows from the shared arrays into the shared arrays."""
         arrays, pieces = self.arrays, slice(rows.start * self.length, rows.stop * self.length)
-        inputs = [arrays[name][rows] for name in INPUTS]
+        inputs = [arrays[name][rows] for name in MODEL_INPUTS]
         if self.number:
             inputs = [arrays[f"hidden_{self.number}"][pieces], *inputs[:2]]
         outputs = self.compute(inputs)
@@ -204,7 +204,7 @@ def load(seat: Seat) -> tuple[list[list[int]], units.Work]:
 
 def fill(arrays: Arrays, rows: dict[str, Any]) -> None:
     """Writes the inputs of a batch into the shared arrays."""
-    for name in INPUTS:
+    for name in MODEL_INPUTS:
         arrays[name][:] = rows[name]
 
 

@@ -5,7 +5,7 @@ import math
 from nq.model.config import ModelConfig
 from nq.model.families import layout_of
 from nq.model.folder import ModelFolder
-from nq.model.names import Shape, weight_table
+from nq.model.names import TensorShape, weight_table
 from nq.model.registry import model_folder
 
 SHAPES = {
@@ -42,7 +42,7 @@ def find(model: str) -> ModelConfig:
     return SHAPES.get(model) or ModelFolder(model_folder(model)).config
 
 
-def weight_shapes(config: ModelConfig) -> dict[str, Shape]:
+def weight_shapes(config: ModelConfig) -> dict[str, TensorShape]:
     """Returns the shape of each weight of a model, by the weight's path."""
     return {path: weight.shape for path, weight in weight_table(config, layout_of(config)).items()}
 

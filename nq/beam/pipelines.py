@@ -40,20 +40,20 @@ WRITE_S = 1.0
 POLL_S, POLL_URI_S = 0.5, 10.0
 END_S = 2.0
 
-Progress = Callable[[int, int], None]
+ExampleProgress = Callable[[int, int], None]
 """Receives the examples that have just been completed, and how many there are, 0 if unknown."""
 
-Steps = Callable[[Any], tuple[Any, Any]]
+AddSteps = Callable[[Any], tuple[Any, Any]]
 """Adds steps to the questions; returns the results and the dead letters, each with a ``source``."""
 
 
 def run_in_order(
     questions: ReadQuestions,
-    steps: Steps,
+    steps: AddSteps,
     options: Sequence[str],
     part: Path,
     shared: str,
-    progress: Progress,
+    progress: ExampleProgress,
 ) -> tuple[Finished, Iterator[Any]]:
     """Runs a pipeline to its end; returns its results and dead letters in the order of the input.
 
@@ -119,7 +119,7 @@ def completed(folder: str) -> int:
 
 
 @contextlib.contextmanager
-def reported(folder: str, progress: Progress, total: int = 0) -> Iterator[None]:
+def reported(folder: str, progress: ExampleProgress, total: int = 0) -> Iterator[None]:
     """Reports the progress in a folder of ``CountExamples`` from a thread while the block runs."""
     ended, done = threading.Event(), 0
 
@@ -160,7 +160,7 @@ class _Encode(beam.DoFn):  # type: ignore[misc]
         yield encode(element)
 
 
-def made_windows(
+def preprocess(
     request: Request, part: Path, workers: int | None, options: Sequence[str]
 ) -> Iterator[StoredExample | DeadLetter]:
     """Yields what is stored of a request, in order, after all of it is in the folder ``part``.
@@ -176,10 +176,11 @@ def made_windows(
         prepared = records | "Windows" >> windows
         return prepared.windows, prepared.dead_letters
 
+    def update(completed: int, total: int) -> None:
+        bar.update(completed)
+
     with new_bar(desc="preprocess", unit=" examples") as bar:
-        _, elements = run_in_order(
-            *(read, steps, options, part, str(part), lambda new, _: bar.update(new))
-        )
+        _, elements = run_in_order(read, steps, options, part, str(part), update)
     ids = Ids()
     for one in elements:
         if isinstance(one, DeadLetter):
@@ -188,7 +189,7 @@ def made_windows(
             yield ids.repeated(one.source, one.example_id, one.question) or one
 
 
-def answering(spec: ScorerSpec, staged: Mapping[Path, str], decide: Decide) -> Steps:
+def answering(spec: ScorerSpec, staged: Mapping[Path, str], decide: Decide) -> AddSteps:
     """Returns the steps from questions to their answers; see ``ScoreWindows`` for ``staged``."""
     model = spec.model
     tokenizer = staged.get(model.folder, model.folder)

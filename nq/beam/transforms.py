@@ -19,7 +19,7 @@ from nq.model.folder import ModelFolder
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.features import Sampling
 from nq.preprocess.prepared import make_windows
-from nq.preprocess.shards import COUNTERS, stored_example
+from nq.preprocess.shards import WindowCounts, stored_example
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import page_folder
@@ -130,8 +130,8 @@ class _MakeWindows(beam.DoFn):  # type: ignore[misc]
         self, tokenizer: str, windows: WindowConfig, training: Sampling | None, output: str
     ) -> None:
         self.tokenizer_path, self.windows, self.training = tokenizer, windows, training
-        self.output = output
-        self.counters = {name: beam.metrics.Metrics.counter("nq", name) for name in COUNTERS}
+        self.output, counter = output, beam.metrics.Metrics.counter
+        self.counters = {name: counter("nq", name) for name in vars(WindowCounts())}
 
     def setup(self) -> None:
         path = local_folder(self.tokenizer_path)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from nq import extras
 from nq.errors import Error
-from nq.preprocess.prepared import Make, Request
+from nq.preprocess.prepared import Preprocess, Request
 from nq.preprocess.shards import StoredExample
 from nq.records import DeadLetter
 from nq.text import visible
 
 
-def by_workers(workers: int | None, options: Sequence[str] = ()) -> Make | None:
+def by_workers(workers: int | None, options: Sequence[str] = ()) -> Preprocess | None:
     """Returns a function that makes the windows of a request by workers of Beam.
 
     ``None`` for one worker without options, which needs no Beam. The function imports Beam when it
@@ -22,15 +22,15 @@ def by_workers(workers: int | None, options: Sequence[str] = ()) -> Make | None:
     if not options and (workers or 1) == 1:
         return None
     extras.require("beam")
-    return partial(_made_windows, workers=workers, options=tuple(options))
+    return partial(_preprocess, workers=workers, options=tuple(options))
 
 
-def _made_windows(
+def _preprocess(
     request: Request, part: Path, workers: int | None, options: Sequence[str]
 ) -> Iterator[StoredExample | DeadLetter]:
     if glob.escape(str(part)) != visible(str(part)):
         problem = f"Beam takes *, ? and [ in {part.parent} for patterns, and refuses odd bytes"
         raise Error(f"{problem}: give another folder")
-    from nq.beam.pipelines import made_windows
+    from nq.beam.pipelines import preprocess
 
-    return made_windows(request, part, workers, options)
+    return preprocess(request, part, workers, options)

@@ -115,8 +115,10 @@ def _ask(args: argparse.Namespace, process: PageProcess) -> int:
 def _question_and_files(args: argparse.Namespace) -> tuple[str | None, list[str]]:
     """Returns the question, ``None`` with ``--interactive``, and the documents, each once."""
     words: list[str] = args.words
-    question = None if args.interactive else one_line(words[0]) if words else ""
-    paths = words if args.interactive else words[1:] or [STDIN]
+    question: str | None = one_line(words[0]) if words else ""
+    paths = words[1:] or [STDIN]
+    if args.interactive:
+        question, paths = None, words
     problem, exists = "", os.path.exists  # not Path.exists, which raises for a long question
     if args.interactive and (not words or STDIN in words):
         problem = "--interactive reads questions from standard input, so give it pages in files"
@@ -147,10 +149,11 @@ def _files_of(path: Path) -> Sequence[str]:
 
 def _mention_unread(answer: Answer, n_files: int) -> None:
     """Logs skipped documents and unread blocks."""
-    if skipped := answer.skipped:
-        more = len(skipped) - MAX_SKIPPED
-        shown = [*skipped[:MAX_SKIPPED], *[f"and {more} more, which --json names"] * (more > 0)]
-        text = "; ".join(shown)
+    skipped = answer.skipped
+    if skipped:
+        text, more = "; ".join(skipped[:MAX_SKIPPED]), len(skipped) - MAX_SKIPPED
+        if more > 0:
+            text += f"; and {more} more, which --json names"
         log.warning("%d of %d documents cannot be read: %s", len(skipped), n_files, text)
     if answer.unread_blocks:
         which = "those that rank lowest for the question" if n_files > 1 else "the last of the page"
@@ -252,7 +255,9 @@ def _percent(probability: float | None) -> str:
 def _source(answer: Answer, cite: bool) -> str:
     """Returns document and page of an answer, as far as they tell it from others."""
     number = answer.long_span and answer.page.citation(answer.long_span)["page_number"]
-    parts = [visible(answer.page.name)] * cite + [f"page {number}"] * (number is not None)
+    parts = [visible(answer.page.name)] if cite else []
+    if number is not None:
+        parts.append(f"page {number}")
     return " " + ", ".join(parts) if parts else ""
 
 
@@ -260,7 +265,8 @@ def _row(other: Answer, cite: bool) -> str:
     start = f"{_percent(other.short_probability):>6}  "
     source = _source(other, cite).strip()
     start += f"{truncate(visible(other.text or '(no short answer)'), 40)} · "
-    start += source and f"{truncate(source, 40)} · "
+    if source:
+        start += f"{truncate(source, 40)} · "
     block = other.page.text(other.long_span).replace("\n", " ") if other.long_span else ""
     return start + truncate(visible(block), max(_width() - len(start), 20))
 
@@ -274,8 +280,11 @@ def _block(answer: Answer, block: Span, marks: Sequence[str]) -> str:
     wrapped = [row for line in text.split("\n") for row in textwrap.wrap(line, width)]
     marked = next((i for i, row in enumerate(wrapped) if marks[0] in row), 0)
     first = max(0, min(marked - MAX_LINES // 2, len(wrapped) - MAX_LINES))
-    last = first + MAX_LINES
-    lines = [*["…"] * (first > 0), *wrapped[first:last], *["…"] * (last < len(wrapped))]
+    lines = wrapped[first : first + MAX_LINES]
+    if first > 0:
+        lines.insert(0, "…")
+    if first + MAX_LINES < len(wrapped):
+        lines.append("…")
     return textwrap.indent("\n".join(lines), INDENT)
 
 

@@ -1,6 +1,7 @@
 """``nq preprocess``: questions and pages in, TFRecords of windows out."""
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 
 from nq.commands import arguments, terminal
@@ -59,7 +60,6 @@ def run(args: argparse.Namespace) -> int:
     from nq.beam.windows import by_workers
     from nq.preprocess.features import Sampling
     from nq.preprocess.prepared import Request, prepare
-    from nq.preprocess.shards import COUNTERS
     from nq.questions import Questions, mention_unnamed_pages
     from nq.runs.result import dead_letter_lines, unread_lines
 
@@ -68,22 +68,23 @@ def run(args: argparse.Namespace) -> int:
         sampling = Sampling(config.negatives, config.seed) if args.training else None
         request = Request(questions, load_tokenizer(folder, windows.compat), windows, sampling)
         prepared = prepare(request, args.output, by_workers(args.workers, args.unknown))
+    counts = prepared.counts
     if args.json:
-        values = {name: getattr(prepared, name) for name in COUNTERS}
+        values = asdict(counts)
         values |= {"shards": list(map(str, prepared.shards)), "reused": prepared.reused}
         values |= {"time": {"preprocess_s": prepared.seconds}, "output": str(prepared.folder)}
         terminal.print_json(values)
     else:
         verb = "reused, made before" if prepared.reused else "made"
         lines = [
-            f"{counted(prepared.examples, 'example')}, {counted(prepared.windows, 'window')}",
+            f"{counted(counts.examples, 'example')}, {counted(counts.windows, 'window')}",
             f"{verb} in {prepared.seconds:.1f} s: {counted(len(prepared.shards), 'shard')} in "
             f"{prepared.folder}",
-            *unread_lines(prepared.truncated_pages, prepared.unread_blocks),
+            *unread_lines(counts.truncated_pages, counts.unread_blocks),
             *dead_letter_lines(prepared.dead_letter_file),
         ]
         print("\n".join(map(visible, lines)))
-    if args.strict and prepared.dead_letters:
+    if args.strict and counts.dead_letters:
         first = prepared.first_dead_letter()
-        raise Error(f"{prepared.dead_letters} bad records, the first in {first}")
+        raise Error(f"{counts.dead_letters} bad records, the first in {first}")
     return 0

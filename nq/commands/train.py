@@ -79,18 +79,18 @@ def run(args: argparse.Namespace) -> int:
         **{name: value for name in OPTIONS if (value := getattr(args, name))},
     )
     result = train(job, track=arguments.tracking_config(args))
-    prepared = result.prepared
+    counts = result.prepared.counts
     if args.json:
         terminal.print_json(result.to_dict())
     else:
         print(
-            f"trained {result.steps} steps of {job.config.batch_size} of {prepared.windows} "
+            f"trained {result.steps} steps of {job.config.batch_size} of {counts.windows} "
             f"windows to loss {result.loss:.3f}; model in {result.output}"
         )
         if result.best:
             shown = ", ".join(f"{name} {result.best[name]:.3f}" for name in MEASURED)
             print(f"weights of step {result.best[STEP]}, on held-out questions: {shown}")
-        unread = unread_lines(prepared.truncated_pages, prepared.unread_blocks)
-        for line in (*unread, *dead_letter_lines(prepared.dead_letter_file)):
+        unread = unread_lines(counts.truncated_pages, counts.unread_blocks)
+        for line in (*unread, *dead_letter_lines(result.prepared.dead_letter_file)):
             print(line)
     return 0

@@ -43,6 +43,7 @@ from dataclasses import dataclass, replace
 
 from nq.evaluation.labels import Label
 from nq.records import ExampleId
+from nq.text import listed
 
 Metrics = dict[str, float]
 Gold = dict[ExampleId, list[Label]]
@@ -170,8 +171,7 @@ def check_ids(gold: Set[ExampleId], predictions: Set[ExampleId]) -> None:
     """Raises ``ValueError`` if the ids of gold and of the predictions differ."""
 
     def some(ids: Set[ExampleId]) -> str:
-        first = [*sorted(map(str, ids))[:MAX_SHOWN_IDS], *["…"] * (len(ids) > MAX_SHOWN_IDS)]
-        return f"{len(ids)} ({', '.join(first)})" if ids else "0"
+        return f"{len(ids)} ({listed(sorted(map(str, ids)), MAX_SHOWN_IDS)})" if ids else "0"
 
     if gold != predictions:
         raise ValueError(

@@ -14,8 +14,9 @@ from itertools import islice, tee
 from typing import IO, TextIO
 
 from nq.formats import own_data
-from nq.formats.fields import LIMITS, Record, RecordError, listed
+from nq.formats.fields import LIMITS, Record, RecordError
 from nq.formats.lines import NOT_UTF8, check_whole, open_bytes
+from nq.text import listed
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 SEPARATORS, HEADER_LINES = ",;\t|", 100

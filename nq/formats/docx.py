@@ -104,12 +104,19 @@ def _remove_instructions(root: Any) -> None:
     for element in root.iter("fldChar", "t"):
         kind = _get(element, "fldCharType")
         if element.tag == "t":
-            texts += [element] * (n_instructions > 0)
-        elif kind == "begin" or fields:
-            n_instructions += kind == "begin" or -fields.pop()
-            fields += [kind == "begin"] * (kind != "end")
-    for text in texts if not fields else ():
-        text.text = ""
+            if n_instructions > 0:
+                texts.append(element)
+        elif kind == "begin":
+            fields.append(True)
+            n_instructions += 1
+        elif fields:
+            if fields.pop():
+                n_instructions -= 1
+            if kind != "end":
+                fields.append(False)
+    if not fields:
+        for text in texts:
+            text.text = ""
 
 
 class _Document:
@@ -181,7 +188,8 @@ class _Document:
         """Returns the parts to which a part refers, by the ids and the kinds of the references."""
         path = join(dirname(part), "_rels", f"{basename(part)}.rels")
         targets: dict[str, str] = {}
-        for one in self._xml(path) if path.lower() in self._files else ():
+        references = self._xml(path) if path.lower() in self._files else ()
+        for one in references:
             target = normpath(join("/", dirname(part), _get(one, "Target"))).lstrip("/")
             targets[_get(one, "Id")] = target
             targets.setdefault(basename(_get(one, "Type")), target)
@@ -262,8 +270,9 @@ class _Document:
         if tag == "p" and number in self._numbers:
             is_bullet = (self._numbers[number], about.get("level", "0")) in self._bullets
             tag, depth = "ul" if is_bullet else "ol", min(int(about.get("level", 0)), 8)
-            before = self._end_lists(depth + (self._lists[depth : depth + 1] == [tag]))
-            before += "</li><li>" * (len(self._lists) > depth)
+            if self._lists[depth : depth + 1] == [tag]:
+                return f"{self._end_lists(depth + 1)}</li><li>{text}"
+            before = self._end_lists(depth)
             n_new = depth + 1 - len(self._lists)
             self._lists += [tag] * n_new
             return before + f"<{tag}><li>" * n_new + text

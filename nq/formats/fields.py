@@ -6,7 +6,7 @@ always the path of a value in its record; it appears in the text of the error.
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -24,7 +24,6 @@ JSON_NAMES = {
     type(None): "null",
 }
 _MISSING = object()
-MAX_SHOWN_NAMES = 8
 
 
 class RecordError(ValueError):
@@ -97,15 +96,10 @@ def same_id(value: Any) -> Any:
     """
     text = str(value)
     with contextlib.suppress(ValueError):
-        if str(number := int(text)) == text:
+        number = int(text)
+        if str(number) == text:
             return number if -(1 << 63) <= number < 1 << 64 else text
     return value
-
-
-def listed(names: Sequence[str]) -> str:
-    """Returns the first names of columns for a message."""
-    more = ["…"] * (len(names) > MAX_SHOWN_NAMES)
-    return ", ".join([*names[:MAX_SHOWN_NAMES], *more]) or "(none)"
 
 
 def _limit(value: int, unit: str) -> int:

@@ -111,9 +111,10 @@ class PageBuilder:
         if attributes.get("name") == "generator":
             self.is_wiki |= attributes.get("content", "").startswith("MediaWiki")
         style = _declared(attributes.get("style", ""))
+        inherited = "visible" if self._boxes[-1].is_visible else "hidden"
         box = Box(
             style.get("display", _display(tag, attributes)),
-            style.get("visibility", "visible" * self._boxes[-1].is_visible) == "visible",
+            style.get("visibility", inherited) == "visible",
         )
         hidden = box.display == "none" or _is_dropped(tag, attributes, self.is_wiki)
         if self._dropped or hidden:
@@ -175,7 +176,8 @@ class PageBuilder:
         self.chars.append(place or (-1, -1))
 
     def _open_block(self, tag: str) -> None:
-        spelling = TAG_SPELLINGS.get(token := f"<{KEPT[tag]}>", "")
+        token = f"<{KEPT[tag]}>"
+        spelling = TAG_SPELLINGS.get(token, "")
         if self.tokens[-1:] in (["<Td>"], ["<Th>"]):
             spelling = ""  # the cells of a row are one line
         if tag in BLOCKS:
@@ -294,4 +296,6 @@ def _parse(markup: str, builder: PageBuilder, max_depth: float) -> Page:
 def _flat(tag: re.Match[str]) -> str:
     """Replaces a tag where elements are not nested: ``<hr>`` for one that separates words."""
     name = tag["tag"].lower().removeprefix("/")
-    return tag[0] if name in RAW else "<hr>" * (name in BLOCK_LEVEL or name in SOFT_BREAKS)
+    if name in RAW:
+        return tag[0]
+    return "<hr>" if name in BLOCK_LEVEL or name in SOFT_BREAKS else ""

@@ -104,7 +104,7 @@ def rows(
     """Yields the records of a file with their numbers from 1.
 
     A share ``(i, n)`` is every n-th record, from the i-th on, of the first ``limit``; ``page`` is
-    the field that names a page, if it is not ``own_data.PAGE``.
+    the field that names a page, if it is not ``own_data.PAGE_FIELD``.
     """
     container, (worker, workers) = container_of(path), share
     if container is PARQUET:  # which does not decode the other rows

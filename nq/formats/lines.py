@@ -143,7 +143,7 @@ def json_value(data: bytes) -> Any:
     raise RecordError(f"not JSON: {error.msg} at character {error.pos + 1}")
 
 
-Kind = tuple[str, str]
+FileKind = tuple[str, str]
 """What a file is, and what to do with it."""
 
 LFS_POINTER = rb"version https://git-lfs\.github\.com/spec/v\d+\s+(?:ext-[^\n]*\n)*oid sha256:"
@@ -184,7 +184,7 @@ _TEXT = {  # UTF-16 and UTF-32 with a byte order mark, or JSON without one
 }
 
 
-def binary_kind(head: bytes) -> Kind | None:
+def binary_kind(head: bytes) -> FileKind | None:
     """Returns the kind of a file by its first bytes, ``None`` if it is not a known binary one.
 
     >>> binary_kind(b"%PDF-1.7"), binary_kind(b"{}")
@@ -207,10 +207,10 @@ def check_whole(path: str | Path, content: bytes | None = None) -> None:
         raise ValueError(f"{path} is {': '.join(_BINARY[LFS_POINTER])}")
 
 
-def text_kind(head: bytes) -> Kind | None:
+def text_kind(head: bytes) -> FileKind | None:
     """Returns the kind of text in which no line is a record, ``None`` if it is not a known one."""
     return _first_match(_TEXT, head)
 
 
-def _first_match(kinds: dict[bytes, Kind], head: bytes) -> Kind | None:
+def _first_match(kinds: dict[bytes, FileKind], head: bytes) -> FileKind | None:
     return next((kind for start, kind in kinds.items() if re.match(start, head, re.DOTALL)), None)

@@ -65,11 +65,14 @@ class _Builder(PageBuilder):
 
 def _mark(tokens: Sequence[Token], text: str) -> None:
     """Adds marks to the words of tokens."""
-    lines = [0, *(match.end() for match in _LINE_END.finditer(text)), *[len(text)] * 3]
+    lines = [0, *(match.end() for match in _LINE_END.finditer(text))]
+    lines += [len(text)] * 3
     is_cell, end = False, 0
     for token in tokens:
         flat, places = token.content.replace("\n", " "), list[int]()
-        first = (token.map[0] if token.map else 0) + (token.type == "fence")
+        first = token.map[0] if token.map else 0
+        if token.type == "fence":
+            first += 1
         for n, line in enumerate(token.content.split("\n"), first):
             source = line.lstrip(" \t")  # blanks may stand for a part of a tab
             if is_cell:
@@ -80,7 +83,7 @@ def _mark(tokens: Sequence[Token], text: str) -> None:
                 at = text.rfind(source, lines[n], lines[n + 1])
             found = range(at, at + len(source)) if at >= 0 else ()
             there = [i for i in found if not (is_cell and text.startswith("\\|", i))]
-            places += [*[UNKNOWN] * (len(line) - len(there)), *there, UNKNOWN]
+            places += [UNKNOWN] * (len(line) - len(there)) + there + [UNKNOWN]
         for one in token.children or [token]:
             at = flat.rfind(one.content.replace("\n", " "), *one.meta.get("range", ()))
             if at >= 0 and one.type in ("text", "code_inline", "code_block", "fence"):

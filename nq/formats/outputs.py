@@ -112,7 +112,8 @@ def kaggle_rows(example: Example, prediction: Prediction, alternatives: Alternat
     name = str(prediction.example_id)
     if _FORMULA.match(name) and not _NUMBER.fullmatch(name):
         name = f"'{name}"
-    first, quote = name.replace('"', '""'), '"' * any(char in name for char in ',"\r\n')
+    first = name.replace('"', '""')
+    quote = '"' if any(char in name for char in ',"\r\n') else ""
     rows = (f"{quote}{first}_{kind}{quote},{answer}\n" for kind, answer in answers.items())
     return "".join(rows).encode()
 
@@ -129,13 +130,10 @@ def nbest_line(example: Example, prediction: Prediction, alternatives: Alternati
 
     def place(span: Span) -> dict[str, Any]:
         start, end = byte_span(span, example.token_bytes)
-        return {
-            "start_token": span.start,
-            "end_token": span.end,
-            **({"start_byte": start, "end_byte": end} if start >= 0 else {}),
-            **char_span(span, example.original),
-            "text": example.text(span),
-        }
+        values: dict[str, Any] = {"start_token": span.start, "end_token": span.end}
+        if start >= 0:
+            values |= {"start_byte": start, "end_byte": end}
+        return values | char_span(span, example.original) | {"text": example.text(span)}
 
     def answer(part: Prediction | Alternative, scores: tuple[float, float]) -> dict[str, Any]:
         return {

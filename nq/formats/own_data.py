@@ -27,10 +27,10 @@ from nq.text import counted
 
 QUESTION: str = "question"
 CONTEXT: str = "context"
-PAGE: str = "page"
+PAGE_FIELD: str = "page"
 ID_FIELDS: tuple[str, ...] = ("id", "qid", "question_id", "example_id")
 COLUMNS = {
-    *(QUESTION, CONTEXT, PAGE, "title", *ID_FIELDS),
+    *(QUESTION, CONTEXT, PAGE_FIELD, "title", *ID_FIELDS),
     *(*text_gold.FIELDS, text_gold.DETECTED, *text_gold.PLACES, text_gold.IMPOSSIBLE),
 }
 """The fields of a record, of which another may name the page."""
@@ -79,7 +79,7 @@ def list_pages(folder: str | Path, column: str | None = None) -> PageFolder:
     """Returns the pages in a folder; records name theirs in the field ``column``."""
     if not Path(folder).is_dir():
         raise Error(f"{folder} is no folder: give the folder of the pages with --pages")
-    return PageFolder(str(folder), column or PAGE, files_in(str(folder)))
+    return PageFolder(str(folder), column or PAGE_FIELD, files_in(str(folder)))
 
 
 def files_in(folder: str) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ from typing import Any
 from uuid import UUID
 
 from nq.formats import own_data, text_gold
-from nq.formats.fields import LIMITS, Record, RecordError, listed, same_id
+from nq.formats.fields import LIMITS, Record, RecordError, same_id
+from nq.text import listed
 
 MAGIC = b"PAR1"
 BATCH_ROWS = 8

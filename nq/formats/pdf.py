@@ -66,7 +66,9 @@ def _with_headings_apart(page: Any) -> str:
     usual = _font_size(text, sizes)
     for line in text.splitlines(keepends=True) if len(sizes) == len(text) else [text]:
         is_large = _font_size(line, sizes[start : start + len(line)]) > HEADING * usual
-        result += "\n" * (is_large != was_large) + line
+        if is_large != was_large:
+            result += "\n"
+        result += line
         start, was_large = start + len(line), is_large
     return result
 
@@ -134,6 +136,7 @@ def paragraphs(page: str) -> str:
     full, result = SHORT_LINE * max(map(len, lines), default=0), ""
     for line, following in pairwise([*lines, ""]):
         ends = line.endswith((".", "?", "!", ":")) and len(line) <= full
-        ends &= not (_ABBREVIATION.search(line) or following[:1].islower())
+        if _ABBREVIATION.search(line) or following[:1].islower():
+            ends = False
         result += line + ("\n\n" if ends or _ITEM.match(following) else "\n")
     return _HYPHEN.sub("", result)

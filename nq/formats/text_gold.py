@@ -142,9 +142,10 @@ def _answer(item: Any, where: str) -> TextAnswer:
     is_boolean = text in ("True", "False") and item.get("answer_start") in (None, "")
     if is_boolean or (type(text) is float and text.is_integer()):  # as pandas writes yes, or 1986
         raise RecordError(f"{where} is {text}, which can be read in two ways: write yes, or 1986")
-    text = str(text) if type(text) is not bool else "yes" if text else "no"
+    if type(text) is bool:
+        text = "yes" if text else "no"
     start, end = (_index(item, place) for place in PLACES)
-    return TextAnswer(text, start, end, where)
+    return TextAnswer(str(text), start, end, where)
 
 
 def _index(item: Record, name: str) -> int | None:

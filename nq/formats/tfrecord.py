@@ -42,6 +42,8 @@ import orjson
 
 from nq.errors import DamagedError
 from nq.records import (
+    MODEL_INPUTS,
+    WINDOW_COLUMNS,
     Annotation,
     Candidate,
     Columns,
@@ -55,7 +57,6 @@ from nq.records import (
     YesNo,
 )
 
-INPUTS = ("input_ids", "input_mask", "segment_ids")
 TARGETS = ("start_positions", "end_positions", "answer_types")
 KEYS = {"example_keys": 2, "window_ids": 2}
 """Features that identify a window, with their lengths."""
@@ -70,20 +71,16 @@ def encode_records(
     """Yields one serialized ``tf.train.Example`` for each window of an example, in order."""
     if not len(features):
         return
-    windows, number = features.windows, features.example_id
+    number, windows = features.example_id, features.window_numbers.astype(np.uint64)
     if isinstance(number, str):
         number = int.from_bytes(hashlib.sha256(number.encode()).digest()[:7])
     first = np.array(number % (1 << 64), np.uint64)
-    columns: dict[str, IntArray] = {id_name: (first + windows.astype(np.uint64)).view(np.int64)}
-    columns |= {name: getattr(features, name) for name in INPUTS}
+    columns: dict[str, IntArray] = {id_name: (first + windows).view(np.int64)}
     if features.answer_types is None:
-        columns |= {
-            "example_keys": np.tile(source.key, (len(features), 1)),
-            "window_ids": np.stack([windows, np.full_like(windows, features.n_windows)], axis=1),
-            "token_map": features.token_map,
-        }
+        keys = np.tile(source.key, (len(features), 1))
+        columns |= {"example_keys": keys, **features.rows}
     else:
-        columns |= {name: getattr(features, name) for name in TARGETS}
+        columns |= {name: getattr(features, name) for name in (*MODEL_INPUTS, *TARGETS)}
     rows = [_entries(name, np.asarray(values)) for name, values in sorted(columns.items())]
     for entries in zip(*rows, strict=True):
         yield _field(1, b"".join(entries))
@@ -132,13 +129,13 @@ def pack_varints(rows: IntArray) -> Sequence[bytes]:
 
 def inference_shapes(length: int) -> dict[str, list[int]]:
     """Returns the names and shapes of the features for inference."""
-    rows = {name: [length] for name in (*INPUTS, "token_map")}
+    rows = {name: [length] for name in WINDOW_COLUMNS}
     return rows | {name: [width] for name, width in KEYS.items()}
 
 
 def training_shapes(length: int) -> dict[str, list[int]]:
     """Returns the names and shapes of the features for training."""
-    return {**{name: [length] for name in INPUTS}, **{name: [] for name in TARGETS}}
+    return {**{name: [length] for name in MODEL_INPUTS}, **{name: [] for name in TARGETS}}
 
 
 def decode_records(records: Sequence[bytes], shapes: Mapping[str, list[int]]) -> Columns:

@@ -139,15 +139,19 @@ def _tokenize(
         tags += [((start, 1, rank), OPEN, number), (close, CLOSE, number)]
     tokens, chars, position = list[str](), list[tuple[int, int]](), 0
     places = {OPEN: [0] * len(passages), CLOSE: [0] * len(passages)}
-    for (char, _, _), tag, number in [*sorted(tags, key=itemgetter(0)), ((len(text), 2, 0), "", 0)]:
+    end_of_text = (len(text), 2, 0), "", 0
+    for (char, _, _), tag, number in [*sorted(tags, key=itemgetter(0)), end_of_text]:
         LIMITS.check(tokens=len(tokens))
         for start, end in islice(split(text[position:char]), LIMITS.tokens + 1):
             chars.append((position + start, position + end))
-            tokens.append(text[slice(*chars[-1])])
+            tokens.append(text[position + start : position + end])
         position = char
         if tag:
-            places[tag][number] = len(tokens) + (tag == CLOSE)
+            if tag == OPEN:
+                places[OPEN][number] = len(tokens)
             tokens.append(tag)
             chars.append((char, char))
+            if tag == CLOSE:
+                places[CLOSE][number] = len(tokens)
     candidates = [Candidate(span, True) for span in map(Span, places[OPEN], places[CLOSE])]
     return tokens or [""], np.array(chars or [(0, 0)], np.int64), candidates

@@ -92,7 +92,7 @@ def located_words(text: str) -> Iterator[tuple[str, str, int, int]]:
             if not word.isascii():
                 letters = _FORM.sub(lambda form: normalize("NFKC", form[0]), word)
                 word = "".join(letters.replace("\u00ad", "").split()) or source
-        spelling = source + " " * bool(_WHITE_SPACE.match(text, match.end()))
+        spelling = f"{source} " if _WHITE_SPACE.match(text, match.end()) else source
         yield word, spelling, *match.span()
 
 

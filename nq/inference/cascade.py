@@ -34,11 +34,11 @@ from nq.inference.scorer import (
 from nq.postprocess.blocks import Blocks, blocks_in_windows
 from nq.postprocess.evidence import gather_evidence
 from nq.records import (
-    INPUTS,
     READ,
     READ_BLOCKS,
     SCORE_COLUMNS,
     SECOND_WINDOW,
+    WINDOW_COLUMNS,
     Columns,
     Example,
     Features,
@@ -73,7 +73,7 @@ class CascadeScorer(ScorerWrapper):
         """See ``Scorer.steps``; the first model's windows precede the second's in an example."""
         columns = yield from self.inner.steps(rows, examples)
         started, before = time.perf_counter(), replace(self.second.counters)
-        keys = {name: column for name, column in rows.items() if name not in INPUTS}
+        keys = {name: column for name, column in rows.items() if name not in WINDOW_COLUMNS}
         pages = split_examples(rows, {**keys, **columns})
         selected = [self._select(*page) for page in zip(examples, pages, strict=True)]
         parts = [second_rows for _, second_rows in selected if second_rows]
@@ -195,7 +195,8 @@ def _windows_of(
     document token, ``of_token`` its block.
     """
     windows = np.unique(of_word[(of_token == candidate) & (of_word >= 0)])
-    by_span = [w for w in of_word[starts[starts < len(of_word)]].tolist() if w >= 0]
+    in_page = starts[starts < len(of_word)]
+    by_span = [window for window in of_word[in_page].tolist() if window >= 0]
     best_first = list(dict.fromkeys([*by_span, *windows.tolist()]))
     return np.array(best_first[:WINDOWS_PER_BLOCK], np.int64)
 

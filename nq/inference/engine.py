@@ -91,7 +91,6 @@ class FolderNetwork(Network):
 
     @property
     def model(self) -> keras.Model:
-        """The Keras model."""
         return self._loaded.model
 
     @property
@@ -205,5 +204,5 @@ def graph_folder(network: FolderNetwork, packages: Sequence[str]) -> Path:
     ]
     folder = storage.cache_folder() / "graphs" / storage.digest_json(depends)[:32]
     earlier = sorted(path.name for path in folder.glob("tensorflow*"))
-    name = installed("tensorflow-cpu") or installed("tensorflow") or [*earlier, "none"][0]
+    name = installed("tensorflow-cpu") or installed("tensorflow") or next(iter(earlier), "none")
     return folder / name

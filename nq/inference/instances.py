@@ -53,8 +53,8 @@ class InstancePool(Scorer):
         spec = replace(spec, threads=threads)
         try:
             for number, own in enumerate(self.cores, 1):
-                shown = f"core{'s' * (len(own) > 1)} {', '.join(map(str, own))}"
-                name = f"instance {number} of {instances} ({shown})"
+                word = "core" if len(own) == 1 else "cores"
+                name = f"instance {number} of {instances} ({word} {', '.join(map(str, own))})"
                 self.instances.append(_Instance(name, own, spec, self._log_once, self._add))
             first, *_ = [instance.load() for instance in self.instances]
         except BaseException:
@@ -71,16 +71,13 @@ class InstancePool(Scorer):
     def submit(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Future[Columns]:
-        """See ``Scorer.submit``."""
         return self._threads.submit(self.scores, rows, examples, progress)
 
-    def scores(
-        self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
-    ) -> Columns:
-        """See ``Scorer.scores``; one instance computes them."""
+    def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
+        """See ``Scorer.steps``; one instance computes them."""
         instance = self._idle.get()
         try:
-            return instance.scores(rows, examples, progress)
+            return (yield from instance.steps(rows, examples))
         finally:
             self._idle.put(instance)
 

@@ -103,8 +103,9 @@ def load_scorer(spec: ScorerSpec) -> Scorer:
     margin = close_margin(profile, _device(profile)) if profile.changes.rescore else None
     scorer: Scorer = load_predictor(spec)
     if profile.changes.prune:
-        scorer = PruningScorer(scorer, model.own_decision.prune_blocks)
-    if (second := model.second) is not None and (decision := model.cascade) is not None:
+        scorer = PruningScorer(scorer, model.first_decision.prune_blocks)
+    second, decision = model.second, model.cascade
+    if second is not None and decision is not None:
         second_features = partial(features, tokenizer=second.tokenizer, config=second.windows)
         predictor = load_predictor(replace(spec, model=second))
         scorer = CascadeScorer(scorer, predictor, second_features, decision)
@@ -123,7 +124,7 @@ def load_predictor(
     ``network`` is that of another predictor under this profile.
     """
     model, profile = spec.model, spec.profile
-    rule, plain = RULES[model.own_decision.rule], replace(spec, profile=Profile())
+    rule, plain = RULES[model.first_decision.rule], replace(spec, profile=Profile())
     computation = Computation(
         network or FolderNetwork(model, profile.policy(_device(profile))),
         profile,

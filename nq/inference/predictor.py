@@ -21,7 +21,7 @@ from nq.inference import batches
 from nq.inference.batches import Batch, Shape
 from nq.inference.engine import Computation, Step, make_engine
 from nq.inference.scorer import PART_BATCHES, Counters, Rows, Scorer, Steps
-from nq.records import INPUTS, Example, IntArray
+from nq.records import WINDOW_COLUMNS, Example, IntArray
 from nq.text import truncate
 
 log = logging.getLogger(__name__)
@@ -112,7 +112,8 @@ class Predictor(Scorer):
                 self._steps[shape] = self._compile(shape)
                 self.counters.compile_s += time.perf_counter() - started
             started = time.perf_counter()
-            columns = self._steps[shape]({n: _padded(rows[n][batch.rows], shape) for n in INPUTS})
+            inputs = {name: _padded(rows[name][batch.rows], shape) for name in WINDOW_COLUMNS}
+            columns = self._steps[shape](inputs)
         except MemoryError as error:
             if shape.batch_size == 1:
                 raise Error("the device has too little memory for a single window") from error
@@ -133,7 +134,7 @@ class Predictor(Scorer):
             step = self._engine.compiled(shape)
             if self.profile.changes.jit_compile:  # XLA compiles at the first call
                 empty = (shape.batch_size, shape.length)
-                step({name: np.zeros(empty, np.int32) for name in INPUTS})
+                step({name: np.zeros(empty, np.int32) for name in WINDOW_COLUMNS})
         except (Error, MemoryError):
             raise
         except Exception as error:  # every engine has exceptions of its own

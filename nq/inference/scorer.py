@@ -10,6 +10,7 @@ scores -> decision. The server and Beam batch the examples themselves and call t
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -39,7 +40,7 @@ from nq.records import (
 )
 
 Rows = Mapping[str, IntArray]
-"""Columns of windows: ``INPUTS``, each int32 ``[B, L]``, and keys of the windows."""
+"""Columns of windows: ``WINDOW_COLUMNS``, each int32 ``[B, L]``, and keys of the windows."""
 
 PART_BATCHES = 16
 """Batches that a part should have at least, so that windows of similar length share one."""
@@ -89,9 +90,7 @@ class Counters:
 
 
 class Scorer:
-    """Scores the windows of whole examples.
-
-    A subclass overrides one of ``steps`` and ``scores``: the default of each calls the other.
+    """Scores the windows of whole examples. A subclass has ``steps``, or ``submit`` alone.
 
     Attributes:
         network: the ``Network`` that is run; ``None`` where other processes run it.
@@ -116,17 +115,17 @@ class Scorer:
         The rows are all windows of the examples. A cascade returns more windows, with
         ``window_ids``. Logits that are not even finite in float32 raise ``ArithmeticError``.
         """
-        steps, remaining = self.steps(rows, examples), len(rows["token_map"])
-        while isinstance(result := advance(steps), int):
-            progress(result)
-            remaining -= result
+        remaining = len(rows["token_map"])
+        with contextlib.closing(self.steps(rows, examples)) as steps:
+            while isinstance(result := advance(steps), int):
+                progress(result)
+                remaining -= result
         progress(remaining)
         return result
 
     def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
         """Computes ``scores`` in steps of about one batch, between which others may be computed."""
-        yield from ()
-        return self.scores(rows, examples)
+        raise NotImplementedError
 
     def submit(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
@@ -206,7 +205,6 @@ class Scored:
 
     @property
     def example(self) -> Example:
-        """The example."""
         return self.windowed.example
 
     @property
@@ -236,7 +234,6 @@ class Part:
 
     @property
     def examples(self) -> list[Example]:
-        """The examples."""
         return [one.example for one in self.windowed]
 
     @cached_property

@@ -179,7 +179,7 @@ def encoder(
     x = drop(norm("embeddings_norm", x), 1)
     if config.embedding_size:
         x = layer.dense(config.hidden_size, "embeddings_projection")(x)
-    sights = _sights(config, layer, ids, biases)
+    on_all, on_near = _attention_biases(config, layer, ids, biases)
     relative = None
     if config.relative_span:
         relative = layer(
@@ -194,7 +194,7 @@ def encoder(
     for i in range(config.num_hidden_layers):
         number = config.layer_set(i)
         name = f"layer_{number}"
-        seen, rotation = sights[i % config.global_attn_every_n_layers > 0]
+        is_global = i % config.global_attn_every_n_layers == 0
         qkv = dense(3 * config.attention_width, f"{name}_qkv")
         attend = layer(
             *(attention.SelfAttention, f"{name}_attention", heads, dropout),
@@ -206,7 +206,7 @@ def encoder(
             projected = _projected(config, project(relative), relative_indices)
         given = norm(f"{name}_attention_norm", x) if pre and i else x
         attended = dense(config.hidden_size, f"{name}_attention_output")(
-            attend(qkv(given), ids, seen, rotation, projected)
+            attend(qkv(given), ids, *(on_all if is_global else on_near), projected)
         )
         x = add(f"{name}_attention_add", x, drop(attended, 10 * i + 6))
         x = norm(f"{name}_attention_norm", x) if post else x
@@ -221,17 +221,19 @@ def encoder(
     return norm("final_norm", x) if pre else x
 
 
-def _sights(config: ModelConfig, layer: Layers, ids: Any, biases: list[Any]) -> list[Any]:
+def _attention_biases(
+    config: ModelConfig, layer: Layers, ids: Any, biases: list[Any]
+) -> tuple[Any, Any]:
     """Returns (biases, rotation) of the global attention and of the local attention."""
     if not config.global_rope_theta:
-        return [(biases, ())] * 2
+        return (biases, ()), (biases, ())
     near = layer(attention.LocalBias, "local_bias", config.local_attention // 2)(ids)
     for bias in biases:
         near = ops.minimum(near, bias)  # a sum of both would overflow in bfloat16
     size = config.positions, config.head_width
     rotation = layer(attention.Rotation, "rotation", *size, config.global_rope_theta)(ids)
     local = layer(attention.Rotation, "local_rotation", *size, config.local_rope_theta)(ids)
-    return [(biases, rotation), ([near], local)]
+    return (biases, rotation), ([near], local)
 
 
 def _projected(config: ModelConfig, relative: Any, relative_indices: Any) -> dict[str, Any]:

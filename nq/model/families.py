@@ -50,8 +50,10 @@ def _plain_modernbert(values: Values) -> Values:
         scaled = scaled or rope.get("rope_type", "default") != "default"
     if scaled:
         raise ValueError("scaled rotary positions are not supported; expected rope_type 'default'")
-    if kinds := _checked(values, "layer_types", list):
-        plain[EVERY] = every = [*kinds[1:], FULL].index(FULL) + 1
+    kinds = _checked(values, "layer_types", list)
+    if kinds:
+        every = [*kinds[1:], FULL].index(FULL) + 1
+        plain[EVERY] = every
         if kinds != [SLIDING if i % every else FULL for i in range(len(kinds))]:
             raise ValueError(
                 f"layer_types {kinds!r:.80} are not supported; expected a {FULL} first, and again "

@@ -184,8 +184,8 @@ class ModelFolder:
     def digest(self) -> str:
         """The SHA-256 of the weight files; ``ValueError`` if ``nq.json`` has others."""
         digests, expected = self.file_digests, self.settings.weights
-        for name, digest in digests.items() if expected else ():
-            if expected.get(name) != digest:
+        for name, digest in digests.items():
+            if expected and expected.get(name) != digest:
                 raise ValueError(
                     f"{self.path / name} is damaged or was changed: its SHA-256 is not that in "
                     f"{SETTINGS}; copy or download it again, or remove weights there if you "

@@ -16,9 +16,7 @@ from nq.model.config import ModelConfig
 from nq.model.dual_encoder import KnownMarkers, LongOnly, Similarity, TextNumbers
 from nq.model.encoder import ACTIVATIONS, LayerNorm, Layers, encoder
 from nq.model.folder import ModelFolder
-from nq.records import AnswerType
-
-INPUTS = ("input_ids", "input_mask", "segment_ids")
+from nq.records import MODEL_INPUTS, AnswerType
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +34,6 @@ class LoadedModel:
 
     @property
     def folder(self) -> Path:
-        """The folder."""
         return self.files.path
 
 
@@ -89,7 +86,7 @@ def build(
             which is faster if a checkpoint fills them.
 
     Returns:
-        A model from ``INPUTS`` (int32 ``[B, L]``) to ``start_logits`` and ``end_logits``
+        A model from ``MODEL_INPUTS`` (int32 ``[B, L]``) to ``start_logits`` and ``end_logits``
         (``[B, L]``) and ``type_logits`` (``[B, 5]``), which are always float32.
     """
     normal = keras.initializers.TruncatedNormal(
@@ -112,7 +109,7 @@ def connect_layers(
     config: ModelConfig, layer: Layers, dropout: float = 0.0, seed: int = 0, full: bool = False
 ) -> keras.Model:
     """Connects layers as ``build`` does; if all windows are full, there is no ``input_mask``."""
-    names = [name for name in INPUTS if not (full and name == "input_mask")]
+    names = [name for name in MODEL_INPUTS if not (full and name == "input_mask")]
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
     ids = inputs["input_ids"]
     if config.is_dual_encoder:

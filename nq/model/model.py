@@ -156,8 +156,8 @@ class Model:
         return self.decision if has_second and isinstance(self.decision, CascadeDecision) else None
 
     @property
-    def own_decision(self) -> DecisionConfig:
-        """The decision configuration for this model's scores without the second model."""
+    def first_decision(self) -> DecisionConfig:
+        """The decision for the scores of this model alone."""
         return self.cascade.first if self.cascade else self.decision
 
     @property
@@ -208,17 +208,14 @@ class Model:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Returns the models that ``to_dict`` described, whose folders may be gone."""
-        windows, files = (
-            WindowConfig.from_dict(values["windows"]),
-            ModelFolder(Path(values["model"])),
-        )
+        files = ModelFolder(Path(values["model"]))
+        windows = WindowConfig.from_dict(values["windows"])
         if "second_model" not in values:
             return cls(files, windows, DecisionConfig.from_dict(values["decision"]))
         both = CascadeDecision.from_dict(values["decision"])
-        own = WindowConfig.from_dict(values["second_windows"])
-        return cls(
-            files, windows, both, Model(ModelFolder(Path(values["second_model"])), own, both)
-        )
+        second_windows = WindowConfig.from_dict(values["second_windows"])
+        second = Model(ModelFolder(Path(values["second_model"])), second_windows, both)
+        return cls(files, windows, both, second)
 
 
 def _named_by(first: ModelFolder) -> ModelFolder | None:

@@ -19,7 +19,7 @@ WORD_EMBEDDINGS = "embeddings/word_embeddings"
 MISSING_ROWS = 1024
 """Rows of word embeddings that a checkpoint may lack: the markers, and padding."""
 
-Shape = tuple[int, ...]
+TensorShape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ class Weight:
         transposed: whether the tensors are stored as ``[out, in]``.
     """
 
-    shape: Shape
+    shape: TensorShape
     tensors: tuple[str, ...]
     transposed: bool = False
 
@@ -242,7 +242,7 @@ class _Table:
     weights: dict[str, Weight] = field(default_factory=dict)
 
     def add(
-        self, path: str, shape: Shape, suffix: str, *modules: str, transposed: bool = False
+        self, path: str, shape: TensorShape, suffix: str, *modules: str, transposed: bool = False
     ) -> None:
         layer = "".join(filter(str.isdigit, path))
         tensors = (self.layout.names[module].format(i=layer) + suffix for module in modules)
@@ -260,6 +260,9 @@ class _Table:
         parts = ("gamma", "beta") if self.config.has_biases else ("gamma",)
         for part, suffix in zip(parts, self.layout.norm, strict=False):
             self.add(f"{path}/{part}", (columns,), suffix, module)
+
+
+RELATIVE_MODULES = {"c2p": "position_key", "p2c": "position_query"}
 
 
 def weight_table(config: ModelConfig, layout: Layout = BERT) -> dict[str, Weight]:
@@ -290,7 +293,7 @@ def weight_table(config: ModelConfig, layout: Layout = BERT) -> dict[str, Weight
         linear(f"layer_{i}_qkv", hidden, 3 * attention, "query", "key", "value")
         linear(f"layer_{i}_attention_output", attention, hidden, "attention_output")
         if terms and not config.share_att_key:
-            modules = [{"c2p": "position_key", "p2c": "position_query"}[term] for term in terms]
+            modules = [RELATIVE_MODULES[term] for term in terms]
             linear(f"layer_{i}_relative", hidden, len(terms) * attention, *modules)
         if i or not config.is_pre_norm:
             norm(f"layer_{i}_attention_norm", hidden, "attention_norm")

@@ -28,7 +28,7 @@ from safetensors.numpy import save_file
 from nq.errors import check_argument
 from nq.formats.lines import POINTER_BYTES, check_whole
 from nq.model import names
-from nq.model.names import ANSWER_HEADS, WORD_EMBEDDINGS, Layout, Shape
+from nq.model.names import ANSWER_HEADS, WORD_EMBEDDINGS, Layout, TensorShape
 from nq.model.tensors import CheckpointTensors
 from nq.records import FloatArray
 from nq.storage import atomic_write
@@ -51,7 +51,7 @@ _PORT_MODULE = re.compile(r"(embedding_lookup|embedding_postprocessor|encoder|po
 
 def read_safetensors(files: Sequence[Path], layout: Layout) -> CheckpointTensors:
     """Returns the tensors of one or several files, by canonical name."""
-    stored: dict[str, tuple[Path, str, Shape]] = {}
+    stored: dict[str, tuple[Path, str, TensorShape]] = {}
     for path in files:
         with open(path, "rb") as start:
             head = start.read(POINTER_BYTES)
@@ -191,7 +191,7 @@ def read_tensorflow(prefix: Path) -> CheckpointTensors:
     except errors as error:
         raise _damaged(prefix, error) from error
     is_object_graph = any("CHECKPOINTABLE_OBJECT_GRAPH" in name for name in stored)
-    shapes: dict[str, Shape] = {}
+    shapes: dict[str, TensorShape] = {}
     stored_names: dict[str, str] = {}
     for stored_name, dimensions in stored.items():
         if _IGNORED.search(stored_name):
@@ -211,7 +211,7 @@ def read_tensorflow(prefix: Path) -> CheckpointTensors:
     return CheckpointTensors(names.TF2 if is_object_graph else names.TF1, shapes, read_tensor)
 
 
-def _port_name(name: str, shape: Shape) -> str:
+def _port_name(name: str, shape: TensorShape) -> str:
     """Returns a name of the object graph without the path to the encoder or the head.
 
     The graph names the heads by number only; their kernels and biases have 2 and 5 rows.

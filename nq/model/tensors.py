@@ -6,7 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from nq.model.config import ModelConfig
-from nq.model.names import HEADS, MISSING_ROWS, WORD_EMBEDDINGS, Layout, Shape, Weight, weight_table
+from nq.model.names import (
+    HEADS,
+    MISSING_ROWS,
+    WORD_EMBEDDINGS,
+    Layout,
+    TensorShape,
+    Weight,
+    weight_table,
+)
 from nq.records import FloatArray
 from nq.text import truncate
 
@@ -18,7 +26,7 @@ class CheckpointTensors:
     """The tensors of a checkpoint by name; ``read`` returns one as float32."""
 
     layout: Layout
-    shapes: Mapping[str, Shape]
+    shapes: Mapping[str, TensorShape]
     read: Callable[[str], FloatArray]
 
     def fill(self, weight: Weight) -> bool:

@@ -142,12 +142,13 @@ def running_text(example: Example, contexts: Sequence[Context]) -> RunningText:
     texts, places, size = list[str](), list[tuple[int, int]](), 0
     for block in blocks:
         for n, i in enumerate(block):
-            blank = "" if n and example.adjacent(block[n - 1], i) else " " if n else "\n"
-            word = example.tokens[i]
-            texts += [blank if size else "", word]
-            size += len(texts[-2])
-            places.append((size, size + len(word)))
-            size += len(word)
+            word, blank = example.tokens[i], " " if n else "\n"
+            if size == 0 or (n and example.adjacent(block[n - 1], i)):
+                blank = ""
+            start = size + len(blank)
+            size = start + len(word)
+            texts += [blank, word]
+            places.append((start, size))
     chars = np.array(places, np.int64).reshape(-1, 2)
     edges = np.cumsum([0, *map(len, blocks[:-1])])
     return RunningText("".join(texts), tokens, chars, chars[edges, 0].tolist() if blocks else [])

@@ -22,7 +22,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from nq.config import PAGE, WindowConfig, ensure
+from nq.config import PAGE_SCOPE, WindowConfig, ensure
 from nq.formats.fields import LIMITS, RecordError
 from nq.preprocess import contexts as ctx
 from nq.preprocess.tokenizers.base import Tokenizer
@@ -63,13 +63,13 @@ def _starts(n_pieces: int, length: int, stride: int) -> range:
     return range(0, max(min(n_pieces, 1), n_pieces - length + step), step)
 
 
-def windows(n_pieces: int, length: int, stride: int) -> list[tuple[int, int]]:
+def window_ranges(n_pieces: int, length: int, stride: int) -> list[tuple[int, int]]:
     """Returns half-open piece ranges that cover a page.
 
     Windows begin at 0 and then every ``stride`` pieces until one reaches the end. Where
     ``length`` is smaller than ``stride`` they follow each other without a gap.
 
-    >>> windows(10, length=6, stride=3)
+    >>> window_ranges(10, length=6, stride=3)
     [(0, 6), (3, 9), (6, 10)]
     """
     starts = _starts(n_pieces, length, stride)
@@ -97,8 +97,9 @@ def features(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> Fe
         RecordError: the question leaves no room for the page, or there are too many windows.
     """
     builder = _WindowBuilder(example, tokenizer, config)
-    kept = np.arange(len(builder.windows))
-    return Features(example.example_id, **builder.rows(kept), windows=kept, n_windows=len(kept))
+    every = np.arange(len(builder.ranges))
+    rows = builder.rows(every)
+    return Features(example.example_id, **rows, window_numbers=every, n_windows=len(every))
 
 
 def training_features(
@@ -118,18 +119,18 @@ def training_features(
         share, words = share if sampling.unlabelled else 0, NO_TARGET
     first = int(builder.first_piece[words.first])
     last = int(builder.first_piece[words.last + 1]) - 1  # inclusive
-    positive = (builder.windows[:, 0] <= first) & (last < builder.windows[:, 1])
+    positive = (builder.ranges[:, 0] <= first) & (last < builder.ranges[:, 1])
     if words.kind is AnswerType.UNKNOWN or last < first:
-        positive = np.zeros(len(builder.windows), bool)
+        positive = np.zeros(len(builder.ranges), bool)
     draw = random.Random(f"{sampling.seed}/{example.example_id}")
-    sampled = [draw.random() < share for _ in range(len(builder.windows))]
+    sampled = [draw.random() < share for _ in range(len(builder.ranges))]
     kept = np.flatnonzero(positive | sampled)
-    positive, shift = positive[kept], builder.offset - builder.windows[kept, 0]
+    positive, shift = positive[kept], builder.offset - builder.ranges[kept, 0]
     return Features(
         example.example_id,
         **builder.rows(kept),
-        windows=kept,
-        n_windows=len(builder.windows),
+        window_numbers=kept,
+        n_windows=len(builder.ranges),
         start_positions=np.where(positive, first + shift, 0),
         end_positions=np.where(positive, last + shift, 0),
         answer_types=np.where(positive, words.kind, no_answer),
@@ -196,7 +197,9 @@ def _after_splitting(target: Target, contexts: Sequence[Context]) -> Target | No
     words = [word for context in contexts for word in (*context.markers, *context.words)]
     answer = " ".join(words[target.first : target.last + 1])
     again = ctx.split_again(words[: target.last + 1])
-    start = len(ctx.split_again(words[: target.first])) - (not ctx.split_again([answer[:1]]))
+    start = len(ctx.split_again(words[: target.first]))
+    if not ctx.split_again([answer[:1]]):
+        start -= 1
     if " ".join(answer.split()) not in " ".join(again[start:]):
         return None
     return Target(target.kind, start, len(again) - 1)
@@ -207,7 +210,7 @@ class _WindowBuilder:
 
     ``pieces`` and ``doc`` ``[P]`` have the id and the document token, -1 for a marker, of each
     piece, ``first_piece`` ``[n_words + 1]`` the index of each word's first one, then P (of running
-    text it is ``[0, P]``), and ``windows`` ``[W, 2]`` half-open ranges of pieces. A page begins at
+    text it is ``[0, P]``), and ``ranges`` ``[W, 2]`` the pieces of each window. A page begins at
     ``offset`` in each row.
     """
 
@@ -228,9 +231,9 @@ class _WindowBuilder:
         ranges = [
             (first + start, first + end)
             for first, last in parts
-            for start, end in windows(last - first, length, config.doc_stride)
+            for start, end in window_ranges(last - first, length, config.doc_stride)
         ]
-        self.windows = np.array(ranges or [(0, 0)], np.int64)
+        self.ranges = np.array(ranges or [(0, 0)], np.int64)
 
     def _read_text(self, example: Example) -> list[tuple[int, int]]:
         """Reads the blocks as running text; returns the piece ranges in which windows are cut."""
@@ -241,7 +244,7 @@ class _WindowBuilder:
         self.pieces = np.array([*pieces.ids, self.tokenizer.pad_id], np.int32)  # never none at all
         self.doc = np.append(text.tokens_of(pieces.chars), -1)
         self.first_piece = np.array([0, len(pieces.ids)])
-        if self.config.window_scope == PAGE:
+        if self.config.window_scope == PAGE_SCOPE:
             return [(0, len(pieces.ids))]
         edges = np.searchsorted(pieces.chars[:, 1], text.blocks, side="right")
         return list(pairwise([*edges.tolist(), len(pieces.ids)]))
@@ -261,7 +264,7 @@ class _WindowBuilder:
         self.doc = np.repeat(np.asarray(words.doc, np.int32), lengths)
         self.first_piece = np.concatenate([[0], np.cumsum(lengths)])
         self.query = query(example.question, tokenizer, config)
-        if config.window_scope == PAGE:
+        if config.window_scope == PAGE_SCOPE:
             return [(0, len(self.pieces))]
         first_words = [*words.markers[::2], len(words.words)]
         parts = list(pairwise(self.first_piece[first_words].tolist()))
@@ -270,7 +273,7 @@ class _WindowBuilder:
     def rows(self, kept: IntArray) -> dict[str, IntArray]:
         """Returns the integer rows ``[len(kept), L]`` of the windows with those numbers."""
         offset, tokenizer = self.offset, self.tokenizer
-        start, end = self.windows[kept, 0, None], self.windows[kept, 1, None]
+        start, end = self.ranges[kept, 0, None], self.ranges[kept, 1, None]
         pos = np.arange(self.config.max_seq_length)[None, :]
         piece = start + pos - offset
         in_span = (pos >= offset) & (piece < end)

@@ -29,12 +29,12 @@ from nq.formats import inputs
 from nq.formats.fields import RecordError
 from nq.preprocess.features import Sampling, features, training_features
 from nq.preprocess.shards import (
-    COUNTERS,
     MANIFEST,
     PREPARED,
     WINDOWS,
     ShardWriter,
     StoredExample,
+    WindowCounts,
     example_ids,
     read_manifest,
     read_shard,
@@ -98,31 +98,29 @@ class Windows:
     logged and the windows are made again, once.
 
     Attributes:
-        examples, windows, dead_letters: how many there are so far.
-        unread_blocks: blocks with text beyond ``max_contexts``, in ``truncated_pages``.
+        counts: what there is so far.
         seconds: wall time of the jobs that made them.
         reused: whether an earlier job made them.
     """
-
-    examples = windows = dead_letters = unread_blocks = truncated_pages = 0
-    seconds = 0.0
 
     def __init__(
         self,
         request: Request,
         folder: Path,
         manifest: Mapping[str, Any] | None,
-        make: "Make | None" = None,
+        preprocess: "Preprocess | None" = None,
         process: "_Process | None" = None,
         waiting: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
         self.folder, self.reused, self.n_shards = folder, process is None, 0
-        self._request, self._make_with, self._process = request, make, process
+        self._request, self._preprocess, self._process = request, preprocess, process
         self._waiting, self._is_complete = waiting, False
-        self._update(manifest or {"counts": {}, "shards": [], "complete": False})
+        self._update(manifest or {"counts": {"seconds": 0.0}, "shards": [], "complete": False})
 
     def _update(self, manifest: Mapping[str, Any]) -> None:
-        vars(self).update(manifest["counts"])
+        counts = dict(manifest["counts"])
+        self.seconds: float = counts.pop("seconds")
+        self.counts = WindowCounts(**counts)
         self.n_shards, self._is_complete = len(manifest["shards"]), manifest["complete"]
 
     @property
@@ -148,7 +146,7 @@ class Windows:
             return
         except DamagedError as damage:
             with self._waiting():
-                self.make_again(damage)
+                self.prepare_again(damage)
         yield from islice(self._read(), done, None)
 
     def _read(self) -> Iterator[Windowed]:
@@ -168,16 +166,16 @@ class Windows:
                 if manifest:
                     self._update(manifest)
                 elif is_wanted:  # the process has ended, perhaps with the error that is raised here
-                    self._make()
+                    self._prepare_here()
                 else:
                     return
 
-    def make_again(self, damage: DamagedError) -> None:
+    def prepare_again(self, damage: DamagedError) -> None:
         """Makes all windows once more, since some are damaged."""
         log.warning(AGAIN, damage)
         self._end_process()
         (self.folder / MANIFEST).unlink(missing_ok=True)
-        self._make()
+        self._prepare_here()
 
     def _end_process(self) -> None:
         """Ends the process, which may hold its lock longer than its connection."""
@@ -185,19 +183,19 @@ class Windows:
             self._process.worker.end()
         self._process = None
 
-    def _make(self) -> None:
+    def _prepare_here(self) -> None:
         self._end_process()
         self.reused = False
-        made = prepare(self._request, self.folder, self._make_with)
-        vars(self).update({name: getattr(made, name) for name in (*COUNTERS, "seconds")})
-        self.n_shards, self._is_complete = made.n_shards, True
+        again = prepare(self._request, self.folder, self._preprocess)
+        self.counts, self.seconds = again.counts, again.seconds
+        self.n_shards, self._is_complete = again.n_shards, True
 
 
 # --- making windows -----------------------------------------------------------------------------
 
 
-Make = Callable[[Request, Path], Iterable[StoredExample | DeadLetter]]
-"""Makes what is stored of a request, in order, with an empty folder for its own files."""
+Preprocess = Callable[[Request, Path], Iterable[StoredExample | DeadLetter]]
+"""Returns what is stored of a request, in order; gets an empty folder for files of its own."""
 
 
 def make_windows(
@@ -224,21 +222,21 @@ def make_windows(
         raise Error(f"{where}: {type(error).__name__}: {error}") from error
 
 
-def prepare(request: Request, output: str | Path, make: Make | None = None) -> Windows:
+def prepare(request: Request, output: str | Path, preprocess: Preprocess | None = None) -> Windows:
     """Makes the windows of a request, or reuses ``output`` if it holds them already.
 
-    An interrupted job continues behind its last shard; one for training, or with a ``make`` of
-    its own, begins again.
+    An interrupted job continues behind its last shard; one for training, or with a ``preprocess``
+    of its own, begins again.
 
     Args:
-        make: makes the windows in another way than a plain loop, such as ``nq.beam.windows``.
+        preprocess: replaces the plain loop; see ``nq.beam.windows``.
 
     Raises:
         OSError: a file cannot be read or written.
         Error: the folder has other files, the job failed, or an input changed.
     """
     folder = Path(output)
-    manifests = preparing(request, folder, make)
+    manifests = preparing(request, folder, preprocess)
     manifest = next(manifests)
     reused = manifest["complete"]
     for manifest in manifests:  # noqa: B007 - the last one counts
@@ -249,7 +247,7 @@ def prepare(request: Request, output: str | Path, make: Make | None = None) -> W
 
 
 def preparing(
-    request: Request, folder: Path, make: Make | None = None
+    request: Request, folder: Path, preprocess: Preprocess | None = None
 ) -> Generator[Mapping[str, Any], None, None]:
     """Makes the windows of a request that a folder lacks; see ``prepare``.
 
@@ -262,7 +260,7 @@ def preparing(
         return
     request.questions.check_same()
     with storage.hold(folder, PREPARED, request.sources):
-        if make or request.training:
+        if preprocess or request.training:
             manifest = None
         elif manifest:
             try:
@@ -275,9 +273,12 @@ def preparing(
             writer = ShardWriter(folder, part, request.description, manifest, not is_training)
             if manifest:
                 yield manifest
-            made = make(request, part) if make else _made_windows(request, writer.place, ids)
+            if preprocess:
+                stored = preprocess(request, part)
+            else:
+                stored = _preprocess(request, writer.place, ids)
             try:
-                yield from writer.write(made)
+                yield from writer.write(stored)
                 request.questions.check_same()
             except Error:
                 (folder / MANIFEST).unlink(missing_ok=True)
@@ -288,7 +289,7 @@ def preparing(
         yield writer.complete()  # when nothing is left to remove
 
 
-def _made_windows(
+def _preprocess(
     request: Request, place: ExampleKey, ids: Iterable[ExampleId]
 ) -> Iterator[StoredExample | DeadLetter]:
     tokenizer = request.tokenizer
@@ -318,10 +319,10 @@ def find(request: Request, folder: Path) -> dict[str, Any] | None:
 
 
 @contextlib.contextmanager
-def windows(
+def open_windows(
     request: Request,
     folder: Path,
-    make: Make | None = None,
+    preprocess: Preprocess | None = None,
     waiting: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
 ) -> Iterator[Windows]:
     """Makes the windows of a request in a process of its own, unless a folder has them.
@@ -331,11 +332,11 @@ def windows(
     """
     request.check_output(folder)
     if (found := find(request, folder)) and found["complete"]:
-        yield Windows(request, folder, found, make, waiting=waiting)
+        yield Windows(request, folder, found, preprocess, waiting=waiting)
         return
-    process = _Process(request, folder, make)
+    process = _Process(request, folder, preprocess)
     try:
-        yield Windows(request, folder, None, make, process, waiting)
+        yield Windows(request, folder, None, preprocess, process, waiting)
     finally:
         process.worker.end()
 
@@ -343,9 +344,9 @@ def windows(
 class _Process:
     """The process that makes the windows, which sends its manifests."""
 
-    def __init__(self, request: Request, folder: Path, make: Make | None) -> None:
+    def __init__(self, request: Request, folder: Path, preprocess: Preprocess | None) -> None:
         self.worker = Worker(_prepare, name="makes windows")
-        self._manifests = self.worker.stream((request, folder, make))
+        self._manifests = self.worker.stream((request, folder, preprocess))
 
     def receive(self, is_wanted: bool) -> dict[str, Any] | None:
         """Returns the next manifest; ``None`` if there is none yet, unless it ``is_wanted``."""
@@ -356,5 +357,5 @@ class _Process:
         return None
 
 
-def _prepare(value: tuple[Request, Path, Make | None]) -> Iterator[Mapping[str, Any]]:
+def _prepare(value: tuple[Request, Path, Preprocess | None]) -> Iterator[Mapping[str, Any]]:
     return preparing(*value)

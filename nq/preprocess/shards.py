@@ -14,6 +14,7 @@ import itertools
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -51,8 +52,21 @@ PREPARED = storage.Kind(
     files=r"manifest\.json|skipped\.jsonl|(?:windows|examples)-\d{5}\.tfrecord",
 )
 """The folder of windows."""
-COUNTERS = ("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages")
-"""The counts of a manifest, and the names of Beam's counters."""
+
+
+@dataclass
+class WindowCounts:
+    """What a folder of windows has, as in its manifest; Beam's counters have the same names.
+
+    Args:
+        unread_blocks: blocks with text beyond ``max_contexts``, in ``truncated_pages``.
+    """
+
+    examples: int = 0
+    windows: int = 0
+    dead_letters: int = 0
+    unread_blocks: int = 0
+    truncated_pages: int = 0
 
 
 class StoredExample(NamedTuple):
@@ -181,7 +195,7 @@ class ShardWriter:
             manifest
             or {
                 "request": description,
-                "counts": {**dict.fromkeys(COUNTERS, 0), "seconds": 0.0},
+                "counts": {**asdict(WindowCounts()), "seconds": 0.0},
                 "shards": [],
                 "place": list(START),
                 "skipped_bytes": 0,
@@ -190,8 +204,8 @@ class ShardWriter:
         )
         self._seconds_before = self.manifest["counts"]["seconds"]
         self._files, self._opened = list[IO[bytes]](), contextlib.ExitStack()
-        self._skipped = (folder / DEAD_LETTERS).open("ab")
-        self._skipped.truncate(self.manifest["skipped_bytes"])
+        self._dead_letters = (folder / DEAD_LETTERS).open("ab")
+        self._dead_letters.truncate(self.manifest["skipped_bytes"])
 
     @property
     def place(self) -> ExampleKey:
@@ -202,11 +216,11 @@ class ShardWriter:
     def write(self, elements: Iterable[StoredExample | DeadLetter]) -> Iterator[Mapping[str, Any]]:
         """Writes examples and bad records; yields the manifest when it names one more shard."""
         counts = self.manifest["counts"]
-        with self._skipped, self._opened:
+        with self._dead_letters, self._opened:
             for one in elements:
                 self.manifest["place"] = one.source.key
                 if isinstance(one, DeadLetter):
-                    self._skipped.write(f"{encode_dead_letter(one)}\n".encode())
+                    self._dead_letters.write(f"{encode_dead_letter(one)}\n".encode())
                     counts["dead_letters"] += 1
                     continue
                 self._open()
@@ -236,8 +250,8 @@ class ShardWriter:
             sizes[name] = os.path.getsize(file.name)
             storage.publish(Path(file.name), self._folder / name)
         self._files = []
-        self._skipped.flush()
-        os.fsync(self._skipped.fileno())
+        self._dead_letters.flush()
+        os.fsync(self._dead_letters.fileno())
         self.manifest["shards"].append(sizes)
         return self._write_manifest()
 

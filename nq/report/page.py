@@ -90,7 +90,8 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         if case:
             cases.append(case)
             gold[question.example.example_id] = list(case.gold)
-        without_gold += case is None
+        else:
+            without_gold += 1
         indices = []
         for name, values in traits.items():
             value = case.traits[name] if case else ""
@@ -108,7 +109,8 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         mine, theirs = run.folders
         comparison = row(run.metrics, name=mine, **differences), row(run.other, name=theirs)
     data = {
-        **{"compared": parity is not None, "scored": analysis is not None},
+        "compared": parity is not None,
+        "scored": analysis is not None,
         "outcomes": ([*Verdict], COUNTS, COUNTS),
         "traits": {name: list(values) for name, values in traits.items()},
     }
@@ -136,9 +138,14 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         n_questions=len(rows),
         comparison=(*cells(comparison), [""] * len(comparison)) if comparison else None,
         curves=curves,
-        **{"number": number, "phases": phases, "prediction_s": prediction_s},
-        **{"seconds": format_seconds, "size": format_bytes},
-        **{"kinds": KINDS, "counts": COUNTS, "meanings": MEANING},
+        number=number,
+        phases=phases,
+        prediction_s=prediction_s,
+        seconds=format_seconds,
+        size=format_bytes,
+        kinds=KINDS,
+        counts=COUNTS,
+        meanings=MEANING,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:

@@ -89,7 +89,9 @@ def entries(question: Question, traits: Sequence[int], more_chars: int) -> tuple
     has_long, has_short = (j.has_gold for j in case.judgments.values()) if case else (False, False)
     votes = Counter((a.long, a.shorts, a.yes_no) for a in annotations)
     expected = Counter(example.answers)
-    for (long, spans, yes_no), count in votes.items() if example.answers is None else ():
+    for (long, spans, yes_no), count in votes.items():
+        if example.answers is not None:
+            continue
         if has_short:
             expected[page.short(spans, yes_no)] += count
         elif has_long and long:
@@ -119,21 +121,15 @@ def entries(question: Question, traits: Sequence[int], more_chars: int) -> tuple
             for gold, count in votes.most_common()
         ],
         "lost": [str(j.lost or "") for j in case.judgments.values()] if case else [],
-        "nbest": listed
-        and [
-            page.answer(
-                one["long_answer"] and _listed_span(one["long_answer"]),
-                [*map(_listed_span, one["short_answers"])],
-                one["yes_no_answer"],
-            )
-            | {"lp": one["long_score"], "sp": one["short_score"]}
-            for one in listed
-        ],
+        "nbest": listed and [page.listed(one) for one in listed],
         "blocks": len(page.blocks),
     }
-    labels = {"P": label, **({"O": other} if other else {})}
-    longs = {name: [span] for name, one in labels.items() if (span := one.long.in_tokens)}
-    shorts = {name.lower(): one.short_tokens for name, one in labels.items()}
+    longs, shorts = dict[str, list[Span]](), dict[str, Sequence[Span]]()
+    for name, one in (("P", label), ("O", other)):
+        if one and one.long.in_tokens:
+            longs[name] = [one.long.in_tokens]
+        if one:
+            shorts[name.lower()] = one.short_tokens
     longs["G"] = list(dict.fromkeys(a.long for a in annotations if a.long))
     shorts["g"] = list(dict.fromkeys(span for a in annotations for span in a.shorts))
     shown = [Span(*one["t"]) for one in details["nbest"] or () if one["t"]]
@@ -160,7 +156,8 @@ class ShownPage:
 
     def row_answer(self, label: Label) -> str:
         """Returns the answer of a row: the short one, else the long one, else nothing."""
-        if not (text := self.short(label.short_tokens, label.yes_no)) and label.long.in_tokens:
+        text = self.short(label.short_tokens, label.yes_no)
+        if not text and label.long.in_tokens:
             text = self.text(label.long.in_tokens, ROW_CHARS)
         return text[:ROW_CHARS]
 
@@ -178,6 +175,14 @@ class ShownPage:
             "t": [long.start, long.end] if long else None,
         }
 
+    def listed(self, one: Mapping[str, Any]) -> Entry:
+        """Returns an answer of an n-best list in the details, with its scores."""
+        long = one["long_answer"] and _listed_span(one["long_answer"])
+        both = self.answer(
+            long, list(map(_listed_span, one["short_answers"])), one["yes_no_answer"]
+        )
+        return {**both, "lp": one["long_score"], "sp": one["short_score"]}
+
     def number(self, span: Span | None) -> int | None:
         """Returns the number, from 1 on, of the first block around a span; ``None`` for none."""
         if span is None:
@@ -194,8 +199,8 @@ class ShownPage:
         """
         tokens = self.example.tokens
         answers = [span for marks in (longs, shorts) for spans in marks.values() for span in spans]
-        first = {number for span in answers if (number := self.number(span))}
-        near = {number for span in others if (number := self.number(span))}
+        first = set(filter(None, map(self.number, answers)))
+        near = set(filter(None, map(self.number, others)))
 
         def distance(number: int) -> tuple[bool, int, int]:
             blocks = min((abs(number - other) for other in first), default=number)
@@ -253,4 +258,6 @@ def marked(example: Example, block: Span, marks: Marks) -> list[Segment]:
     for start, end in pairwise(sorted(cuts)):
         letters = "".join(sorted({k for a, b, k in ranges if a <= start and end <= b}))
         segments.append([text[start:end], letters] if letters else text[start:end])
-    return [*segments, *[" …"] * (high < len(text))]
+    if high < len(text):
+        segments.append(" …")
+    return segments

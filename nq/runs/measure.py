@@ -165,7 +165,7 @@ class Clock:
 
     def __init__(self, on_phase: OnPhase = no_progress) -> None:
         self.on_phase, self.started = on_phase, time.time()
-        self._phase, self._covering, self._since = LOAD, "", time.perf_counter()
+        self._phase, self._override, self._since = LOAD, "", time.perf_counter()
         self._seconds: dict[str, float] = defaultdict(float)
         self._reasons = (WARM,) if "tensorflow" in sys.modules else ()
         self._memory_bytes, self._is_compiled = 0, False
@@ -182,7 +182,7 @@ class Clock:
         with self._lock:
             self._add_seconds()
             ended, self._phase = self._phase, phase
-        if not self._covering:
+        if not self._override:
             self._report(phase)
         return ended
 
@@ -195,14 +195,14 @@ class Clock:
         finally:
             self.enter(outer)
 
-    def cover(self, phase: str) -> None:
+    def override(self, phase: str) -> None:
         """Counts all time for one phase, whatever others begin, until called with an empty one.
 
         It is for work of other processes, beside which this one reads and decides.
         """
         with self._lock:
             self._add_seconds()
-            before, self._covering = self._covering, phase
+            before, self._override = self._override, phase
         if phase != before:
             self._report(phase)
 
@@ -224,7 +224,7 @@ class Clock:
 
     def _add_seconds(self) -> None:
         now = time.perf_counter()
-        self._seconds[self._covering or self._phase] += now - self._since
+        self._seconds[self._override or self._phase] += now - self._since
         self._since = now
 
     def _report(self, phase: str) -> None:
@@ -264,13 +264,15 @@ class Clock:
         own_s = self._watch_memory()
         all_before, own_before = self._works_before
         others_s = cores_work_s() - all_before - (own_s - own_before)
-        is_busy = others_s > BUSY_SHARE * len(processor.cores()) * (time.time() - self.started)
+        reasons: tuple[str, ...] = self._reasons
+        if others_s > BUSY_SHARE * len(processor.cores()) * (time.time() - self.started):
+            reasons += (BUSY,)
         return Measured(
             self.started,
             self._time(totals),
             max(self._memory_bytes, own_peak_bytes()),
             machine(),
-            (*self._reasons, *([BUSY] if is_busy else [])),
+            reasons,
         )
 
     def _time(self, totals: Totals) -> dict[str, float]:

@@ -46,7 +46,7 @@ def write_report(
         raise Error(f"{answered}, a page shows {MAX_QUESTIONS}: answer the first ones with --limit")
     other = FinishedRun(against, check=False) if against else None
     output, sources = output or folder / REPORT, list[str | Path]()
-    for one in (run, *([other] if other else [])):
+    for one in (run, other) if other else (run,):
         parity.check_same_questions(run, one)
         own = (path for path in storage.own_paths(one.path, RUN) if path.name != REPORT)
         sources += [*one.job.files, *own]

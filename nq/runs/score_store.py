@@ -115,11 +115,6 @@ class StoringScorer(ScorerWrapper):
         self.resumed_windows = self._computing = 0
         self._clock, self._lock = clock or Clock(), threading.Lock()
 
-    def scores(
-        self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
-    ) -> Columns:
-        return self.submit(rows, examples, progress).result()
-
     def submit(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress
     ) -> Future[Columns]:
@@ -163,4 +158,4 @@ class StoringScorer(ScorerWrapper):
         if self.parallel_parts:
             with self._lock:
                 self._computing += change
-                self._clock.cover(PREDICT if self._computing else "")
+                self._clock.override(PREDICT if self._computing else "")

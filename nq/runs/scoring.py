@@ -21,7 +21,7 @@ from nq.inference.profile import TENSORFLOW, Profile
 from nq.inference.scorer import Scorer, answers, score_examples
 from nq.memo import Memo
 from nq.model.runtime import import_tensorflow
-from nq.preprocess.prepared import Request, Windows, windows
+from nq.preprocess.prepared import Request, Windows, open_windows
 from nq.preprocess.shards import PREPARED
 from nq.records import Example, Scores, Windowed
 from nq.runs.folder import RunFolder
@@ -129,15 +129,15 @@ class Scoring(RunAnswers):
             yield one
 
     def totals(self) -> Totals:
-        made, scorer = self.windows, self._scorer
+        made, counts, scorer = self.windows, self.windows.counts, self._scorer
         return Totals(
-            windows=made.windows,
+            windows=counts.windows,
             resumed_windows=scorer.resumed_windows,
             second_model_windows=self._second_model_windows,
             rescored=self._rescored,
-            dead_letters=made.dead_letters,
-            truncated_pages=made.truncated_pages,
-            unread_blocks=made.unread_blocks,
+            dead_letters=counts.dead_letters,
+            truncated_pages=counts.truncated_pages,
+            unread_blocks=counts.unread_blocks,
             prepare_s=0.0 if made.reused else made.seconds,
             devices={scorer.device},
             precisions={scorer.precision},
@@ -147,7 +147,7 @@ class Scoring(RunAnswers):
     def _on_windows(self, n_windows: int) -> None:
         with self._lock:  # instances complete windows in several threads
             if not self._is_complete:
-                self._progress(n_windows, self.windows.windows)
+                self._progress(n_windows, self.windows.counts.windows)
 
 
 class LocalExecutor(Executor):
@@ -169,9 +169,9 @@ class LocalExecutor(Executor):
         The times of the run are kept until the block ends.
         """
         shared = (job.output or job.root) / f"windows-{request.key}"
-        make = by_workers(job.compute.workers)
+        preprocess = by_workers(job.compute.workers)
         with (
-            windows(request, shared, make, partial(clock, WAIT)) as made,
+            open_windows(request, shared, preprocess, partial(clock, WAIT)) as made,
             _open_scorer(job, made) as scorer,
         ):
             store = ScoreStore(folder.work, job.scores(request))

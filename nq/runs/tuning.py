@@ -94,8 +94,8 @@ def tune(
         if not keep_scores:
             scoring.memo.clear()
     made = scoring.windows
-    if made.dead_letters:
-        records, file = counted(made.dead_letters, "bad record"), made.dead_letter_file
+    if made.counts.dead_letters:
+        records, file = counted(made.counts.dead_letters, "bad record"), made.dead_letter_file
         log.warning("%s in %s, the first: %s", records, file, made.first_dead_letter())
     return {
         "long_threshold": tuned.decision.long_threshold,
@@ -103,8 +103,8 @@ def tune(
         **tuned.figures(),
         "yes_no_auc": tuned.yes_no_auc,
         "model": str(written),
-        "truncated_pages": made.truncated_pages,
-        "unread_blocks": made.unread_blocks,
+        "truncated_pages": made.counts.truncated_pages,
+        "unread_blocks": made.counts.unread_blocks,
     }
 
 

@@ -32,14 +32,14 @@ from nq.serving.schemas import AskAnswer, AskRequest, Problem
 from nq.serving.service import GONE, Answering, SlowClientError
 
 ASK = "/v1/ask"
-PAGE = {
+PAGE_FILES = {
     "/": ("index.html", "text/html"),
     "/page.css": ("page.css", "text/css"),
     "/page.js": ("page.js", "text/javascript"),
 }
 """Files of the page, with their media types, by path."""
 ASSETS = "/docs-assets"
-OPEN = {*PAGE, "/docs", "/openapi.json", "/healthz", "/readyz"}
+OPEN = {*PAGE_FILES, "/docs", "/openapi.json", "/healthz", "/readyz"}
 """Paths that need no token, as ``ASSETS``: they tell nothing that is not in this package."""
 ENDPOINTS = {ASK, "/metrics", *OPEN}
 
@@ -138,7 +138,7 @@ def make_app(answering: Answering, token: str | None) -> ASGIApp:
     async def metrics() -> Response:
         return Response(generate_latest(answering.metrics), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
-    for path, (name, media_type) in PAGE.items():
+    for path, (name, media_type) in PAGE_FILES.items():
         file = Response((FOLDER / name).read_bytes(), media_type=media_type)
         app.router.routes.append(Route(path, file, methods=["GET"]))
 
@@ -189,7 +189,8 @@ class Access:
                 headers["Content-Security-Policy"] = POLICIES.get(path, _STRICT)
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Referrer-Policy"] = "no-referrer"
-                headers.setdefault("Cache-Control", "no-cache" if path in PAGE else "no-store")
+                caching = "no-cache" if path in PAGE_FILES else "no-store"
+                headers.setdefault("Cache-Control", caching)
                 if names >= {b"content-length", b"transfer-encoding"}:  # RFC 9112, 6.1
                     headers["Connection"] = "close"
             try:
@@ -246,10 +247,12 @@ async def _read_body(request: Request, limit: int, uploads: set[asyncio.Timeout]
     size = int(announced) if announced.isdecimal() else 0
     stream, now = aiter(request.stream()), asyncio.get_running_loop().time
     if len(uploads) >= MAX_UPLOADS:
-        uploads.remove(oldest := min(uploads, key=lambda one: one.when() or 0.0))
+        oldest = min(uploads, key=lambda one: one.when() or 0.0)
+        uploads.remove(oldest)
         if not oldest.expired():
             oldest.reschedule(now())
-    uploads.add(silence := asyncio.timeout(SILENCE_S))
+    silence = asyncio.timeout(SILENCE_S)
+    uploads.add(silence)
     try:
         async with silence:
             while size <= limit and (part := await anext(stream, None)) is not None:

@@ -73,6 +73,7 @@ def train_on_files(
     if job.teacher:
         teacher = Teacher.of(job.teacher, tokenizer, windows, job.teacher_profile)
     prepared, data = _windows(job, work / "windows")
+    counts = prepared.counts
     model = joint.build(
         shape, dtype=PRECISION[config.precision], dropout=config.dropout, seed=config.seed
     )
@@ -80,7 +81,7 @@ def train_on_files(
     del tensors
     log.info(
         "%d examples, %d windows; not in the checkpoint: %s",
-        *(prepared.examples, prepared.windows, ", ".join(report.missing) or "nothing"),
+        *(counts.examples, counts.windows, ", ".join(report.missing) or "nothing"),
     )
     params = _params(job, teacher)
     content = job.description | ({"teacher_model": teacher.identity} if teacher else {})
@@ -103,13 +104,13 @@ def train_on_files(
             )
         progress.record()
         loss = float(np.mean(losses[LOSS][-FINAL_STEPS:]))
-        run.metrics({"train/final_loss": loss, "train/windows": prepared.windows})
+        run.metrics({"train/final_loss": loss, "train/windows": counts.windows})
         saved = ModelSettings(windows, removed_parts=job.init.settings.removed_parts)
         checkpoint.save(job.output, model, shape, tokenizer, saved, card, job.store)
         train_s, model_uri = time.perf_counter() - started, None
         if track and track.logs_model:
             model_uri = run.log_model(partial(_save, job.output))
-    return TrainingResult(*(job.output, prepared, state.step, loss, train_s, state.best, model_uri))
+    return TrainingResult(job.output, prepared, state.step, loss, train_s, state.best, model_uri)
 
 
 def _save(model: Path, folder: Path, logged: Any) -> None:
@@ -134,17 +135,17 @@ def _windows(job: TrainingJob, folder: Path) -> tuple[Windows, TrainingWindows]:
     """Returns the prepared windows of a training in a folder, and in memory."""
     prepared = prepare(job.request, folder, by_workers(job.workers))
     try:
-        if not prepared.windows:
+        if not prepared.counts.windows:
             negatives = f"--negatives above {job.config.negatives:g} for questions without one"
             raise ValueError(f"no window to train on: expected annotated answers, or {negatives}")
-        total_steps(prepared.windows, job.config)
+        total_steps(prepared.counts.windows, job.config)
     except ValueError:
         remove([*own_paths(folder, PREPARED), folder / MARK, folder, folder.parent])
         raise
     try:
         columns = read_columns(prepared.shards, job.windows.max_seq_length)
     except DamagedError as damage:
-        prepared.make_again(damage)
+        prepared.prepare_again(damage)
         columns = read_columns(prepared.shards, job.windows.max_seq_length)
     windows = TrainingWindows.from_columns(columns)
     unlabelled = (windows.answer_types == UNLABELLED).sum()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -199,8 +199,6 @@ class TrainingResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the result as JSON values."""
-        from nq.preprocess.shards import COUNTERS
-
         values = {**vars(self), "output": str(self.output)}
-        prepared = values.pop("prepared")
-        return {**values, **{name: getattr(prepared, name) for name in COUNTERS}}
+        prepared: Windows = values.pop("prepared")
+        return values | asdict(prepared.counts)

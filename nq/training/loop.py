@@ -195,7 +195,9 @@ def fit(
         state.step += 1
         to_measure = measure and (state.step % every == 0 or state.step == total)
         to_save = state.step % config.save_every == 0 or state.step == total
-        values = [logs["loss"], *(model.get_weights() if to_measure or to_save else ())]
+        values = [logs["loss"]]
+        if to_measure or to_save:
+            values += model.get_weights()
         if not all(np.isfinite(value).all() for value in values):
             raise Error(
                 f"the training diverged in step {state.step} of {total}, loss {logs['loss']:.3g}: "

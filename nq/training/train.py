@@ -49,8 +49,11 @@ def train(
     elif settings:
         job = replace(job, **settings)
     card, begun = job.card_text(), time.time()
-    sources: list[str | Path] = [job.init.path, *([job.card] if job.card else [])]
-    sources += [job.teacher.path] if job.teacher else []
+    sources: list[str | Path] = [job.init.path]
+    if job.card:
+        sources.append(job.card)
+    if job.teacher:
+        sources.append(job.teacher.path)
     with contextlib.ExitStack() as stack:
         questions = stack.enter_context(Questions.open(job.files, job.pages, job.limit))
         job, both = replace(job, files=questions.files, questions=questions), [questions]

@@ -138,5 +138,6 @@ def batches(n_pieces: IntArray, batch_size: int, epoch: int, seed: int) -> list[
         chunk = order[i : i + size]
         chunk = chunk[: len(chunk) // batch_size * batch_size]
         chunk = chunk[np.argsort(n_pieces[chunk], kind="stable")]
-        steps += np.split(chunk, len(chunk) // batch_size) if len(chunk) else []
+        if len(chunk):
+            steps += np.split(chunk, len(chunk) // batch_size)
     return [steps[i] for i in draw.permutation(len(steps))]

@@ -16,6 +16,7 @@ from nq.commands.main import console
 from nq.model import joint
 from nq.model.folder import ModelFolder, save_settings
 from nq.preprocess.tokenizers.load import load_tokenizer
+from nq.records import MODEL_INPUTS
 from nq.storage import PART, hold
 from tests.conftest import Commands
 from tests.golden.families import make
@@ -134,7 +135,7 @@ def test_exports_give_the_same_logits_for_any_batch_and_length(
     serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
     inputs = serve.structured_input_signature[1]
     assert {(spec.name, spec.dtype.name) for spec in inputs.values()} >= {
-        (name, "int32") for name in joint.INPUTS[:2]
+        (name, "int32") for name in MODEL_INPUTS[:2]
     }
     session = onnxruntime.InferenceSession(str(tmp_path / "onnx" / "model.onnx"))
     given, names = [x.name for x in session.get_inputs()], [x.name for x in session.get_outputs()]

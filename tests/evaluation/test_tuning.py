@@ -43,7 +43,7 @@ def tune_without(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         completed: list[int] = []
         with scoring(job, lambda windows, total: completed.append(windows)) as scores:
             tuned = tuning.tune_decision(scores, job.model.decision)
-            assert sum(completed) == scores.windows.windows
+            assert sum(completed) == scores.windows.counts.windows
             return tuned
 
     return tune_without

@@ -18,6 +18,7 @@ from experiments.partition.stages import LOGITS, Alone, Run
 from experiments.workloads import Workload
 from nq.errors import Error
 from nq.model import joint
+from nq.records import MODEL_INPUTS
 from tests.support import tiny_models
 
 pytestmark = pytest.mark.extended
@@ -85,7 +86,7 @@ def test_two_real_stages_have_the_logits_of_the_unsplit_model() -> None:
     model = joint.build(TINY.config)
     rows = workloads.rows(TINY)
     rows["input_mask"][1, 9:] = 0
-    expected = model({name: rows[name] for name in stages.INPUTS}, training=False)
+    expected = model({name: rows[name] for name in MODEL_INPUTS}, training=False)
     expected = {name: np.asarray(values) for name, values in expected.items()}
     task = stages.Task(TINY, (1,))
     with group.started(

@@ -53,7 +53,7 @@ def some_features(values: IntArray, example_id: int | str = 5, training: bool = 
         input_mask=np.roll(values, 1),
         segment_ids=np.roll(values, 2),
         token_map=np.roll(values, 3),
-        windows=np.arange(len(values)) * 2,
+        window_numbers=np.arange(len(values)) * 2,
         n_windows=99,
         start_positions=first if training else None,
         end_positions=first + 1 if training else None,

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from nq.config import DecisionConfig, RankingWeights
-from nq.inference.scorer import Counters, Progress, Rows, Scorer, no_progress, window_scores
-from nq.preprocess.features import windows
+from nq.inference.scorer import Counters, Rows, Scorer, Steps, window_scores
+from nq.preprocess.features import window_ranges
 from nq.records import SCORE_COLUMNS, Candidate, Columns, Example, IntArray, Span, WindowScores
 from tests.postprocess import synthetic_pages
 
@@ -35,14 +35,12 @@ class TableScorer(Scorer):
     counters: Counters = field(default_factory=Counters)
     calls: list[list[int]] = field(default_factory=list)
 
-    def scores(
-        self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
-    ) -> Columns:
-        """See ``Scorer.scores``."""
+    def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
+        """See ``Scorer.steps``."""
         numbers = rows["numbers"][:, 0]
         self.calls.append(numbers.tolist())
         self.counters.computed_windows += len(numbers)
-        progress(len(numbers))
+        yield from ()
         return {name: getattr(self.table, name)[numbers] for name in SCORE_COLUMNS}
 
 
@@ -93,7 +91,7 @@ def page_token_map(draw: np.random.Generator) -> IntArray:
         pieces += np.repeat(np.array(words, int), draw.integers(1, 4, len(words))).tolist()
     pieces += [-1] * int(draw.choice([0, 0, 1, 20]))
     room = int(draw.integers(1, LENGTH - OFFSET + 1))
-    spans = windows(len(pieces), room, int(draw.integers(1, room + 3)))
+    spans = window_ranges(len(pieces), room, int(draw.integers(1, room + 3)))
     token_map = np.full((max(1, len(spans)), LENGTH), -1)
     for row, (start, end) in zip(token_map, spans, strict=False):
         row[OFFSET : OFFSET + end - start] = pieces[start:end]

@@ -22,9 +22,9 @@ from nq.inference.cascade import (
     select,
 )
 from nq.inference.rescore import RescoringScorer
-from nq.inference.scorer import Progress, Rows, concatenate, example_scores, no_progress
+from nq.inference.scorer import Rows, Steps, concatenate, example_scores
 from nq.postprocess.blocks import Blocks, blocks_in_windows
-from nq.preprocess.features import windows
+from nq.preprocess.features import window_ranges
 from nq.records import (
     SCORE_COLUMNS,
     SECOND_WINDOW,
@@ -51,10 +51,8 @@ SECOND_LENGTH = 20
 class SecondScorer(TableScorer):
     """A scorer that looks up the scores of windows by their first piece."""
 
-    def scores(
-        self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
-    ) -> Columns:
-        return super().scores({"numbers": rows["input_ids"]}, examples, progress)
+    def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
+        return super().steps({"numbers": rows["input_ids"]}, examples)
 
 
 def second_token_map(seed: int, token_map: IntArray) -> IntArray:
@@ -62,7 +60,7 @@ def second_token_map(seed: int, token_map: IntArray) -> IntArray:
     draw = np.random.default_rng([seed, 1])
     words = np.array(list(dict.fromkeys(token_map[token_map >= 0].tolist())), int)
     pieces = np.repeat(words, draw.integers(1, 3, len(words)))
-    spans = windows(len(pieces), SECOND_LENGTH - 3, int(draw.integers(3, SECOND_LENGTH)))
+    spans = window_ranges(len(pieces), SECOND_LENGTH - 3, int(draw.integers(3, SECOND_LENGTH)))
     result = np.full((max(1, len(spans)), SECOND_LENGTH), -1)
     for row, (start, end) in zip(result, spans, strict=False):
         row[2 : 2 + end - start] = pieces[start:end]

@@ -17,8 +17,15 @@ from nq.inference.predictor import Predictor
 from nq.inference.profile import OPENVINO, THESIS, Profile, profiles
 from nq.inference.scorer import Rows, example_slices, window_scores
 from nq.model.config import ModelConfig
-from nq.model.joint import INPUTS
-from nq.records import SCORE_COLUMNS, Columns, Features, Source, WindowScores
+from nq.records import (
+    MODEL_INPUTS,
+    SCORE_COLUMNS,
+    WINDOW_COLUMNS,
+    Columns,
+    Features,
+    Source,
+    WindowScores,
+)
 from tests.inference.tiny_predictors import BATCH, LENGTH, K, item_rows, items, new_predictor
 from tests.postprocess import synthetic_pages
 from tests.support import tiny_models
@@ -43,7 +50,7 @@ def as_columns(scores: WindowScores) -> Columns:
 
 def all_logits(model: Any, features: Features) -> synthetic_pages.Logits:
     """Returns every logit of an example's windows, computed by the Keras model itself."""
-    rows = {name: getattr(features, name) for name in INPUTS}
+    rows = {name: getattr(features, name) for name in MODEL_INPUTS}
     logits = {name: np.asarray(value) for name, value in model(rows).items()}
     start, end, types = (logits[f"{name}_logits"] for name in ("start", "end", "type"))
     return synthetic_pages.Logits(start, end, types, features.token_map)
@@ -73,7 +80,7 @@ def test_scores_are_the_top_k_of_all_logits(text_only: bool, k: int) -> None:
 
 
 def test_windows_that_belong_to_no_example_are_scored() -> None:
-    rows = {name: ROWS[name] for name in (*INPUTS, "token_map")}
+    rows = {name: ROWS[name] for name in WINDOW_COLUMNS}
     assert_close(new_predictor().scores(rows), new_predictor().scores(ROWS), atol=0)
 
 

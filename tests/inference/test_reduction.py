@@ -16,7 +16,7 @@ from nq.inference.engine import Computation, Network
 from nq.inference.predictor import Predictor
 from nq.inference.profile import Profile
 from nq.inference.reduction import LOGITS, AllLogits, top_positions
-from nq.model.joint import INPUTS
+from nq.records import MODEL_INPUTS
 from tests.inference.tiny_predictors import item_rows, items
 from tests.support import tiny_models
 
@@ -74,7 +74,7 @@ def test_all_logits_are_those_of_the_model(profile: str) -> None:
     computation = Computation(network, Profile(profile), AllLogits(LENGTH))
     columns = Predictor(computation, Shape(4, LENGTH)).scores(rows)
     assert tuple(columns) == LOGITS
-    expected = network.model({name: rows[name] for name in INPUTS})
+    expected = network.model({name: rows[name] for name in MODEL_INPUTS})
     pieces = rows["input_mask"] > 0
     for name in LOGITS:
         kept = slice(None) if name == "type_logits" else pieces

@@ -26,7 +26,7 @@ from nq.model.folder import ModelFolder, ModelSettings
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import AnswerType, Example, FloatArray, YesNo
+from nq.records import MODEL_INPUTS, AnswerType, Example, FloatArray, YesNo
 from tests.preprocess.synthetic_examples import page
 from tests.support import tiny_models
 
@@ -81,7 +81,7 @@ def ranker(source: Path, tmp_path: Path) -> Path:
 def alone(source: Path, pieces: list[int]) -> FloatArray:
     """Returns the vector of one text: the first or the mean output of the sentence encoder."""
     config = checkpoint.with_room_for(ModelFolder(source).config, load_tokenizer(source))
-    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in joint.INPUTS}
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in MODEL_INPUTS}
     layers = Layers(keras.DTypePolicy("float32"), "zeros")
     model = keras.Model(inputs, encoder(config, inputs, layers))
     checkpoint.fill(model, ModelFolder(source).tensors(), config)
@@ -118,7 +118,7 @@ def test_each_text_is_encoded_as_by_itself(source: Path, ranker: Path) -> None:
     settings = dataclasses.replace(settings, max_seq_length=24, doc_stride=9, max_query_length=8)
     windows = features(example(), tokenizer, settings)
     rows = windows.rows
-    outputs = model({name: np.asarray(rows[name], np.int32) for name in joint.INPUTS})
+    outputs = model({name: np.asarray(rows[name], np.int32) for name in MODEL_INPUTS})
     start, end = np.asarray(outputs["start_logits"]), np.asarray(outputs["end_logits"])
     np.testing.assert_array_equal(start, end)
     for logits in np.asarray(outputs["type_logits"]):

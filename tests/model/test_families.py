@@ -17,6 +17,7 @@ from nq.model.checkpoint import LoadReport
 from nq.model.config import ModelConfig
 from nq.model.families import FAMILIES, decode_config, encode_config
 from nq.model.folder import ModelFolder
+from nq.records import MODEL_INPUTS
 from tests.golden.families import make
 from tests.support import tiny_models
 
@@ -26,7 +27,7 @@ SPANS = ("start_logits", "end_logits")
 
 
 def assert_same_spans(model: Any, reference: Any, atol: float = 1e-4) -> None:
-    logits = model({name: reference[name] for name in joint.INPUTS})
+    logits = model({name: reference[name] for name in MODEL_INPUTS})
     real = reference["input_mask"] > 0
     for name in SPANS:
         expected = reference[name][real]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.config import BLOCK, PAGE, WindowConfig
+from nq.config import BLOCK_SCOPE, PAGE_SCOPE, WindowConfig
 from nq.preprocess.contexts import contexts
 from nq.preprocess.contexts import words as words_of
 from nq.preprocess.features import (
@@ -129,7 +129,7 @@ def tokenizers(wordpiece: WordPieceTokenizer, spiece_models: dict[str, Path]) ->
 
 
 @few
-@given(pages(), shapes, st.sampled_from([PAGE, BLOCK]))
+@given(pages(), shapes, st.sampled_from([PAGE_SCOPE, BLOCK_SCOPE]))
 def test_rows_against_a_slower_truth(
     tokenizers: list[Tokenizer], example: Example, config: WindowConfig, scope: str
 ) -> None:
@@ -137,7 +137,7 @@ def test_rows_against_a_slower_truth(
     for tokenizer in tokenizers:
         made = features(example, tokenizer, config)
         assert rows(made) == slowly(example, tokenizer, config)
-        assert made.windows.tolist() == list(range(made.n_windows))
+        assert made.window_numbers.tolist() == list(range(made.n_windows))
         assert made.input_ids.max() < tokenizer.vocab_size
 
 
@@ -160,12 +160,12 @@ def test_the_draw_of_negatives(
     some = training_features(example, wordpiece, SMALL, Sampling(share, seed))
     again = training_features(example, wordpiece, SMALL, Sampling(share, seed))
     none = training_features(example, wordpiece, SMALL, Sampling(0.0, seed))
-    assert some.windows.tolist() == again.windows.tolist()
-    assert set(none.windows) <= set(some.windows) <= set(every.windows)
+    assert some.window_numbers.tolist() == again.window_numbers.tolist()
+    assert set(none.window_numbers) <= set(some.window_numbers) <= set(every.window_numbers)
     assert [kind for _, _, kind in labels(every) if kind] == [kind for _, _, kind in labels(none)]
     assert every.n_windows == some.n_windows == none.n_windows == len(every)
     for name in NAMES:
-        assert np.array_equal(getattr(some, name), getattr(every, name)[some.windows])
+        assert np.array_equal(getattr(some, name), getattr(every, name)[some.window_numbers])
 
 
 @few
@@ -178,7 +178,10 @@ def test_pages_without_annotations_are_unlabelled_if_asked_for(
     some = training_features(bare, wordpiece, SMALL, Sampling(share, seed, unlabelled=True))
     negatives = replace(example, annotations=())
     expected = training_features(negatives, wordpiece, SMALL, Sampling(share, seed))
-    assert rows(some) == rows(expected) and some.windows.tolist() == expected.windows.tolist()
+    assert (
+        rows(some) == rows(expected)
+        and some.window_numbers.tolist() == expected.window_numbers.tolist()
+    )
     assert {kind for _, _, kind in labels(expected)} <= {AnswerType.UNKNOWN}
     assert labels(some) == [(0, 0, UNLABELLED)] * len(some)
 

@@ -23,7 +23,7 @@ from nq.formats import inputs
 from nq.formats.tfrecord import encode_records, raw_records
 from nq.preprocess import prepared, shards
 from nq.preprocess.features import Sampling, features, training_features
-from nq.preprocess.prepared import Request, Windows, find, prepare, preparing, windows
+from nq.preprocess.prepared import Request, Windows, find, open_windows, prepare, preparing
 from nq.preprocess.shards import MANIFEST, SHARD_BYTES
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
@@ -130,7 +130,7 @@ def test_records_are_those_of_the_plain_functions_in_order(
             rows = training_features(item, tokenizer, CONFIG, training)
         expected.append(list(encode_records(rows, source, CONFIG.switches.id_name)))
     assert records(made) == [record for one in expected for record in one]
-    counts = made.examples, made.windows, made.dead_letters
+    counts = made.counts.examples, made.counts.windows, made.counts.dead_letters
     assert counts == (GOOD, sum(map(len, expected)), RECORDS - GOOD)
     sizes = [len(list(raw_records(shard))) for shard in made.shards]
     ends = {sum(map(len, expected[:n])) for n in range(len(expected) + 1)}
@@ -162,7 +162,7 @@ def test_a_folder_of_any_name_with_files_of_a_killed_job_and_of_others(
     (out / ".gitignore").write_text("*")
     made = prepare(job_request, out)
     assert names(out) == FILES | {".gitignore"}
-    assert made.windows == len(records(made)) > 0
+    assert made.counts.windows == len(records(made)) > 0
 
 
 def test_windows_are_complete_when_their_job_has_nothing_left_to_remove(
@@ -185,7 +185,7 @@ def test_an_equal_request_reuses_the_folder(
     moved = [Path(f).rename(elsewhere / Path(f).name) for f in job_request.questions.files]
     again = prepare(replace(job_request, questions=Questions(tuple(map(str, moved)))), out)
     assert (again.reused, completed.reused) == (True, False)
-    assert (again.windows, again.shards) == (completed.windows, completed.shards)
+    assert (again.counts, again.shards) == (completed.counts, completed.shards)
     assert {path: path.stat().st_mtime_ns for path in out.iterdir()} == before
 
 
@@ -238,7 +238,7 @@ def test_damage_is_found_logged_and_made_good(
     is_seen = name in (SHARD, EXAMPLES) and damage == "flipped"  # its records have checksums
     assert again.reused == is_seen
     assert [values_of(one.example) for one in again] == expected
-    assert not again.reused and again.windows == completed.windows
+    assert not again.reused and again.counts == completed.counts
     assert folder_bytes(out) == before
     messages = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert len(messages) == (not (name == MANIFEST and damage == "missing"))
@@ -262,7 +262,7 @@ def test_the_folder_has_the_examples_of_the_input(job_request: Request, complete
     for one, (source, item) in zip(examples, expected, strict=True):
         assert values_of(one.example) == values_of(item)
         assert set(map(tuple, one.rows["example_keys"])) == {(source.file_index, source.line)}
-    assert sum(map(len, examples)) == completed.windows
+    assert sum(map(len, examples)) == completed.counts.windows
 
 
 @pytest.mark.parametrize("moment", ["before", "during"])
@@ -338,7 +338,7 @@ def test_an_interrupted_job_continues_behind_its_last_shard(
     assert len(decoded) == RECORDS
     assert folder_bytes(out) == folder_bytes(tmp_path / "undisturbed")
     assert [one.source for one in resumed] == expected
-    assert (resumed.n_shards, resumed.windows) == (undisturbed.n_shards, undisturbed.windows)
+    assert (resumed.n_shards, resumed.counts) == (undisturbed.n_shards, undisturbed.counts)
     assert seen[0]["place"] != seen[-1]["place"]
 
 
@@ -380,7 +380,7 @@ import signal, sys, time
 from pathlib import Path
 import psutil
 from nq.config import WindowConfig
-from nq.preprocess.prepared import Request, windows
+from nq.preprocess.prepared import Request, open_windows
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
 config = WindowConfig(max_seq_length=48, max_query_length=12)
@@ -388,7 +388,7 @@ request = Request(Questions((sys.argv[1],)), load_tokenizer(sys.argv[2]), config
 if sys.argv[4] == "SIGINT":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # where it was ignored
 try:
-    with windows(request, Path(sys.argv[3])):
+    with open_windows(request, Path(sys.argv[3])):
         print(psutil.Process().children()[0].pid, flush=True)
         time.sleep(600)
 except KeyboardInterrupt:
@@ -406,14 +406,14 @@ def test_the_other_process_writes_what_prepare_writes(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with monkeypatch.context() as patch, windows(job_request, tmp_path / "one") as made:
+    with monkeypatch.context() as patch, open_windows(job_request, tmp_path / "one") as made:
         patch.delattr("nq.storage.unfinished")  # the other process does the work
         assert len(children("makes windows")) == 1
         assert [one.source for one in made] == [s for s, _ in first_examples(job_request)]
     assert folder_bytes(tmp_path / "one") == folder_bytes(out)
-    assert (made.windows, made.dead_letters) == (completed.windows, completed.dead_letters)
+    assert made.counts == completed.counts
     assert made.seconds > 0 and not made.reused
-    with windows(job_request, tmp_path / "one") as again:
+    with open_windows(job_request, tmp_path / "one") as again:
         assert again.reused and again.shards == made.shards and not children("makes windows")
     assert capfd.readouterr() == ("", "")
 
@@ -426,10 +426,10 @@ def test_the_work_of_a_killed_process_is_continued_here(
     monkeypatch.setattr(
         worker, "python", lambda c, code, **others: python(c, ONE_SHARD + code, **others)
     )
-    with windows(job_request, out) as made:
+    with open_windows(job_request, out) as made:
         examples = iter(made)
         first = next(examples)
-        assert (made.n_shards, made.examples, decoded) == (1, 1, [])
+        assert (made.n_shards, made.counts.examples, decoded) == (1, 1, [])
         children("makes windows")[0].kill()
         sources = [one.source for one in chain([first], examples)]
     assert sources == [source for source, _ in first_examples(job_request)]

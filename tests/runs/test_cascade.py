@@ -15,7 +15,7 @@ import nq
 from nq.bundle import bundled_model, bundled_sample
 from nq.commands.main import console
 from nq.config import (
-    BLOCK,
+    BLOCK_SCOPE,
     CascadeWeights,
     RankingWeights,
     WindowConfig,
@@ -209,7 +209,7 @@ def test_a_second_model_that_only_ranks_adds_block_scores(
 ) -> None:
     dual_encoder = tmp_path / "dual"
     assert console(["convert", str(tiny_mpnet), str(dual_encoder), "--dual-encoder"]) == 0
-    windows = replace(ModelFolder(tiny_mpnet).settings.windows, window_scope=BLOCK)
+    windows = replace(ModelFolder(tiny_mpnet).settings.windows, window_scope=BLOCK_SCOPE)
     save_settings(dual_encoder, replace(ModelFolder(dual_encoder).settings, windows=windows))
     own = ModelFolder(tiny_model).settings.decision
     run(make_job(tiny_model, None, tmp_path / "alone"))

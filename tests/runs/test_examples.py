@@ -52,7 +52,7 @@ def test_of_two_records_with_the_same_id_the_first_is_answered(job: Job) -> None
     ids = [example.example_id for example in read_examples(bundled_sample())][:5]
     with scoring(job) as scores:
         first, second = answered(scores), answered(scores)
-        assert scores.windows.windows == sum(windows for _, windows in first)
+        assert scores.windows.counts.windows == sum(windows for _, windows in first)
         *answers, _, letter = scores.answers(0)
     assert isinstance(letter, bytes) and len(answers) == len(first)
     duplicate = json.loads(letter)

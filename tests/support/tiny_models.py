@@ -185,6 +185,7 @@ def features(
     text = (inputs["segment_ids"] > 0) & (draw.random((n_windows, length)) < 0.8)
     text &= np.arange(length) < n_pieces[:, None] - 1
     doc = np.where(text, np.cumsum(text, axis=1) + draw.integers(0, 50, (n_windows, 1)), -1)
+    numbers = np.arange(n_windows)
     return Features(
-        example_id, **inputs, token_map=doc, windows=np.arange(n_windows), n_windows=n_windows
+        example_id, **inputs, token_map=doc, window_numbers=numbers, n_windows=n_windows
     )

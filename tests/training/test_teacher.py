@@ -14,10 +14,9 @@ from nq.config import WindowConfig
 from nq.inference.profile import Profile
 from nq.model import joint
 from nq.model.folder import ModelFolder
-from nq.model.joint import INPUTS
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import Columns
+from nq.records import MODEL_INPUTS, Columns
 from nq.storage import WORK, own_paths
 from nq.training import distillation
 from nq.training.distillation import SoftTargets, Teacher
@@ -89,7 +88,7 @@ def test_the_probabilities_of_a_teacher(teacher: Teacher, tmp_path: Path) -> Non
     for number, n in enumerate(WINDOWS.n_pieces):
         ids = WINDOWS.input_ids[number, :n].tolist()
         segments = [0] * tiny_models.N_QUERY + [1] * (len(ids) - tiny_models.N_QUERY)
-        rows = dict(zip(INPUTS, ([ids], [[1] * len(ids)], [segments]), strict=True))
+        rows = dict(zip(MODEL_INPUTS, ([ids], [[1] * len(ids)], [segments]), strict=True))
         logits = model({name: np.array(x, np.int32) for name, x in rows.items()})
         inside = slice(targets.first[number], targets.first[number + 1])
         for name in ("start_logits", "end_logits"):

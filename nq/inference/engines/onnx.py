@@ -29,7 +29,6 @@ class Engine:
         self.precision = "int8" if computation.profile.changes.int8 else "float32"
 
     def compiled(self, shape: Shape) -> Step:
-        """See ``nq.inference.engine.Engine.compiled``."""
         session = self._session
         names = [node.name for node in session.get_inputs()]
         outputs = [node.name for node in session.get_outputs()]

@@ -51,7 +51,6 @@ class Engine:
         self._has_warned = False
 
     def compiled(self, shape: Shape) -> Step:
-        """See ``nq.inference.engine.Engine.compiled``."""
         if self.computation.adaptive:
             return self._any_shape
         model = self._converted.clone()

@@ -16,7 +16,7 @@ from nq.inference.batches import Shape
 from nq.inference.engine import Computation, Step
 from nq.inference.profile import Profile, ProfileNotInForceError
 from nq.inference.scorer import Rows
-from nq.records import INPUTS
+from nq.records import WINDOW_COLUMNS
 
 PRODUCTS = ("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
 READS = ("ReadVariableOp", "ResourceGather")
@@ -63,12 +63,10 @@ class Engine:
         self.precision = computation.profile.precision(self.device)
 
     def options(self) -> contextlib.AbstractContextManager[None]:
-        """See ``nq.inference.engine.Engine.options``."""
         return grappler_options(self.computation.profile.changes.grappler)
 
     def compiled(self, shape: Shape) -> Step:
-        """See ``nq.inference.engine.Engine.compiled``."""
-        columns = [name for name in INPUTS if not (shape.full and name == "input_mask")]
+        columns = [name for name in WINDOW_COLUMNS if not (shape.full and name == "input_mask")]
         with memory_error():
             traced = self._traced(shape, columns)
         check_in_force(self.computation.profile, traced, self.precision)

@@ -137,34 +137,37 @@ def _unigram(
     """Returns a unigram; ``prefix`` says where a blank is added if not before each word."""
     unknown = {piece: i for i, (piece, _) in enumerate(vocab)}.get(values["unk_token"])
     backend = Backend(Unigram(vocab, unknown))
-    accents = quotes and not values["keep_accents"]
-    steps = [
-        *([normalizers.Replace("``", '"'), normalizers.Replace("''", '"')] if quotes else ()),
-        *([normalizers.Replace(Regex(blanks), " ")] if blanks == BLANKS else ()),
-        *([normalizers.NFKD(), normalizers.StripAccents()] if accents else ()),
-        *([normalizers.Lowercase()] if values.get("do_lower_case") else ()),
-    ]
-    if blanks != DEBERTA_BLANKS:
-        steps += [normalizers.Precompiled(characters)] if characters else []
-    else:
+    steps, parts = list[Any](), list[Any]()
+    if quotes:
+        steps += [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+    if blanks == BLANKS:
+        steps += [normalizers.Replace(Regex(blanks), " ")]
+    if quotes and not values["keep_accents"]:
+        steps += [normalizers.NFKD(), normalizers.StripAccents()]
+    if values.get("do_lower_case"):
+        steps += [normalizers.Lowercase()]
+    if blanks == DEBERTA_BLANKS:
         steps += [normalizers.Replace(Regex(blanks), " "), normalizers.NFC()]
         steps += [normalizers.Strip(left=False, right=True)]
+    elif characters:
+        steps += [normalizers.Precompiled(characters)]
     backend.normalizer = normalizers.Sequence(steps)
+    if cuts_at_blanks:
+        parts += [cuts.WhitespaceSplit()]
+    if values.get("split_by_punct"):
+        parts += [cuts.Punctuation("isolated")]
     scheme = "always" if values["add_prefix_space"] else prefix
-    backend.pre_tokenizer = cuts.Sequence(
-        [
-            *([cuts.WhitespaceSplit()] if cuts_at_blanks else ()),
-            *([cuts.Punctuation("isolated")] if values.get("split_by_punct") else ()),
-            cuts.Metaspace(prepend_scheme=scheme),
-        ]
-    )
+    backend.pre_tokenizer = cuts.Sequence([*parts, cuts.Metaspace(prepend_scheme=scheme)])
     return backend
 
 
 PREFIX, MASK = {"add_prefix_space": True}, [("<mask>", 0.0)]
 HEAD = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
 CAMEMBERT_HEAD = [
-    *((piece + "NOTUSED" * ("s" in piece), score) for piece, score in HEAD),
+    ("<s>NOTUSED", 0.0),
+    ("<pad>", 0.0),
+    ("</s>NOTUSED", 0.0),
+    ("<unk>", 0.0),
     ("<unk>NOTUSED", -100.0),
 ]
 BERT = TokenizerClass(
@@ -231,7 +234,7 @@ def make_tokenizer(path: Path, name: str, config: Values, description: Values) -
     kind, files = CLASSES.get(name), {path.name: path}
     pieces = dict(kind.pieces) if kind else {}
     pieces |= {key: spelling(config[key]) for key in {*SPELLINGS, *pieces} if config.get(key)}
-    added = added_tokens(path, config, {} if kind else description)
+    added = added_tokens(config, {} if kind else description)
     options: Values = {"tokenizer_class": name}
     if kind is None:
         backend = _whole(path, description)
@@ -268,7 +271,7 @@ def spelling(token: Any) -> str:
     return str(content)
 
 
-def added_tokens(path: Path, config: Values, description: Values) -> list[AddedToken]:
+def added_tokens(config: Values, description: Values) -> list[AddedToken]:
     """Returns the tokens that were added to a vocabulary, in the order of their ids."""
     whole = [(token["id"], token) for token in description.get("added_tokens") or ()]
     named = [(int(i), token) for i, token in (config.get(ADDED) or {}).items()]
@@ -356,7 +359,8 @@ def _whole(path: Path, description: Values) -> Backend:
     if isinstance(model["vocab"], list):
         _checked(path, model["vocab"])
     text = json.dumps(values)
-    if unknown := {*map(json.loads, PATTERN.findall(text))} - KNOWN_PATTERNS:
+    unknown = set(map(json.loads, PATTERN.findall(text))) - KNOWN_PATTERNS
+    if unknown:
         raise ValueError(
             f"{path} has the regular expression {min(unknown)!r:.80}, which may take for ever: "
             "expected one of a known family or none; choose another model"

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from nq.config import WindowConfig
 from nq.errors import Error, check_argument
@@ -22,6 +21,7 @@ from nq.preprocess.tokenizers.classes import (
     VOCAB,
     WHOLE,
     WHOLE_FILE,
+    Values,
     added_tokens,
     flag,
     make_tokenizer,
@@ -38,7 +38,6 @@ from nq.preprocess.tokenizers.wordpiece import (
 SAMPLE = ("The", "café", "in", "東京", "\U0001f600", "", "".join(map(chr, range(33, 0x3000))))
 """Words that every tokenizer can encode; a damaged one fails at some character only."""
 CONFIG, VOCABULARY = "tokenizer_config.json", "vocab.txt"
-Values = dict[str, Any]
 
 
 def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
@@ -49,7 +48,9 @@ def load_tokenizer(folder: str | Path, compat: str = "ours") -> Tokenizer:
     name = _class_of(place, config)
     if path.is_dir():
         kind = CLASSES.get(name)
-        names = (WHOLE_FILE, *([kind.vocabulary] if kind else ()), *NAMES)
+        names = [WHOLE_FILE, *NAMES]
+        if kind:
+            names.insert(1, kind.vocabulary)
         path = next((path / name for name in names if (path / name).is_file()), path)
     if not path.is_file():
         raise FileNotFoundError(
@@ -129,7 +130,7 @@ def _load(path: Path, compat: str, config: Values, name: str) -> Tokenizer:
         if model.get("type", "WordPiece" if WORD_CHARS in model else "") != "WordPiece":
             raise ValueError(f"{path}: compat {compat!r} is for WordPiece only, use 'ours'")
     if original or is_own:
-        normalizer, added = description.get("normalizer") or {}, added_tokens(path, config, {})
+        normalizer, added = description.get("normalizer") or {}, added_tokens(config, {})
         lowercase, strip_accents = flag(config, "do_lower_case"), flag(config, "strip_accents")
         options = (
             flag(normalizer, "lowercase") if lowercase is None else lowercase,

@@ -23,7 +23,7 @@ from nq.inference.profile import (
     profiles,
 )
 from nq.inference.reduction import TopK
-from nq.records import INPUTS
+from nq.records import WINDOW_COLUMNS
 from tests.support import tiny_models
 
 OPTIONS = tf.config.optimizer
@@ -74,7 +74,7 @@ def test_weights_are_constants_only_under_frozen(names: str) -> None:
         network = Network(tiny_models.SHAPE, tiny_models.model(dtype=profile.policy("CPU")))
         engine = Engine(Computation(network, profile, TopK(5, True)))
         with grappler_options(profile.changes.grappler):
-            traced = engine._traced(Shape(2, 16), INPUTS)
+            traced = engine._traced(Shape(2, 16), WINDOW_COLUMNS)
             check_in_force(profile, traced, engine.precision)
             with pytest.raises(ProfileNotInForceError, match="frozen"):
                 check_in_force(other, traced, engine.precision)
