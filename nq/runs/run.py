@@ -11,7 +11,6 @@ from nq import tracking
 from nq.config import TrackingConfig
 from nq.evaluation.answer_files import AnswerFiles
 from nq.evaluation.nq_eval import Gold
-from nq.formats import input_files
 from nq.formats.input_files import LOCAL
 from nq.progress import reporting
 from nq.questions import Questions, mention_unnamed_pages
@@ -73,7 +72,7 @@ def run(
         check_output(job)
         other = parity.open_other(job, questions)
         job, choice = with_profile(job, questions)
-        name = f"{job.profile} · {Path(input_files.shown(job.files[0])).name}"
+        name = record.run_name(str(job.profile), job.model.name, job.files[0])
         # it is opened later, or when there is something to record
         with tracking.Run(track, name) as tracked:
             result, gold = _answer(job, questions, tracked, clock, report, table_rows)
