@@ -45,9 +45,10 @@ log = logging.getLogger(__name__)
 # Params, which all commands record under the same names.
 PROFILE, INSTANCES, THREADS, RUNNER = "profile", "instances", "threads", "runner"
 # Metrics. They have no slash: MLflow lists names with one in a section above these.
-QUESTIONS, SIZE_MB = "questions", "size_mb"
 MICRO_F1, PREDICT_S, WINDOWS_PER_S = "micro_f1", "predict_s", "windows_per_s"
-CHANGED, PEAK_MB = "changed_answers", "peak_mb"
+QUESTIONS, CHANGED = "questions", "changed_answers"
+PEAK_MB, SIZE_MB = "peak_mb", "size_mb"
+FIRST = MICRO_F1, WINDOWS_PER_S, SIZE_MB  # in MLflow's pages of models
 # Tags.
 SPEED_COMPARABLE, MACHINE = "speed_comparable", "machine"
 DESCRIPTION = "mlflow.note.content"
@@ -271,8 +272,6 @@ class Run:
         self._action = f"continue the run {run_id} of MLFLOW_RUN_ID"
         run = self._client.get_run(run_id)
         experiment = self._client.get_experiment(run.info.experiment_id).name
-        if run.info.lifecycle_stage != "active":
-            raise ValueError("it is deleted")
         if run.info.status == "FINISHED":
             raise ValueError("it is finished")
         if self.experiment not in (None, experiment):
@@ -322,10 +321,7 @@ class Run:
             self._monitor.finish()
 
     def params(self, values: Mapping[str, Any]) -> None:
-        """Records settings as text; each may be given once.
-
-        No param of MLflow can change: what a given run has with another value becomes a tag.
-        """
+        """Records settings as text, each once; where a given run has another value, as a tag."""
         items, given = _texts(values).items(), self._params  # it is empty until the run is open
         self._log("params", "Param", (item for item in items if item[0] not in given))
         self._log("tags", "RunTag", ((k, text) for k, text in items if given.get(k, text) != text))
@@ -347,6 +343,7 @@ class Run:
             for number, value in enumerate(one if isinstance(one, list) else [one], step)
             if isinstance(value, numbers.Real) and math.isfinite(value)
         ]
+        points.sort(key=lambda point: FIRST.index(point[0]) if point[0] in FIRST else len(FIRST))
         self._log("metrics", "Metric", points, of_model=not step)
 
     def _log(

@@ -480,7 +480,7 @@ def test_a_killed_run_that_is_given_again_does_not_continue_itself(
         ("unknown", "Run with id=0123456789abcdef not found"),
         ("no id", 'Invalid value "../no id"'),
         ("finished", "it is finished"),
-        ("deleted", "it is deleted"),
+        ("deleted", "must be in the 'active' state. Current state is deleted"),
         ("running", "it belongs to the experiment thesis, not other"),
     ],
 )

@@ -90,11 +90,7 @@ def record(tracked: tracking.Run, job: Job, result: Result) -> None:
 
 
 def run_name(profile: str, model: str, data: str) -> str:
-    """Returns the name of a run.
-
-    >>> run_name("mixed+xla", "org/model@5c3f", "data/dev.jsonl.gz")
-    'mixed+xla · org/model · dev.jsonl.gz'
-    """
+    """Returns the name of a run, such as ``mixed+xla · small · dev.jsonl``."""
     return f"{profile} · {model.partition('@')[0]} · {Path(shown(data)).name}"
 
 
