@@ -13,6 +13,7 @@ import json
 import logging
 import math
 import numbers
+import os
 import platform
 import re
 import shlex
@@ -45,7 +46,9 @@ log = logging.getLogger(__name__)
 PROFILE, INSTANCES, THREADS, RUNNER = "profile", "instances", "threads", "runner"
 # Metrics. They have no slash: MLflow lists names with one in a section above these.
 MICRO_F1, PREDICT_S, WINDOWS_PER_S = "micro_f1", "predict_s", "windows_per_s"
-CHANGED, PEAK_MB = "changed_answers", "peak_mb"
+QUESTIONS, CHANGED = "questions", "changed_answers"
+PEAK_MB, SIZE_MB = "peak_mb", "size_mb"
+FIRST = MICRO_F1, WINDOWS_PER_S, SIZE_MB  # in MLflow's pages of models
 # Tags.
 SPEED_COMPARABLE, MACHINE = "speed_comparable", "machine"
 DESCRIPTION = "mlflow.note.content"
@@ -97,6 +100,8 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str]:
 class Run:
     """Records a ``with`` block as one run. No method raises.
 
+    It is a new run, or the one that the variable ``MLFLOW_RUN_ID`` names, as ``mlflow run`` sets it
+    for the process that it starts; like ``mlflow.start_run``, the first run of a process takes it.
     The run is opened by ``open``, or by the first call that needs it. It ends as FINISHED, as
     FAILED after an exception, or as KILLED after an interruption; after an exception or an
     interruption nothing is opened, so that a command that cannot start leaves no run, and after an
@@ -126,6 +131,7 @@ class Run:
         self._action = ""  # of the thread, as all that follows
         self._client: Any = None
         self._info: Any = None
+        self._params = dict[str, str]()  # those that a given run has already
         self._monitor: Any = None
         self._model_id: str | None = None  # of the metrics, as the dataset is
         self._dataset: tuple[str | None, str | None] = None, None
@@ -229,7 +235,7 @@ class Run:
             return None
 
     def _open(self) -> str | None:
-        """Creates the run and the file that names it.
+        """Creates or continues the run, and creates the file that names it.
 
         The system is monitored only if MLflow's own variable turns it on, since the charts would
         come before all others. It is done here because ``mlflow.start_run`` would record only in
@@ -238,13 +244,11 @@ class Run:
         self._client = connect(self.uri)
         if not self.available:
             return None  # the command has ended meanwhile
-        self.experiment = experiment_name(self._client, self.experiment)
-        experiment_id = self._experiment_id(self.experiment)
-        started_ms, tags = int(1000 * self._started), _tags(self._source)
-        if interrupted := self._interrupted():
+        interrupted, given = self._interrupted(), os.environ.pop("MLFLOW_RUN_ID", None)
+        tags = _tags(self._source)
+        if interrupted and interrupted != given:
             tags[RESUMES] = interrupted
-        run = self._client.create_run(experiment_id, started_ms, tags, run_name=self.name)
-        self._info = run.info
+        self._info = self._continue(given, tags) if given else self._create(tags)
         if self._unfinished:
             self._unfinished.write_text(f"{self._info.run_id}\n", encoding="utf-8")
         with contextlib.suppress(Exception):
@@ -257,6 +261,27 @@ class Run:
                 monitor.start()
                 self._monitor = monitor
         return str(self._info.run_id)
+
+    def _create(self, tags: Mapping[str, str]) -> Any:
+        self.experiment = experiment_name(self._client, self.experiment)
+        about = self._experiment_id(self.experiment), int(1000 * self._started), tags, self.name
+        return self._client.create_run(*about).info
+
+    def _continue(self, run_id: str, tags: Mapping[str, str]) -> Any:
+        """Continues a run that is not finished; it keeps its name, its params and its tags."""
+        self._action = f"continue the run {run_id} of MLFLOW_RUN_ID"
+        run = self._client.get_run(run_id)
+        experiment = self._client.get_experiment(run.info.experiment_id).name
+        if run.info.status == "FINISHED":
+            raise ValueError("it is finished")
+        if self.experiment not in (None, experiment):
+            raise ValueError(f"it belongs to the experiment {experiment}, not {self.experiment}")
+        self.experiment = experiment
+        self._params.update(run.data.params)
+        self._client.update_run(run_id, "RUNNING")
+        for name in tags.keys() - run.data.tags.keys():
+            self._client.set_tag(run_id, name, tags[name])
+        return run.info
 
     def _experiment_id(self, name: str) -> str:
         from mlflow.exceptions import MlflowException
@@ -296,8 +321,10 @@ class Run:
             self._monitor.finish()
 
     def params(self, values: Mapping[str, Any]) -> None:
-        """Records settings as text; each may be given once."""
-        self._log("params", "Param", _texts(values).items())
+        """Records settings as text, each once; where a given run has another value, as a tag."""
+        items, given = _texts(values).items(), self._params  # it is empty until the run is open
+        self._log("params", "Param", (item for item in items if item[0] not in given))
+        self._log("tags", "RunTag", ((k, text) for k, text in items if given.get(k, text) != text))
 
     def tags(self, values: Mapping[str, Any]) -> None:
         """Records tags: values that are not compared between runs, such as paths and versions."""
@@ -316,6 +343,7 @@ class Run:
             for number, value in enumerate(one if isinstance(one, list) else [one], step)
             if isinstance(value, numbers.Real) and math.isfinite(value)
         ]
+        points.sort(key=lambda point: FIRST.index(point[0]) if point[0] in FIRST else len(FIRST))
         self._log("metrics", "Metric", points, of_model=not step)
 
     def _log(

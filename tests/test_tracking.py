@@ -9,11 +9,8 @@ import shutil
 import signal
 import socket
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,12 +24,13 @@ from nq.config import TrackingConfig
 from nq.mlflow_store import ENVIRONMENT, connect, database_path
 from nq.tracking import Run
 from tests.conftest import OncePerRun
-from tests.support.child_processes import free_port, python, started
+from tests.support.child_processes import python, started
+from tests.support.mlflow_server import Server
 
 pytestmark = pytest.mark.slow  # importing MLflow takes ten seconds
 
 VARIABLES = {
-    *("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_EXPERIMENT_ID"),
+    *("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_EXPERIMENT_ID", "MLFLOW_RUN_ID"),
     *ENVIRONMENT,
 }
 QUICK_S = 20.0  # maximum delay by a store that fails, on a busy machine; MLflow waits a minute
@@ -358,41 +356,6 @@ def ended(run: Run) -> tuple[str, dict[str, float], str]:
 # --- a real server, which hangs and finally dies ------------------------------------------------
 
 
-class Server:
-    """A tracking server whose worker processes are in a process group of its own."""
-
-    def __init__(self, folder: Path):
-        self.uri = f"http://127.0.0.1:{free_port()}"
-        self.output = folder / "output.txt"
-        options = {
-            "--host": "127.0.0.1",
-            "--port": self.uri.rpartition(":")[2],
-            "--workers": "1",
-            "--backend-store-uri": f"sqlite:///{folder / 'server.db'}",
-            "--artifacts-destination": str(folder / "artifacts"),
-        }
-        with self.output.open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "mlflow", "server", *sum(options.items(), ())],
-                cwd=folder,
-                env={**os.environ, **ENVIRONMENT, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "0"},
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-
-    def wait(self) -> None:
-        for _ in range(600):
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.uri}/health"):
-                return
-            time.sleep(0.1)
-        raise TimeoutError(self.output.read_text())
-
-    def send(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
-
-
 HANGING = """
 import os, signal, sys, time
 from nq import tracking
@@ -461,3 +424,83 @@ def test_the_experiment_is_the_one_of_mlflows_variables(store: str) -> None:
     assert recorded() == "thesis"
     os.environ["MLFLOW_EXPERIMENT_NAME"] = "other"
     assert recorded() == "other" and recorded(experiment="named") == "named"
+
+
+# --- the run that MLFLOW_RUN_ID names -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, "FINISHED"), (1, "FAILED"), (143, "KILLED")])
+def test_the_given_run_is_continued_and_ended(
+    code: int, status: str, store: str, tmp_path: Path
+) -> None:
+    client = connect(store)
+    experiment = client.create_experiment("thesis")
+    given = client.create_run(experiment, 10**12, {"mlflow.source.name": "git"}, "mine")
+    run_id = given.info.run_id
+    for name, value in {"profile": "auto", "limit": "3"}.items():
+        client.log_param(run_id, name, value)
+    os.environ.update(MLFLOW_RUN_ID=run_id, MLFLOW_EXPERIMENT_NAME="other")
+    with contextlib.suppress(SystemExit), Run(TrackingConfig(store), "another") as run:
+        run.params({"profile": "mixed+xla", "limit": 3, "model": "small"})
+        use(run, tmp_path)
+        run._result(run._call("wait", int))  # all is recorded now
+        assert stored(run).info.status == "RUNNING"
+        if code:
+            raise SystemExit(code)
+    recorded = client.get_run(run_id)
+    assert (run.run_id or run_id, recorded.info.status) == (run_id, status)
+    assert (recorded.info.run_name, recorded.info.start_time) == ("mine", 10**12)
+    assert recorded.data.params == {"profile": "auto", "limit": "3", "model": "small"}
+    tags = recorded.data.tags
+    assert (tags["mlflow.source.name"], tags["profile"]) == ("git", "mixed+xla")
+    assert "limit" not in tags and "version.python" in tags
+    assert recorded.data.metrics == {"long_f1": 0.5}
+    assert [file.path for file in client.list_artifacts(run_id)] == ["answers.json"]
+    with Run(TrackingConfig(store)) as second:
+        assert second.run_id != run_id
+
+
+def test_a_killed_run_that_is_given_again_does_not_continue_itself(
+    store: str, tmp_path: Path
+) -> None:
+    client, file = connect(store), tmp_path / "run"
+    run_id = client.create_run("0").info.run_id
+    file.write_text(f"{run_id}\n", encoding="utf-8")
+    os.environ["MLFLOW_RUN_ID"] = run_id
+    with Run(TrackingConfig(store)) as run:
+        run.open(file)
+        assert stored(run).info.status == "RUNNING"
+    assert (run.run_id, client.get_run(run_id).info.status) == (run_id, "FINISHED")
+    assert tracking.RESUMES not in client.get_run(run_id).data.tags
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ("unknown", "Run with id=0123456789abcdef not found"),
+        ("no id", 'Invalid value "../no id"'),
+        ("finished", "it is finished"),
+        ("deleted", "must be in the 'active' state. Current state is deleted"),
+        ("running", "it belongs to the experiment thesis, not other"),
+    ],
+)
+def test_a_run_that_cannot_be_continued_costs_one_warning(
+    state: str, reason: str, store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = connect(store)
+    run_id = client.create_run(client.create_experiment("thesis")).info.run_id
+    if state == "finished":
+        client.set_terminated(run_id)
+    if state == "deleted":
+        client.delete_run(run_id)
+    before = client.get_run(run_id).to_dictionary()
+    names = {"unknown": "0123456789abcdef", "no id": "../no id"}
+    os.environ["MLFLOW_RUN_ID"] = names.get(state, run_id)
+    experiment = "other" if state == "running" else None
+    with Run(TrackingConfig(store, experiment)) as run:
+        use(run, tmp_path)
+    assert (run.run_id, run.how_to_open) == (None, None)
+    warning = the_warning(caplog)
+    assert f"cannot continue the run {names.get(state, run_id)} of MLFLOW_RUN_ID" in warning
+    assert reason in warning
+    assert client.get_run(run_id).to_dictionary() == before

@@ -14,7 +14,7 @@ from nq.report.comparison import cells
 from nq.runs.folder import FinishedRun
 from nq.runs.measure import BUSY, machine
 from nq.runs.profile_choice import COMPARED
-from nq.runs.record import DIGITS, logged_model, measured_run, params, quality
+from nq.runs.record import DIGITS, logged_model, measured_run, params, quality, run_name
 
 
 def record(
@@ -32,8 +32,11 @@ def record(
     """
     (take, reason), now, folder = advice(rows), time.time(), rows.folder
     period, about = (started, now), {tracking.MACHINE: machine()}
+    files = next(iter(finished.values())).job.files
+    dataset = [*map(input_files.shown, files)], [*map(storage.sha256, files)]
     with measured_run(track, folder.name, "nq.compare", about, period) as whole:
         whole.tags({tracking.DESCRIPTION: reason, "take": take, "output": str(folder.absolute())})
+        whole.dataset(*dataset)
         heads, body = cells(rows)
         whole.table(dict(zip(heads, zip(*body, strict=True), strict=True)), "comparison.json")
         whole.artifacts([rows.page, folder / COMPARED])
@@ -45,22 +48,24 @@ def record(
         period = now - sum(run["wall_s"] for run in rounds), now
         comparable = f"no: {BUSY}" if one.busy else "yes"
         tags = {**about, tracking.SPEED_COMPARABLE: comparable, "parity.against": one.against}
-        with measured_run(track, one.label, "nq.compare", tags, period) as recorded:
-            last = finished[one.label]
-            job, precision = last.job, last.metrics["precision"]
+        last = finished[one.label]
+        job, precision = last.job, last.metrics["precision"]
+        profile = one.label.removeprefix(f"{one.model} · ")  # with batch and pieces
+        title = run_name(profile, one.model or job.model.name, files[0])
+        with measured_run(track, title, "nq.compare", tags, period) as recorded:
             recorded.params({**params(job, precision), "rounds": len(rounds)})
-            files = [*map(input_files.shown, job.files)]
-            recorded.dataset(files, [*map(storage.sha256, job.files)])
+            recorded.dataset(*dataset)
             recorded.model(**logged_model(job, precision))
             figures = {  # MLflow's pages begin with the first
-                **(one.tuned or quality(last.metrics["metrics"])),
-                **({f"as_shipped.{k}": x for k, x in one.quality.items()} if one.tuned else {}),
+                **quality(last.metrics["metrics"]),
+                **{f"fitted.{name}": x for name, x in one.tuned.items()},
                 tracking.PREDICT_S: one.predict_s,
                 tracking.WINDOWS_PER_S: one.windows_per_s,
                 "questions_per_s": one.questions_per_s,
                 tracking.CHANGED: one.changed,
                 tracking.PEAK_MB: one.memory_mb,
-                "size_mb": one.size_mb,
+                tracking.SIZE_MB: job.model.size_mb,
+                tracking.QUESTIONS: last.metrics["examples"],
                 "first_start_s": one.first_start_s,
             }
             recorded.metrics({k: round(x, DIGITS) for k, x in figures.items() if x is not None})

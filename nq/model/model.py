@@ -145,6 +145,11 @@ class Model:
         return self.files.digest
 
     @property
+    def size_mb(self) -> float:
+        """The size of its files, and of those of the second model, in MiB."""
+        return sum(file.stat().st_size for one in self.models for file in one.files.files) / 2**20
+
+    @property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer, under the compatibility mode of the windows."""
         return self.files.tokenizer(self.windows.compat)

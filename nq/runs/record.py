@@ -84,9 +84,14 @@ def record(tracked: tracking.Run, job: Job, folder: RunFolder, result: Result) -
     inputs = folder.description["request"]["inputs"]
     tracked.dataset([*map(shown, job.files)], [one["sha256"] for one in inputs])
     tracked.model(**logged_model(job, result.totals.precision))
-    tracked.metrics(_metrics(result))
+    tracked.metrics({**_metrics(result), tracking.SIZE_MB: round(model.size_mb, DIGITS)})
     tracked.artifacts(folder.files(job.formats))
     _record_report(tracked, job, result)
+
+
+def run_name(profile: str, model: str, data: str) -> str:
+    """Returns the name of a run, such as ``mixed+xla · small · dev.jsonl``."""
+    return f"{profile} · {model.partition('@')[0]} · {Path(shown(data)).name}"
 
 
 def params(job: Job, precision: str) -> dict[str, Any]:
@@ -178,7 +183,7 @@ def _metrics(result: Result) -> dict[str, float]:
     values |= {
         tracking.WINDOWS_PER_S: result.windows_per_s,
         "windows": result.totals.windows,
-        "examples": result.examples,
+        tracking.QUESTIONS: result.examples,
         tracking.PEAK_MB: result.measured.peak_memory_bytes / MIB,
         **({"resumed_windows": resumed} if resumed else {}),
         **{f"beam.{name}": x for name, x in (result.beam or {}).get("metrics", {}).items()},

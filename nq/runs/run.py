@@ -11,7 +11,6 @@ from nq import tracking
 from nq.config import TrackingConfig
 from nq.evaluation.gate import question_counts
 from nq.evaluation.nq_eval import Gold
-from nq.formats.input_files import shown
 from nq.progress import reporting
 from nq.questions import Questions, mention_unnamed_pages
 from nq.runs import parity, record
@@ -71,7 +70,7 @@ def run(
         check_output(job)
         other = parity.open_other(job, questions)
         job, choice = with_profile(job, questions)
-        name = f"{job.profile} · {Path(shown(job.files[0])).name}"
+        name = record.run_name(str(job.profile), job.model.name, job.files[0])
         # it is opened later, or when there is something to record
         with tracking.Run(track, name) as tracked:
             folder, result, gold = _answer(

@@ -20,6 +20,7 @@ from nq.config import TrackingConfig
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
 from nq.worker import ROOT
 from tests.support.child_processes import free_port, wait_until
+from tests.support.chromium import Browser, needs_chromium
 
 pytestmark = pytest.mark.slow
 
@@ -28,8 +29,13 @@ pytestmark = pytest.mark.slow
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Its experiment has the view of an earlier version."""
     uri = f"sqlite:///{tmp_path_factory.mktemp('ui')}/mlflow.db"
-    with tracking.Run(TrackingConfig(uri), name="baseline") as run:
-        run.metrics({tracking.MICRO_F1: 0.5})
+    names = "long_f1", tracking.PREDICT_S, tracking.QUESTIONS, tracking.SIZE_MB
+    with tracking.Run(TrackingConfig(uri), name="baseline · small · dev.jsonl") as run:
+        run.params({tracking.PROFILE: "baseline"})
+        run.tags({tracking.SPEED_COMPARABLE: "yes"})
+        run.dataset(["dev.jsonl"], ["0123456789ab" * 5])
+        run.model("small · baseline", {}, {})
+        run.metrics(dict.fromkeys([*names, tracking.WINDOWS_PER_S, tracking.MICRO_F1], 0.5))
     client = connect(uri)
     experiment = client.get_experiment_by_name(DEFAULT_EXPERIMENT)
     client.set_experiment_tag(experiment.experiment_id, VIEW_TAG, "{}")
@@ -64,14 +70,53 @@ def test_the_printed_address_has_a_table_with_the_saved_view(store: str, tmp_pat
         with urllib.request.urlopen(f"{api}?experiment_id={experiment_id}") as answer:
             tags = {tag["key"]: tag["value"] for tag in json.load(answer)["experiment"]["tags"]}
         state = json.loads(tags[f"mlflow.sharedViewState.{query['viewStateShareKey'][0]}"])
-        columns = {"metrics.`micro_f1`", "params.`limit`", "tags.`speed_comparable`"}
+        columns = {"metrics.`micro_f1`", "params.`profile`", "tags.`speed_comparable`"}
         assert columns <= set(state["selectedColumns"])
+        assert urllib.parse.urlsplit(process.stdout.readline()).netloc == address.netloc
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143
         assert "MLflow" in process.stderr.readline()  # before the address, which takes long
 
     wait_until(lambda: is_closed(port))  # the server's own processes end after it
     assert not (tmp_path / "ran").exists()
+
+
+TABLE = "document.querySelector('.ag-root')?.getBoundingClientRect()"
+HEADERS = """[...document.querySelectorAll(".ag-header-cell")].map(
+    cell => [cell.getBoundingClientRect().right, cell.innerText.trim()])"""
+CHARTS = """[...document.querySelectorAll("[data-testid=experiment-view-compare-runs-card]")].map(
+    card => card.innerText.split("\\n")[1].trim())"""
+
+
+@needs_chromium
+def test_the_first_columns_and_charts_of_mlflows_pages(
+    store: str, tmp_path: Path, chromium: Browser
+) -> None:
+    """At its first visit a browser has MLflow's assistant at the right, which leaves less room."""
+    columns = ["Run Name", "Created", "questions", "micro_f1", "predict_s", "speed_comparable"]
+
+    def shown() -> list[str]:
+        """Returns the columns that are whole in view."""
+        chromium.wait_for("document.querySelector('.ag-cell[col-id*=micro_f1]')")
+        end = chromium.run(TABLE)["right"]
+        return [name for right, name in sorted(chromium.run(HEADERS)) if name and right <= end]
+
+    with start(free_port(), tmp_path, MLFLOW_TRACKING_URI=store) as process:
+        assert process.stdout
+        runs, models = (process.stdout.readline().strip() for _ in range(2))
+        chromium.size(1500)
+        chromium.open(runs)
+        chromium.wait_for(f"{TABLE}?.right < 1150")
+        assert shown() == columns
+        chromium.run("localStorage.setItem('mlflow.assistant.panelOpen_v1', 'false')")
+        chromium.open("about:blank")
+        chromium.open(runs)
+        chromium.wait_for(f"{TABLE}?.right > 1150")
+        assert shown()[:8] == [*columns, "profile", "Dataset"]
+        chromium.open(models)
+        chromium.wait_for(f"{CHARTS}.length > 3")
+        assert chromium.run(CHARTS)[:3] == ["micro_f1", "windows_per_s", "size_mb"]
+        process.terminate()
 
 
 def is_closed(port: int) -> bool:

@@ -59,6 +59,7 @@ class Continued:
 
     folder: Path
     store: str
+    given: str  # id of the run that MLFLOW_RUN_ID names
     before: dict[Path, int]  # times of what was kept when it was killed
     result: dict[str, Any]
     err: str
@@ -74,10 +75,12 @@ def continued(data: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFac
     command = [sys.executable, "-m", "nq", "compare", "--data", data, "--model", tiny_model]
     command += ["--profiles", "grappler", "mixed+buckets+openvino", "--rounds", "1"]
     command += ["--output", folder, "--tracking-uri", store, "--limit", QUESTIONS]
+    client = connect(store)
+    given = client.create_run(client.create_experiment(DEFAULT_EXPERIMENT)).info.run_id
 
     def start(*options: str) -> subprocess.Popen[str]:
         arguments = [*map(str, command), *options]
-        environment = {**os.environ, "PYTHONPATH": path}
+        environment = {**os.environ, "PYTHONPATH": path, "MLFLOW_RUN_ID": given}
         pipe = subprocess.PIPE
         return subprocess.Popen(arguments, env=environment, stdout=pipe, stderr=pipe, text=True)
 
@@ -93,7 +96,7 @@ def continued(data: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFac
         time.sleep(0.05)
     before = {path: path.stat().st_mtime_ns for path in (folder / compare.MEASURED).iterdir()}
     out, err = start("--json").communicate(timeout=TIMEOUT_S)
-    return Continued(folder, store, before, json.loads(out), err)
+    return Continued(folder, store, given, before, json.loads(out), err)
 
 
 def test_a_comparison_that_was_killed_is_continued(continued: Continued) -> None:
@@ -143,13 +146,15 @@ def test_the_runs_of_a_comparison_are_recorded_as_those_of_an_answering(
     experiment = client.get_experiment_by_name(DEFAULT_EXPERIMENT)
     recorded = client.search_runs([experiment.experiment_id])
     (whole,) = [run for run in recorded if tracking.PARENT not in run.data.tags]
+    assert (whole.info.run_id, whole.info.status) == (continued.given, "FINISHED")
     assert whole.data.tags["output"] == str(continued.folder)
     assert whole.data.tags[tracking.DESCRIPTION] == continued.result["reason"]
     files = {file.path for file in client.list_artifacts(whole.info.run_id)}
     assert files == {"comparison.json", "compare.html", "compare.json"}
     recorded = [run for run in recorded if run is not whole]
     assert {run.data.tags[tracking.PARENT] for run in recorded} == {whole.info.run_id}
-    assert {run.info.run_name for run in recorded} == {row["profile"] for row in rows}
+    of = f"{tiny_model.name} · questions.jsonl"
+    assert {run.info.run_name for run in recorded} == {f"{row['profile']} · {of}" for row in rows}
     order = [{"field_name": f"metrics.{tracking.WINDOWS_PER_S}", "ascending": False}]
     models = client.search_logged_models([experiment.experiment_id], order_by=order)
     assert [model.params["profile"] for model in models] == [row["profile"] for row in rows]
@@ -162,7 +167,7 @@ def test_the_runs_of_a_comparison_are_recorded_as_those_of_an_answering(
         assert params["precision"] == ("bfloat16" if "mixed" in params["profile"] else "float32")
         assert {"batch_size", "windows.max_seq_length", "decision.rule", "rounds"} <= set(params)
         (model,) = [one for one in models if one.source_run_id == run.info.run_id]
-        assert model.name == f"{tiny_model.name} · {run.info.run_name}"
+        assert model.name == f"{tiny_model.name} · {params['profile']}"
         assert model.params.items() - params.items() == {("engine", "tensorflow")}
         figures = {metric.key: metric.value for metric in model.metrics}
         assert figures[tracking.PREDICT_S] == point.value and figures[tracking.CHANGED] == 0
@@ -427,7 +432,7 @@ def test_a_profile_that_fails_in_a_later_round_has_one_row_and_new_ones_are_reco
     client = connect(str(track.uri))
     experiment = client.get_experiment_by_name(DEFAULT_EXPERIMENT)
     runs = client.search_runs([experiment.experiment_id])
-    names = [run.info.run_name for run in runs if tracking.PARENT in run.data.tags]
+    names = [run.data.params["profile"] for run in runs if tracking.PARENT in run.data.tags]
     assert sorted(names) == sorted(recorded)
     assert "--register" in here.commands.error("compare", "--register", "x", code=2)
 

@@ -123,7 +123,7 @@ def test_a_number_is_the_same_wherever_it_is(tiny_model: Path, tmp_path: Path) -
     from mlflow import MlflowClient
 
     recorded = MlflowClient(store).get_run(str(result.run_id)).data.metrics
-    assert (recorded["windows"], recorded["examples"]) == (result.totals.windows, QUESTIONS)
+    assert (recorded["windows"], recorded["questions"]) == (result.totals.windows, QUESTIONS)
     assert recorded["windows_per_s"] == pytest.approx(result.windows_per_s, abs=1e-4)
     assert recorded["predict_s"] == pytest.approx(predict_s, abs=1e-4)
 
