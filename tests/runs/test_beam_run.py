@@ -42,7 +42,7 @@ FORMATS = "nbest,kaggle,squad"
 BEAM_ONLY = {"beam", "time", "windows_per_s", "peak_memory_bytes", "speed_comparable"}
 DIFFERENT = BEAM_ONLY | {"output", "run_id", "started_at", "ended_at", "read_windows"}
 """Entries of ``metrics.json`` that a runner may change; it computes repeated records too."""
-EMBEDDED = ["--job_endpoint=embed", "--job_server_timeout=20"]
+EMBEDDED = ["--job_endpoint=embed", "--job_server_timeout=600"]
 
 
 @pytest.fixture
