@@ -306,6 +306,8 @@ def test_special_pieces_are_those_of_transformers(both: tuple[Tokenizer, Any, To
         pair, between = reference.encode("who", "who"), [one.sep_id] * one.separators
         assert pair.ids in (plain * 2, [one.cls_id, *plain, *between, *plain, one.sep_id])
         assert not one.segments or 1 in pair.type_ids
+        for piece in (*BERT, *ROBERTA):
+            assert reference.token_to_id(piece) in (None, one.piece_id(piece)), piece
 
 
 @pytest.mark.parametrize("name", ["BertJapaneseTokenizer", "BertweetTokenizer", "T5Tokenizer"])
