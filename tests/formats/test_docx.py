@@ -178,6 +178,7 @@ RTF, OLE = b"{\\rtf1 It rains.}", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(60
 @pytest.mark.parametrize(
     ("name", "data", "kind"),
     [
+        ("a.docx", b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "Git LFS"),
         ("a.docx", b"It rains.", "text"),
         ("a.DOCM", b"<p>It rains.</p>", "text"),
         *((name, RTF, "RTF") for name in ("a.docx", "a.txt", "a")),
