@@ -108,9 +108,10 @@ def test_the_first_columns_and_charts_of_mlflows_pages(
         chromium.open(runs)
         wait_until(lambda: shown() == columns)
         chromium.run("localStorage.setItem('mlflow.assistant.panelOpen_v1', 'false')")
-        chromium.open("about:blank")
+        chromium.open("about:blank")  # a page is not loaded where only the part after # differs
         chromium.open(runs)
         wait_until(lambda: shown()[:8] == [*columns, "profile", "Dataset"])
+        chromium.open("about:blank")
         chromium.open(models)
         wait_until(lambda: chromium.run(CHARTS)[:3] == ["micro_f1", "windows_per_s", "size_mb"])
     finally:
