@@ -9,7 +9,6 @@ missing, and busy rounds again.
 
 import contextlib
 import json
-import logging
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,14 +23,12 @@ from typing import Any
 from nq import extras, storage
 from nq.comparison import record
 from nq.comparison.models import (
-    MIN_TUNED,
-    Answers,
     ComparedAnswers,
     Entrant,
+    Judged,
     find_entrants,
-    fit_to_all,
-    gold_order,
-    unseen,
+    judged_answers,
+    save_judged,
 )
 from nq.comparison.page import PAGE, Comparison, comparison_page
 from nq.comparison.rounds import Run, device_in_process, measured, reopened, run_all
@@ -45,16 +42,13 @@ from nq.inference.profile import BASELINE, THESIS, Profile, profiles
 from nq.memo import REQUEST, Memo
 from nq.progress import reporting
 from nq.questions import Questions, page_folder
-from nq.report.comparison import ComparisonRow
+from nq.report.comparison import CHOSEN, DECISIONS, SHIPPED, ComparisonRow
 from nq.runs.folder import FinishedRun
 from nq.runs.measure import OnPhase, machine
 from nq.runs.profile_choice import CANDIDATES, COMPARED, choices, comparison_key, default_choice
 from nq.runs.record import quality
 from nq.runs.scoring import RunProgress
-from nq.runs.tuning import save_decision
 from nq.text import counted
-
-log = logging.getLogger(__name__)
 
 MEASURED = "measured"
 """The memo of all rounds in the folder of a comparison."""
@@ -83,7 +77,7 @@ def compare(
     max_seq_lengths: Sequence[int] = (),
     rounds: int = 3,
     limit: int | None = None,
-    as_is: bool = False,
+    decisions: str = CHOSEN,
     save_tuned: str | Path | None = None,
     output: str | Path | None = None,
     options: Sequence[str] = (),
@@ -103,9 +97,10 @@ def compare(
         max_seq_lengths: pieces in a window; likewise.
         rounds: how many count for the speed.
         limit: number of the first questions to answer; by default all.
-        as_is: judge ``models`` by their own decisions. By default a decision is fitted to each half
-            of the questions, and judged on the other, if at least ``MIN_TUNED`` have annotations.
-        save_tuned: a new folder for the model to take, with a decision fitted to all questions.
+        decisions: by which ``models`` are judged: ``"shipped"`` are their own, ``"fitted"`` those
+            fitted to each half of the questions and judged on the other, ``"chosen"`` the fitted
+            ones only where they are better beyond chance (``nq.comparison.models.judged_answers``).
+        save_tuned: a new folder for the model to take, with the decision by which it is judged.
         output: folder of the comparison, by default one in ``runs`` named by data, models, options
             and processor; one that was interrupted is continued.
         options: of ``nq answer`` for all runs, such as ``["--threads", "8"]``.
@@ -127,9 +122,11 @@ def compare(
         options = ["--limit", str(limit), *options]
     check_argument(not (models and model), "model", model, "None, since models are given")
     models = [models] if isinstance(models, str | Path) else models
-    is_fair = bool(models) and not as_is
-    check_argument(is_fair or save_tuned is None, "save_tuned", save_tuned, "models, not as_is")
-    options = [*options, *(["--keep-scores"] if is_fair else [])]
+    check_argument(decisions in DECISIONS, "decisions", decisions, f"one of {DECISIONS}")
+    check_argument(
+        bool(models) or save_tuned is None, "save_tuned", save_tuned, "None without models"
+    )
+    options = [*options, *(["--keep-scores"] if models and decisions != SHIPPED else [])]
     if save_tuned is not None:
         storage.check_folder(Path(save_tuned), storage.PART)
     entrants, started = find_entrants(models or [model], bool(models)), time.time()
@@ -160,10 +157,12 @@ def compare(
             for one in rows
             if one.label in paths
         }
-        tuned = _tuned(finished, phase) if is_fair else {}
-        answered = ComparedAnswers(finished, tuned, by_text=bool(models))
+        phase("judging the answers")
+        decisions = decisions if models else SHIPPED
+        judged = {label: judged_answers(run, decisions) for label, run in finished.items()}
+        answered = ComparedAnswers(finished, judged, by_text=bool(models))
         rows = [replace(one, error=errors.get(one.label, "")) for one in rows]
-        result = Comparison(_rows(rows, runs, answered, tuned, by_name), folder)
+        result = Comparison(_rows(rows, runs, answered, judged, by_name), folder)
         take, reason = advice(result)
         only = next(iter(finished.values())).job.model
         _write_page(result, reason, questions, answered, "" if models else only.name)
@@ -180,11 +179,10 @@ def compare(
             recorded = [*recorded, *sorted(new)]
             storage.write_json(folder / COMPARED, {**values, "recorded": recorded})
         if save_tuned is not None:
-            if take not in tuned:
-                raise Error(f"no decision is saved: {reason}")
+            if not take:
+                raise Error(f"no model is saved: {reason}")
             phase(f"{take}: fitting a decision to all questions")
-            path = save_decision(finished[take].job.model, fit_to_all(finished[take]), save_tuned)
-            log.info("%s is in %s, with a decision that is fitted to all questions", take, path)
+            save_judged(finished[take], judged[take], save_tuned)
     return result
 
 
@@ -236,21 +234,6 @@ def _profiles(profiles: Profile | str | Iterable[Profile | str] | None) -> list[
     """Returns the names of profiles, and of those that a word stands for."""
     wanted = [profiles] if isinstance(profiles, str | Profile) else list(profiles or ())
     return [str(Profile.of(name)) for one in wanted for name in SETS.get(str(one), (one,))]
-
-
-def _tuned(runs: Mapping[str, FinishedRun], phase: OnPhase) -> dict[str, Answers]:
-    """Returns by row the answers of decisions that were fitted without the question.
-
-    There are none if fewer than ``MIN_TUNED`` questions have gold.
-    """
-    order, tuned = gold_order(next(iter(runs.values()))), dict[str, Answers]()
-    if len(order) < MIN_TUNED:
-        return tuned
-    for label, run in runs.items():
-        phase(f"{label}: fitting decisions")
-        if (answers := unseen(run, order)) is not None:
-            tuned[label] = answers
-    return tuned
 
 
 def _write_page(
@@ -329,7 +312,7 @@ def _rows(
     asked: Sequence[ComparisonRow],
     runs: Sequence[Run],
     answered: ComparedAnswers,
-    tuned: Mapping[str, Answers],
+    judged: Mapping[str, Judged],
     entrants: Mapping[str, Entrant],
 ) -> list[ComparisonRow]:
     """Returns the rows with their figures, the fastest first; those that failed come last.
@@ -353,7 +336,6 @@ def _rows(
         predict_s = column("predict_s", label)
         ratios = tuple(map(truediv, column("predict_s", reference.label), predict_s))
         gate = relative_loss(counts[label], base) if has_loss else None
-        evaluation = answered.evaluations[label]
         return replace(
             one,
             windows_per_s=median(speeds),
@@ -366,7 +348,9 @@ def _rows(
             micro_f1=own[0]["micro_f1"],
             quality=own[0]["quality"] if has_models else {},
             size_mb=entrants[one.model].size_mb if has_models else None,
-            tuned=quality(evaluation.metrics()) if label in tuned else {},
+            fitted=judged[label].fitted,
+            decision=judged[label].decision if has_models else "",
+            judged=quality(answered.evaluations[label].metrics()) if has_models else {},
             changed=answered.changed[label],
             against=reference.model or reference.profile,
             loss=(gate.loss, gate.low) if gate else None,

@@ -45,6 +45,7 @@ def record(
         period = now - sum(run["wall_s"] for run in rounds), now
         comparable = "yes" if one.ratios else f"no: {BUSY}"
         tags = {**about, tracking.SPEED_COMPARABLE: comparable, "parity.against": one.against}
+        tags |= {"decision": one.decision} if one.decision else {}
         with measured_run(track, one.label, "nq.compare", tags, period) as recorded:
             last = finished[one.label]
             job, precision = last.job, last.metrics["precision"]
@@ -53,8 +54,8 @@ def record(
             recorded.dataset(files, [*map(storage.sha256, job.files)])
             recorded.model(**logged_model(job, precision))
             figures = {  # MLflow's pages begin with the first
-                **(one.tuned or quality(last.metrics["metrics"])),
-                **({f"as_shipped.{k}": x for k, x in one.quality.items()} if one.tuned else {}),
+                **quality(last.metrics["metrics"]),
+                **{f"fitted.{k}": x for k, x in one.fitted.items()},
                 tracking.PREDICT_S: one.predict_s,
                 tracking.WINDOWS_PER_S: one.windows_per_s,
                 "questions_per_s": one.questions_per_s,
