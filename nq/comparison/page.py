@@ -81,6 +81,6 @@ def comparison_page(
         agreement=(["equal answers", *shares], body, [""] * len(body)) if len(body) > 1 else None,
         comparison=(*cells(rows), [row.note for row in rows]),
         has_models=any(row.model for row in rows),
-        is_tuned=any(row.tuned for row in rows),
+        is_fitted=any(row.fitted for row in rows),
         min_tuned=MIN_TUNED,
     )

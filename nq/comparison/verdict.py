@@ -166,8 +166,8 @@ def _keeps_answers(row: ComparisonRow) -> bool:
 def _cost(row: ComparisonRow) -> str:
     speed = f"{figure(median(row.ratios), 2)} times as fast as baseline"
     if row.busy:
-        low, high = (figure(end, 2) for end in median_interval(row.ratios))
-        speed += f" ({LEVEL:.0%}: {low} to {high})"
+        ends = (figure(end, 2) for end in median_interval(row.ratios))
+        speed += f" ({LEVEL:.0%}: {' to '.join(ends)})"
     if not row.changed:
         return f"{speed}, no changed answer"
     text = f"{speed}, {counted(row.changed, 'changed answer')}"
