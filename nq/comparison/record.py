@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 
 from nq import storage, tracking
@@ -41,6 +42,7 @@ def record(
         whole.table(dict(zip(heads, zip(*body, strict=True), strict=True)), "comparison.json")
         whole.artifacts([rows.page, folder / COMPARED])
         about |= {tracking.PARENT: whole.run_id or ""}
+        track = replace(track, experiment=whole.experiment)  # a given run may be in another
     if not whole.available:
         return False
     for one in (one for one in rows if not one.error):
