@@ -60,9 +60,16 @@ def find_entrants(models: Sequence[str | Path | None], have_names: bool) -> list
         if key in known:
             raise Error(f"{known[key]} and {given} are the same model: give each model once")
         known[key] = given
-    short = [Path(one).name if one and Path(one).is_dir() else str(one) for one in models]
+    short = list(map(_short_name, models))
     names = [n if short.count(n) == 1 else str(one) for n, one in zip(short, models, strict=True)]
     return [Entrant(n if have_names else "", one) for n, one in zip(names, opened, strict=True)]
+
+
+def _short_name(given: str | Path | None) -> str:
+    """Returns the last component of a folder; other texts as they were given."""
+    if given is None or not Path(given).is_dir():
+        return str(given)
+    return Path(given).absolute().name  # "." has no name of its own
 
 
 def gold_order(run: FinishedRun) -> dict[ExampleId, int]:
