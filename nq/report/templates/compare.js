@@ -30,7 +30,7 @@ function scatter(field, title, format, width, points, name) {
   const values = points.map(row => row[field]);
   const [low, high] = padded(speeds, 0.05, Math.max(...speeds) * 0.02);
   const y = field === "changed" ? [0, Math.max(1, ...values)] : padded(values, 0.12, 0.005);
-  const height = Math.max(300, 30 * points.length + 120);
+  const height = Math.max(300, (name === "label" ? 30 : 14) * points.length + 120);
   const color = { field: "color" };
   return {
     width, height, padding: 4, autosize: { type: "fit", contains: "padding" },
