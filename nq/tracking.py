@@ -97,6 +97,14 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str]:
     return {key: visible(str(value), True) for key, value in values.items()}
 
 
+GIVEN_RUN = "MLFLOW_RUN_ID"
+
+
+def has_given_run() -> bool:
+    """Returns whether the next run is the one that ``MLFLOW_RUN_ID`` names."""
+    return GIVEN_RUN in os.environ
+
+
 class Run:
     """Records a ``with`` block as one run. No method raises.
 
@@ -244,7 +252,7 @@ class Run:
         self._client = connect(self.uri)
         if not self.available:
             return None  # the command has ended meanwhile
-        interrupted, given = self._interrupted(), os.environ.pop("MLFLOW_RUN_ID", None)
+        interrupted, given = self._interrupted(), os.environ.pop(GIVEN_RUN, None)
         tags = _tags(self._source)
         if interrupted and interrupted != given:
             tags[RESUMES] = interrupted

@@ -4,6 +4,7 @@ import fcntl
 import json
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -151,6 +152,12 @@ def tiny_model(tiny_vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     folder = tmp_path_factory.mktemp("tiny-model")
     model, shape = tiny_models.model(), tiny_models.SHAPE
     return tiny_models.save(folder, model, shape, tiny_vocab, max_seq_length=32, doc_stride=8)
+
+
+@pytest.fixture
+def own_model(tiny_model: Path, tmp_path: Path) -> Path:
+    """A copy of the tiny model to write into."""
+    return Path(shutil.copytree(tiny_model, tmp_path / "model"))
 
 
 @pytest.fixture(scope="session")

@@ -59,21 +59,20 @@ def test_documents_that_cannot_be_read_are_an_error_or_named(tmp_path: Path) -> 
         count = lambda new, total: progress.append((new, total))  # noqa: E731
         return select_page("lake", paths[first:], nq.read_page, WindowConfig(), skip_bad, count)
 
-    with pytest.raises(ValueError, match="is not a text file"):
+    with pytest.raises(ValueError, match=str(paths[1])):
         read(skip_bad=False)
     progress.clear()
     selection = read(skip_bad=True).selection
     assert progress == [(1, 3)] * 3
-    assert selection and selection.skipped == (
-        f"{paths[1]} is not a text file (it has 1 control character); give plain text or HTML",
-        f"{paths[2]}: No such file or directory",
-    )
-    with pytest.raises(nq.Error, match="none of the 2 documents"):
+    assert selection
+    for path, reason in zip(paths[1:], selection.skipped, strict=True):
+        assert reason.startswith(str(path))
+    with pytest.raises(nq.Error, match=r"\b2 documents"):
         read(skip_bad=True, first=1)
 
 
 def test_a_document_that_changes_between_the_passes_is_an_error() -> None:
     reads = iter(["lake", "tower", "lake deep"])
     read: Callable[[int], Page] = lambda _: nq.page_from_text(next(reads))  # noqa: E731
-    with pytest.raises(nq.Error, match="document 1 has changed"):
+    with pytest.raises(nq.Error, match="document 1"):
         select_page("lake", [1, 2], read, WindowConfig())

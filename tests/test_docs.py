@@ -46,6 +46,7 @@ OPTIONS_OF_OTHERS = {
     "--environment_config",
     "--environment_type",
     "--exclude-editable",
+    "--experiment-name",
     "--flink_master",
     "--flink_version",
     "--from",

@@ -60,7 +60,7 @@ def test_a_comparison_and_a_training_in_a_local_store(tiny_model: Path, tmp_path
     own = [f"model={tiny_model}", "limit=1", "rounds=1", f"output={tmp_path / 'compared'}"]
     compared = mlflow_run(uri, "compare", data, *own)
     assert compared.returncode == 0, compared.stderr
-    own = [f"init={tiny_model}", "limit=4", "epochs=0.01", f"output={tmp_path / 'model'}"]
+    own = [f"init={tiny_model}", "limit=4", "batch-size=2", f"output={tmp_path / 'model'}"]
     own += ["max-seq-length=32", "max-query-length=8", "doc-stride=16"]
     trained = mlflow_run(uri, "train", data, *own)
     assert trained.returncode == 0, trained.stderr

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from pathlib import Path
 from random import randbytes
 from typing import Any
@@ -59,7 +60,7 @@ def test_a_repeated_id_is_a_dead_letter_in_its_place(folder: Path) -> None:
         assert [example.example_id for example in questions.examples()] == [1, 2, 3, 4]
         assert kinds(questions, (0, 3)) == [3, "b.jsonl.gz:2", 1, 4]  # without the ids before
         letter = next(one for at, one in questions if (at.file_index, at.line) == (1, 3))
-    assert isinstance(letter, DeadLetter) and "example_id 1 occurs twice" in letter.reason
+    assert isinstance(letter, DeadLetter) and "example_id 1 " in letter.reason
     assert letter.record == nq_records.v1(1)["question_text"]
     for limit in (1, 4, 9):
         with Questions.open(folder, limit=limit) as questions:
@@ -69,7 +70,7 @@ def test_a_repeated_id_is_a_dead_letter_in_its_place(folder: Path) -> None:
 def test_read_examples(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     examples = read_examples([f"{folder}/*.parquet", folder / "a.jsonl"])
     assert [next(examples).example_id for _ in range(2)] == [4, 1]
-    with pytest.raises(RecordError, match=r"a\.jsonl, line 2: no document"):
+    with pytest.raises(RecordError, match=r"a\.jsonl, line 2\b"):
         next(examples)
     assert not caplog.messages
     everything = read_examples(folder, skip_bad=True)
@@ -78,18 +79,18 @@ def test_read_examples(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     places = [("a.jsonl", 2), ("b.jsonl.gz", 2), ("b.jsonl.gz", 3)]
     for message, (name, line) in zip(letters, places, strict=True):
         assert f"{name}, line {line}: " in message
-    assert total == "skipped 3 bad records in all"
+    assert re.search(r"\b3\b", total)
 
 
 def test_questions_without_a_good_record_are_an_error(folder: Path, tmp_path: Path) -> None:
     bad = str(write_lines(tmp_path / "bad.jsonl", [{"question": "who"}, {"query": "x"}]))
     empty = str(write_lines(tmp_path / "empty.jsonl", []))
-    for path, limit, message in (
-        (bad, None, "all 2 records are bad; .* line 1"),
-        (bad, 1, "the only record is bad"),
-        (empty, None, "no records in .*empty.jsonl"),
+    for path, limit, named in (
+        (bad, None, f"2 .*{bad}, line 1"),
+        (bad, 1, f"{bad}, line 1"),
+        (empty, None, empty),
     ):
-        with pytest.raises(Error, match=message), Questions.open([path], limit=limit):
+        with pytest.raises(Error, match=named), Questions.open([path], limit=limit):
             pass
     with Questions.open([bad, empty, folder / "a.jsonl"]) as questions:
         assert len(list(questions)) == 5
@@ -104,7 +105,7 @@ def test_files_behind_the_limit_are_not_read_to_their_ends(folder: Path) -> None
             assert len(list(questions)) == limit
     for beyond in (4, None):
         with (
-            pytest.raises(ValueError, match=f"{path} is damaged"),
+            pytest.raises(ValueError, match=f"{path} .*damaged"),
             Questions.open(folder, limit=beyond),
         ):
             pass
@@ -129,7 +130,7 @@ def test_what_identifies_questions(paged: Questions, tmp_path: Path) -> None:
     page, status = pages / "lake.txt", (pages / "lake.txt").stat()
     page.write_text(page.read_text().replace("old", "new"))
     os.utime(page, ns=(status.st_atime_ns, status.st_mtime_ns))
-    with pytest.raises(Error, match=f"{pages} has changed"):
+    with pytest.raises(Error, match=str(pages)):
         again.check_same()
     others = again.pages, list_pages(pages, "x"), None
     keys = [key, *(Questions(again.files, other).key for other in others)]

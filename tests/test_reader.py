@@ -142,7 +142,7 @@ def test_answers_about_several_documents_name_theirs(reader: nq.Reader, tmp_path
     (same,) = reader.ask(["is the lake deep"], documents, top=4)
     assert repr(again) == repr(same) == repr(answer)
     assert reader.ask("is the lake deep", texts[:1]) == reader.ask("is the lake deep", texts[0])
-    with pytest.raises(ValueError, match="expected a list with at least one page"):
+    with pytest.raises(ValueError, match="page"):
         reader.ask("is the lake deep", [])
 
 
@@ -188,7 +188,7 @@ def test_a_call_with_lists_returns_lists(reader: nq.Reader) -> None:
     about_one = reader(questions, CONTEXTS[1])
     assert len(about_one) == 2 and about_one[1]["answer"] == answers[1]["answer"]
     assert len(reader(questions[:1], CONTEXTS[0])) == 1
-    with pytest.raises(ValueError, match=r"doc_stride is 8: expected none, since windows"):
+    with pytest.raises(ValueError, match="doc_stride is 8"):
         reader(questions, CONTEXTS, doc_stride=8)
 
 

@@ -99,7 +99,7 @@ def count_harmless(path: Path, check: Callable[[], None]) -> int:
             check()
             harmless += 1
         except DamagedError as error:
-            assert str(error).startswith(f"{path} is damaged: ")
+            assert str(error).startswith(f"{path} ")
     return harmless
 
 
@@ -122,7 +122,7 @@ def test_an_object_of_another_format_is_not_read(
     with monkeypatch.context() as patch:
         patch.setattr(storage, "FORMAT_NUMBER", storage.FORMAT_NUMBER + 1)
         storage.write_json(path, VALUES)
-    with pytest.raises(DamagedError, match=f"{path} was written by another version"):
+    with pytest.raises(DamagedError, match=f"{path} .*version"):
         storage.read_json(path)
 
 
@@ -160,7 +160,7 @@ def test_a_free_folder_is_marked_and_then_known(tmp_path: Path) -> None:
 
 def test_a_held_folder_that_is_removed(tmp_path: Path) -> None:
     folder = tmp_path / "new"
-    with pytest.raises(Error, match=f"{folder} was removed"), hold(folder, RUN):
+    with pytest.raises(Error, match=f"{folder} .*removed"), hold(folder, RUN):
         shutil.rmtree(folder)
         (folder / "job.json").write_text("{}")
     assert not folder.exists()
@@ -178,7 +178,7 @@ def test_a_folder_of_others_is_refused_and_not_touched(name: str, tmp_path: Path
     write(folder / "other.txt")
     before = tree(tmp_path)
     with (
-        pytest.raises(Error, match=r"folder holds other files \(.*other.txt"),
+        pytest.raises(Error, match=rf"{folder} .*other\.txt"),
         hold(folder, RUN),
     ):
         pass
@@ -191,10 +191,10 @@ def test_a_folder_of_another_kind_or_with_a_damaged_mark_is_refused(
 ) -> None:
     with hold(tmp_path, TRAINING):
         write(tmp_path / "model.safetensors")
-    with pytest.raises(Error, match="holds a training of nq train"):
+    with pytest.raises(Error, match=TRAINING.what):
         check_folder(tmp_path, RUN)
     write(tmp_path / MARK, damage)
-    with pytest.raises(Error, match="holds other files"):
+    with pytest.raises(Error, match=r"model\.safetensors"):
         check_folder(tmp_path, TRAINING)
 
 
@@ -215,9 +215,9 @@ def test_an_input_that_would_be_overwritten_is_refused(
         written = write(folder / "job.json")
     source = link(written, tmp_path / "input.jsonl") or tmp_path / "input.jsonl"
     before = tree(tmp_path)
-    with pytest.raises(Error, match=r"the input .* is the file "):
+    with pytest.raises(Error, match=f"{source} .*{written}"):
         check_folder(folder, RUN, [source])
-    with pytest.raises(Error, match=r"is the (file|output folder)"):
+    with pytest.raises(Error, match=str(source.parent)):
         check_folder(folder, RUN, [source.parent])
     assert tree(tmp_path) == before
 
@@ -234,14 +234,10 @@ def test_an_output_file(tmp_path: Path) -> None:
     for own in (page, write(tmp_path / "empty", ""), tmp_path / "new"):
         storage.check_output_file(own, [source], storage.PAGE_MARK)
     for name in ("input", "pipe"):
-        with pytest.raises(Error, match="this command did not write it"):
+        with pytest.raises(Error, match=str(tmp_path / name)):
             storage.check_output_file(tmp_path / name, mark=storage.PAGE_MARK)
-    for name, message in (
-        ("link", "link is a link, expected a file"),
-        ("folder", "folder is a folder, expected a file"),
-        ("same", "the input .*input is the file to write"),
-    ):
-        with pytest.raises(Error, match=message):
+    for name, named in (("link", "link"), ("folder", "folder"), ("same", "input")):
+        with pytest.raises(Error, match=str(tmp_path / named)):
             storage.check_output_file(tmp_path / name, [source])
 
 
@@ -308,9 +304,8 @@ def test_a_job_may_be_killed_before_each_of_its_steps(by: str, tmp_path: Path) -
 def test_a_lock_is_held_until_its_process_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     with held(folder, RUN) as process:
-        message = f"process {process.pid} writes to .*folder"
         for _ in range(2):
-            with pytest.raises(Error, match=message), hold(folder, RUN):
+            with pytest.raises(Error, match=f"process {process.pid} .*{folder}"), hold(folder, RUN):
                 pass
         assert storage.lock_holder(folder / LOCK) == f"process {process.pid}"
     assert (folder / LOCK).is_file()
@@ -329,7 +324,7 @@ def test_a_marked_folder_is_held_and_another_one_is_not(kind: Kind | None, tmp_p
         assert storage.lock_holder(folder / LOCK) == (f"process {os.getpid()}" if kind else "")
     assert tree(folder) == before
     if kind:
-        with held(folder, kind), pytest.raises(Error, match="writes to"):
+        with held(folder, kind) as other, pytest.raises(Error, match=f"process {other.pid} "):
             storage.hold_marked(folder).__enter__()
 
 
@@ -370,7 +365,7 @@ def test_nothing_is_left_where_nothing_can_be_locked(is_new: bool, tmp_path: Pat
     if not is_new:
         folder.mkdir()
     done = python("-c", WITHOUT_FLOCK, folder)
-    assert f"{folder} cannot be locked ({os.strerror(errno.ENOLCK)})" in done.stdout, done.stderr
+    assert str(folder) in done.stdout and os.strerror(errno.ENOLCK) in done.stdout, done.stderr
     assert list(tmp_path.rglob("*")) == ([] if is_new else [folder])
 
 

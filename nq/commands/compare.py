@@ -9,11 +9,12 @@ from typing import Any
 from nq.bundle import bundled_sample
 from nq.commands import answer, arguments, terminal
 from nq.errors import Error
+from nq.report.comparison import CHOSEN, DECISIONS, SHIPPED
 from nq.text import counted, visible
 
 SETS = ("default", "thesis", "all")
 OF_COMPARE = (
-    *("profiles", "model", "models", "as_is", "save_tuned"),
+    *("profiles", "model", "models", "decisions", "save_tuned"),
     *("batch_sizes", "max_seq_lengths", "rounds", "output"),
 )
 REFUSED = {
@@ -60,11 +61,17 @@ def parser() -> terminal.Parser:
         nargs="+",
         default=(),
         metavar="M",
-        help="folders or names of models that are compared; with gold answers each gets a decision "
-        "fitted to one half of the questions and judged on the other, and the other way round",
+        help="folders or names of models that are compared",
     )
-    parser.flag("as-is", "judge --models by the decisions that they have")
-    text = "new folder for the model to take, with a decision fitted to all questions"
+    parser.add_argument(
+        "--decisions",
+        choices=DECISIONS,
+        default=CHOSEN,
+        help="those that judge --models: shipped, that each has; fitted, to one half of the "
+        "questions and judged on the other; chosen, the fitted one only where it is better beyond "
+        f"chance (default: {CHOSEN})",
+    )
+    text = "new folder for the model to take, with the decision that judges it"
     parser.add_argument("--save-tuned", type=Path, metavar="DIR", help=text)
     for name, what in (("batch-sizes", "windows in a batch"), ("max-seq-lengths", "window length")):
         several: Any = {"nargs": "+", "type": arguments.positive, "default": (), "metavar": "N"}
@@ -97,11 +104,11 @@ def run(args: argparse.Namespace) -> int:
         return _forget(args)
     if args.models and args.model:
         raise terminal.UsageError("--model is one of --models: name it there")
-    if (args.as_is or args.save_tuned) and (not args.models or (args.as_is and args.save_tuned)):
-        raise terminal.UsageError("--as-is and --save-tuned are for --models, one of the two")
-    if args.models and passed_on.runner and not args.as_is:
+    if (args.decisions != CHOSEN or args.save_tuned) and not args.models:
+        raise terminal.UsageError("--decisions and --save-tuned are for --models")
+    if args.models and passed_on.runner and args.decisions != SHIPPED:
         raise terminal.UsageError(
-            "a --runner keeps no scores, to which decisions are fitted: add --as-is"
+            "a --runner keeps no scores, to which decisions are fitted: add --decisions shipped"
         )
     from nq.comparison.compare import compare
     from nq.comparison.verdict import advice

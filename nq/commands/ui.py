@@ -31,9 +31,9 @@ COLUMNS = {
     f"metrics.`{tracking.QUESTIONS}`": 80,
     f"metrics.`{tracking.MICRO_F1}`": 75,
     f"metrics.`{tracking.PREDICT_S}`": 80,
-    f"tags.`{tracking.SPEED_COMPARABLE}`": 135,
+    f"tags.`{tracking.SPEED_COMPARABLE}`": 140,
     f"params.`{tracking.PROFILE}`": 150,
-    "attributes.`Dataset`": 140,
+    "attributes.`Dataset`": 135,
     f"metrics.`{tracking.WINDOWS_PER_S}`": 115,
     f"metrics.`{tracking.SIZE_MB}`": 80,
     f"metrics.`{tracking.CHANGED}`": 130,
@@ -62,7 +62,7 @@ def parser() -> terminal.Parser:
         "addresses of their table and of the charts of their models. Ctrl-C ends it.",
         examples=("nq ui --open", "nq ui --experiment profiles --port 5001"),
     )
-    parser.add_argument("--open", action="store_true", help="open the address in a browser")
+    parser.add_argument("--open", action="store_true", help="open the table in a browser")
     text = "of the server (default: 5000)"
     parser.add_argument("--port", type=arguments.positive, default=5000, metavar="N", help=text)
     arguments.add_tracking(parser, records=False)

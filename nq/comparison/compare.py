@@ -9,7 +9,6 @@ missing, and busy rounds again.
 
 import contextlib
 import json
-import logging
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,17 +17,15 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import median
+from typing import Any
 
-from nq import extras, storage
+from nq import extras, storage, tracking
 from nq.comparison import record
 from nq.comparison.models import (
-    MIN_TUNED,
-    Answers,
     Entrant,
     find_entrants,
-    fit_to_all,
-    gold_order,
-    unseen,
+    judged_answers,
+    save_judged,
 )
 from nq.comparison.page import Comparison, comparison_page
 from nq.comparison.rounds import (
@@ -50,15 +47,12 @@ from nq.memo import REQUEST, Memo
 from nq.model.model import Model
 from nq.progress import reporting
 from nq.questions import Questions, page_folder
-from nq.report.comparison import ComparisonRow
+from nq.report.comparison import CHOSEN, DECISIONS, SHIPPED, ComparisonRow
 from nq.runs.folder import COMPARISON_PAGE, FinishedRun
 from nq.runs.measure import OnPhase, machine
 from nq.runs.profile_choice import CANDIDATES, COMPARED, choices, comparison_key, default_choice
 from nq.runs.scoring import RunProgress
-from nq.runs.tuning import save_decision
 from nq.text import counted
-
-log = logging.getLogger(__name__)
 
 MEASURED = "measured"
 """The memo of all rounds in the folder of a comparison."""
@@ -87,7 +81,7 @@ def compare(
     max_seq_lengths: Sequence[int] = (),
     rounds: int = 3,
     limit: int | None = None,
-    as_is: bool = False,
+    decisions: str = CHOSEN,
     save_tuned: str | Path | None = None,
     output: str | Path | None = None,
     options: Sequence[str] = (),
@@ -107,9 +101,10 @@ def compare(
         max_seq_lengths: pieces in a window; likewise.
         rounds: how many count for the speed.
         limit: number of the first questions to answer; by default all.
-        as_is: judge ``models`` by their own decisions. By default a decision is fitted to each half
-            of the questions, and judged on the other, if at least ``MIN_TUNED`` have annotations.
-        save_tuned: a new folder for the model to take, with a decision fitted to all questions.
+        decisions: by which ``models`` are judged: ``"shipped"`` are their own, ``"fitted"`` those
+            fitted to each half of the questions and judged on the other, ``"chosen"`` the fitted
+            ones only where they are better beyond chance (``nq.comparison.models.judged_answers``).
+        save_tuned: a new folder for the model to take, with the decision by which it is judged.
         output: folder of the comparison, by default one in ``runs`` named by data, models, options
             and processor; one that was interrupted is continued.
         options: of ``nq answer`` for all runs, such as ``["--threads", "8"]``.
@@ -131,9 +126,11 @@ def compare(
         options = ["--limit", str(limit), *options]
     check_argument(not (models and model), "model", model, "None, since models are given")
     models = [models] if isinstance(models, str | Path) else models
-    is_fair = bool(models) and not as_is
-    check_argument(is_fair or save_tuned is None, "save_tuned", save_tuned, "models, not as_is")
-    options = [*options, *(["--keep-scores"] if is_fair else [])]
+    check_argument(decisions in DECISIONS, "decisions", decisions, f"one of {DECISIONS}")
+    check_argument(
+        bool(models) or save_tuned is None, "save_tuned", save_tuned, "None without models"
+    )
+    options = [*options, *(["--keep-scores"] if models and decisions != SHIPPED else [])]
     if save_tuned is not None:
         storage.check_folder(Path(save_tuned), storage.PART)
     entrants, started = find_entrants(models or [model], bool(models)), time.time()
@@ -160,14 +157,13 @@ def compare(
             if not runs:
                 raise Error(f"no model could be measured: {next(iter(errors.values()))}")
             finished = _finished(rows, runs, folder, questions)
-            tuned = _tuned(finished, phase) if is_fair else {}
-            answered = ComparedRuns(finished, tuned, by_text=bool(models))
-        good = [one for one in rows if one.label in finished]
-        timed = _timed(good, runs, by_name, answered.n_questions)
+            phase("judging the answers")
+            to_judge = finished.items() if models else ()
+            judged = {label: judged_answers(run, decisions) for label, run in to_judge}
+            answered = ComparedRuns(finished, judged, by_text=bool(models))
+        timed = _timed(rows, runs, by_name, answered.n_questions)
         failed = [replace(one, error=errors[one.label]) for one in rows if one.label in errors]
-        result = Comparison(
-            [*compared_rows(timed, answered, tuned), *failed], folder / COMPARISON_PAGE
-        )
+        result = Comparison([*compared_rows(timed, answered), *failed], folder / COMPARISON_PAGE)
         take, reason = advice(result)
         only = next(iter(finished.values())).job.model
         _write_page(result, reason, questions, answered, "" if models else only.name)
@@ -177,25 +173,36 @@ def compare(
             "runs": runs,
             "take": take,
             "agreement": answered.agreement(),
+            "recorded": recorded,
         }
         if not models and not is_busy(result):  # for the profile auto
             values["key"] = comparison_key(only, questions)
-        storage.write_json(folder / COMPARED, {**values, "recorded": recorded})
-        new = {f"{run['label']}, {run['wall_s']} s" for run in runs} - {*recorded}
-        if track and new and record.record(track, result, runs, finished, started):
-            recorded = [*recorded, *sorted(new)]
-            storage.write_json(folder / COMPARED, {**values, "recorded": recorded})
+        storage.write_json(folder / COMPARED, values)
+        if track:
+            _record(track, result, values, finished, started)
         if save_tuned is not None:
-            if take not in tuned:
-                raise Error(f"no decision is saved: {reason}")
+            if not take:
+                raise Error(f"no model is saved: {reason}")
             phase(f"{take}: fitting a decision to all questions")
-            _save_tuned(take, finished[take], save_tuned)
+            save_judged(finished[take], judged[take], save_tuned)
     return result
 
 
-def _save_tuned(name: str, run: FinishedRun, folder: str | Path) -> None:
-    path = save_decision(run.job.model, fit_to_all(run), folder)
-    log.info("%s is in %s, with a decision that is fitted to all questions", name, path)
+def _record(
+    track: TrackingConfig,
+    rows: Comparison,
+    values: Mapping[str, Any],
+    finished: Mapping[str, FinishedRun],
+    started: float,
+) -> None:
+    """Records a comparison in MLflow if it measured something new, or in a run that is given."""
+    runs, recorded = values["runs"], values["recorded"]
+    new = {f"{run['label']}, {run['wall_s']} s" for run in runs} - {*recorded}
+    if not new and not tracking.has_given_run():
+        return
+    if record.record(track, rows, runs, finished, started):
+        whole = {**values, "recorded": [*recorded, *sorted(new)]}
+        storage.write_json(rows.folder / COMPARED, whole)
 
 
 def _steps(rows: Sequence[ComparisonRow], rounds: int) -> list[tuple[int, ComparisonRow]]:
@@ -273,21 +280,6 @@ def _profiles(profiles: Profile | str | Iterable[Profile | str] | None) -> list[
     return [str(Profile.of(name)) for one in wanted for name in SETS.get(str(one), (one,))]
 
 
-def _tuned(runs: Mapping[str, FinishedRun], phase: OnPhase) -> dict[str, Answers]:
-    """Returns by row the answers of decisions that were fitted without the question.
-
-    There are none if fewer than ``MIN_TUNED`` questions have gold.
-    """
-    order, tuned = gold_order(next(iter(runs.values()))), dict[str, Answers]()
-    if len(order) < MIN_TUNED:
-        return tuned
-    for label, run in runs.items():
-        phase(f"{label}: fitting decisions")
-        if (answers := unseen(run, order)) is not None:
-            tuned[label] = answers
-    return tuned
-
-
 def _write_page(
     rows: Comparison, reason: str, questions: Questions, answered: ComparedRuns, model: str
 ) -> None:
@@ -352,11 +344,12 @@ def _timed(
     entrants: Mapping[str, Entrant],
     n_questions: int,
 ) -> list[ComparisonRow]:
-    """Returns rows with the figures of their runs, speeds against the first row's.
+    """Returns the rows that have runs with their figures, speeds against the first one's.
 
     The speeds are of the quiet rounds, or of all if these are too few. Where rows have windows of
     several lengths, or several models, they have a speed in questions too.
     """
+    rows = [one for one in rows if any(run["label"] == one.label for run in runs)]
     rounds = {run["round"] for run in runs} - {0}
     quiet = rounds - {run["round"] for run in runs if run["busy"]}
     counting = quiet if len(quiet) >= MIN_ROUNDS else rounds
@@ -384,7 +377,7 @@ def _timed(
                 first_start_s=own[0]["first_start_s"],
                 micro_f1=own[0]["micro_f1"],
                 quality=own[0]["quality"] if has_models else {},
-                size_mb=entrants[one.model].size_mb if has_models else None,
+                size_mb=entrants[one.model].model.size_mb if has_models else None,
                 busy=sum(run["busy"] for run in own),
                 ratios=tuple(ratios),
                 questions_per_s=n_questions / predict_s if has_sizes else None,

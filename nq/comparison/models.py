@@ -1,21 +1,27 @@
 """The models of a comparison, and the decisions by which it tells how good they are."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nq import hub
-from nq.config import DecisionConfig
 from nq.errors import Error
+from nq.evaluation.evaluate import Evaluation, example_labels, judge_label
+from nq.evaluation.gate import f1_behind, question_counts
 from nq.evaluation.labels import Label
+from nq.evaluation.nq_eval import Gold
 from nq.evaluation.tuning import FOLDS, tune_decision, unseen_answers
 from nq.model.model import Model
 from nq.postprocess.decision import RULES
 from nq.records import ExampleId
-from nq.report.comparison import MIB
+from nq.report.comparison import CHOSEN, FITTED, SHIPPED
 from nq.runs.folder import FinishedRun
-from nq.runs.tuning import start_decision
+from nq.runs.record import quality
+from nq.runs.tuning import save_decision, start_decision
+
+log = logging.getLogger(__name__)
 
 MIN_TUNED = 40
 """Questions with annotations that a decision needs, which is fitted to half of them."""
@@ -34,12 +40,6 @@ class Entrant:
     def options(self) -> list[str]:
         """The options of ``nq answer`` that name it, one of the hub with its commit."""
         return ["--model", hub.name_of(self.model.folder) or str(self.model.folder.absolute())]
-
-    @property
-    def size_mb(self) -> float:
-        """Size of the files of the model, and of the second one, in MiB."""
-        files = (file for one in self.model.models for file in one.files.files)
-        return sum(file.stat().st_size for file in files) / MIB
 
 
 def find_entrants(models: Sequence[str | Path | None], have_names: bool) -> list[Entrant]:
@@ -72,30 +72,72 @@ def _short_name(given: str | Path | None) -> str:
     return Path(given).absolute().name  # "." has no name of its own
 
 
-def gold_order(run: FinishedRun) -> dict[ExampleId, int]:
-    """Returns the annotated questions of a run, numbered in their order."""
-    gold = (one.example_id for _, one in run.sources() if one.annotations)
-    return {key: number for number, key in enumerate(gold)}
+@dataclass(frozen=True)
+class Judged:
+    """The answers by which a model is judged.
 
-
-def fit_to_all(run: FinishedRun) -> DecisionConfig:
-    """Returns a decision for the model of a run that is fitted to all of its questions."""
-    order = gold_order(run)
-
-    def fold_in(key: ExampleId) -> int | None:
-        return order[key] % FOLDS if key in order else None
-
-    return tune_decision(run, start_decision(run.job.model), fold_of=fold_in).decision
-
-
-def unseen(run: FinishedRun, order: Mapping[ExampleId, int]) -> Answers | None:
-    """Returns the answers of a run by decisions that were fitted without each of its questions.
-
-    ``order`` numbers the questions with gold. ``None`` if the run has no scores that the default
-    rule can read.
+    Args:
+        decision: which decision gives them, ``SHIPPED`` or ``FITTED``.
+        answers: to all questions of the run.
+        fitted: the metrics of fitted decisions; empty if none was fitted.
     """
+
+    decision: str
+    answers: Answers
+    fitted: Mapping[str, float]
+
+
+def judged_answers(run: FinishedRun, decisions: str = CHOSEN) -> Judged:
+    """Returns the answers by which the model of a run is judged.
+
+    A decision is fitted to each half of the questions with gold, and answers the other half. These
+    answers count if they are better than those of the shipped decision (``is_better``), or if
+    ``decisions`` is ``FITTED``. So those that count are never worse beyond chance than the others.
+    That gold has a part in the choice makes an F1 too high by a tenth of the standard error of the
+    difference at most, the mean of its upper 5 %.
+
+    The shipped decision counts too if ``decisions`` is ``SHIPPED``, if fewer than ``MIN_TUNED``
+    questions have gold, or if the default rule cannot read the scores of the run.
+    """
+    shipped = Judged(SHIPPED, run.predictions, {})
     rule, default = RULES[run.job.model.decision.rule], RULES["default"]
     is_readable = (rule.k, rule.text_only) == (default.k, default.text_only)
-    if run.scores is None or not is_readable:
-        return None
-    return unseen_answers(run, start_decision(run.job.model), order)
+    if decisions == SHIPPED or run.scores is None or not is_readable:
+        return shipped
+    gold = _gold(run)
+    if len(gold) < MIN_TUNED:
+        return shipped
+    order = {key: number for number, key in enumerate(gold)}
+    unseen, evaluation = unseen_answers(run, start_decision(run.job.model), order), Evaluation()
+    for _, example in run.sources():
+        evaluation.add(judge_label(example, unseen[example.example_id]))
+    is_taken = decisions == FITTED or is_better(unseen, run.predictions, gold)
+    name, answers = (FITTED, unseen) if is_taken else (SHIPPED, run.predictions)
+    return Judged(name, answers, quality(evaluation.metrics()))
+
+
+def is_better(answers: Answers, others: Answers, gold: Gold) -> bool:
+    """Returns whether the micro-F1 of some answers is higher than that of others beyond chance.
+
+    The interval of the difference (``f1_behind``) then lies above 0.
+    """
+    _, low, _ = f1_behind(question_counts(gold, others), question_counts(gold, answers))
+    return low > 0
+
+
+def save_judged(run: FinishedRun, judged: Judged, output: str | Path) -> None:
+    """Writes a copy of the model of a run, with the decision by which the model is judged.
+
+    That is its own, or one that is fitted to all questions with gold.
+    """
+    model, folds = run.job.model, {key: n % FOLDS for n, key in enumerate(_gold(run))}
+    decision, which = model.decision, "the decision that it has"
+    if judged.decision == FITTED:
+        decision = tune_decision(run, start_decision(model), folds.get).decision
+        which = "a decision that is fitted to all questions"
+    log.info("%s is in %s, with %s", model.name, save_decision(model, decision, output), which)
+
+
+def _gold(run: FinishedRun) -> Gold:
+    """Returns the gold of the annotated questions of a run, in their order."""
+    return {one.example_id: example_labels(one) for _, one in run.sources() if one.annotations}

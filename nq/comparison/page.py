@@ -85,7 +85,7 @@ def comparison_page(
         comparison=cells(rows),
         remarks=[row.note for row in rows],
         has_models=any(row.model for row in rows),
-        is_tuned=any(row.tuned for row in rows),
+        is_fitted=any(row.fitted for row in rows),
         min_tuned=MIN_TUNED,
     )
 

@@ -48,6 +48,8 @@ def record(
         period = now - sum(run["wall_s"] for run in rounds), now
         comparable = f"no: {BUSY}" if one.busy else "yes"
         tags = {**about, tracking.SPEED_COMPARABLE: comparable, "parity.against": one.against}
+        if one.decision:
+            tags["decision"] = one.decision
         last = finished[one.label]
         job, precision = last.job, last.metrics["precision"]
         profile = one.label.removeprefix(f"{one.model} · ")  # with batch and pieces
@@ -58,7 +60,7 @@ def record(
             recorded.model(**logged_model(job, precision))
             figures = {  # MLflow's pages begin with the first
                 **quality(last.metrics["metrics"]),
-                **{f"fitted.{name}": x for name, x in one.tuned.items()},
+                **{f"fitted.{name}": x for name, x in one.fitted.items()},
                 tracking.PREDICT_S: one.predict_s,
                 tracking.WINDOWS_PER_S: one.windows_per_s,
                 "questions_per_s": one.questions_per_s,

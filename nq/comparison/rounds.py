@@ -16,8 +16,8 @@ from typing import Any
 
 from nq import extras, storage
 from nq.errors import DamagedError, Error
+from nq.inference.load import tensorflow_device
 from nq.memo import Memo
-from nq.model.runtime import import_tensorflow
 from nq.report.comparison import ComparisonRow, row
 from nq.runs.measure import BUSY
 from nq.runs.profile_choice import COMPARED
@@ -81,10 +81,7 @@ def device_in_process() -> str:
 
 
 def _device(_: None) -> str:
-    import_tensorflow()
-    from nq.inference.engines.tensorflow import device
-
-    return device()
+    return tensorflow_device()
 
 
 def measured(

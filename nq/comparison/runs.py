@@ -1,12 +1,12 @@
 """Finished runs of the same questions against each other: answers, F1 and their rows."""
 
-from collections.abc import Container, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nq import storage
-from nq.comparison.models import Answers
+from nq.comparison.models import Judged
 from nq.comparison.page import Comparison, comparison_page
 from nq.comparison.verdict import advice
 from nq.errors import Error
@@ -32,7 +32,7 @@ class ComparedRuns:
 
     Args:
         runs: of the rows.
-        tuned: answers that are judged instead of those of the run.
+        judged: the answers by which each is judged, if not those of the run.
         by_text: whether answers with the same words are the same, wherever they are in the page.
 
     Attributes:
@@ -48,19 +48,23 @@ class ComparedRuns:
     def __init__(
         self,
         runs: Mapping[str, FinishedRun],
-        tuned: Mapping[str, Answers],
+        judged: Mapping[str, Judged],
         by_text: bool,
     ) -> None:
         self.evaluations = {label: Evaluation() for label in runs}
+        self.judged = judged
         self.changes, self.n_questions = list[dict[str, Any]](), 0
         self._same = {(one, other): 0 for one in runs for other in runs}
-        judged = {label: run.with_answers(tuned.get(label)) for label, run in runs.items()}
+        runs = {
+            label: run.with_answers(judged[label].answers) if label in judged else run
+            for label, run in runs.items()
+        }
         words: dict[str, list[Counts]] = {label: [] for label in runs}
         first = next(iter(runs))
         for run in runs.values():
             parity.check_same_questions(run, runs[first])
         for source, example in runs[first].sources():
-            labels = {label: run.predictions[example.example_id] for label, run in judged.items()}
+            labels = {label: run.predictions[example.example_id] for label, run in runs.items()}
             self.n_questions += 1
             for label, given in labels.items():
                 judgment = judge_label(example, given)
@@ -75,12 +79,12 @@ class ComparedRuns:
         self.counts, self.parities = words, dict[str, Parity]()
         if gold := self.evaluations[first].gold:
             self.counts = {
-                label: question_counts(gold, run.predictions) for label, run in judged.items()
+                label: question_counts(gold, run.predictions) for label, run in runs.items()
             }
-        for label, run in judged.items():
+        for label, run in runs.items():
             counts = self.counts[label], self.counts[first]
             changed = self.n_questions - self._same[first, label]
-            difference = parity.compare(run, judged[first], counts)
+            difference = parity.compare(run, runs[first], counts)
             self.parities[label] = replace(difference, changed=changed)
 
     def agreement(self) -> dict[str, list[float]]:
@@ -151,32 +155,31 @@ def compare_runs(
     return result
 
 
-def compared_rows(
-    rows: Sequence[ComparisonRow], compared: ComparedRuns, tuned: Container[str] = ()
-) -> list[ComparisonRow]:
+def compared_rows(rows: Sequence[ComparisonRow], compared: ComparedRuns) -> list[ComparisonRow]:
     """Returns rows with what ``compared`` says of the answers of each.
 
     Those of ``nq compare`` are sorted, the fastest first; finished runs stay in their order.
-
-    ``tuned`` has the labels of the rows whose answers were given by a fitted decision.
     """
     has_models = any(row.model for row in rows)
     result = list[ComparisonRow]()
     for one in rows:
-        difference, metrics = compared.parities[one.label], {}
-        if one.label in tuned:
-            metrics = quality(compared.evaluations[one.label].metrics())
+        label, difference = one.label, compared.parities[one.label]
         gate = difference.gate
-        result.append(
-            replace(
-                one,
-                changed=difference.changed,
-                max_drift=None if has_models or one is rows[0] else difference.max_drift,
-                loss=(gate.loss, gate.low) if gate and not has_models else None,
-                against=rows[0].name or rows[0].model or rows[0].profile,
-                tuned=metrics,
-            )
+        compared_row = replace(
+            one,
+            changed=difference.changed,
+            max_drift=None if has_models or one is rows[0] else difference.max_drift,
+            loss=(gate.loss, gate.low) if gate and not has_models else None,
+            against=rows[0].name or rows[0].model or rows[0].profile,
         )
+        if has_models and label in compared.judged:
+            compared_row = replace(
+                compared_row,
+                fitted=compared.judged[label].fitted,
+                decision=compared.judged[label].decision,
+                judged=quality(compared.evaluations[label].metrics()),
+            )
+        result.append(compared_row)
     if has_models and compared.counts[rows[0].label]:
         best = compared.counts[max(result, key=lambda one: one.f1 or 0.0).label]
         for number, one in enumerate(result):

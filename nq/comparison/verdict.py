@@ -54,16 +54,12 @@ def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
             return "", f"{text} than baseline in every round; {AGAIN}."
     best = min(near, key=lambda row: (row.changed or 0, row != baseline, row.profile.count("+")))
     reason = _cost(best) if best != baseline else "no profile that keeps the answers is faster"
-    if busy:
-        reason += ", on a busy machine"
-        if best != baseline:
-            low, high = median_interval(best.ratios)
-            reason += f" ({LEVEL:.0%}: {figure(low, 2)} to {figure(high, 2)} times)"
-        reason += ", so --profile auto does not take it"
     reason += _as_fast(row.label for row in near if row is not best)
     text = f"Take {best.label}: {reason}."
     if measured[0] not in fit:
         text += f" The fastest, {measured[0].label}, loses too much: {_cost(measured[0])}."
+    if busy:
+        text += " It was measured on a busy machine, so --profile auto does not take it."
     return best.label, text
 
 
@@ -174,6 +170,9 @@ def _keeps_answers(row: ComparisonRow) -> bool:
 
 def _cost(row: ComparisonRow) -> str:
     speed = f"{figure(median(row.ratios), 2)} times as fast as baseline"
+    if row.busy:
+        ends = (figure(end, 2) for end in median_interval(row.ratios))
+        speed += f" ({LEVEL:.0%}: {' to '.join(ends)})"
     if not row.changed:
         return f"{speed}, no changed answer"
     text = f"{speed}, {counted(row.changed, 'changed answer')}"

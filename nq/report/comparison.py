@@ -10,6 +10,8 @@ from typing import Any
 from nq.text import counted, grid, truncate, visible
 
 BASELINE, WIDTH, MIB = "baseline", 80, 1 << 20
+DECISIONS = CHOSEN, SHIPPED, FITTED = "chosen", "shipped", "fitted"
+"""By which decisions models are judged (``nq.comparison.models.judged_answers``)."""
 FIRST_START = ("load_s", "compile_s", "warmup_s")
 BESIDE = ("total_s", "preprocess_s", "rescore_s", "second_model_s")
 """Keys of ``time`` that are no phases of a run and must not be added to these."""
@@ -46,10 +48,12 @@ class ComparisonRow:
         model: its name, where several are compared.
         quality: metrics of the answers by name, such as ``long_f1``; ``exact_match`` and
             ``squad_f1`` where gold is text.
-        tuned: those of the answers of decisions that were fitted to the other half of the
+        fitted: those of the answers of decisions that were fitted to the other half of the
             questions.
-        behind: how much lower its F1 is than the best of all rows, with the ends of its interval;
-            by ``tuned`` if there is one. ``None`` without gold.
+        decision: by which the model is judged: ``SHIPPED`` or ``FITTED``.
+        judged: metrics of the answers of that decision.
+        behind: how much lower its ``f1`` is than the best of all rows, with the ends of its
+            interval. ``None`` without gold.
         size_mb: of the model's files in MiB.
         max_drift: largest difference of a logit from that of ``against``; ``None`` without scores.
         machine: on which a run was.
@@ -78,7 +82,9 @@ class ComparisonRow:
     questions_per_s: float | None = None
     model: str = ""
     quality: Mapping[str, float] = field(default_factory=dict, hash=False)
-    tuned: Mapping[str, float] = field(default_factory=dict, hash=False)
+    fitted: Mapping[str, float] = field(default_factory=dict, hash=False)
+    decision: str = ""
+    judged: Mapping[str, float] = field(default_factory=dict, hash=False)
     behind: tuple[float, float, float] | None = None
     size_mb: float | None = None
     max_drift: float | None = None
@@ -95,7 +101,7 @@ class ComparisonRow:
     @property
     def f1(self) -> float | None:
         """The F1 by which models are compared: micro-F1, that of words where gold is only text."""
-        quality = {"micro_f1": self.micro_f1} | {**(self.tuned or self.quality)}
+        quality = {"micro_f1": self.micro_f1} | {**(self.judged or self.quality)}
         return quality["micro_f1"] if quality["micro_f1"] is not None else quality.get("squad_f1")
 
     @property
@@ -180,12 +186,17 @@ def cells(
         rounds = "" if row.low is None else f" ({figure(row.low)}-{figure(row.high)})"
         return "failed" if row.error else figure(row.windows_per_s) + rounds
 
+    has_fitted = any(row.fitted for row in rows)
+
     def qualities(head: str, name: str) -> dict[str, list[str]]:
         if not has_models or (is_narrow and name not in ("micro_f1", "squad_f1")):
             return {}
+        kinds = {head: "judged"}
+        if has_fitted and not is_narrow:
+            kinds |= {f"{head} shipped": "quality", f"{head} fitted": "fitted"}
         return {
-            head: [figure(row.quality.get(name), 3) for row in rows],
-            f"{head} tuned": [figure(row.tuned.get(name), 3) for row in rows],
+            head: [figure(getattr(row, kind).get(name), 3) for row in rows]
+            for head, kind in kinds.items()
         }
 
     columns = {
@@ -200,6 +211,7 @@ def cells(
         "micro F1": [] if has_models else [figure(row.micro_f1, 4) for row in rows],
         **qualities("micro F1", "micro_f1"),
         **{k: v for pair in QUALITY.items() for k, v in qualities(*pair).items()},
+        "decision": [row.decision for row in rows] if has_fitted else [],
         f"changed from {truncate(visible(other), 8)}": [figure(row.changed, 0) for row in rows],
         "max drift": ["" if row.max_drift is None else f"{row.max_drift:.1g}" for row in rows],
     }

@@ -244,10 +244,8 @@ class FinishedRun(RunFolder):
         keys = [one.files.key(theirs.windows.compat) for one, theirs in pairs]
         return bool(keys == self.description["models"][: len(keys)])
 
-    def with_answers(self, predictions: Mapping[ExampleId, labels.Label] | None) -> Self:
-        """Returns the run as if it had given these answers; ``None`` for its own."""
-        if predictions is None:
-            return self
+    def with_answers(self, predictions: Mapping[ExampleId, labels.Label]) -> Self:
+        """Returns the run as if it had given these answers."""
         run = copy.copy(self)
         run.predictions = dict(predictions)
         return run

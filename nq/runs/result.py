@@ -205,7 +205,8 @@ def _notes(result: Result) -> list[str]:
             f"({parity.changed_share:.1%}){scores}{drift}"
         )
         if parity.gate:
-            lines.append(f"gate: {parity.gate}")
+            label = "gate" if parity.gate.verdict else "loss"
+            lines.append(f"{label}: {parity.gate}")
     if totals.resumed_windows:
         scored = counted(totals.resumed_windows, "window")
         lines.append(f"resumed: an interrupted run scored {scored}; the seconds are of both")

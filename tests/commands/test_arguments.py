@@ -64,17 +64,17 @@ def test_help_names_the_formats_of_documents(line: str, commands: Commands) -> N
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "named"),
     [
-        *((f"{command} --no-such-option", f"nq {command} --help explains") for command in OURS),
-        ("aswer", "'aswer' (did you mean 'answer'?)"),
-        ("answer --porfile mixed", "--porfile mixed (did you mean '--profile'?)"),
+        *((f"{command} --no-such-option", f"nq {command} --help") for command in OURS),
+        ("aswer", "'answer'"),
+        ("answer --porfile mixed", "'--profile'"),
         ("answer --limit 0", "--limit"),
-        ("answer --set doc_strid=12", "'doc_strid' (did you mean 'doc_stride'?)"),
-        ("ask who --set doc_stride=x", "doc_stride is 'x'"),
+        ("answer --set doc_strid=12", "'doc_stride'"),
+        ("ask who --set doc_stride=x", "'x'"),
         ("answer --runner FlinkRunner --keep-scores", "--keep-scores"),
         ("answer --max-loss 0.1", "--against"),
-        ("ask who --tpo=3", "--tpo=3 (did you mean '--top'?)"),
+        ("ask who --tpo=3", "'--top'"),
         ("ask", "nq ask --help"),
         (f"ask {__file__} who", __file__),
         (f"ask {bundled_sample()}", "nq answer --data "),
@@ -83,8 +83,8 @@ def test_help_names_the_formats_of_documents(line: str, commands: Commands) -> N
     ],
 )
 def test_errors_of_usage_are_one_line(
-    line: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
+    line: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert message in commands.error(*line.split(" "), code=2)
+    assert named in commands.error(*line.split(" "), code=2)
     assert not list(tmp_path.iterdir())

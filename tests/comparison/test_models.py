@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 import nq
@@ -16,17 +18,25 @@ from nq import storage, tracking
 from nq.bundle import bundled_sample
 from nq.comparison import rounds
 from nq.comparison.compare import compare
-from nq.comparison.models import MIN_TUNED, gold_order
+from nq.comparison.models import (
+    MIN_TUNED,
+    Judged,
+    is_better,
+    judged_answers,
+    save_judged,
+)
 from nq.comparison.page import Comparison
 from nq.comparison.runs import _key
-from nq.config import TrackingConfig
+from nq.config import DecisionConfig, TrackingConfig
 from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import Label, LabelSpan
-from nq.evaluation.tuning import unseen_answers
+from nq.evaluation.nq_eval import Gold
+from nq.evaluation.tuning import FOLDS, tune_decision, unseen_answers
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
 from nq.model.folder import ModelFolder
 from nq.model.model import Model
 from nq.records import Example, ExampleId, Scores
+from nq.report.comparison import FITTED, SHIPPED
 from nq.runs.folder import FinishedRun
 from nq.runs.tuning import start_decision
 from tests.conftest import Commands
@@ -85,13 +95,19 @@ def test_each_model_has_a_row_with_its_figures(
     for row in rows.values():
         assert row.profile == "grappler" and row.error == "" and len(row.ratios) == 2
         names = {"micro_f1", "long_f1", "short_f1"}
-        assert set(row.quality) == set(row.tuned) == names and row.behind is not None
+        assert (
+            set(row.quality) == set(row.fitted) == set(row.judged) == names
+            and row.behind is not None
+        )
         assert min(row.questions_per_s or 0, row.first_start_s or 0, row.size_mb or 0) > 0
     first, other = rows[tiny_model.name], rows[tiny_mpnet.name]
     assert (first.changed, first.ratios) == (0, (1.0, 1.0)) and first.against == tiny_model.name
     assert other.changed is not None and 0 < other.changed <= MIN_TUNED
     assert min(row.behind[0] for row in rows.values() if row.behind) == 0
-    best = max(rows.values(), key=lambda row: row.tuned["micro_f1"])
+    for row in rows.values():
+        assert row.decision != SHIPPED or row.judged == row.quality
+        assert row.f1 == row.judged["micro_f1"]
+    best = max(rows.values(), key=lambda row: row.judged["micro_f1"])
     assert best.behind is not None and best.behind[0] == 0
 
 
@@ -99,7 +115,7 @@ def test_no_decision_has_seen_the_question_that_it_answers(
     compared: Compared, tiny_model: Path
 ) -> None:
     run = compared.run(tiny_model)
-    order = gold_order(run)
+    order = {one.example_id: n for n, (_, one) in enumerate(run.sources())}
     start = start_decision(run.job.model)
     before = unseen_answers(run, start, order)
     gold = {one.example_id for _, one in run.sources() if example_labels(one)[0].has_long}
@@ -123,6 +139,68 @@ def test_no_decision_has_seen_the_question_that_it_answers(
     assert scores[0] != scores[1]  # its gold counts for the other half
 
 
+SPOILT = DecisionConfig(long_threshold=2.0, short_threshold=2.0)  # it gives no answer
+
+
+def of_decision(model: Path, folder: Path, decision: DecisionConfig) -> FinishedRun:
+    """Returns a run of a model by a decision on the bundled questions, with its scores."""
+    opened = Model.open(model, decision=decision)
+    job = nq.Job([bundled_sample()], opened, "grappler", output=folder, keep_scores=True)
+    return FinishedRun(nq.run(job).folder)
+
+
+def test_a_spoilt_decision_is_replaced_and_a_good_one_is_kept(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    """The good one gives the answers of an annotator."""
+    spoilt = of_decision(tiny_model, tmp_path / "spoilt", SPOILT)
+    judged = judged_answers(spoilt)
+    assert judged.decision == FITTED and judged.answers != spoilt.predictions
+    assert judged == judged_answers(spoilt, FITTED)
+    save_judged(spoilt, judged, tmp_path / "saved")
+    saved = Model.open(tmp_path / "saved").decision
+    assert saved == fitted_to_all(spoilt) != SPOILT
+    good = of_decision(tiny_model, tmp_path / "good", saved)
+    answers = {one.example_id: example_labels(one) for _, one in good.sources()}
+    good.predictions = {key: max(several, key=_has_answer) for key, several in answers.items()}
+    kept = judged_answers(good)
+    assert (kept.decision, kept.answers) == (SHIPPED, good.predictions)
+    assert kept.fitted == judged.fitted  # the scores are the same
+    save_judged(good, kept, tmp_path / "copy")
+    assert Model.open(tmp_path / "copy").decision == saved
+    assert judged_answers(spoilt, SHIPPED) == Judged(SHIPPED, spoilt.predictions, {})
+
+
+def _has_answer(label: Label) -> tuple[bool, bool]:
+    return label.has_short, label.has_long
+
+
+def fitted_to_all(run: FinishedRun) -> DecisionConfig:
+    number = {one.example_id: number for number, (_, one) in enumerate(run.sources())}
+    start = start_decision(run.job.model)
+    return tune_decision(run, start, lambda key: number[key] % FOLDS).decision
+
+
+counts = st.tuples(st.booleans(), st.booleans())
+
+
+@given(st.lists(st.tuples(counts, counts), min_size=2, max_size=40))
+def test_of_two_decisions_at_most_one_is_better(drawn: list[tuple[Any, Any]]) -> None:
+    def label(is_right: bool, is_given: bool) -> Label:
+        start = 1 if is_right else 5
+        return Label(LabelSpan(start_token=start, end_token=start + 1)) if is_given else Label()
+
+    gold: Gold = {key: [label(True, True)] for key in range(len(drawn))}
+    one, other = (
+        dict[ExampleId, Label]((key, label(*pair[side])) for key, pair in enumerate(drawn))
+        for side in (0, 1)
+    )
+    assert not is_better(one, one, gold)
+    assert not (is_better(one, other, gold) and is_better(other, one, gold))
+    perfect = {key: answers[0] for key, answers in gold.items()}
+    assert is_better(perfect, dict.fromkeys(gold, Label()), gold)
+
+
 def test_the_model_to_take_is_saved_with_a_fitted_decision(
     compared: Compared, tiny_model: Path, tiny_mpnet: Path
 ) -> None:
@@ -143,8 +221,9 @@ def test_the_rows_are_recorded_below_a_run_of_the_comparison(compared: Compared)
     assert {run.data.tags[tracking.PARENT] for run in rows.values()} == {parent.info.run_id}
     for row in compared.rows:
         metrics = rows[names[row.label]].data.metrics
-        for shown, quality in (("micro_f1", row.quality), ("fitted.micro_f1", row.tuned)):
+        for shown, quality in (("micro_f1", row.quality), ("fitted.micro_f1", row.fitted)):
             assert metrics[shown] == pytest.approx(quality["micro_f1"], abs=1e-4)
+        assert rows[names[row.label]].data.tags["decision"] == row.decision
         assert {"questions_per_s", "size_mb", tracking.CHANGED, tracking.PEAK_MB} <= set(metrics)
     files = {file.path for file in client.list_artifacts(parent.info.run_id)}
     assert files == {"comparison.json", "compare.html", "compare.json"}
@@ -171,7 +250,7 @@ def test_an_equal_comparison_measures_nothing_again(
     assert again == compared.rows
 
 
-def test_as_is_leaves_the_decisions_of_the_models(
+def test_shipped_decisions_need_no_scores(
     compared: Compared,
     tiny_model: Path,
     tmp_path: Path,
@@ -188,19 +267,19 @@ def test_as_is_leaves_the_decisions_of_the_models(
     (row,) = compare(
         *(compared.files, "grappler"),
         models=[tiny_model],
-        as_is=True,
+        decisions=SHIPPED,
         rounds=1,
         limit=2,
         output=tmp_path / "out",
     )
-    assert row.tuned == {} and row.quality and row.behind == (0.0, 0.0, 0.0)
+    assert row.fitted == {} and row.judged == row.quality and row.behind == (0.0, 0.0, 0.0)
     assert not list((tmp_path / "out").glob("*/scores"))
     squad = {"context": "It is deep.", "qas": [{"id": "a", "question": "is it deep?"}]}
     squad["qas"][0]["answers"] = [{"text": "deep", "answer_start": 6}]  # type: ignore[index]
     file = tmp_path / "squad.json"
     file.write_text(json.dumps({"data": [{"title": "Lake", "paragraphs": [squad]}]}))
     (row,) = compare([file], "grappler", models=[tiny_model], rounds=1, output=tmp_path / "text")
-    assert {"exact_match", "squad_f1"} <= set(row.quality) and row.tuned == {}
+    assert {"exact_match", "squad_f1"} <= set(row.quality) and row.fitted == {}
 
 
 def test_a_model_that_cannot_have_a_profile_is_a_row_with_its_reason(
@@ -223,7 +302,7 @@ def test_a_model_that_cannot_have_a_profile_is_a_row_with_its_reason(
     first, failed = result["rows"]
     assert first["model"] == tiny_model.name and first["changed"] == 0
     assert failed["model"] == "original" and "bert-joint" in failed["error"]
-    assert first["tuned"] == {}  # two questions
+    assert first["fitted"] == {}  # two questions
 
 
 def test_without_gold_no_model_is_named(
@@ -237,7 +316,6 @@ def test_without_gold_no_model_is_named(
         models, output, phases = [tiny_model, tiny_mpnet], tmp_path / "out", list[str]()
         options: dict[str, Any] = {"rounds": 1, "output": output, "on_phase": phases.append}
         rows = compare([file], "grappler", models=models, **options)
-    assert phases and not any("fitting" in phase for phase in phases)
     assert all(row.behind is None and not row.quality for row in rows)
     assert "No model is named, since the questions have no gold" in repr(rows)
 
@@ -250,10 +328,10 @@ def test_without_gold_no_model_is_named(
         (["--models", "{tiny}", "no_such_model"], 1, "no_such_model"),
         (["--models", "{tiny}", "{headless}"], 1, "has no head for answers"),
         (["--models", "{tiny}", "--model", "{tiny}"], 2, "--model is one of --models"),
-        (["--as-is"], 2, "are for --models"),
-        (["--models", "{tiny}", "--as-is", "--save-tuned", "x"], 2, "one of the two"),
+        (["--decisions", "shipped"], 2, "are for --models"),
+        (["--save-tuned", "x"], 2, "are for --models"),
         (["--models", "{tiny}", "--profile", "mixed"], 2, "give --profiles"),
-        (["--models", "{tiny}", "--runner", "DirectRunner"], 2, "add --as-is"),
+        (["--models", "{tiny}", "--runner", "DirectRunner"], 2, "add --decisions shipped"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_before_anything_is_measured(

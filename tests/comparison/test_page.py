@@ -30,7 +30,8 @@ RUN = replace(BASE, low=None, high=None, times_baseline=None, prepare_s=3.0)
 RUN = replace(RUN, name="a file with a long name.jsonl", against="grappler in runs/a")
 EVIL = replace(BASE, profile="</script><b>&", low=None)
 MODEL = replace(FAST, model="small", questions_per_s=6.0, changed=0, loss=None)
-MODEL = replace(MODEL, behind=(0.0, 0.0, 0.0), tuned={"micro_f1": 0.6}, quality={"micro_f1": 0.5})
+MODEL = replace(MODEL, behind=(0.0, 0.0, 0.0), fitted={"micro_f1": 0.6}, quality={"micro_f1": 0.5})
+MODEL = replace(MODEL, judged=MODEL.fitted, decision=comparison.FITTED)
 SLOW = replace(MODEL, model="org/other", questions_per_s=2.0, ratios=(0.34, 0.33, 0.32), changed=9)
 ANSWER = {"s": "Ann <b>", "l": "by Ann", "t": [1, 2], "outcome": "right", "group": 0}
 CHANGES = [
@@ -47,7 +48,7 @@ CHANGES = [
 
 def judged(row: ComparisonRow, f1: float, *behind: float) -> ComparisonRow:
     one, low, high = behind
-    return replace(row, tuned={"micro_f1": f1}, behind=(one, low, high))
+    return replace(row, judged={"micro_f1": f1}, behind=(one, low, high))
 
 
 @pytest.mark.parametrize(
@@ -90,12 +91,13 @@ def test_no_difference_is_told_of_models_whose_intervals_contain_none() -> None:
 def test_a_table_of_models_fits_a_terminal_and_a_page_has_all_its_columns() -> None:
     rows = [MODEL, judged(SLOW, 0.4, 0.2, 0.1, 0.3), replace(FAILED, model="bad")]
     quality = {"micro_f1": 0.5, "long_f1": 0.51, "short_f1": 0.52, "squad_f1": 0.53}
-    rows[0] = replace(rows[0], quality=quality, size_mb=22.0)
+    rows[0] = replace(rows[0], judged=quality, size_mb=22.0)
     text = comparison.comparison_table(rows)
     assert max(map(len, text.splitlines())) <= comparison.WIDTH
     heads, body = comparison.cells(rows)
     assert {"long F1", "short F1", "F1 of words", "windows/s", "disk MB"} <= set(heads)
     assert {"0.510", "0.520", "0.530"} <= set(body[0]) and "failed" in body[2]
+    assert "micro F1 shipped" in heads and "fitted" in body[0] and " fitted" in text
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,6 @@
 """Peers: peaks, the table, skipped and failed peers, a real tiny run."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +8,12 @@ import pytest
 
 from experiments.peers.models import all_logits
 from experiments.planning.models import window_gflop
+from tests.support.child_processes import python
 from tests.support.nq_records import simplified, write_lines
 from tests.support.terminal_output import without_progress
 from tests.support.tiny_models import SHAPE
 
 pytestmark = pytest.mark.extended
-
-ROOT = Path(__file__).parent.parent.parent
 
 
 def test_logits_are_restored_to_the_order_of_positions() -> None:
@@ -36,18 +32,9 @@ def pages(tmp_path: Path) -> Path:
     return write_lines(tmp_path / "pages.jsonl", [simplified(n, words=200) for n in (1, 2)])
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "experiments.peers", *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def test_a_real_run_of_our_engines(pages: Path, tiny_model: Path) -> None:
-    process = run(
+    process = python(
+        *("-m", "experiments.peers"),
         *("--data", pages, "--model", tiny_model, "--json"),
         *("--batch-size", 2, "--windows", 3, "--rounds", 2),
         *("--peers", "nq/mixed+grappler+frozen+buckets"),

@@ -26,9 +26,9 @@ def test_record_needs_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert tables.main(["--show", "compression_cpu"]) == 0
     assert "| int8 + 2 instances |" in capsys.readouterr().out
     assert tables.main(["--record", "compare_60"]) == 2
-    assert "the COMMAND to run" in capsys.readouterr().err
+    assert "COMMAND" in capsys.readouterr().err
     assert tables.main(["--record", "speed", "--", "true"]) == 1
-    assert "unknown table 'speed'; known are" in capsys.readouterr().err
+    assert "'speed'" in capsys.readouterr().err
 
 
 @pytest.fixture

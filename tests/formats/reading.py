@@ -1,8 +1,9 @@
-"""Reads files of records for tests."""
+"""Reads files of records and pages for tests."""
 
 from pathlib import Path
 from typing import Any
 
+from nq.answers import Page
 from nq.formats import inputs, lines
 from nq.records import DeadLetter, Example
 
@@ -29,6 +30,11 @@ def ids(path: Path, **options: Any) -> list[int | str]:
 def reasons(path: Path, **options: Any) -> list[str]:
     """Returns the reason of each record, empty for a good one."""
     return [i.reason if isinstance(i, DeadLetter) else "" for i in items(path, **options)]
+
+
+def blocks(page: Page) -> list[str]:
+    """Returns the text of each top-level block of a page."""
+    return [page.text(c.span) for c in page.example.candidates if c.top_level]
 
 
 def values_of(example: Example) -> dict[str, Any]:

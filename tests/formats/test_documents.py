@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.answers import Page
 from nq.formats import fields
 from nq.formats.documents import decode_page, page_of
 from nq.formats.inputs import read_page
 from nq.formats.pdf import paragraphs
 from nq.records import Span
+from tests.formats.reading import blocks
 from tests.support import document_files
 
 MARKDOWN = """# The *old* lake
@@ -36,10 +36,6 @@ it has `no_name`, see<br><b>below</b>.
 
 > A quotation.
 """
-
-
-def blocks(page: Page) -> list[str]:
-    return [page.text(c.span) for c in page.example.candidates if c.top_level]
 
 
 def test_blocks_of_markdown_are_those_that_a_browser_displays() -> None:

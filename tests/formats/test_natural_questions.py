@@ -1,4 +1,4 @@
-"""Tests of the three layouts of Natural Questions, and of every kind of bad record."""
+"""Tests of two layouts of Natural Questions, and of bad records; ``test_parquet`` has the third."""
 
 import copy
 import re
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from nq.formats.fields import RecordError
 from nq.records import Span, YesNo
-from tests.formats.hugging_face_rows import row
 from tests.formats.reading import decode_line
 from tests.support import nq_records
 from tests.support.nq_records import Record, changed, to_line
@@ -22,14 +21,10 @@ each_layout = pytest.mark.parametrize("make", LAYOUTS)
 Make = Callable[..., Record]
 
 
-def hugging_face(**options: Any) -> Record:
-    return row(nq_records.v1(**options))
-
-
 # --- valid records ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [*LAYOUTS, hugging_face])
+@each_layout
 def test_every_field_is_read(make: Make) -> None:
     example = decode_line(to_line(make(number=-5, words=3)))
     assert (example.example_id, example.title) == (-5, "Moon")

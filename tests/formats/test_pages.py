@@ -15,6 +15,7 @@ from nq.formats.html import MAX_DEPTH, parse_html
 from nq.formats.inputs import read_page
 from nq.formats.words import BLOCKS
 from nq.records import Span
+from tests.formats.reading import blocks
 from tests.support import nq_records
 
 TAGS = ("p", "div", "table", "tr", "td", "th", "ul", "ol", "li", "dl", "dd", "h1", "b", "a")
@@ -134,9 +135,8 @@ def test_tokens_and_candidates_match_nq() -> None:
     levels = (True, True, True, False, True, True, False, False)
     assert found == list(zip(tops, levels, strict=True))
     assert example.title == "The Tower"
-    texts = [page.text(c.span) for c in example.candidates if c.top_level]
     paragraphs = ["The Tower\nIt's old (1874).", "Wikipedia says so"]
-    assert texts == [*paragraphs, "Height | 31 m", "Loose words.", "One\nTwo"]
+    assert blocks(page) == [*paragraphs, "Height | 31 m", "Loose words.", "One\nTwo"]
 
 
 @pytest.mark.parametrize(
@@ -168,9 +168,7 @@ def test_text_becomes_paragraphs(text: str) -> None:
 
 def test_blank_lines_separate_paragraphs() -> None:
     text = decode_text(b"One\r\ntwo.\r\n \r\nThree.\n\n\n\nFour.", "x.txt")
-    page = page_from_text(text)
-    found = [page.text(c.span) for c in page.example.candidates]
-    assert found == ["One two.", "Three.", "Four."]
+    assert blocks(page_from_text(text)) == ["One two.", "Three.", "Four."]
 
 
 @given(st.binary(max_size=200), st.sampled_from(["x.txt", "x.html", "x", "standard input"]))
@@ -270,8 +268,7 @@ def test_a_page_is_decoded_as_it_declares(data: bytes, expected: str) -> None:
 def test_words_are_those_that_are_displayed(markup: str, expected: str) -> None:
     page = parse_html(markup)
     check_page(page)
-    tops = [page.text(c.span) for c in page.example.candidates if c.top_level]
-    assert " ".join(" ".join(tops).split()) == expected
+    assert " ".join(" ".join(blocks(page)).split()) == expected
 
 
 def visible_words(page: Page) -> Iterator[str]:

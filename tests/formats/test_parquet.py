@@ -2,8 +2,6 @@
 
 import copy
 import random
-import subprocess
-import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from tests.formats.own_data import CONTEXT, KEEPER
 from tests.formats.reading import decode_line, ids, items, reasons, values_of
 from tests.formats.test_own_data import shorts
 from tests.support import nq_records
+from tests.support.child_processes import python
 from tests.support.nq_records import changed, to_line, write_lines
 
 N_ROWS = 23
@@ -380,8 +379,6 @@ def test_a_large_row_group_takes_little_memory(tmp_path: Path) -> None:
         "next(parquet.rows(sys.argv[1])); before = peak()\n"
         "print(sum(1 for _ in parquet.rows(sys.argv[1])), peak() - before)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, path], capture_output=True, text=True, check=True
-    )
+    done = python("-c", code, path)
     count, growth_mib = map(int, done.stdout.split())
     assert (count, growth_mib < 64) == (20_000, True), growth_mib

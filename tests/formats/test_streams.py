@@ -71,12 +71,12 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_damaged_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     data = bytearray(gzip.compress(LINES))
     data[-8] ^= 4
-    with written(bytes(data)) as pipe, pytest.raises(ValueError, match=r"^a pipe is damaged"):
+    with written(bytes(data)) as pipe, pytest.raises(ValueError, match=r"^a pipe .*damaged"):
         next(read_examples(f"/dev/fd/{pipe}", skip_bad=True))
     with written(bytes(data)) as pipe:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(os.fdopen(pipe, "rb", closefd=False)))
         with (
-            pytest.raises(ValueError, match=r"^standard input is damaged"),
+            pytest.raises(ValueError, match=r"^standard input .*damaged"),
             Questions.open("-", limit=1),
         ):
             pass

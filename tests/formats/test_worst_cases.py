@@ -62,21 +62,15 @@ def consume(read: Callable[[str], Any], text: str) -> None:
 
 
 BLANKS = " " * SIZE
+BLANK_TEXTS = f"a{BLANKS}b", f"<!doctype{BLANKS}", f"a</p{BLANKS}b"
+any_page, markdown = partial(page_of, name="the page"), partial(page_of, name="a.md")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("read", "text"),
     [
-        *(
-            (read, text)
-            for read in (partial(page_of, name="the page"), page_from_html)
-            for text in (
-                f"a{BLANKS}b",
-                f"<!doctype{BLANKS}",
-                f"a</p{BLANKS}b",
-            )
-        ),
+        *((read, text) for read in (any_page, page_from_html) for text in BLANK_TEXTS),
         (page_from_html, "<" * SIZE),
         *(
             (page_from_html, f'<b style="{start}{part * (SIZE // len(part))}">a')
@@ -87,10 +81,10 @@ BLANKS = " " * SIZE
         (page_from_html, "a" + "<p>&" * (SIZE // 4)),
         (page_from_html, "<ul><li>" * 49_000 + "a"),
         (page_from_html, "<div>" * 200_000 + "a" + "</ul>" * 200_000),
-        (partial(page_of, name="a.md"), "    b\n    c\n\nd\n\n" * 10_000 + "a " * 150_000),
-        *((partial(page_of, name="a.md"), "<div>\n" + part * 150_000) for part in ("<", "<!--")),
+        (markdown, "    b\n    c\n\nd\n\n" * 10_000 + "a " * 150_000),
+        *((markdown, "<div>\n" + part * 150_000) for part in ("<", "<!--")),
         *(
-            (partial(page_of, name="a.md"), part * (SIZE // 100) + "a " * (SIZE // 4))
+            (markdown, part * (SIZE // 100) + "a " * (SIZE // 4))
             for part in ("    a\n\n", "*a ", "[a](b) ", "# a\n", "<b>a ", "- a\n", "a ] `b` ")
         ),
         (page_from_text, f"a\n{BLANKS}b"),

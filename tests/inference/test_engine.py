@@ -17,6 +17,7 @@ from nq.inference.engine import KEPT, FolderNetwork, graph_folder, load_graph
 from nq.memo import DIGESTS
 from nq.model.model import Model
 from nq.storage import cache_folder
+from tests.support.folders import flip
 from tests.test_missing_packages import run_without
 
 QUESTION, PAGE = "the lake", "the lake is deep\n\nthe river is long\n\nthe lake was old"
@@ -66,15 +67,8 @@ def as_numbers(answer: object) -> dict[str, object]:
     return {"": answer}
 
 
-def damage_bytes(folder: Path) -> None:
-    path = folder / "model.bin"
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
 DAMAGES: list[Callable[[Path], object]] = [
-    damage_bytes,
+    lambda folder: flip(folder / "model.bin", -9),
     lambda folder: (folder / "model.xml").rename(folder / "other.xml"),
     lambda folder: (folder / DIGESTS).write_text("{"),
     lambda folder: list(map(Path.unlink, folder.iterdir())),
@@ -93,7 +87,7 @@ def test_a_damaged_graph_is_made_again(
         damage(folder)
         caplog.clear()
         assert nq.load(tiny_model, profile="openvino").ask(QUESTION, PAGE) == expected
-        assert caplog.text.count("the converted model is made again") == 1
+        assert len(caplog.messages) == 1 and str(folder) in caplog.text
         assert kept(cache).keys() == before.keys()
         caplog.clear()
         nq.load(tiny_model, profile="openvino").ask(QUESTION, PAGE)

@@ -1,6 +1,7 @@
 """Tests of the predictor: its scores under every profile, and what it does about failures."""
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -179,7 +180,7 @@ def test_adaptive_batches_are_as_large_as_needed(profile: str, sizes: list[set[i
         assert {shape.batch_size for shape in adaptive._steps} == computed | expected
 
 
-WINDOW = "window 2 of the example in line 2 of input file 3"
+WINDOW = re.compile(r"window 2\b.* line 2\b.* file 3\b")
 
 
 def rows_with_bad_piece() -> tuple[Columns, int]:
@@ -208,7 +209,7 @@ def test_a_batch_that_is_not_finite_is_computed_again_in_float32(
     columns = predictor.scores(rows)
     assert 0 < predictor.counters.float32_windows <= 6
     assert len(columns["type_logits"]) == predictor.counters.computed_windows == 6
-    assert WINDOW in caplog.text
+    assert WINDOW.search(caplog.text)
     exact = new_predictor().scores(rows)
     bad = 2 + 2  # window 2 of the second example
     for name in LOGITS:
@@ -219,7 +220,7 @@ def test_logits_that_are_not_finite_in_float32_are_an_error() -> None:
     rows, piece = rows_with_bad_piece()
     mixed = new_predictor("mixed", float32=lambda: make_nan(new_predictor(), piece))
     for predictor in (make_nan(new_predictor(), piece), make_nan(mixed, piece)):
-        with pytest.raises(ArithmeticError, match=str(WINDOW)):
+        with pytest.raises(ArithmeticError, match=WINDOW):
             predictor.scores(rows)
 
 
@@ -261,7 +262,7 @@ def test_batches_are_halved_until_they_fit_with_one_warning_for_each_size(
     small = new_predictor(profile)
     columns = small.scores(rows)
     assert small.counters.computed_windows == 13
-    messages = [r.getMessage() for r in caplog.records if "too little memory" in r.getMessage()]
+    messages = [r.getMessage() for r in caplog.records if "memory" in r.getMessage()]
     assert len(messages) == len(set(messages)) == warnings
     for name in LOGITS[2:]:
         np.testing.assert_allclose(columns[name], expected[name], atol=1e-6)

@@ -42,8 +42,8 @@ def test_logits_equal_those_of_transformers_and_weights_are_saved_as_loaded(
 ) -> None:
     golden = GOLDEN / name
     loaded = joint.load_model(ModelFolder(golden))
-    assert loaded.report == LoadReport(HEADS) and "no head for types" in loaded.report.warning()
-    assert loaded.report.warning().startswith("no head for types in the checkpoint")
+    before = loaded.report.warning()
+    assert loaded.report == LoadReport(HEADS) and before
     assert_same_spans(loaded.model, np.load(golden / "reference.npz"), atol=1e-5)
     checkpoint.save_weights(tmp_path, loaded.model, loaded.config)
     assert ModelFolder(tmp_path).config == loaded.config
@@ -57,7 +57,8 @@ def test_logits_equal_those_of_transformers_and_weights_are_saved_as_loaded(
     report = joint.load_model(ModelFolder(tmp_path)).report  # an encoder without prefix and heads
     span_head = [path for path in weight_shapes(loaded.config) if path.startswith("span_")]
     assert report == LoadReport((*span_head, *HEADS))
-    assert f"left random: {', '.join(span_head)}; no head" in report.warning()
+    for path in span_head:
+        assert path in report.warning() and path not in before
 
 
 @pytest.mark.parametrize("model_type", sorted(FAMILIES))
@@ -73,22 +74,22 @@ def test_configs_are_decoded_as_encoded(model_type: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "problem"),
+    ("values", "named"),
     [
-        ({"model_type": "deberta"}, "model_type 'deberta' is not supported"),
-        ({"model_type": "albert", "inner_group_num": 2}, "inner_group_num 2 is not supported"),
-        ({"model_type": "deberta-v2", "conv_kernel_size": 3}, "conv_kernel_size 3 is not"),
-        ({"model_type": "deberta-v2", "embedding_size": 128}, "embedding_size 128 .* 1536"),
-        ({"model_type": "deberta-v2", "attention_head_size": 32}, "attention_head_size 32 .* 64"),
-        ({"model_type": "deberta-v2", "pos_att_type": ["p2p"]}, "unknown pos_att_type 'p2p'"),
-        ({"model_type": "modernbert", "norm_bias": True}, "norm_bias True is not supported"),
-        ({"model_type": "modernbert", "rope_scaling": {"factor": 2}}, "scaled rotary positions"),
-        ({"hidden_act": "silu"}, "unknown hidden_act 'silu'"),
-        ({"hidden_size": 0}, "hidden_size must be at least 1, got 0"),
+        ({"model_type": "deberta"}, "model_type.*'deberta'"),
+        ({"model_type": "albert", "inner_group_num": 2}, "inner_group_num.* 2"),
+        ({"model_type": "deberta-v2", "conv_kernel_size": 3}, "conv_kernel_size.* 3"),
+        ({"model_type": "deberta-v2", "embedding_size": 128}, "embedding_size.* 128.* 1536"),
+        ({"model_type": "deberta-v2", "attention_head_size": 32}, "attention_head_size.* 32.* 64"),
+        ({"model_type": "deberta-v2", "pos_att_type": ["p2p"]}, "pos_att_type.*'p2p'"),
+        ({"model_type": "modernbert", "norm_bias": True}, "norm_bias.* True"),
+        ({"model_type": "modernbert", "rope_scaling": {"factor": 2}}, "rope_type"),
+        ({"hidden_act": "silu"}, "hidden_act.*'silu'"),
+        ({"hidden_size": 0}, "hidden_size.* 0"),
     ],
 )
-def test_an_unsupported_config_is_an_error(values: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
+def test_an_unsupported_config_is_an_error(values: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
         decode_config(values)
 
 
@@ -140,70 +141,44 @@ SMALL = {
     "num_attention_heads": 2,
     "intermediate_size": 24,
 }
-ROBERTA = {
-    **SMALL,
-    **make.PADDED,
-    "model_type": "roberta",
-    "max_position_embeddings": 514,
-    "layer_norm_eps": 1e-5,
-}
-DISTILBERT = {
-    "model_type": "distilbert",
-    **{"vocab_size": 40, "dim": 16, "n_layers": 4, "n_heads": 2, "hidden_dim": 24},
-}
-DEBERTA_V3 = {
-    **SMALL,
-    "model_type": "deberta-v2",
-    "layer_norm_eps": 1e-7,
-    "max_relative_positions": -1,
-    "norm_rel_ebd": "layer_norm",
-    "pos_att_type": "p2c|c2p",
-    "position_biased_input": False,
-    "position_buckets": 256,
-    "relative_attention": True,
-    "share_att_key": True,
-    "type_vocab_size": 0,
-}
+ROBERTA = {**SMALL, **make.PADDED, "max_position_embeddings": 514, "layer_norm_eps": 1e-5}
 READERS: dict[str, dict[str, Any]] = {
-    "deepset/roberta-base-squad2": ROBERTA,
-    "deepset/tinyroberta-squad2": ROBERTA,
-    "deepset/deberta-v3-base-squad2": DEBERTA_V3,
-    "deepset/deberta-v3-large-squad2": DEBERTA_V3,
-    "timpal0l/mdeberta-v3-base-squad2": DEBERTA_V3,
-    "distilbert/distilbert-base-cased-distilled-squad": DISTILBERT,
-    "distilbert/distilbert-base-uncased-distilled-squad": DISTILBERT,
-    "deepset/bert-large-uncased-whole-word-masking-squad2": SMALL,
-    "google-bert/bert-large-uncased-whole-word-masking-finetuned-squad": SMALL,
-    "google-bert/bert-large-cased-whole-word-masking-finetuned-squad": SMALL,
-    "deepset/minilm-uncased-squad2": SMALL,
-    "deepset/electra-base-squad2": {**SMALL, "model_type": "electra", "embedding_size": 16},
-    "deepset/xlm-roberta-base-squad2": {**ROBERTA, "model_type": "xlm-roberta"},
-    "deepset/xlm-roberta-large-squad2": {**ROBERTA, "model_type": "xlm-roberta"},
-    "etalab-ia/camembert-base-squadFR-fquad-piaf": {**ROBERTA, "model_type": "camembert"},
-    "rankyx/ModernBERT-QnA-base-squad": {
+    "bert": SMALL,
+    "electra": {**SMALL, "embedding_size": 16},
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), ROBERTA),
+    "distilbert": {"vocab_size": 40, "dim": 16, "n_layers": 4, "n_heads": 2, "hidden_dim": 24},
+    "deberta-v2": {
+        **SMALL,
+        "layer_norm_eps": 1e-7,
+        "max_relative_positions": -1,
+        "norm_rel_ebd": "layer_norm",
+        "pos_att_type": "p2c|c2p",
+        "position_biased_input": False,
+        "position_buckets": 256,
+        "relative_attention": True,
+        "share_att_key": True,
+        "type_vocab_size": 0,
+    },
+    "modernbert": {
         **SMALL,
         **make.SPECIAL,
-        "model_type": "modernbert",
         "global_attn_every_n_layers": 3,
         "global_rope_theta": 160000.0,
         "local_attention": 128,
         "local_rope_theta": 10000.0,
     },
-    "csarron/mobilebert-uncased-squad-v2": {"model_type": "mobilebert"},
 }
+"""Of the readers that the documentation names, by ``model_type``."""
 DOCUMENT = Path(__file__).parents[2] / "docs" / "checkpoints.md"
 
 
 @pytest.mark.peers
 @pytest.mark.extended
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("model_type", READERS)
 @pytest.mark.filterwarnings("ignore")
-def test_readers_have_the_logits_of_transformers(name: str, tmp_path: Path) -> None:
+def test_readers_have_the_logits_of_transformers(model_type: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    shape = {"model_type": "bert", **READERS[name]}
-    model_type = shape.pop("model_type")
-    if model_type not in FAMILIES:
-        return
+    shape = READERS[model_type]
     theirs = make.random_model(tmp_path, model_type, shape, seed=1, deviation=0.2)
     rows = make.windows(2, 200, (200, 133, 9))  # beyond local attention and single buckets
     reference = {**rows, **make.logits(theirs, rows, model_type)}
@@ -212,10 +187,6 @@ def test_readers_have_the_logits_of_transformers(name: str, tmp_path: Path) -> N
 
 def test_the_table_names_what_is_read() -> None:
     text = DOCUMENT.read_text("utf-8")
-    rows = re.findall(r"^\| `(\S+)` \| (`\S+/.*) \|$", text, re.MULTILINE)
-    read = [(name, kind) for kind, names in rows for name in re.findall(r"`(\S+)`", names)]
-    others = re.findall(r"^Not read: `(\S+)` \(`(\S+)`\)", text, re.MULTILINE)
-    families = {name: shape.get("model_type", "bert") for name, shape in READERS.items()}
-    assert sorted(read + others) == sorted(families.items())
-    assert {kind for _, kind in read} <= set(FAMILIES)
-    assert not {kind for _, kind in others} & set(FAMILIES)
+    read = set(re.findall(r"^\| `(\S+)` \| `\S+/.* \|$", text, re.MULTILINE))
+    (other,) = re.findall(r"^Not read: `\S+` \(`(\S+)`\)", text, re.MULTILINE)
+    assert READERS.keys() == read <= FAMILIES.keys() and other not in FAMILIES

@@ -18,6 +18,7 @@ from nq.model import checkpoint, joint
 from nq.model.folder import ModelFolder, ModelSettings, save_settings
 from nq.model.model import Model
 from tests.support import tiny_models
+from tests.support.folders import flip
 
 Damage = Callable[[Path], object]
 WEIGHTS = "model.safetensors"
@@ -26,12 +27,11 @@ KERNEL = "bert.encoder.layer.0.output.dense.weight"
 
 
 @pytest.fixture
-def folder(tiny_model: Path, tmp_path: Path) -> Path:
+def folder(own_model: Path) -> Path:
     """A model folder with weights in 8 bits, without their digests."""
-    folder = Path(shutil.copytree(tiny_model, tmp_path / "model"))
-    checkpoint.save_weights(folder, tiny_models.model(), tiny_models.SHAPE, "int8")
-    save_settings(folder, ModelSettings())
-    return folder
+    checkpoint.save_weights(own_model, tiny_models.model(), tiny_models.SHAPE, "int8")
+    save_settings(own_model, ModelSettings())
+    return own_model
 
 
 def holds(name: str, text: str) -> Damage:
@@ -100,11 +100,11 @@ def huge_table(folder: Path) -> None:
     [
         (shutil.rmtree, r"config\.json"),
         (holds("config.json", "[" * 10**6), r"config\.json"),
-        (config(hidden_size="8"), "hidden_size is '8'"),
+        (config(hidden_size="8"), "hidden_size.*'8'"),
         (config(num_hidden_layers=3), "16 of the 53"),
-        (config(intermediate_size=2**30), "has shape"),
+        (config(intermediate_size=2**30), str(2**30)),
         (config(model_type="albert", num_hidden_layers=10**9), "128"),
-        (config(num_hidden_layers=129), "num_hidden_layers is 129.* 128"),
+        (config(num_hidden_layers=129), "num_hidden_layers.* 129.* 128"),
         (huge_table, "GB"),
         (holds("nq.json", "{"), r"nq\.json"),
         (holds("nq.json", '{"windows": {"max_length": 8}}'), r"nq\.json.*max_length"),
@@ -112,7 +112,7 @@ def huge_table(folder: Path) -> None:
         (pickle, r"pytorch_model\.bin"),
         (lambda folder: os.truncate(folder / WEIGHTS, 1000), r"model\.safetensors"),
         (blank_header, "4 MiB"),
-        (odd_type, "x is 'F8_E4M3'.* F64, F32"),
+        (odd_type, r"\bx\b.*'F8_E4M3'"),
         (
             tensors(lambda stored: stored.update({"pooler.dense.bias": stored["qa_outputs.bias"]})),
             r"bert\.pooler\.dense\.bias",
@@ -148,9 +148,7 @@ def test_a_flipped_bit_in_weights_with_digests_is_found(tiny_model: Path, tmp_pa
     copy = tmp_path / "copy"
     ModelFolder(tiny_model).copy(copy, ModelSettings(second_model="small"))
     ModelFolder(copy).check()
-    data = bytearray((copy / WEIGHTS).read_bytes())
-    data[-5] ^= 1
-    (copy / WEIGHTS).write_bytes(data)
+    flip(copy / WEIGHTS, -5)
     for read in (ModelFolder.check, ModelFolder.tensors):
         with pytest.raises(ValueError, match=f"{copy / WEIGHTS}"):
             read(ModelFolder(copy))

@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,30 +58,25 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.fixture
-def copy(tiny_model: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(tiny_model, tmp_path / "model"))
-
-
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_is_noticed(copy: Path, change: str) -> None:
-    model, same = nq.Model.open(copy), nq.Model.open(copy)
+def test_a_change_is_noticed(own_model: Path, change: str) -> None:
+    model, same = nq.Model.open(own_model), nq.Model.open(own_model)
     _ = model.tokenizer.digest
     same.check_same()
-    CHANGES[change](copy)
-    with pytest.raises((Error, ValueError), match=str(copy)):
+    CHANGES[change](own_model)
+    with pytest.raises((Error, ValueError), match=str(own_model)):
         model.check_same()
 
 
 @pytest.mark.parametrize("change", ["weights", "vocabulary"])
-def test_another_process_finds_the_same_files(copy: Path, change: str) -> None:
-    own = nq.Model.open(copy)
-    save_settings(copy, ModelSettings(own.windows))  # without digests of the weights
-    model = nq.Model.open(copy)
+def test_another_process_finds_the_same_files(own_model: Path, change: str) -> None:
+    own = nq.Model.open(own_model)
+    save_settings(own_model, ModelSettings(own.windows))  # without digests of the weights
+    model = nq.Model.open(own_model)
     sent = pickle.dumps((model, model.tokenizer))
     arrived, tokenizer = pickle.loads(sent)
     assert arrived == model and arrived.files is not model.files
     assert (arrived.digest, tokenizer.digest) == (model.digest, model.tokenizer.digest)
-    CHANGES[change](copy)
-    with pytest.raises(Error, match=str(copy)):
+    CHANGES[change](own_model)
+    with pytest.raises(Error, match=str(own_model)):
         _ = pickle.loads(sent)[0].digest

@@ -1,6 +1,7 @@
 """Folders of windows: their files, when they are reused and continued, and their errors."""
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -32,7 +33,7 @@ from nq.storage import DEAD_LETTERS, LOCK, MARK, PART, UNFINISHED, hold
 from tests.formats.reading import values_of
 from tests.support import nq_records
 from tests.support.child_processes import PATIENCE_S, ROOT, children, wait_until
-from tests.support.folders import of_earlier_version
+from tests.support.folders import flip, of_earlier_version
 from tests.support.full_disk import small_files
 from tests.support.nq_records import simplified, write_lines
 from tests.support.tiny_models import write_vocab
@@ -42,7 +43,7 @@ SHARD, EXAMPLES = "windows-00000.tfrecord", "examples-00000.tfrecord"
 FILES = {SHARD, EXAMPLES, MANIFEST, DEAD_LETTERS, MARK}
 SMALL = 20_000
 """Bytes of a shard of a few examples."""
-RECORDS, GOOD, TWICE = 47, 42, "example_id 7 occurs twice"
+RECORDS, GOOD, TWICE = 47, 42, "example_id 7 "
 
 
 def make_request(folder: Path) -> Request:
@@ -146,8 +147,8 @@ def test_records_are_those_of_the_plain_functions_in_order(
         *[("a.jsonl", 2), ("a.jsonl", 3)],
     ]
     assert [TWICE in x["reason"] for x in letters] == [False, True, False, False, True]
-    first = "line 31: expected a JSON object, found null"
-    assert made.first_dead_letter() == f"{job_request.questions.files[0]}, {first}"
+    reason = letters[0]["reason"]
+    assert made.first_dead_letter() == f"{job_request.questions.files[0]}, line 31: {reason}"
 
 
 def test_a_folder_of_any_name_with_files_of_a_killed_job_and_of_others(
@@ -229,9 +230,7 @@ def test_damage_is_found_logged_and_made_good(
     if damage == "missing":
         (out / name).unlink()
     elif damage == "flipped":
-        data = bytearray((out / name).read_bytes())
-        data[-20] ^= 4
-        (out / name).write_bytes(data)
+        flip(out / name, -20)
     else:
         os.truncate(out / name, (out / name).stat().st_size // 2)
     again = prepare(job_request, out)
@@ -278,7 +277,7 @@ def test_an_input_that_changes_is_an_error_and_its_windows_are_not_used(
         changing.write_bytes(b"".join(reversed(lines)))  # of the same size, and the same time
         os.utime(changing, ns=(status.st_atime_ns, status.st_mtime_ns))
 
-    with monkeypatch.context() as patch, pytest.raises(Error, match=r"a\.jsonl has changed"):
+    with monkeypatch.context() as patch, pytest.raises(Error, match=str(changing)):
         if moment == "before":
             change()
         else:
@@ -292,9 +291,9 @@ def test_an_input_that_changes_is_an_error_and_its_windows_are_not_used(
 
 
 def test_an_error_while_writing_names_the_folder(job_request: Request, out: Path) -> None:
-    with small_files(20_000), pytest.raises(OSError, match="File too large") as caught:
+    with small_files(20_000), pytest.raises(OSError) as caught:
         prepare(job_request, out)
-    assert Path(caught.value.filename).parent == out
+    assert (caught.value.errno, Path(caught.value.filename).parent) == (errno.EFBIG, out)
     assert not out.exists()
 
 
@@ -353,9 +352,7 @@ def test_damage_in_the_first_shards_of_an_interrupted_job(
             for manifest in made:
                 if len(manifest["shards"]) == 2:
                     break
-        data = bytearray((out / name).read_bytes())
-        data[-20] ^= 4
-        (out / name).write_bytes(data)
+        flip(out / name, -20)
         assert len(list(prepare(job_request, out))) == GOOD
         assert folder_bytes(out) == folder_bytes(tmp_path / "undisturbed")
         (out / MANIFEST).unlink()

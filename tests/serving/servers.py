@@ -141,10 +141,13 @@ class RunningServer:
             parts = iter(lambda: connection.recv(1 << 16), b"")
             return re.sub(rb"\r\ndate: .*?(?=\r\n)", b"", b"".join(parts))
 
+    def connect(self) -> socket.socket:
+        host, port = self.url.removeprefix("http://").split(":")
+        return socket.create_connection((host, int(port)), 60)
+
     def _send(self, method: str, path: str, headers: str = "") -> socket.socket:
         """Returns a connection over which the head of a request has been sent."""
-        host, port = self.url.removeprefix("http://").split(":")
-        connection = socket.create_connection((host, int(port)), 60)
+        connection = self.connect()
         head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}"
         connection.sendall(f"{head}Authorization: Bearer {TOKEN}\r\n\r\n".encode())
         return connection

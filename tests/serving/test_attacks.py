@@ -6,7 +6,6 @@ import resource
 import select
 import shutil
 import signal
-import socket
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -46,28 +45,22 @@ def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ru
 
 
 def test_others_are_answered(server: RunningServer) -> None:
-    body = orjson.dumps(ask_body(page=f"a{' ' * 1_000_000}b"))
     with contextlib.ExitStack() as stack, server.client() as client:
-        blanks = stack.enter_context(server.stream("/v1/ask", body))
         for _ in range(SILENT):
-            connection = socket.create_connection(blanks.getpeername(), timeout=60)
-            stack.enter_context(connection).sendall(b"G")
+            stack.enter_context(server.connect()).sendall(b"G")
         assert client.get("/healthz").status_code == 200
         assert client.post("/v1/ask", json=ask_body()).status_code == 200
-        assert blanks.recv(4096).startswith(b"HTTP/1.1 200 ")
     assert len(server.log()) < 2000, server.log()
 
 
 def test_what_is_not_http_writes_few_lines(server: RunningServer) -> None:
     """Nor does a request that asks for another protocol, or that goes wrong behind its answer."""
-    with server.stream("/v1/ask", end=False) as connection:
-        address = connection.getpeername()
     head = b"POST /nothing HTTP/1.1\r\nHost: localhost\r\n"
     chunked = head + b"Transfer-Encoding: chunked\r\n\r\n"
     upgrade = head + b"Connection: upgrade, close\r\nUpgrade: websocket\r\n\r\n"
     for data, later in ((b"\x16\x03\x01 no\r\n\r\n", b""), (chunked, b"x\r\n"), (upgrade, b"")):
         for _ in range(20):
-            with socket.create_connection(address, timeout=60) as connection:
+            with server.connect() as connection:
                 connection.sendall(data)
                 assert connection.recv(4096).startswith(b"HTTP/1.1 4")
                 connection.sendall(later)
@@ -126,6 +119,8 @@ def test_a_process_that_hangs_is_told_and_ends_soon(tiny_model: Path, tmp_path: 
         wait_until(lambda: server.metric("nq_requests_in_progress") == 1)
         assert server.stop() == 128 + signal.SIGTERM
         assert isinstance(waiting.exception(), httpx.HTTPError)  # in place of its 504
+    process.resume()
+    wait_until(lambda: not psutil.pid_exists(process.pid))
 
 
 def test_pages_that_are_slow_to_read_delay_nobody_and_no_end(
@@ -155,7 +150,7 @@ def test_pages_that_are_slow_to_read_delay_nobody_and_no_end(
         assert client.post("/v1/ask", json=ask_body()).status_code == 200
         for response in (one.result() for one in asked):
             assert response.status_code == 422, response.text
-        assert "takes more than 2 s or 1 GB of memory to read" in asked[0].result().text
+        assert " 2 s " in asked[0].result().text
         ask()
         assert server.stop() == 0
     assert not children("reads pages")
@@ -171,7 +166,7 @@ def test_small_pages_wait_for_no_others_and_clients_take_turns(tiny_model: Path)
         refused = list[str]()
 
         async def ask(name: str, client: str, body: bytes) -> None:
-            with pytest.raises(ValueError, match=r"has no text|is a PDF|page: "):
+            with pytest.raises(ValueError, match=r"^(the page|document 1|a\.pdf|page:) "):
                 await answering.ask(body, client)
             refused.append(name)
 
@@ -205,7 +200,6 @@ def test_ready_only_while_a_process_answers(server: RunningServer, model: Path) 
         assert status() == 200
         server.workers()[0].kill()
         wait_until(lambda: status() == 503)
-        assert "no process of the model runs" in client.get("/readyz").json()["error"]
         wait_until(lambda: status() == 200)
         process = server.workers()[0]
         process.suspend()
@@ -214,6 +208,4 @@ def test_ready_only_while_a_process_answers(server: RunningServer, model: Path) 
         process.resume()
         wait_until(lambda: status() == 200)
         shutil.rmtree(model)
-        answer = client.get("/readyz")
-        assert answer.status_code == 503
-        assert "the folder of the model is missing" in answer.json()["error"]
+        assert status() == 503

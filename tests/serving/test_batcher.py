@@ -79,20 +79,6 @@ async def begun(pool: Process, batches: int) -> None:
         await asyncio.sleep(0.001)
 
 
-def test_each_example_gets_its_own_scores_whatever_is_beside_it() -> None:
-    async def main(pool: Process, batcher: Batcher) -> None:
-        draw = np.random.default_rng(4)
-        counts = draw.integers(1, 2 * SIZE, 60).tolist()
-        tasks = [waiting(batcher, 100 * n, count) for n, count in enumerate(counts)]
-        for n, (task, count) in enumerate(zip(tasks, counts, strict=True)):
-            scored = await task
-            assert scored.columns["sum"].tolist() == [3 * (100 * n + i) for i in range(count)]
-        assert sum(pool.batches) == sum(counts)
-        assert all(size <= max(SIZE, *counts) for size in pool.batches)
-
-    run(main)
-
-
 def test_what_waits_is_batched_up_to_the_size_and_in_order() -> None:
     async def main(pool: Process, batcher: Batcher) -> None:
         pool.go.clear()

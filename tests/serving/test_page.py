@@ -160,17 +160,17 @@ def test_several_files_and_a_text_are_read(width: int, tab: Browser) -> None:
     tab.run("[...document.querySelectorAll('#files button')].at(-1).click()")
     give(tab, {"table.xls": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0"})
     ask(tab)
-    assert "table.xls is an old document of Microsoft Office" in texts(tab, ".problem")[0]
+    assert texts(tab, ".problem")[0].startswith("table.xls ")
 
 
 def test_an_error_is_shown_in_words_and_the_token_is_asked_for(tab: Browser) -> None:
     fill_in(tab, "lake deep " * 6000)
     ask(tab)
-    assert "windows, the limit is 60" in texts(tab, ".problem")[0]
+    assert " 60:" in texts(tab, ".problem")[0]
     tab.run("page.value = 'the lake'; document.getElementById('token').value = ''; 1")
     assert not tab.run("document.getElementById('token').checkVisibility()")
     ask(tab)
-    assert "a token is needed" in texts(tab, ".problem")[0]
+    assert "Authorization" in texts(tab, ".problem")[0]
     assert tab.run("document.getElementById('token').checkVisibility()")
     tab.run(f"document.getElementById('token').value = '{TOKEN}'")
     ask(tab)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from tests.serving.servers import BEARER, TOKEN, InProcess, ask_body
 
 JSON = {"Content-Type": "application/json"}
 QUESTION = orjson.dumps(ask_body())
+NO_BASE64 = "x", "data:text/plain;base64,eHl6", "eHl6 ", "eH*l6", "eHl6eA", "eHl6=", "é"
 
 
 def text(**fields: object) -> bytes:
@@ -35,53 +36,45 @@ def server(tiny_model: Path) -> Iterator[InProcess]:
 
 
 @pytest.mark.parametrize(
-    ("body", "message"),
+    ("body", "named"),
     [
-        (b"", "the body is not JSON: EOF"),
-        (b'{"question": "who", "page": "\xff\xfe"}', "the body is not JSON: invalid unicode"),
-        (b"[" * 100_000, "the body is not JSON: recursion limit"),
-        (text(question="who", page=None), "page: expected either page, a text, or pages, a list"),
-        (text(question="who", pages=[{"page": "x"}] * 1001), "list should have at most 1000"),
-        (text(question="who", page="x", url="x"), "url: no such field: expected question, page"),
+        (b"", "JSON"),
+        (b'{"question": "who", "page": "\xff\xfe"}', "JSON"),
+        (b"[" * 100_000, "JSON"),
+        (text(question="who", page=None), "page: "),
+        (text(question="who", pages=[{"page": "x"}] * 1001), " 1000 "),
+        (text(question="who", page="x", url="x"), "url: "),
         *(
             (text(question="who", pages=[{"name": "a.txt", "data": data}]), "pages.0.data: ")
-            for data in (
-                "x",
-                "data:text/plain;base64,eHl6",
-                "eHl6 ",
-                "eH*l6",
-                "eHl6eA",
-                "eHl6=",
-                "é",
-            )
+            for data in NO_BASE64
         ),
         (text(question="who", pages=[{"name": "n" * 5_000_000, "page": "x"}]), "pages.0.name: "),
-        (text(question="who", pages=[{"name": "a.pdf", "data": "eHl6"}]), "a.pdf is a PDF doc"),
-        (text(question="w" * 100_001, page="x"), "too large: 100001 characters in the question"),
-        (text(question="who", page="lake deep " * 300), "windows, the limit is 60"),
+        (text(question="who", pages=[{"name": "a.pdf", "data": "eHl6"}]), "a.pdf "),
+        (text(question="w" * 100_001, page="x"), "100001 "),
+        (text(question="who", page="lake deep " * 300), " 60:"),
     ],
 )
-def test_a_wrong_body_gives_one_sentence(body: bytes, message: str, server: InProcess) -> None:
+def test_a_wrong_body_gives_one_sentence(body: bytes, named: str, server: InProcess) -> None:
     response = server.post("/v1/ask", content=body, headers=JSON)
     assert response.status_code == 422
     assert list(response.json()) == ["error"]
     error = response.json()["error"]
-    assert message in error
+    assert named in error
     assert len(error) <= 300 and "\n" not in error
 
 
 @pytest.mark.parametrize(
-    ("headers", "message"),
+    ("headers", "named"),
     [  # a form of another site can send the first two
-        ({}, "found no type: send Content-Type: application/json"),
-        ({"Content-Type": "text/plain"}, "found 'text/plain': send"),
+        ({}, "application/json"),
+        ({"Content-Type": "text/plain"}, "'text/plain'"),
         ({**JSON, "Content-Encoding": "gzip"}, "compressed"),
     ],
 )
-def test_a_wrong_type(headers: dict[str, str], message: str, server: InProcess) -> None:
+def test_a_wrong_type(headers: dict[str, str], named: str, server: InProcess) -> None:
     response = server.post("/v1/ask", headers=headers, content=QUESTION)
     assert response.status_code == 415
-    assert message in response.json()["error"]
+    assert named in response.json()["error"]
     assert response.headers["x-content-type-options"] == "nosniff"
 
 
@@ -99,7 +92,7 @@ def test_a_body_that_is_too_large_is_not_read_to_its_end(
     headers = JSON | ({"Content-Length": "50000000"} if announced else {})
     response = server.post("/v1/ask", content=endless(), headers=headers)
     assert response.status_code == 413
-    assert "larger than 6000000 bytes" in response.json()["error"]
+    assert " 6000000 " in response.json()["error"]
     assert sum(sent) <= (0 if announced else 6_100_000)
 
 
@@ -153,7 +146,7 @@ def test_without_the_token_only_what_tells_nothing_is_answered(
             response = server.post(path, json=ask_body(), headers=headers)
             assert response.status_code == 401
             assert response.headers["www-authenticate"].startswith("Bearer")
-            assert "a token is needed" in response.json()["error"]
+            assert "Authorization" in response.json()["error"]
         for path in ("/healthz", "/readyz", "/", "/page.js", "/docs", "/openapi.json"):
             response = server.runner.run(server.send("GET", path, headers=headers))
             assert response.status_code == (503 if path == "/readyz" else 200)  # without a model
@@ -166,44 +159,30 @@ async def half() -> AsyncIterator[bytes]:
     await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize("content", [lambda: QUESTION, half], ids=["all", "half"])
-def test_a_request_that_takes_too_long(content: Callable[[], Any], tiny_model: Path) -> None:
+def test_a_request_that_takes_too_long(tiny_model: Path) -> None:
     with InProcess(Model.open(tiny_model), timeout=0.2) as server:
-        answer = server.post("/v1/ask", content=content(), headers=JSON)
+        answer = server.post("/v1/ask", content=half(), headers=JSON)
         assert answer.status_code == 504
-        assert "no answer within 0.2 s" in answer.json()["error"]
+        assert " 0.2 s" in answer.json()["error"]
         assert server.metric("nq_requests_in_progress") == 0
+
+
+OWN_HOSTS = "LocalHost", "127.0.0.1:80", "[::1]:8000", "nq.example:8000"
+OTHER_HOSTS = "evil.example", "localhost.evil.example:8000", ""
+OWN_TARGETS = (  # RFC 9112, 3.2.2
+    *("http://localhost:8000/healthz", "HTTP://nq.example/%68ealthz?a=http://evil.example/"),
+    *("http://127.0.0.1", "http://[::1]:8000?a"),
+)
+OTHER_AUTHORITIES = "evil.example", "evil.example@localhost", "localhost@evil.example", ""
 
 
 @pytest.mark.parametrize(
     ("target", "host", "is_allowed"),
     [
-        *(
-            ("/healthz", host, True)
-            for host in ("LocalHost", "127.0.0.1:80", "[::1]:8000", "nq.example:8000")
-        ),
-        *(
-            ("/healthz", host, False)
-            for host in ("evil.example", "localhost.evil.example:8000", "")
-        ),
-        *(
-            (target, "localhost", True)  # RFC 9112, 3.2.2
-            for target in (
-                "http://localhost:8000/healthz",
-                "HTTP://nq.example/%68ealthz?a=http://evil.example/",
-                "http://127.0.0.1",
-                "http://[::1]:8000?a",
-            )
-        ),
-        *(
-            (f"http://{authority}/healthz", "localhost", False)
-            for authority in (
-                "evil.example",
-                "evil.example@localhost",
-                "localhost@evil.example",
-                "",
-            )
-        ),
+        *(("/healthz", host, True) for host in OWN_HOSTS),
+        *(("/healthz", host, False) for host in OTHER_HOSTS),
+        *((target, "localhost", True) for target in OWN_TARGETS),
+        *((f"http://{one}/healthz", "localhost", False) for one in OTHER_AUTHORITIES),
         ("http://localhost/healthz", "evil.example", False),
     ],
 )
@@ -214,7 +193,7 @@ def test_only_hosts_of_the_server_are_answered(
         head = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
         answer = exchange(server, head.encode())
     assert answer.startswith(b"HTTP/1.1 200 " if is_allowed else b"HTTP/1.1 421 ")
-    assert is_allowed or b"is not allowed: see --allowed-hosts" in answer
+    assert is_allowed or b"--allowed-hosts" in answer
 
 
 @pytest.mark.slow
@@ -264,21 +243,23 @@ def test_no_more_requests_than_the_queue_allows(queue: int, tiny_model: Path) ->
     answers.sort(key=lambda answer: answer.status_code)
     assert [answer.status_code for answer in answers] == [503] * (5 - queue) + [504] * queue
     assert int(answers[0].headers["retry-after"]) > 0
-    assert f"{queue} requests are waiting" in answers[0].json()["error"]
+    assert answers[0].json()["error"].startswith(f"{queue} ")
 
 
 def test_an_empty_token_is_refused_and_none_is_a_warning_for_a_network(
     tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model is missing, so that each command ends at once."""
-    warning = "nq: warning: everyone who reaches 0.0.0.0 may ask: set NQ_TOKEN"
 
-    def stderr() -> str:
+    def lines() -> list[str]:
         commands.out("serve", "--model", tmp_path, "--host", "0.0.0.0", code=1)
-        return commands.err
+        return commands.err.splitlines()
 
-    assert warning in stderr()
+    warning, error = lines()
+    assert "0.0.0.0" in warning and "NQ_TOKEN" in warning and str(tmp_path) in error
     monkeypatch.setenv("NQ_TOKEN", " ")
-    assert "NQ_TOKEN is empty: give it a value, or unset it" in stderr()
+    (error,) = lines()
+    assert "NQ_TOKEN" in error
     monkeypatch.setenv("NQ_TOKEN", "secret")
-    assert warning not in stderr()
+    (error,) = lines()
+    assert str(tmp_path) in error

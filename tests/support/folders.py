@@ -37,6 +37,13 @@ def write(path: Path, text: str = "mine") -> Path:
     return path
 
 
+def flip(path: Path, place: int) -> None:
+    """Changes a bit of the byte at a place of a file; negative ones count from its end."""
+    data = bytearray(path.read_bytes())
+    data[place] ^= 4
+    path.write_bytes(data)
+
+
 def of_earlier_version(path: Path, **values: object) -> None:
     """Writes a JSON object of ours, with other ``values``, as a version without formats did."""
     content = storage.read_json(path) | values

@@ -27,8 +27,6 @@ class Hub:
         requests: the method and the path of each request.
         status: an answer to all requests, such as 429 or 503; 0 for none.
         gated: names of repositories that need a token.
-        cut_bytes: after so many bytes the body of a file ends; 0 for whole files.
-        n_cuts: how many bodies end so.
         delay_s: seconds before each answer.
         sizes: sizes of files that the server claims, by name.
         names: names of files that the server claims besides.
@@ -39,8 +37,6 @@ class Hub:
     requests: list[str] = field(default_factory=list)
     status: int = 0
     gated: set[str] = field(default_factory=set)
-    cut_bytes: int = 0
-    n_cuts: int = 0
     delay_s: float = 0.0
     sizes: dict[str, int] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
@@ -106,14 +102,9 @@ def serve(folders: dict[str, Path]) -> Iterator[Hub]:
             if not path.is_file():
                 self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
                 return
-            data, status = path.read_bytes(), 200
+            data = path.read_bytes()
             digest = hashlib.sha1(data).hexdigest()
-            headers = {"X-Repo-Commit": hub.commit(name), "ETag": f'"{digest}"'}
-            if ranged := re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", "")):
-                start, status = int(ranged[1]), 206
-                headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
-                data = data[start:]
-            self._send(status, data, headers)
+            self._send(200, data, {"X-Repo-Commit": hub.commit(name), "ETag": f'"{digest}"'})
 
         def _send(self, status: int, data: bytes, headers: dict[str, str] | None = None) -> None:
             self.send_response(status)
@@ -121,14 +112,8 @@ def serve(folders: dict[str, Path]) -> Iterator[Hub]:
             for key, value in own.items():
                 self.send_header(key, value)
             self.end_headers()
-            if self.command == "HEAD":
-                return
-            if hub.n_cuts and len(data) > hub.cut_bytes:
-                hub.n_cuts -= 1
-                self.wfile.write(data[: hub.cut_bytes])
-                self.close_connection = True
-                return
-            self.wfile.write(data)
+            if self.command != "HEAD":
+                self.wfile.write(data)
 
         def log_message(self, *arguments: object) -> None:
             pass

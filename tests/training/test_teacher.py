@@ -168,5 +168,5 @@ def test_a_model_of_another_tokenizer(larger: Path, student: Tokenizer, tmp_path
     shutil.copytree(larger, other)
     pieces = (other / "vocab.txt").read_text("utf-8").replace("lake", "pond")
     (other / "vocab.txt").write_text(pieces, "utf-8")
-    with pytest.raises(ValueError, match="other has another vocabulary"):
+    with pytest.raises(ValueError, match=f"{other} .*vocabulary"):
         make(other, student)

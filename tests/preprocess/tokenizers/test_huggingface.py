@@ -156,30 +156,6 @@ def test_only_a_known_regular_expression_is_taken(tmp_path: Path, step: str, pat
 
 
 @pytest.mark.parametrize(
-    ("family", "shift", "special"),
-    [("xlm-roberta", 1, (0, 1, 2, 3)), ("camembert", 4, (5, 1, 6, 3))],
-)
-def test_ids_of_xlm_roberta_and_camembert_are_behind_the_files(
-    family: str, shift: int, special: tuple[int, ...], tmp_path: Path
-) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
-    SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT), model_prefix=str(tmp_path / "sentencepiece.bpe"),
-        vocab_size=120, hard_vocab_limit=False, minloglevel=2,
-    )  # fmt: skip
-    tokenizer = load_tokenizer(tmp_path)
-    raw = SentencePieceProcessor(model_file=str(tmp_path / "sentencepiece.bpe.model"))
-    size = raw.get_piece_size()
-    assert (tokenizer.cls_id, tokenizer.pad_id, tokenizer.sep_id, tokenizer.unk_id) == special
-    assert tokenizer.piece_id("<mask>") == tokenizer.pieces - 1 == size + shift
-    assert (tokenizer.separators, tokenizer.segments) == (2, False)
-    for page in (text.replace("...", ".") for text in TEXT[:3]):  # dots are a tie
-        assert joined(tokenizer, page) == [3 if i == 0 else i + shift for i in raw.encode(page)]
-    (pieces,) = tokenizer.encode(["a</s><s><mask>\u2047"])
-    assert {*special[:3], 0, 2, 4 * (shift == 4), size + shift}.isdisjoint(pieces)
-
-
-@pytest.mark.parametrize(
     ("family", "model_type", "shift"),
     [("", "unigram", 0), ("", "bpe", 0), ("xlm-roberta", "unigram", 1), ("albert", "unigram", 0)],
 )

@@ -135,7 +135,12 @@ def metaspace_first() -> Any:
     return library
 
 
+def json_of(make: Callable[[], Any]) -> Callable[[], Files]:
+    return lambda: {"tokenizer.json": whole(make)}
+
+
 VOCAB = {"vocab.txt": words(*BERT)}
+SPIECE, REMBERT, SPIECE_BPE, SPM = ({name: ...} for name in FILES)
 FOLDERS: dict[str, tuple[str, Files | Callable[[], Files], Files]] = {
     "bert": ("bert", VOCAB, {}),
     "cased bert": ("bert", VOCAB, {"do_lower_case": False}),
@@ -157,10 +162,10 @@ FOLDERS: dict[str, tuple[str, Files | Callable[[], Files], Files]] = {
     "mpnet": ("mpnet", {"vocab.txt": words(*MPNET, "[UNK]", "<mask>")}, {}),
     "roberta": ("roberta", roberta, {"tokenizer_class": "RobertaTokenizer"}),
     "roberta prefix": ("roberta", roberta, {"add_prefix_space": True}),
-    "roberta json": ("roberta", lambda: {"tokenizer.json": whole(byte_level)}, {}),
+    "roberta json": ("roberta", json_of(byte_level), {}),
     "roberta json prefix": (
         "roberta",
-        lambda: {"tokenizer.json": whole(byte_level)},
+        json_of(byte_level),
         {"tokenizer_class": "RobertaTokenizerFast", "add_prefix_space": True},
     ),
     "roberta added": (
@@ -171,32 +176,20 @@ FOLDERS: dict[str, tuple[str, Files | Callable[[], Files], Files]] = {
         },
         {"tokenizer_class": "RobertaTokenizer", "additional_special_tokens": ["<ent>"]},
     ),
-    "modernbert": ("modernbert", lambda: {"tokenizer.json": whole(byte_level)}, {}),
-    "albert": ("albert", {"spiece.model": ...}, {}),
-    "cased albert": (
-        "albert",
-        {"spiece.model": ...},
-        {"do_lower_case": False, "keep_accents": True},
-    ),
-    "rembert": ("rembert", {"sentencepiece.model": ...}, {}),
-    "uncased rembert": (
-        "rembert",
-        {"sentencepiece.model": ...},
-        {"do_lower_case": True, "keep_accents": False},
-    ),
-    "xlm-roberta": ("xlm-roberta", {"sentencepiece.bpe.model": ...}, {}),
-    "xlm-roberta json": ("xlm-roberta", lambda: {"tokenizer.json": whole(unigram)}, {}),
-    "camembert": ("camembert", {"sentencepiece.bpe.model": ...}, {}),
-    "deberta": ("deberta-v2", {"spm.model": ...}, {}),
-    "deberta lower case": (
-        "deberta-v2",
-        {"spm.model": ...},
-        {"do_lower_case": True, "split_by_punct": True},
-    ),
+    "modernbert": ("modernbert", json_of(byte_level), {}),
+    "albert": ("albert", SPIECE, {}),
+    "cased albert": ("albert", SPIECE, {"do_lower_case": False, "keep_accents": True}),
+    "rembert": ("rembert", REMBERT, {}),
+    "uncased rembert": ("rembert", REMBERT, {"do_lower_case": True, "keep_accents": False}),
+    "xlm-roberta": ("xlm-roberta", SPIECE_BPE, {}),
+    "xlm-roberta json": ("xlm-roberta", json_of(unigram), {}),
+    "camembert": ("camembert", SPIECE_BPE, {}),
+    "deberta": ("deberta-v2", SPM, {}),
+    "deberta lower case": ("deberta-v2", SPM, {"do_lower_case": True, "split_by_punct": True}),
     "json": ("bert", {"tokenizer.json": description()}, PLAIN),
-    "unigram json": ("bert", lambda: {"tokenizer.json": whole(unigram)}, PLAIN),
-    "metaspace first": ("bert", lambda: {"tokenizer.json": whole(metaspace_first)}, PLAIN),
-    "uncased json": ("bert", lambda: {"tokenizer.json": whole(uncased_wordpiece)}, PLAIN),
+    "unigram json": ("bert", json_of(unigram), PLAIN),
+    "metaspace first": ("bert", json_of(metaspace_first), PLAIN),
+    "uncased json": ("bert", json_of(uncased_wordpiece), PLAIN),
     "accents of json": ("bert", {"tokenizer.json": description(normalizer=NFD)}, PLAIN),
     "json of the class": (
         "bert",
@@ -310,6 +303,11 @@ def test_special_pieces_are_those_of_transformers(both: tuple[Tokenizer, Any, To
     for one in (tokenizer, again):
         plain, single = (reference.encode("who", add_special_tokens=b).ids for b in (False, True))
         assert single in (plain, [one.cls_id, *plain, one.sep_id])  # a template may be absent
+        pair, between = reference.encode("who", "who"), [one.sep_id] * one.separators
+        assert pair.ids in (plain * 2, [one.cls_id, *plain, *between, *plain, one.sep_id])
+        assert not one.segments or 1 in pair.type_ids
+        for piece in (*BERT, *ROBERTA):
+            assert reference.token_to_id(piece) in (None, one.piece_id(piece)), piece
 
 
 @pytest.mark.parametrize("name", ["BertJapaneseTokenizer", "BertweetTokenizer", "T5Tokenizer"])
@@ -324,7 +322,7 @@ def test_another_class_is_refused(tmp_path: Path, name: str) -> None:
     [
         (VOCAB, PLAIN),  # which has a tokenizer.json only
         ({"tokenizer.json": whole(byte_level)}, {"tokenizer_class": "BertTokenizer"}),
-        ({"spiece.model": ...}, {"tokenizer_class": "BertTokenizer"}),
+        (SPIECE, {"tokenizer_class": "BertTokenizer"}),
     ],
 )
 def test_files_that_do_not_fit_the_class_are_refused(
