@@ -14,6 +14,7 @@ from nq.evaluation.labels import Label
 from nq.evaluation.nq_eval import Gold
 from nq.evaluation.tuning import FOLDS, tune_decision, unseen_answers
 from nq.model.model import Model
+from nq.model.registry import model_name
 from nq.postprocess.decision import RULES
 from nq.records import ExampleId
 from nq.report.comparison import CHOSEN, FITTED, SHIPPED
@@ -66,10 +67,10 @@ def find_entrants(models: Sequence[str | Path | None], have_names: bool) -> list
 
 
 def _short_name(given: str | Path | None) -> str:
-    """Returns the last component of a folder; other texts as they were given."""
-    if given is None or not Path(given).is_dir():
-        return str(given)
-    return Path(given).absolute().name  # "." has no name of its own
+    """Returns the name of the model in a folder; other texts as they were given."""
+    if given and Path(given).is_dir():
+        return model_name(Path(given).absolute())
+    return str(given)
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,31 @@ def test_a_table_of_models_fits_a_terminal_and_a_page_has_all_its_columns() -> N
     assert "micro F1 shipped" in heads and "fitted" in body[0] and " fitted" in text
 
 
+@given(st.lists(st.text("ab+-/_ ·", min_size=1, max_size=90), min_size=1, max_size=40, unique=True))
+def test_a_table_of_runs_fits_a_terminal_and_has_their_whole_names(names: list[str]) -> None:
+    rows = [replace(RUN, name=name, busy=0, not_comparable="resumed") for name in names]
+    lines = comparison.comparison_table(rows).splitlines()
+    assert max(map(len, lines)) <= comparison.WIDTH
+    figures = re.compile(r"  +[\d.]+(?:  +[\d.]+)*$")
+    labels = "".join(figures.sub("", line) for line in lines[3:] if "not comparable" not in line)
+    assert re.sub(r"\s", "", labels) == re.sub(r"\s", "", "".join(row.label for row in rows))
+
+
+def test_the_texts_of_a_page_of_runs_are_true_of_runs_and_the_others_of_rounds() -> None:
+    rows = [replace(RUN, name=name, against="runs/a") for name in ("runs/b", "runs/a", "runs/c")]
+    of_runs, of_rounds = (
+        comparison_page(one, "some", advice(one)[1]).decode() for one in (rows, [FAST, BASE])
+    )
+    for text in ("<title>nq report", "compared with the first", "not measured in turn"):
+        assert text in of_runs and text not in of_rounds
+    for text in ("<title>nq compare", "median of the rounds"):
+        assert text in of_rounds and text not in of_runs
+    assert "runs/b, runs/a, runs/c have the best F1, 0.500." in of_runs
+    assert advice([*rows, replace(RUN, name="d")])[1].startswith("4 runs have the best F1")
+    best = replace(RUN, name="d", micro_f1=0.6)
+    assert advice([*rows, best])[1].startswith("d has the best F1, 0.600.")
+
+
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [
