@@ -191,12 +191,13 @@ def cells(
     def qualities(head: str, name: str) -> dict[str, list[str]]:
         if not has_models or (is_narrow and name not in ("micro_f1", "squad_f1")):
             return {}
-        kinds = {head: "judged"}
+        kinds = {head: [row.judged or row.quality for row in rows]}
         if has_fitted and not is_narrow:
-            kinds |= {f"{head} shipped": "quality", f"{head} fitted": "fitted"}
+            kinds[f"{head} shipped"] = [row.quality for row in rows]
+            kinds[f"{head} fitted"] = [row.fitted for row in rows]
         return {
-            head: [figure(getattr(row, kind).get(name), 3) for row in rows]
-            for head, kind in kinds.items()
+            head: [figure(metrics.get(name), 3) for metrics in several]
+            for head, several in kinds.items()
         }
 
     columns = {

@@ -110,6 +110,13 @@ def test_a_table_of_runs_fits_a_terminal_and_has_their_whole_names(names: list[s
     assert re.sub(r"\s", "", labels) == re.sub(r"\s", "", "".join(row.label for row in rows))
 
 
+def test_runs_of_several_models_have_their_f1() -> None:
+    rows = [replace(RUN, model=name, quality={"micro_f1": 0.25}) for name in ("a", "b")]
+    for is_narrow in (True, False):
+        heads, body = comparison.cells(rows, is_narrow)
+        assert [texts[heads.index("micro F1")] for texts in body] == ["0.250"] * 2
+
+
 def test_the_texts_of_a_page_of_runs_are_true_of_runs_and_the_others_of_rounds() -> None:
     rows = [replace(RUN, name=name, against="runs/a") for name in ("runs/b", "runs/a", "runs/c")]
     of_runs, of_rounds = (
