@@ -14,6 +14,7 @@ from nq.evaluation.labels import Label
 from nq.evaluation.nq_eval import Gold
 from nq.evaluation.tuning import FOLDS, tune_decision, unseen_answers
 from nq.model.model import Model
+from nq.model.registry import model_name
 from nq.postprocess.decision import RULES
 from nq.records import ExampleId
 from nq.report.comparison import CHOSEN, FITTED, SHIPPED
@@ -60,9 +61,16 @@ def find_entrants(models: Sequence[str | Path | None], have_names: bool) -> list
         if key in known:
             raise Error(f"{known[key]} and {given} are the same model: give each model once")
         known[key] = given
-    short = [Path(one).name if one and Path(one).is_dir() else str(one) for one in models]
+    short = list(map(_short_name, models))
     names = [n if short.count(n) == 1 else str(one) for n, one in zip(short, models, strict=True)]
     return [Entrant(n if have_names else "", one) for n, one in zip(names, opened, strict=True)]
+
+
+def _short_name(given: str | Path | None) -> str:
+    """Returns the name of the model in a folder; other texts as they were given."""
+    if given and Path(given).is_dir():
+        return model_name(Path(given).absolute())
+    return str(given)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ BAR = (  # notebooks make an image narrower without a least width
 
 
 class Comparison(list[ComparisonRow]):
-    """The rows of a comparison, the fastest first, its page, and the folder of that."""
+    """The rows of a comparison, its page, and the folder of that."""
 
     def __init__(self, rows: Iterable[ComparisonRow], page: Path) -> None:
         super().__init__(rows)
@@ -67,20 +67,37 @@ def comparison_page(
     ``about`` is what was measured, on what machine; ``changes`` and ``agreement`` are those of
     ``nq.comparison.models.ComparedAnswers``.
     """
+    are_runs = any(row.name for row in rows)
     values = [asdict(row) | {"label": row.label, "f1": row.f1} for row in rows]
     json = {"rows": script_json(values), "changes": script_json(changes)}
-    shares = {one: [f"{share:.0%}" for share in line] for one, line in (agreement or {}).items()}
-    body = [[one, *line] for one, line in shares.items()]
+    equal = _equal_answers([row.label for row in rows], agreement or {})
     return render(
         "compare.html",
         [*CHART_CODE, "compare.js"],
         json,
+        command="report" if are_runs else "compare",
+        are_runs=are_runs,
+        unit="questions/s" if any(row.questions_per_s for row in rows) else "windows/s",
         title=title,
         reason=reason,
         about=about,
-        agreement=(["equal answers", *shares], body, [""] * len(body)) if len(body) > 1 else None,
-        comparison=(*cells(rows), [row.note for row in rows]),
+        agreement=equal if len(equal[1]) > 1 else None,
+        comparison=cells(rows),
+        remarks=[row.note for row in rows],
         has_models=any(row.model for row in rows),
         is_fitted=any(row.fitted for row in rows),
         min_tuned=MIN_TUNED,
     )
+
+
+def _equal_answers(
+    labels: Sequence[str], agreement: Mapping[str, Sequence[float]]
+) -> tuple[list[str], list[list[str]]]:
+    """Returns the heads and the lines of a table, in which numbers stand for the labels."""
+    shares = {one: dict(zip(agreement, line, strict=True)) for one, line in agreement.items()}
+    known = [label for label in labels if label in shares]
+    body = [
+        [f"{number} {one}", *(f"{shares[one][other]:.0%}" for other in known)]
+        for number, one in enumerate(known, 1)
+    ]
+    return ["equal answers", *(str(number) for number in range(1, len(known) + 1))], body

@@ -127,7 +127,8 @@ def compare_runs(
         own = storage.own_paths(run.path, RUN)
         sources += [path for path in own if path.name != COMPARISON_PAGE]
     storage.check_output_file(output, sources, storage.PAGE_MARK)
-    has_models = len({run.job.model.name for run in runs}) > 1
+    has_models = len({tuple(one.digest for one in run.job.model.models) for run in runs}) > 1
+    has_sizes = has_models or len({run.job.model.windows for run in runs}) > 1
     rows = [
         row(
             run.metrics,
@@ -137,6 +138,11 @@ def compare_runs(
         )
         for folder, run in zip(folders, runs, strict=True)
     ]
+    if has_sizes:
+        rows = [
+            replace(one, questions_per_s=one.predict_s and len(first.predictions) / one.predict_s)
+            for one in rows
+        ]
     by_label = {one.label: run for one, run in zip(rows, runs, strict=True)}
     compared = ComparedRuns(by_label, {}, by_text=has_models)
     result = Comparison(compared_rows(rows, compared), output)
@@ -150,7 +156,10 @@ def compare_runs(
 
 
 def compared_rows(rows: Sequence[ComparisonRow], compared: ComparedRuns) -> list[ComparisonRow]:
-    """Returns rows with what ``compared`` says of the answers of each, the fastest first."""
+    """Returns rows with what ``compared`` says of the answers of each.
+
+    Those of ``nq compare`` are sorted, the fastest first; finished runs stay in their order.
+    """
     has_models = any(row.model for row in rows)
     result = list[ComparisonRow]()
     for one in rows:
@@ -161,7 +170,7 @@ def compared_rows(rows: Sequence[ComparisonRow], compared: ComparedRuns) -> list
             changed=difference.changed,
             max_drift=None if has_models or one is rows[0] else difference.max_drift,
             loss=(gate.loss, gate.low) if gate and not has_models else None,
-            against=rows[0].model or rows[0].profile,
+            against=rows[0].name or rows[0].model or rows[0].profile,
         )
         if has_models and label in compared.judged:
             compared_row = replace(
@@ -175,6 +184,8 @@ def compared_rows(rows: Sequence[ComparisonRow], compared: ComparedRuns) -> list
         best = compared.counts[max(result, key=lambda one: one.f1 or 0.0).label]
         for number, one in enumerate(result):
             result[number] = replace(one, behind=f1_behind(compared.counts[one.label], best))
+    if rows[0].name:
+        return result
     return sorted(result, key=lambda one: -(one.questions_per_s or one.windows_per_s or 0.0))
 
 

@@ -12,6 +12,8 @@ MAX_LOSS, MAX_CHANCE = 0.005, 0.05
 """The profile to take may lose this share of the micro-F1 of baseline; and by chance the second."""
 MAX_BEHIND = 0.01
 """The model to take may have an F1 this much lower than the best; ``MAX_CHANCE`` by chance."""
+MAX_NAMES = 3
+"""Runs of the same F1 that a sentence names."""
 MIN_ROUNDS, MIN_BUSY_ROUNDS, NEAR = 2, 3, 0.95
 """Quiet rounds that a verdict needs, and rounds on a busy machine; the share of the highest speed
 that is as fast on a quiet one."""
@@ -136,8 +138,11 @@ def _runs_advice(rows: Sequence[ComparisonRow]) -> str:
     if len(machines) > 1:
         text = f"No run is named, since the speeds are of {len(machines)} machines."
     if judged:
-        best = max(judged, key=_f1)
-        text = f"{best.name} has the best F1, {figure(best.f1, 3)}. {text}"
+        best = max(map(_f1, judged))
+        names = [row.name for row in judged if _f1(row) == best]
+        have = "has" if len(names) == 1 else "have"
+        which = ", ".join(names) if len(names) <= MAX_NAMES else f"{len(names)} runs"
+        text = f"{which} {have} the best F1, {figure(best, 3)}. {text}"
     return text
 
 

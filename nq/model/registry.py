@@ -28,6 +28,7 @@ CONFIG, TF_CONFIG = "config.json", "bert_config.json"
 BUNDLED = "small"
 DISTRIBUTIONS = {"ranker": "./models/ranker"}
 """Models of this repository that are installed on their own: where each one is in a clone."""
+PACKAGE = "nq_model_"
 MAX_NAMES_SHOWN = 20
 WEIGHTS = ("model.safetensors",), ("model.safetensors.index.json", "model-*.safetensors")
 """The names of weights in a repository of the hub: one file, or several with an index."""
@@ -76,8 +77,13 @@ def model_folder(model: str | Path | None = None) -> Path:
 
 
 def model_name(folder: Path) -> str:
-    """Returns the name of a model for records: of the hub's with the commit, else its folder's."""
-    return hub.name_of(folder) or (BUNDLED if folder == bundled_model() else folder.name)
+    """Returns the name of a model for records: of the hub's with the commit, else its folder's.
+
+    The package of an installed model begins with ``PACKAGE``, which its name does not.
+    """
+    if folder == bundled_model():
+        return BUNDLED
+    return hub.name_of(folder) or folder.name.removeprefix(PACKAGE)
 
 
 def _hub_files(name: str, sizes: Mapping[str, int]) -> list[str]:

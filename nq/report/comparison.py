@@ -1,6 +1,7 @@
 """Profiles, models or runs beside each other: their rows, and the table of them."""
 
 import math
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +17,8 @@ BESIDE = ("total_s", "preprocess_s", "rescore_s", "second_model_s")
 """Keys of ``time`` that are no phases of a run and must not be added to these."""
 SECONDS = {"pre- dict s": "predict_s", "pre- pare s": "prepare_s"}
 """Columns of runs; words of a head stand below each other."""
-BREAKS = str.maketrans("+-", "-+")
-"""Lets the lines of a profile break where those of other texts do."""
+PARTS = re.compile(r"[^ +/_-]*[ +/_-]?")
+"""The parts of a label, after each of which a line can end."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class ComparisonRow:
         size_mb: of the model's files in MiB.
         max_drift: largest difference of a logit from that of ``against``; ``None`` without scores.
         machine: on which a run was.
+        not_comparable: why the speed of a run is not comparable with that of others; else empty.
     """
 
     profile: str
@@ -87,6 +89,7 @@ class ComparisonRow:
     size_mb: float | None = None
     max_drift: float | None = None
     machine: str = ""
+    not_comparable: str = ""
 
     @property
     def label(self) -> str:
@@ -106,12 +109,14 @@ class ComparisonRow:
         """What stands below the row: why it failed, or that the speed may not be right."""
         rounds = counted(self.busy, "round")
         busy = f"busy: other programs took much of the processor in {rounds}" if self.busy else ""
-        return self.error or busy
+        why = f"speed not comparable: {self.not_comparable}" if self.not_comparable else ""
+        return self.error or busy or why
 
 
 def row(result: Mapping[str, Any], **fields: Any) -> ComparisonRow:
     """Returns the row of a run from its ``metrics.json`` and further fields."""
     time = result["time"]
+    verdict, _, why = result.get("speed_comparable", "yes").partition(": ")
     values = {
         "windows_per_s": result["windows_per_s"],
         "predict_s": prediction_s(time) or None,
@@ -120,6 +125,7 @@ def row(result: Mapping[str, Any], **fields: Any) -> ComparisonRow:
         "micro_f1": result["metrics"].get("micro_f1"),
         "prepare_s": time.get("preprocess_wait_s"),
         "machine": result["machine"],
+        "not_comparable": why if verdict == "no" else "",
     }
     return ComparisonRow(result["profile"], **values | fields)
 
@@ -172,6 +178,7 @@ def cells(
     """
     others = {row.against for row in rows if row.changed is not None}
     other = others.pop().partition(" in ")[0] if len(others) == 1 else "others"
+    other = "first" if rows[0].name and other == rows[0].name else other
     seconds = SECONDS.items() if any(row.name for row in rows) else ()
     has_models = any(row.model for row in rows)
 
@@ -184,12 +191,13 @@ def cells(
     def qualities(head: str, name: str) -> dict[str, list[str]]:
         if not has_models or (is_narrow and name not in ("micro_f1", "squad_f1")):
             return {}
-        kinds = {head: "judged"}
+        kinds = {head: [row.judged or row.quality for row in rows]}
         if has_fitted and not is_narrow:
-            kinds |= {f"{head} shipped": "quality", f"{head} fitted": "fitted"}
+            kinds[f"{head} shipped"] = [row.quality for row in rows]
+            kinds[f"{head} fitted"] = [row.fitted for row in rows]
         return {
-            head: [figure(getattr(row, kind).get(name), 3) for row in rows]
-            for head, kind in kinds.items()
+            head: [figure(metrics.get(name), 3) for metrics in several]
+            for head, several in kinds.items()
         }
 
     columns = {
@@ -222,10 +230,25 @@ def comparison_table(rows: Sequence[ComparisonRow]) -> str:
     width = WIDTH - sum(2 + max(map(len, column)) for column in columns)
     notes = dict[int, list[str]]()
     for row, (label, *figures) in zip(rows, body, strict=True):
-        first, *others = textwrap.wrap(label.translate(BREAKS), width)
+        first, *others = _wrapped(label, width)
         lines += [(first, *figures), *((part, *[""] * len(figures)) for part in others)]
         note = textwrap.wrap(visible(row.note), WIDTH - 2)
         notes[len(lines) - 1] = [f"  {part}" for part in note]
-    aligned = grid(lines[0], [(line[0].translate(BREAKS), *line[1:]) for line in lines[1:]])
+    aligned = grid(lines[0], lines[1:])
     texts = (text for i, line in enumerate(aligned) for text in (line, *notes.get(i, ())))
     return "\n".join(map(str.rstrip, texts))
+
+
+def _wrapped(label: str, width: int) -> list[str]:
+    """Returns the lines of a label.
+
+    >>> _wrapped("mixed+xla · runs/20261128-first", 16)
+    ['mixed+xla ·', 'runs/20261128-', 'first']
+    """
+    lines = [""]
+    for part in PARTS.findall(label):
+        for piece in (part[start : start + width] for start in range(0, len(part), width)):
+            if len(lines[-1]) + len(piece.rstrip()) > width:
+                lines.append("")
+            lines[-1] += piece
+    return [line.rstrip() for line in lines]

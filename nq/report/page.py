@@ -7,7 +7,7 @@ shows it as text only. The template escapes everything else.
 import base64
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -102,12 +102,12 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         details.append(detail)
 
     analysis = analyse(cases, without_gold, run.stages) if cases else None
-    parity, comparison = None, tuple[ComparisonRow, ...]()
+    parity, mine = None, row(run.metrics, name=run.folders[0])
+    comparison = tuple[ComparisonRow, ...]()
     if run.compare and run.other:
         parity = run.compare(gold)
-        differences = {"changed": parity.changed, "against": parity.against}
-        mine, theirs = run.folders
-        comparison = row(run.metrics, name=mine, **differences), row(run.other, name=theirs)
+        mine = replace(mine, changed=parity.changed, against=parity.against)
+        comparison = mine, row(run.other, name=run.folders[1])
     data = {
         "compared": parity is not None,
         "scored": analysis is not None,
@@ -136,7 +136,8 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         analysis=analysis,
         parity=parity,
         n_questions=len(rows),
-        comparison=(*cells(comparison), [""] * len(comparison)) if comparison else None,
+        comparison=cells(comparison) if comparison else None,
+        remarks=[one.note for one in comparison or (mine,)],
         curves=curves,
         number=number,
         phases=phases,

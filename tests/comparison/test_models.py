@@ -21,6 +21,7 @@ from nq.comparison.compare import compare
 from nq.comparison.models import (
     MIN_TUNED,
     Judged,
+    find_entrants,
     is_better,
     judged_answers,
     save_judged,
@@ -354,6 +355,27 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_measured(
     given = [one.format(**places) for one in arguments]
     assert problem in commands.error("compare", *given, code=code)
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_model_is_called_as_it_was_given(
+    tiny_model: Path, tiny_mpnet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the last component of a folder, without the beginning of packages of models, and by the
+    whole text where two have the same."""
+    for folder, model in (("a/reader", tiny_model), ("b/reader", tiny_mpnet)):
+        shutil.copytree(model, tmp_path / folder)
+    monkeypatch.chdir(tmp_path / "a")
+    (tmp_path / "nq_model_lakes").symlink_to(tmp_path / "b" / "reader")
+    assert names_of("../nq_model_lakes", "small") == ["lakes", "small"]
+    assert names_of("reader", "small") == ["reader", "small"]
+    assert names_of(f"{tmp_path}/b/reader/", "small") == ["reader", "small"]
+    assert names_of("reader", Path("../b/reader")) == ["reader", "../b/reader"]
+    monkeypatch.chdir(tmp_path / "a" / "reader")
+    assert names_of(".", "small") == ["reader", "small"]
+
+
+def names_of(*models: str | Path) -> list[str]:
+    return [one.name for one in find_entrants(models, have_names=True)]
 
 
 def test_equal_words_are_equal_answers_of_two_models(tmp_path: Path) -> None:

@@ -100,6 +100,38 @@ def test_a_table_of_models_fits_a_terminal_and_a_page_has_all_its_columns() -> N
     assert "micro F1 shipped" in heads and "fitted" in body[0] and " fitted" in text
 
 
+@given(st.lists(st.text("ab+-/_ ·", min_size=1, max_size=90), min_size=1, max_size=40, unique=True))
+def test_a_table_of_runs_fits_a_terminal_and_has_their_whole_names(names: list[str]) -> None:
+    rows = [replace(RUN, name=name, busy=0, not_comparable="resumed") for name in names]
+    lines = comparison.comparison_table(rows).splitlines()
+    assert max(map(len, lines)) <= comparison.WIDTH
+    figures = re.compile(r"  +[\d.]+(?:  +[\d.]+)*$")
+    labels = "".join(figures.sub("", line) for line in lines[3:] if "not comparable" not in line)
+    assert re.sub(r"\s", "", labels) == re.sub(r"\s", "", "".join(row.label for row in rows))
+
+
+def test_runs_of_several_models_have_their_f1() -> None:
+    rows = [replace(RUN, model=name, quality={"micro_f1": 0.25}) for name in ("a", "b")]
+    for is_narrow in (True, False):
+        heads, body = comparison.cells(rows, is_narrow)
+        assert [texts[heads.index("micro F1")] for texts in body] == ["0.250"] * 2
+
+
+def test_the_texts_of_a_page_of_runs_are_true_of_runs_and_the_others_of_rounds() -> None:
+    rows = [replace(RUN, name=name, against="runs/a") for name in ("runs/b", "runs/a", "runs/c")]
+    of_runs, of_rounds = (
+        comparison_page(one, "some", advice(one)[1]).decode() for one in (rows, [FAST, BASE])
+    )
+    for text in ("<title>nq report", "compared with the first", "not measured in turn"):
+        assert text in of_runs and text not in of_rounds
+    for text in ("<title>nq compare", "median of the rounds"):
+        assert text in of_rounds and text not in of_runs
+    assert "runs/b, runs/a, runs/c have the best F1, 0.500." in of_runs
+    assert advice([*rows, replace(RUN, name="d")])[1].startswith("4 runs have the best F1")
+    best = replace(RUN, name="d", micro_f1=0.6)
+    assert advice([*rows, best])[1].startswith("d has the best F1, 0.600.")
+
+
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [
@@ -213,22 +245,62 @@ def test_a_notebook_shows_the_table_with_bars_and_marks_the_profile_to_take() ->
     assert repr(rows) == f"{comparison.comparison_table(rows)}\n\n{advice(rows)[1]}"
 
 
+PROFILES = [FAST, ROUGH, FAILED, EVIL, *(replace(BASE, profile=f"profile{i}") for i in range(5))]
+LONG = [
+    replace(SLOW, model=f"org/a-long-name-of-a-model-{i}", questions_per_s=i % 7 + i / 60)
+    for i in range(1, 41)
+]
+LONG = [judged(one, 0.4 + i % 3 / 10, 0.1, 0.0, 0.2) for i, one in enumerate(LONG)]
+RUNS = [replace(RUN, name=f"runs/2026/{'dev-' * i}{i}", micro_f1=i / 9) for i in range(5)]
+LABELS = "[...document.querySelectorAll('.labels text')]"
+LEGEND = "[...document.querySelectorAll('.points li')]"
+IN_CHART = """(chart => element => {
+    const box = element.getBoundingClientRect(), border = chart(element).getBoundingClientRect();
+    return box.left >= border.left && box.right <= border.right
+        && box.top >= border.top && box.bottom <= border.bottom
+        && (element instanceof SVGElement || element.scrollWidth <= element.clientWidth);
+})(element => element.closest('svg, figure'))"""
+
+
+def plain(texts: list[str]) -> list[str]:
+    """Returns texts of a page without the characters that only keep them apart."""
+    return [text.replace("\u200b", "").replace("\xa0", " ").strip() for text in texts]
+
+
 @needs_chromium
 @pytest.mark.slow
-def test_the_charts_are_drawn_without_overlap_in_every_width(tmp_path: Path) -> None:
-    rows = [FAST, ROUGH, FAILED, EVIL, *(replace(BASE, profile=f"profile{i}") for i in range(5))]
-    (tmp_path / "page.html").write_bytes(comparison_page(rows, "nine", "Take it.", (), CHANGES))
+@pytest.mark.parametrize("rows", [PROFILES, LONG, RUNS], ids=["profiles", "long", "runs"])
+def test_the_labels_of_points_and_bars_are_whole_in_every_width(
+    rows: list[ComparisonRow], tmp_path: Path
+) -> None:
+    """Where labels have no place beside the points, numbers have, and a list has the labels."""
+    (tmp_path / "page.html").write_bytes(comparison_page(rows, "rows", "Take it.", (), CHANGES))
+    labels = [one.label for one in rows if one.windows_per_s]
     with browser(tmp_path / "profile") as tab:
-        for width in (1500, 800, 390):
-            tab.size(width)
+        for width, dark in ((1500, False), (800, True), (390, False)):
+            tab.size(width, dark=dark)
             tab.open((tmp_path / "page.html").as_uri())
             assert tab.run("document.documentElement.scrollWidth") <= width
-            labels = "[...document.querySelectorAll('#changed .mark-text.role-mark text')]"
-            assert tab.run(f"{labels}.filter(t => t.getAttribute('opacity') !== '0').length") == 8
-            boxes = f"{labels}.map(t => t.getBoundingClientRect())"
+            charts = tab.run("document.querySelectorAll('.labels').length")
+            assert charts and tab.run(f"{LABELS}.every(t => t.getAttribute('opacity') !== '0')")
+            texts = plain(tab.run(f"{LABELS}.map(t => t.textContent)"))
+            listed = plain(tab.run(f"{LEGEND}.map(item => item.textContent)"))
+            numbers = [str(number) for number, _ in enumerate(labels, 1)]
+            named = [f"{number} {label}" for number, label in zip(numbers, labels, strict=True)]
+            is_numbered = bool(listed)
+            assert (texts, listed) == (
+                (charts * numbers, charts * named) if is_numbered else (charts * labels, [])
+            )
+            assert is_numbered or width > 390
+            boxes = f"{LABELS}.map(t => t.getBoundingClientRect())"
             hit = "b.x < a.right && a.x < b.right && b.y + 3 < a.bottom && a.y + 3 < b.bottom"
             assert not tab.run(f"{boxes}.some((a, i, all) => all.some((b, j) => i < j && {hit}))")
-            assert tab.run("document.querySelectorAll('#predict_s .mark-rect path').length") == 16
+            names = "[...document.querySelectorAll('#predict_s .name')]"
+            assert plain(tab.run(f"{names}.map(name => name.textContent)")) == labels
+            for texts_of in (LABELS, LEGEND, names):
+                assert tab.run(f"{texts_of}.every({IN_CHART})"), (width, texts_of)
+            bars = "[...document.querySelectorAll('#predict_s .fill')].map(bar => bar.clientWidth)"
+            assert len(tab.run(bars)) == 2 * len(labels) and min(tab.run(bars)) > 0
             classes = (
                 "[...document.querySelectorAll('.change .answers > div')].map(d => d.className)"
             )
@@ -255,7 +327,7 @@ def test_models_have_quality_against_speed_or_bars_where_that_tells_nothing(
                 shown = "[...document.querySelectorAll('figure')].filter(f => !f.hidden)"
                 ids = tab.run(f"{shown}.map(f => f.querySelector('.chart').id).join()")
                 assert ids == ("f1,predict_s" if name == "differs" else "speed,predict_s")
-                assert tab.run(f"{shown}.every(f => f.querySelector('svg'))")
+                assert tab.run(f"{shown}.every(f => f.querySelector('svg, .bars'))")
                 assert "25%" in tab.run("document.body.innerText")
                 assert "gold: Ann" in tab.run("document.getElementById('changes').innerText")
         assert tab.messages == []

@@ -45,7 +45,7 @@ def lakes(site: Path, tiny_model: Path) -> Path:
 
 def test_a_name_is_the_folder_of_an_installed_package(lakes: Path) -> None:
     assert model_folder("lakes") == lakes
-    assert (model_name(model_folder()), model_name(lakes)) == ("small", "nq_model_lakes")
+    assert (model_name(model_folder()), model_name(lakes)) == ("small", "lakes")
     assert Job(["x"], "lakes") == Job(["x"], lakes)
     assert Job.from_dict(Job(["x"], "lakes").to_dict()).model.folder == lakes
     with nq.load("lakes", profile="baseline") as reader:

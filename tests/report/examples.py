@@ -202,17 +202,20 @@ def hostile(number: int) -> Question:
     return replace(plain, example=example, case=case, source=source)
 
 
-def write_example_page(path: Path, questions: Iterable[Question], name: str = "profile") -> Report:
+def write_example_page(
+    path: Path, questions: Iterable[Question], name: str = "profile", comparable: str = "yes"
+) -> Report:
     """Writes the page of questions that are all annotated."""
     questions = list(questions)
     changed = sum(one.changed for one in questions)
     parity = Parity("other", len(questions), changed, None, None, {})
     view = RunView(
         description={"profile": name, "data": name, name: name},
-        metrics=METRICS,
+        metrics=METRICS | {"speed_comparable": comparable},
         stages=STAGES,
         thresholds={"long": 0.1},
         other=METRICS if questions[0].other else None,
+        folders=("runs/mine", "runs/other"),
         compare=lambda gold: parity,
     )
     return write_page(path, questions, len(questions), view)

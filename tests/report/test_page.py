@@ -170,6 +170,29 @@ def test_changed_answers_come_first(tab: Browser, tmp_path: Path) -> None:
     assert tab.run("document.querySelectorAll('.answers .other').length") == 1
 
 
+def test_a_comparison_begins_with_what_changed(tab: Browser, tmp_path: Path) -> None:
+    both = list(questions(20, with_other=True))
+    same = [replace(question, other=question.label) for question in both[:10]]
+    path = tmp_path / "page.html"
+    write_example_page(path, [*same, *both[10:]], comparable="no: resumed")
+    open_page(tab, path)
+    figures = "[...document.querySelectorAll('.figures li')].map(one => one.innerText)"
+    assert "changed answers\n10\nof 20" in tab.run(figures)[0]
+    assert not any("comparable" in text for text in tab.run(figures))
+    rows = "[...document.querySelectorAll('.figures + .wide tbody tr')].map(one => one.innerText)"
+    mine, remark, other = tab.run(rows)
+    assert "runs/mine" in mine and "runs/other" in other
+    assert remark == "speed not comparable: resumed"
+    assert tab.run("document.getElementById('sort').value") == "changed first"
+    tab.run("document.querySelector('.figures .pick').click()")
+    assert tab.run(COUNT) == "10 of 20 questions"
+    write_example_page(path, questions(5), comparable="no: resumed")
+    open_page(tab, path)
+    assert not any("comparable" in text for text in tab.run(figures))
+    line = tab.run("document.querySelector('.figures + p').innerText")
+    assert line == "Speed not comparable: resumed."
+
+
 def test_many_questions_open(tab: Browser, tmp_path: Path) -> None:
     write_example_page(tmp_path / "page.html", questions(MANY))
     open_page(tab, tmp_path / "page.html", f"#{LAST_WRONG}")

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,25 @@ def test_several_runs_are_compared_with_the_first(
     assert FinishedRun(first).predictions == answers[0]  # the page is one of its files
     assert "some" in commands.out("report", *runs, "--output", tmp_path / "page.html")
     assert (tmp_path / "page.html").read_bytes().startswith(b"<!DOCTYPE")
+
+
+@pytest.mark.slow
+def test_runs_of_models_whose_folders_have_one_name_are_compared_by_questions(
+    data: Path, tiny_model: Path, tiny_mpnet: Path, tmp_path: Path, commands: Commands
+) -> None:
+    """They stay in their order, the fastest first or not."""
+    runs = list[Path]()
+    for place, model in (("a", tiny_model), ("b", tiny_mpnet)):
+        copy = shutil.copytree(model, tmp_path / place / "reader")
+        runs.append(tmp_path / place / "run")
+        commands.out(*arguments(runs[-1], data, copy))
+    for order in (runs, runs[::-1]):
+        output = ("--output", tmp_path / "page.html")
+        rows = commands.json("report", *order, *output)["rows"]
+        assert [(row["model"], Path(row["name"])) for row in rows] == [("reader", o) for o in order]
+        for row in rows:
+            assert row["questions_per_s"] == pytest.approx(QUESTIONS / row["predict_s"])
+            assert row["against"] == str(order[0])
 
 
 @pytest.mark.slow

@@ -16,10 +16,11 @@ function config() {
   };
 }
 
+// Returns a promise that the chart is drawn.
 function draw(box, spec) {
   box.replaceChildren();
   const runtime = vega.parse(spec, config(), { ast: true });
-  new vega.View(runtime, { expr: vega.expressionInterpreter, renderer: "svg", container: box }).run();
+  return new vega.View(runtime, { expr: vega.expressionInterpreter, renderer: "svg", container: box }).runAsync();
 }
 
 // Draws all charts of a page now, in other colours, and in another width.

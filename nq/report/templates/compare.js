@@ -3,38 +3,41 @@
 
 const json = name => JSON.parse(document.getElementById(`json-${name}`).textContent);
 const rows = json("rows").filter(row => row.windows_per_s);
-for (const row of rows) {
+const digits = value => value.toLocaleString("en", { minimumSignificantDigits: 3, maximumSignificantDigits: 3 });
+const COLORS = vega.scheme("tableau10");
+rows.forEach((row, index) => {
+  row.number = String(index + 1);
+  row.color = COLORS[index % COLORS.length];
   const factor = row.questions_per_s ? row.questions_per_s / row.windows_per_s : 1;
   row.speed = factor * row.windows_per_s;
   row.slowest = factor * (row.low ?? row.windows_per_s);
   row.fastest = factor * (row.high ?? row.windows_per_s);
-}
-const UNIT = rows.some(row => row.questions_per_s) ? "questions/s" : "windows/s";
+});
+const UNIT = document.getElementById("speed").dataset.unit;
 const SIDES = ["right", "left", "top", "bottom", "top-right", "bottom-right", "top-left", "bottom-left"];
 const DISTANCES = [7, 16, 28, 42, 58, 76];
 const LEFT = "\u200b\u00a0", RIGHT = "\u00a0\u200b"; // keep labels apart; vega trims blanks
 
-const cut = (text, length) => text.length <= length ? text : `${text.slice(0, length - 1)}…`;
 function padded(values, share, least) {
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const margin = Math.max((high - low) * share, least);
   return [low - margin, high + margin];
 }
 
-function scatter(field, title, format, width, points) {
+// Returns a chart of points whose texts are those of the field `name`.
+function scatter(field, title, format, width, points, name) {
   const speeds = points.flatMap(row => [row.slowest, row.fastest]);
   const values = points.map(row => row[field]);
   const [low, high] = padded(speeds, 0.05, Math.max(...speeds) * 0.02);
   const y = field === "changed" ? [0, Math.max(1, ...values)] : padded(values, 0.12, 0.005);
-  const height = Math.max(300, 30 * points.length + 120);
-  const color = { scale: "color", field: "label" };
+  const height = Math.max(300, (name === "label" ? 30 : 14) * points.length + 120);
+  const color = { field: "color" };
   return {
     width, height, padding: 4, autosize: { type: "fit", contains: "padding" },
-    data: [{ name: "rows", values: points.map(row => ({ ...row, text: `${LEFT}${cut(row.label, Math.floor(width / 13))}${RIGHT}` })) }],
+    data: [{ name: "rows", values: points.map(row => ({ ...row, text: `${LEFT}${row[name]}${RIGHT}` })) }],
     scales: [
       { name: "x", domain: [Math.max(0, low), high], range: [16, { signal: "width - 16" }], zero: false },
       { name: "y", domain: y, range: [{ signal: "height - 30" }, 30], zero: false },
-      { name: "color", type: "ordinal", domain: { data: "rows", field: "label" }, range: { scheme: "tableau10" } },
     ],
     axes: [
       { scale: "x", orient: "bottom", title: `${UNIT}, steady`, grid: true, tickCount: Math.round(width / 90) },
@@ -76,67 +79,67 @@ function scatter(field, title, format, width, points) {
   };
 }
 
-function bars(width, points, parts, axis, format) {
-  const values = points.flatMap((row, index) => parts.map(([part, field]) => (
-    { index, label: row.label, part, value: row[field] ?? 0 }
-  )));
-  const names = parts.map(([part]) => part);
-  return {
-    width, height: 30 * points.length + (names.length > 1 ? 90 : 60), padding: 4, autosize: { type: "fit", contains: "padding" },
-    data: [{ name: "parts", values, transform: [{ type: "stack", groupby: ["index"], field: "value" }] }],
-    scales: [
-      { name: "y", type: "band", domain: { data: "parts", field: "index" }, range: "height", padding: 0.25 },
-      { name: "name", type: "ordinal", domain: points.map((_, index) => index), range: points.map(row => row.label) },
-      { name: "x", domain: { data: "parts", field: "y1" }, range: [0, { signal: "width - 46" }], nice: true, zero: true },
-      { name: "color", type: "ordinal", domain: names, range: names.length > 1 ? [css("--p2"), css("--p0")] : [css("--p0")] },
-    ],
-    legends: names.length > 1 ? [{ fill: "color", orient: "top", direction: "horizontal" }] : [],
-    axes: [
-      { scale: "x", orient: "bottom", grid: true, tickCount: Math.round(width / 120), title: axis },
-      {
-        scale: "y", orient: "left", domain: false, ticks: false,
-        encode: { labels: { update: { text: { signal: "scale('name', datum.value)" }, limit: { value: width * 0.45 } } } },
-      },
-    ],
-    marks: [
-      {
-        type: "rect", from: { data: "parts" },
-        encode: { update: {
-          x: { scale: "x", field: "y0" }, x2: { scale: "x", field: "y1" }, y: { scale: "y", field: "index" },
-          height: { scale: "y", band: 1 }, fill: { scale: "color", field: "part" },
-          tooltip: { signal: `datum.label + ', ' + datum.part + ': ' + format(datum.value, '${format}') + ' ${axis}'` },
-        } },
-      },
-      {
-        type: "text", from: { data: "parts" },
-        encode: { update: {
-          x: { scale: "x", field: "y1", offset: 5 }, y: { scale: "y", field: "index", band: 0.5 }, baseline: { value: "middle" },
-          text: { signal: `datum.part === '${names.at(-1)}' ? format(datum.y1, '${format}') : ''` }, fill: { value: css("--quiet") },
-        } },
-      },
-    ],
+// Labels of points stand beside them if all have a place there; else numbers do, with a list below.
+async function drawPoints(box, points, field, title, format) {
+  const isPlaced = async name => {
+    await draw(box, scatter(field, title, format, box.clientWidth, points, name));
+    return !box.querySelector(".labels text[opacity='0']");
   };
+  if (points.every(row => row.label.length <= box.clientWidth / 16) && await isPlaced("label")) return;
+  await isPlaced("number");
+  const names = points.map(row => {
+    const key = element("i", "key");
+    key.style.background = row.color;
+    return element("li", "", key, element("b", "", row.number), " ", row.label.replaceAll(" · ", "\u00a0· "));
+  });
+  box.append(element("ul", "legend points", ...names));
+}
+
+// Shows the sums of fields of each row; `parts` are the names of the fields and their colours.
+function drawBars(box, points, parts, format) {
+  const sum = row => parts.reduce((total, [, field]) => total + (row[field] ?? 0), 0);
+  const most = Math.max(...points.map(sum)) || 1;
+  const part = (row, [name, field, color]) => {
+    const bar = element("i", "fill");
+    bar.style.width = `${100 * (row[field] ?? 0) / most}%`;
+    bar.style.background = `var(${color})`;
+    bar.title = `${name}: ${format(row[field] ?? 0)}`;
+    return bar;
+  };
+  const lines = points.map(row => element("li", "",
+    element("span", "name", row.label.replaceAll(" · ", "\u00a0· ")),
+    element("span", "bar", ...parts.map(one => part(row, one))),
+    element("span", "value", format(sum(row)))));
+  const keys = parts.map(([name, , color]) => {
+    const key = element("i", "key");
+    key.style.background = `var(${color})`;
+    return element("li", "", key, name);
+  });
+  const legend = keys.length > 1 ? [element("ul", "legend", ...keys)] : [];
+  box.replaceChildren(element("ul", "bars", ...lines), ...legend);
 }
 
 const known = field => rows.filter(row => row[field] !== null);
 const differs = field => new Set(known(field).map(row => row[field])).size > 1;
 // Where all points would lie in one row, bars show the speed.
 const CHARTS = [
-  ["changed", () => differs("changed") ? known("changed") : [], (...view) => scatter("changed", "changed answers", "d", ...view)],
-  ["f1", () => differs("f1") ? known("f1") : [], (...view) => scatter("f1", "F1", ".3f", ...view)],
+  ["changed", () => differs("changed") ? known("changed") : [],
+    (...chart) => drawPoints(...chart, "changed", "changed answers", "d")],
+  ["f1", () => differs("f1") ? known("f1") : [], (...chart) => drawPoints(...chart, "f1", "F1", ".3f")],
   ["speed", () => differs("changed") && document.getElementById("changed") || differs("f1") ? [] : rows,
-    (...view) => bars(...view, [["speed", "speed"]], UNIT, ".3~r")],
-  ["predict_s", () => known("predict_s"),
-    (...view) => bars(...view, [["first start", "first_start_s"], ["prediction", "predict_s"]], "seconds", ".1f")],
+    (...chart) => drawBars(...chart, [["speed", "speed", "--p0"]], digits)],
+  ["predict_s", () => known("predict_s"), (...chart) => drawBars(
+    ...chart, [["first start", "first_start_s", "--p2"], ["prediction", "predict_s", "--p0"]],
+    value => value.toFixed(1))],
 ];
 
 function drawAll() {
-  const charts = CHARTS.map(([id, points, spec]) => [document.getElementById(id), points(), spec]).filter(([box]) => box);
+  const charts = CHARTS.map(([id, points, show]) => [document.getElementById(id), points(), show]).filter(([box]) => box);
   for (const [box, points] of charts) {
     box.parentElement.hidden = !points.length; // of all before the first is drawn, since they share a line
   }
-  for (const [box, points, spec] of charts) {
-    if (points.length) draw(box, spec(box.clientWidth, points));
+  for (const [box, points, show] of charts) {
+    if (points.length) show(box, points);
   }
 }
 

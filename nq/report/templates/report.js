@@ -352,11 +352,15 @@
     if (link.dataset.to) $(link.dataset.to).scrollIntoView();
     else go(byId.get(decodeURIComponent(link.hash.slice(1))));
   });
-  /* Sets the filters that a number of the error analysis stands for. */
-  function choose({ kind, outcome, trait, value }) {
+  /* Sets the filters that a number of the figures or of the error analysis stands for. */
+  function choose({ change, kind, outcome, trait, value }) {
     clear();
-    state.kind = ["answer", "long", "short"].indexOf(kind);
-    state.outcomes.add(outcome);
+    if (change) {
+      state.change = change;
+    } else {
+      state.kind = ["answer", "long", "short"].indexOf(kind);
+      state.outcomes.add(outcome);
+    }
     const index = Object.keys(data.traits).indexOf(trait);
     if (index >= 0) state.traits[index] = data.traits[trait].indexOf(value);
     controls();
