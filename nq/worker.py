@@ -1,10 +1,11 @@
 """A process that serves calls of the process that starts it, and ends with it.
 
 However the parent ends, the system closes its end of their connection. A thread of the worker that
-waits for the next message notices that, interrupts what is computed, and ends the process
-``CLEANUP_S`` later. That is also how ``Worker.end`` ends it. Neither a terminal's Ctrl-C nor
-SIGTERM, which a service manager sends to all processes of a service, ends a worker: the parent
-decides. Worker processes that a library starts end the same way (``end_with``).
+waits for the next message notices that, interrupts what is computed, and ends the process, with
+what libraries have started in it, ``CLEANUP_S`` later. That is also how ``Worker.end`` ends it.
+Neither a terminal's Ctrl-C nor SIGTERM, which a service manager sends to all processes of a
+service, ends a worker: the parent decides. Worker processes that a library starts end the same way
+(``end_with``).
 
 ``multiprocessing`` would run a user's script without ``if __name__ == "__main__"`` again in each
 process, and processes of ``concurrent.futures`` would outlive a parent that is killed.
@@ -205,14 +206,15 @@ def serve(number: int) -> NoReturn:
             while True:
                 received.put(connection.recv())
         finally:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.killpg(0, signal.SIGINT)  # also what libraries have started, such as servers
             time.sleep(CLEANUP_S)
-            os._exit(1)
+            os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=read, daemon=True).start()
     with contextlib.suppress(KeyboardInterrupt, OSError):
         _serve(connection, received)
-    os._exit(0)  # the end of the interpreter would wait for the threads of libraries
+    os.killpg(0, signal.SIGKILL)  # the end of the interpreter would wait for threads of libraries
+    os._exit(0)
 
 
 def end_with(path: str) -> None:
