@@ -94,8 +94,14 @@ def measured(
 ) -> Run:
     """Returns what is kept of a run of a round; it is measured if it is not kept.
 
-    ``is_right`` tells whether the folder of a run has what the comparison asks for, and
-    ``repeating`` is called before a repetition. A run that is not right is not kept; ``Error``.
+    Args:
+        is_right: tells whether the folder of a run has what the comparison asks for. A kept run
+            that is not right is measured again.
+        repeating: is called before a repetition.
+
+    Raises:
+        ChangedError: the new run has read other data or another model; it is not kept.
+        Error: the run failed.
     """
     if one.batch_size is not None:
         options = [*options, "--batch-size", str(one.batch_size)]
