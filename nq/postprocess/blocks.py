@@ -28,7 +28,7 @@ BOILERPLATE = (("^",), ("Jump", "up"), ("This", "page", "was", "last", "edited")
 """First words of Wikipedia's notes, references and page footers, which are never answers."""
 K, B = 1.2, 0.75
 FEW = 8
-"""The fewest blocks of the pages to which the decision of the bundled model was fitted."""
+"""The pages to which the decision of the bundled model was fitted have that many, but for a few."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
