@@ -14,7 +14,7 @@ question is left out.
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -144,34 +144,54 @@ def inserted(record: Record, before: Sequence[str], after: Sequence[str]) -> Rec
     }
 
 
+def gold_blocks(record: Record) -> set[int]:
+    """Returns the candidate indices of the blocks that an annotation names."""
+    return {a["long_answer"]["candidate_index"] for a in record["annotations"]} - {-1}
+
+
 def without_gold(record: Record) -> Record:
     """Returns the record without the blocks that an annotation names, and so without an answer."""
+    return without_blocks(record, gold_blocks(record))
+
+
+def without_blocks(record: Record, indices: Collection[int]) -> Record:
+    """Returns the record without some blocks; annotations that name one of them become null."""
     tokens = record["document_text"].split(" ")
-    gold = {a["long_answer"]["candidate_index"] for a in record["annotations"]} - {-1}
-    removed = [record["long_answer_candidates"][i] for i in sorted(gold)]
+    removed = [record["long_answer_candidates"][i] for i in sorted(indices)]
     for block in reversed(removed):
         del tokens[block["start_token"] : block["end_token"]]
 
-    def moved(token: int) -> int:
-        before = (b for b in removed if b["end_token"] <= token)
-        return token - sum(int(b["end_token"]) - int(b["start_token"]) for b in before)
+    def moved(span: Record) -> Record:
+        before = (b for b in removed if b["end_token"] <= span["start_token"])
+        shift = sum(int(b["end_token"]) - int(b["start_token"]) for b in before)
+        return {**span, **{name: span[name] - shift for name in ("start_token", "end_token")}}
 
-    candidates = [
-        {**c, "start_token": moved(c["start_token"]), "end_token": moved(c["end_token"])}
-        for c in record["long_answer_candidates"]
-        if not any(b["start_token"] <= c["start_token"] < b["end_token"] for b in removed)
-    ]
-    none = {"start_token": -1, "end_token": -1}
-    annotations = [
-        {**a, "long_answer": {**none, "candidate_index": -1}, "short_answers": []}
-        | {"yes_no_answer": "NONE"}
-        for a in record["annotations"]
-    ]
+    kept = {
+        index: number
+        for number, index in enumerate(
+            index
+            for index, c in enumerate(record["long_answer_candidates"])
+            if not any(b["start_token"] <= c["start_token"] < b["end_token"] for b in removed)
+        )
+    }
+
+    def annotation(given: Record) -> Record:
+        index = given["long_answer"]["candidate_index"]
+        if index not in kept:
+            null = {"start_token": -1, "end_token": -1, "candidate_index": -1}
+            return {**given, "long_answer": null, "short_answers": [], "yes_no_answer": "NONE"}
+        long = {**moved(given["long_answer"]), "candidate_index": kept[index]}
+        return {
+            **given,
+            "long_answer": long,
+            "short_answers": [*map(moved, given["short_answers"])],
+        }
+
     return {
         **record,
         "document_text": " ".join(tokens),
-        "long_answer_candidates": candidates,
-        "annotations": annotations,
+        "long_answer_candidates": [moved(record["long_answer_candidates"][i]) for i in kept],
+        "annotations": [*map(annotation, record["annotations"])],
     }
 
 

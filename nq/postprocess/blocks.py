@@ -7,9 +7,9 @@ One is the lexical overlap of question and block, BM25 within the page:
     idf(w) = log(1 + (n - df + 0.5) / (df + 0.5))
 
 with tf the count of w in the block, df the number of blocks that contain it, and n the number of
-blocks. Robertson and Zaragoza 2009, The Probabilistic Relevance Framework: BM25 and Beyond. The
-other is log(n), by whose weight a block of a long page needs more evidence than one of a short
-page.
+blocks. Robertson and Zaragoza 2009, The Probabilistic Relevance Framework: BM25 and Beyond. Another
+is log(n), by whose weight a block of a long page needs more evidence than one of a short page. The
+third bends that line: it is log(FEW / n) on pages of fewer than FEW blocks and 0 on others.
 """
 
 from collections import Counter
@@ -27,6 +27,8 @@ from nq.text import ABBREVIATIONS, terms
 BOILERPLATE = (("^",), ("Jump", "up"), ("This", "page", "was", "last", "edited"))
 """First words of Wikipedia's notes, references and page footers, which are never answers."""
 K, B = 1.2, 0.75
+FEW = 8
+"""The pages to which the decision of the bundled model was fitted have that many, but for a few."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +38,7 @@ class Blocks:
     Args:
         of_token: ``[T]`` candidate index of the block of each document token, -1 for none.
         candidates: ``[B]`` candidate indices of the blocks; blocks without words are left out.
-        features: ``[B, 2]`` in the order of ``RankingWeights.block_vector``.
+        features: ``[B, 3]`` in the order of ``RankingWeights.block_vector``.
         parts: ``[T]`` number of the sentence, cell or item of each document token, ascending.
     """
 
@@ -53,7 +55,8 @@ class Blocks:
         with_text = np.where(np.isin(of_token, candidates), of_token, -1)
         scores = bm25(example.question, [lower_words(example, span) for span in spans])
         page_length = np.full(len(spans), np.log(max(1, len(spans))))
-        features = np.column_stack([scores, page_length])
+        few_blocks = np.maximum(0.0, np.log(FEW) - page_length)
+        features = np.column_stack([scores, page_length, few_blocks])
         return cls(with_text, candidates, features, np.cumsum(part_starts(example)))
 
     def only(self, candidates: IntArray) -> Self:

@@ -6,7 +6,7 @@ log-probability of the right choices, with an L2 penalty towards the default wei
 the model, so that a few hundred pages are enough.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -115,10 +115,22 @@ def fit_weights(
     return _fitted(_fitted(start, names, blocks), OPTION_WEIGHTS, options)
 
 
+def fit_few_blocks(blocks: Sequence[ChoiceSet], start: RankingWeights) -> RankingWeights:
+    """Fits the weight of pages of few blocks alone, which changes no answer on other pages."""
+    names = ("evidence", *start.BLOCK_FEATURES, "null")
+    return _fitted(start, names, blocks, kept={*names} - {"few_blocks"})
+
+
 def _fitted(
-    start: RankingWeights, names: Sequence[str], choice_sets: Sequence[ChoiceSet]
+    start: RankingWeights,
+    names: Sequence[str],
+    choice_sets: Sequence[ChoiceSet],
+    kept: Collection[str] = (),
 ) -> RankingWeights:
-    """Returns ``start`` with the named weights fitted; infinite evidence is made finite."""
+    """Returns ``start`` with the named weights fitted but for those that are ``kept``.
+
+    Infinite evidence is made finite.
+    """
     if not choice_sets:
         return start
     sizes = np.array([len(choices.right) for choices in choice_sets])
@@ -138,6 +150,8 @@ def _fitted(
 
     prior = np.array([getattr(start, name) for name in names])
     bounds = [(MIN_EVIDENCE_WEIGHT, None), *[(None, None)] * (len(names) - 1)]
+    fixed = [(value, value) for value in prior.tolist()]
+    bounds = [fixed[i] if name in kept else bounds[i] for i, name in enumerate(names)]
     fitted = minimize(loss, prior, jac=True, method="L-BFGS-B", bounds=bounds).x
     values = {name: round(float(v), DIGITS) for name, v in zip(names, fitted, strict=True)}
     return replace(start, **values)

@@ -121,6 +121,7 @@ def decisions(draw: st.DrawFn) -> DecisionConfig:
         evidence=draw(st.sampled_from([0.05, 0.2, 1.0])),
         bm25=draw(st.sampled_from([0.0, 3.0])),
         page_length=draw(st.sampled_from([0.0, -1.0])),
+        few_blocks=draw(st.sampled_from([0.0, -1.5])),
         null=draw(st.sampled_from([-5.0, 1.0])),
     )
     long, short = draw(st.floats(0, 1)), draw(st.floats(0, 1))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nq.config import RankingWeights
 from nq.formats.documents import page_from_html, page_from_text
-from nq.postprocess.blocks import B, Blocks, K, block_of_token, bm25, lower_words, part_starts
+from nq.postprocess.blocks import FEW, B, Blocks, K, block_of_token, bm25, lower_words, part_starts
 from nq.records import Example
 from nq.text import terms
 from tests.postprocess import slow_evidence, synthetic_pages
@@ -60,7 +60,9 @@ def test_blocks_are_the_first_top_level_candidates_with_a_word(seed: int) -> Non
 
 
 @given(seeds)
-def test_features_are_bm25_and_page_length_in_the_order_of_the_weights(seed: int) -> None:
+def test_features_are_bm25_page_length_and_few_blocks_in_the_order_of_the_weights(
+    seed: int,
+) -> None:
     example = with_tags(seed)
     blocks = Blocks.of(example)
     candidates = blocks.candidates.tolist()
@@ -71,9 +73,10 @@ def test_features_are_bm25_and_page_length_in_the_order_of_the_weights(seed: int
     ]
     scores = np.array(slow_bm25(["did", "who"], words))
     lengths = [math.log(max(1, len(spans)))] * len(spans)
-    np.testing.assert_allclose(blocks.features, np.column_stack([scores, lengths]))
-    weights = RankingWeights(bm25=2.0, page_length=-3.0, evidence=11.0)
-    expected = 2 * scores - 3 * np.array(lengths)
+    few = [max(0.0, math.log(FEW / max(1, len(spans))))] * len(spans)
+    np.testing.assert_allclose(blocks.features, np.column_stack([scores, lengths, few]))
+    weights = RankingWeights(bm25=2.0, page_length=-3.0, few_blocks=5.0, evidence=11.0)
+    expected = 2 * scores - 3 * np.array(lengths) + 5 * np.array(few)
     assert blocks.prior(weights).tolist() == pytest.approx(expected.tolist())
 
 

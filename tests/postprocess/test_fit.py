@@ -17,6 +17,7 @@ from nq.postprocess.fit import (
     OPTION_WEIGHTS,
     ChoiceSet,
     block_choices,
+    fit_few_blocks,
     fit_weights,
     right_options,
 )
@@ -98,10 +99,13 @@ def sampled(names: tuple[str, ...], truth: RankingWeights, n: int) -> list[Choic
 
 def test_fitting_recovers_the_weights_of_sampled_data() -> None:
     truth = RankingWeights(
-        evidence=0.6, bm25=0.8, page_length=-0.5, null=1.5,
+        evidence=0.6, bm25=0.8, page_length=-0.5, few_blocks=0.4, null=1.5,
         short_evidence=0.7, short_length=-0.4, no_short=0.5, yes_no=-0.6,
     )  # fmt: skip
     blocks, options = (sampled(names, truth, 3000) for names in (BLOCK_WEIGHTS, OPTION_WEIGHTS))
     fitted = fit_weights(blocks, options, RankingWeights())
     for name in (*BLOCK_WEIGHTS, *OPTION_WEIGHTS):
         assert getattr(fitted, name) == pytest.approx(getattr(truth, name), abs=0.1), name
+    bent = fit_few_blocks(blocks, replace(truth, few_blocks=0.0))
+    assert bent.few_blocks == pytest.approx(truth.few_blocks, abs=0.1)
+    assert bent == replace(truth, few_blocks=bent.few_blocks)  # the others are kept

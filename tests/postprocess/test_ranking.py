@@ -53,7 +53,12 @@ def test_probabilities_of_blocks_and_options_are_shares_of_the_odds(
 
 @pytest.mark.parametrize(
     ("name", "weight", "block"),
-    [("bm25", 20.0, 3), ("null", 20.0, None), ("page_length", -20.0, None)],
+    [
+        ("bm25", 20.0, 3),
+        ("null", 20.0, None),
+        ("page_length", -20.0, None),
+        ("few_blocks", -20.0, None),
+    ],
 )
 def test_a_large_weight_of_a_feature_decides(name: str, weight: float, block: int | None) -> None:
     tags = ["<P>", "<Table>", "<Ul>", "<P>"]
