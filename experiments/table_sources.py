@@ -285,8 +285,9 @@ SOURCES: dict[str, Callable[[Path], str]] = {
     "scale_check": scale_check,
 }
 BUNDLED = {
-    **dict.fromkeys(("cluster", "compare", "decisions", "match", "reading"), ("cascades",)),
-    **dict.fromkeys(("rescoring", "scale", "serving", "tune"), ("cascades",)),
+    **dict.fromkeys(("compare", "decisions", "match", "reading"), ("cascades",)),
+    **dict.fromkeys(("rescoring", "tune"), ("cascades",)),
+    **dict.fromkeys(("cluster", "scale", "serving"), ("cascades", "decision")),  # only times
     "cascade": ("decision",),
     "compression": ("cascades", "decision"),  # it fits a decision of its own
 }
