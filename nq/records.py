@@ -153,6 +153,15 @@ class Original:
         return readable_text(self.spelling[span.start : span.end]).replace("\n", " ")
 
 
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A passage that a retriever found: its id, ``None`` without one, title, and rank from 1."""
+
+    passage_id: ExampleId | None
+    title: str
+    rank: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Example:
     """A question and its page, independent of the input format.
@@ -170,6 +179,7 @@ class Example:
         original: the user's text, where the file has one that nq itself cut into tokens.
         answers: the gold answers as text, empty if there is none in the page; ``None`` where the
             file has no gold, or gold that is not text.
+        passages: the passages that the candidates are, where a retriever found them.
     """
 
     example_id: ExampleId
@@ -183,6 +193,12 @@ class Example:
     title: str = ""
     original: Original | None = None
     answers: tuple[str, ...] | None = None
+    passages: tuple[Passage, ...] = ()
+
+    def passage(self, span: Span) -> Passage | None:
+        """Returns the passage that contains a span, ``None`` if there is none."""
+        pairs = zip(self.candidates, self.passages, strict=False)
+        return next((one for block, one in pairs if block.span.contains(span)), None)
 
     @property
     def lacks_passage(self) -> bool:

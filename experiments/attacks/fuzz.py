@@ -163,7 +163,7 @@ class Checker:
         for rule in DECISION_RULES:
             config = DecisionConfig(rule=rule)
             ranked = decide(item, self.window_scores(item, RULES[rule].k), config)
-            encode_prediction(ranked.prediction, item.token_bytes, item.original)
+            encode_prediction(ranked.prediction, item.token_bytes, item)
             for output in outputs.FORMATS.values():
                 output.encode(item, ranked.prediction, ranked.alternatives(output.alternatives))
         self.counts["good"] += 1

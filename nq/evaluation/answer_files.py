@@ -58,7 +58,7 @@ def answer(
     prediction = ranked.prediction
     # the predictions of the originals' rules, which rank nothing, have no bytes
     token_bytes = example.token_bytes if ranked.ranking else None
-    encoded = encode_prediction(prediction, token_bytes, example.original)
+    encoded = encode_prediction(prediction, token_bytes, example)
     judgment = judge(example, encoded)
     return Answered(
         encoded,

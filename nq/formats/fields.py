@@ -116,7 +116,7 @@ class RecordLimits:
     ``bytes`` are of a line, or of a row of parquet in memory. ``depth`` is the limit of orjson.
     ``values`` of JSON are counted by its commas and brackets before it is parsed. A token in two
     top-level candidates counts twice in ``block_tokens``, which so bounds every loop over the text
-    of candidates. A SQuAD file, one JSON document, has limits of its own.
+    of candidates. An article of SQuAD has limits of its own.
     """
 
     bytes: int = _limit(32 << 20, "bytes")
@@ -132,8 +132,8 @@ class RecordLimits:
     windows: int = _limit(8192, "windows")
     window_pieces: int = _limit(1 << 22, "pieces in all windows, padding included")
     answers: int = _limit(10_000, "gold answers as text")
-    document_bytes: int = _limit(256 << 20, "bytes of a SQuAD file")
-    document_values: int = _limit(8_000_000, "JSON values in a SQuAD file")
+    document_bytes: int = _limit(256 << 20, "bytes of an article of SQuAD")
+    document_values: int = _limit(8_000_000, "JSON values in an article of SQuAD")
 
     def check(self, **counts: int) -> None:
         """Raises ``RecordError`` if a count, given by the name of its limit, is beyond it.

@@ -1,4 +1,4 @@
-"""The records of input files: lines, rows of parquet or CSV, or questions of SQuAD or MRQA.
+"""The records of input files: lines, elements, rows of parquet or CSV, questions of SQuAD or MRQA.
 
 The first bytes of a file tell which, not its name. A file of none of these kinds is read line by
 line. The dialect that matches the fields of a record decodes it to an ``Example``; a bad record
@@ -17,12 +17,22 @@ from pathlib import Path
 import orjson
 
 from nq.answers import Page
-from nq.formats import csv_rows, lines, natural_questions, own_data, parquet, squad, tydi
+from nq.formats import (
+    csv_rows,
+    elements,
+    lines,
+    natural_questions,
+    own_data,
+    parquet,
+    retrieved,
+    squad,
+    tydi,
+)
 from nq.formats.documents import SUFFIXES, page_from_record, read_document
 from nq.formats.fields import LIMITS, Record, RecordError
 from nq.formats.input_files import SHARD_SUFFIXES, path_text, shown
 from nq.formats.lines import BOM, GZIP_MAGIC, MAX_LINES, Row, binary_kind, text_kind
-from nq.formats.own_data import PageFolder
+from nq.formats.own_data import TO_RETRIEVE, PageFolder
 from nq.records import DeadLetter, Example, Source
 
 DIALECTS = {
@@ -31,6 +41,7 @@ DIALECTS = {
     tydi.TEXT: ("TyDi QA", tydi.decode),
     natural_questions.DOCUMENT: ("Hugging Face's natural_questions", natural_questions.decode_row),
     own_data.CONTEXT: ("question and context", own_data.decode_context),
+    **dict.fromkeys(retrieved.FIELDS, ("passages", retrieved.decode)),
 }
 """Name and function of each dialect, by the field with the page, which a record must have.
 
@@ -72,6 +83,7 @@ class Container:
 PARQUET = Container(parquet.rows, parquet.check_parquet)
 SQUAD = Container(lambda path: enumerate(squad.squad_questions(path), 1))
 MRQA = Container(lambda path: enumerate(squad.mrqa_questions(path), 1))
+ELEMENTS = Container(elements.rows)
 CSV = Container(csv_rows.rows, csv_rows.check_csv)
 LINES = Container(lines.rows, _check_lines)
 
@@ -83,6 +95,8 @@ def container_of(path: str) -> Container:
         return PARQUET
     if squad.START.match(head):
         return SQUAD
+    if elements.is_list(head) or retrieved.BY_ID.match(head):
+        return ELEMENTS
     if squad.is_mrqa(path, head):
         return MRQA
     return CSV if not binary_kind(head) and csv_rows.is_csv(path, head) else LINES
@@ -167,6 +181,7 @@ def decode_row(source: Source, row: Row, pages: PageFolder | None) -> Example | 
 
 def decode_record(record: Record, pages: PageFolder | None = None) -> Example:
     """Returns the example in a record of any dialect."""
+    record = retrieved.flat(record)
     marks = [mark for mark in DIALECTS if record.get(mark) is not None]
     if type(record.get(own_data.QUESTION)) is str:  # Hugging Face's is an object
         marks = [mark for mark in marks if mark != natural_questions.DOCUMENT]
@@ -174,6 +189,8 @@ def decode_record(record: Record, pages: PageFolder | None = None) -> Example:
         example = DIALECTS[marks[0]][1](record)
     elif own_data.QUESTION in record:
         example = own_data.decode_page_question(record, pages)
+    elif record.keys() >= {"input", "output"}:
+        raise RecordError(f"a record of KILT names pages and has no text of them: {TO_RETRIEVE}")
     else:
         expected = " or ".join(f"{mark!r} ({name})" for mark, (name, _) in DIALECTS.items())
         raise RecordError(f"no document: expected a field {expected} or 'question' (and page)")

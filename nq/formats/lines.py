@@ -178,7 +178,6 @@ _TEXT = {  # UTF-16 and UTF-32 with a byte order mark, or JSON without one
     rb"\xff\xfe|\xfe\xff|[\[{]\x00[^\x00]\x00|\x00[\[{]\x00[^\x00]": (
         *("UTF-16 text", "convert it to UTF-8 with iconv -f UTF-16 -t UTF-8"),
     ),
-    rb"\s*\[\s*\{": ("a JSON array", "write one object a line with jq -c '.[]'"),
     rb"\s*\{[ \t]*\r?\n\s*\"": ("pretty-printed JSON", "write one object a line with jq -c ."),
     rb"\s*<(?i:!doctype|html|\?xml)": ("an HTML or XML file", "give it to nq ask as a page"),
 }

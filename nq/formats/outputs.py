@@ -27,7 +27,8 @@ The first answer is the prediction, the others are the alternatives, best first.
 made the prediction null, the best alternative comes second. Scores are probabilities if
 ``probabilities`` is true; the rules of the originals give sums of logits and no alternatives. Spans
 have ``start_byte`` and ``end_byte`` where the data have, and ``start_char`` and ``end_char`` where
-the user's own text was cut into tokens.
+the user's own text was cut into tokens. Where a retriever found the passages, each answer and each
+official prediction has ``passage``, with ``id``, ``title`` and ``rank`` from 1.
 """
 
 import contextlib
@@ -39,7 +40,7 @@ from typing import Any
 
 import orjson
 
-from nq.records import Alternative, Example, IntArray, Original, Prediction, Span, YesNo, char_span
+from nq.records import Alternative, Example, IntArray, Prediction, Span, YesNo, char_span
 from nq.storage import atomic_write
 
 OFFICIAL = "official"
@@ -54,11 +55,12 @@ _FORMULA = re.compile(r"'*[\s\x00-\x1f]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]|'*[\t\
 def encode_prediction(
     prediction: Prediction,
     token_bytes: IntArray | None = None,
-    original: Original | None = None,
+    example: Example | None = None,
 ) -> dict[str, Any]:
     """Returns one prediction as the official evaluation reads it.
 
-    With ``token_bytes`` ``[n_tokens, 2]`` answers have bytes, with the user's text characters, too.
+    With ``token_bytes`` ``[n_tokens, 2]`` answers have bytes, with the example characters, where
+    the page is the user's own text, and the passage, where a retriever found it.
     """
 
     def encode(span: Span | None) -> dict[str, int]:
@@ -68,7 +70,7 @@ def encode_prediction(
             "end_token": -1 if span is None else span.end,
             "start_byte": start,
             "end_byte": end,
-            **char_span(span, original),
+            **char_span(span, None if example is None else example.original),
         }
 
     return {
@@ -78,7 +80,20 @@ def encode_prediction(
         "short_answers": [encode(span) for span in prediction.shorts or (None,)],
         "short_answers_score": prediction.short_score,
         "yes_no_answer": str(prediction.yes_no),
+        **passage_of(example, prediction.long, prediction.shorts),
     }
+
+
+def passage_of(
+    example: Example | None, long: Span | None, shorts: Sequence[Span]
+) -> dict[str, dict[str, Any] | None]:
+    """Returns id, title and rank of the passage of an answer; empty if no retriever found any."""
+    if example is None or not example.passages:
+        return {}
+    span = long or next(iter(shorts), None)
+    if span is None or (found := example.passage(span)) is None:
+        return {"passage": None}
+    return {"passage": {"id": found.passage_id, "title": found.title, "rank": found.rank}}
 
 
 def byte_span(span: Span, token_bytes: IntArray | None) -> tuple[int, int]:
@@ -142,6 +157,7 @@ def nbest_line(example: Example, prediction: Prediction, alternatives: Alternati
             "short_answers": [place(span) for span in part.shorts],
             "short_score": scores[1],
             "yes_no_answer": str(part.yes_no),
+            **passage_of(example, part.long, part.shorts),
         }
 
     first = answer(prediction, (prediction.long_score, prediction.short_score))

@@ -37,6 +37,10 @@ COLUMNS = {
 NO_ID = ""
 """Placeholder for the id of a record without one; ``read_records`` replaces it by FILE:LINE."""
 MAX_SHOWN_CHARS = 80
+TO_RETRIEVE = (
+    "retrieve passages for it, as with Pyserini or DPR, and give the file with 'ctxs' or 'contexts'"
+)
+"""What to do with a question whose page is not in the data, as in NQ-open."""
 
 
 @dataclass(frozen=True)
@@ -104,16 +108,16 @@ def decode_context(record: Record) -> Example:
         page = page_from_text(text, f"field {CONTEXT!r}")
     except ValueError as error:
         raise RecordError(str(error)) from error
-    return _example(record, page)
+    return example(record, page)
 
 
 def decode_page_question(record: Record, pages: PageFolder | None = None) -> Example:
     """Returns the example in a record that names one of ``pages``."""
     if pages is None:
         expected = "a field 'context', or --pages FOLDER and a field 'page' that names a file in it"
-        raise RecordError(f"the question has no page: expected {expected}")
+        raise RecordError(f"the question has no page: expected {expected}; or {TO_RETRIEVE}")
     path = pages.path(record)
-    return _example(record, _page(path, Path(path).stat().st_mtime_ns))
+    return example(record, _page(path, Path(path).stat().st_mtime_ns))
 
 
 @lru_cache(maxsize=1)
@@ -125,14 +129,15 @@ def _page(path: str, modified_ns: int) -> Page:
         raise RecordError(" ".join(str(error).split())) from error
 
 
-def _example(record: Record, page: Page) -> Example:
+def example(record: Record, page: Page) -> Example:
+    """Returns the example in a record about a page."""
     question = get(record, QUESTION, str)
     if not question.strip():
         raise RecordError(f"field {QUESTION!r} is empty")
     id_field = next((field for field in ID_FIELDS if record.get(field) not in (None, "")), None)
-    example = replace(
+    without_gold = replace(
         page.with_question(question),
         example_id=NO_ID if id_field is None else fields.example_id(record, id_field),
         title=fields.optional_text(record, "title") or page.example.title,
     )
-    return text_gold.with_gold(example, record)
+    return text_gold.with_gold(without_gold, record)

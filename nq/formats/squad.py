@@ -1,6 +1,6 @@
 """Files of SQuAD and of the MRQA shared task: contexts, each with several questions.
 
-SQuAD 1.1 and 2.0 are one JSON document, which is read as a whole:
+SQuAD 1.1 and 2.0 are one JSON document, which is read article by article:
 
     {"version": "v2.0", "data": [{"title": …, "paragraphs": [{"context": …, "qas": [
         {"id": …, "question": …, "is_impossible": false,
@@ -21,18 +21,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from nq.formats import lines
+from nq.formats import elements, lines
 from nq.formats.fields import LIMITS, Record, RecordError, get, optional_text
 from nq.formats.own_data import QUESTION
 
-_STRING = rb"\"(?>(?:[^\"\\]|\\.)*)\""  # groups that repeat are as in nq.formats.words
-_VALUE = _SCALAR = _STRING + rb"|[\w.+-]++"
-for _ in range(6):  # levels of arrays and objects
-    _VALUE = _SCALAR + rb"|[\[{](?>(?:[\s,:]++|" + _VALUE + rb")*)[\]}]"
-START = re.compile(
-    rb"\s*+\{\s*+(?>(?:(?!\"data\"\s*+:)" + _STRING + rb"\s*+:\s*+(?:" + _VALUE + rb")\s*+,\s*+)*)"
-    rb"\"data\"\s*+:\s*+\[\s*+(?![^\s{\]])"
-)
+_DATA = rb"\s*+\{\s*+" + elements.FIELDS % rb"data" + rb"\"data\"\s*+:\s*+(?=\[)"
+START = re.compile(_DATA + rb"\[\s*+(?![^\s{\]])")
 """The beginning of a SQuAD document, whose ``data`` may follow metadata of any kind."""
 _MAY_BE_MRQA = re.compile(rb"\s*\{\s*\"(?:header|context|qas|id)\"\s*:")
 
@@ -51,24 +45,34 @@ def squad_questions(path: str) -> Questions:
     """Yields the questions of a SQuAD document."""
     try:
         with lines.open_bytes(path) as file:
-            data = file.read(LIMITS.document_bytes + 1).removeprefix(lines.BOM)
-        articles = get(lines.parse_line(data, "document_"), "data", list)
-        del data
+            head = file.read(elements.CHUNK_BYTES).removeprefix(lines.BOM)
+            start = match.end() if (match := re.match(_DATA, head)) else 0
+            articles = elements.elements(file, head[start:], LIMITS.document_bytes, is_whole=False)
+            for i, article in enumerate(articles):
+                yield from _article(article, f"data[{i}]")
+    except RecordError as error:
+        yield error
+
+
+def _article(text: bytes | RecordError, where: str) -> Questions:
+    try:
+        if isinstance(text, RecordError):
+            raise text
+        article = lines.parse_line(text, "document_")
+    except RecordError as error:
+        yield RecordError(f"{where}: {error}")
+        return
+    if "paragraphs" not in article and QUESTION in article:
+        yield article
+        return
+    try:
+        paragraphs = get(article, "paragraphs", list, where=where)
     except RecordError as error:
         yield error
         return
-    for i, article in enumerate(articles):
-        if type(article) is dict and "paragraphs" not in article and QUESTION in article:
-            yield article
-            continue
-        try:
-            paragraphs = get(article, "paragraphs", list, where=f"data[{i}]")
-        except RecordError as error:
-            yield error
-            continue
-        for j, paragraph in enumerate(paragraphs):
-            title = optional_text(article, "title")
-            yield from _questions(paragraph, title, f"data[{i}].paragraphs[{j}]")
+    for i, paragraph in enumerate(paragraphs):
+        title = optional_text(article, "title")
+        yield from _questions(paragraph, title, f"{where}.paragraphs[{i}]")
 
 
 def mrqa_questions(path: str) -> Questions:

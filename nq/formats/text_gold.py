@@ -32,7 +32,7 @@ from nq.formats.lines import json_value
 from nq.formats.words import located_words, span_at
 from nq.records import Annotation, Example, Span, YesNo
 
-FIELDS = ("answers", "answer")
+FIELDS = ("answers", "golden_answers", "answer")
 DETECTED = "detected_answers"
 IMPOSSIBLE = "is_impossible"
 PLACES: tuple[str, str] = ("answer_start", "answer_end")

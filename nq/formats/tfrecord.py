@@ -52,6 +52,7 @@ from nq.records import (
     Features,
     IntArray,
     Original,
+    Passage,
     Source,
     Span,
     YesNo,
@@ -243,6 +244,7 @@ def decode_example(record: bytes) -> tuple[ExampleKey, Example, int]:
         values["original"] = Original(**{**original, "chars": _pairs(original["chars"])})
     if (answers := values["answers"]) is not None:
         values["answers"] = tuple(answers)
+    values["passages"] = tuple(Passage(**passage) for passage in values["passages"])
     return tuple(key), Example(**values), n_windows
 
 

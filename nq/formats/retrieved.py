@@ -1,0 +1,90 @@
+"""Questions with the passages that a retriever found, which become the blocks of one page.
+
+| from                           | fields of a record, and of a passage                            |
+|--------------------------------|-----------------------------------------------------------------|
+| DPR, FiD, Self-RAG             | ``answers``, ``ctxs``: ``id``, ``title``, ``text``              |
+| Pyserini, by query id          | ``answers``, ``contexts``: ``docid``, ``text`` below the title  |
+| FlashRAG, Search-R1            | ``golden_answers``, ``retrieval_result``: ``id``, ``contents``  |
+| training files of DPR          | ``answers``, ``positive_ctxs``, ``hard_negative_ctxs``, …       |
+
+A passage is a block in the order of the file, with its title as the heading. Gold is looked for in
+all passages, in a training file in the positive ones, where its first place counts.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from nq.formats import elements, own_data
+from nq.formats.fields import Record, check_type, get, same_id
+from nq.formats.html import PageBuilder
+from nq.formats.words import located_words
+from nq.records import Example, Passage
+
+POSITIVE = "positive_ctxs"
+FIELDS = ("ctxs", "contexts", "retrieval_result", POSITIVE)
+"""The field with the passages, by which a record is known."""
+NEGATIVE = ("hard_negative_ctxs", "negative_ctxs")
+BY_ID = re.compile(
+    rb"\s*+\{\s*+" + elements.STRING + rb"\s*+:\s*+\{\s*+"
+    rb"" + (elements.FIELDS + rb"\"(?:%s)\"\s*+:\s*+\[") % ((marks := b"contexts|ctxs"), marks)
+)
+"""The beginning of an object of records by query id."""
+OUTPUT = "output"
+"""The field of FlashRAG's intermediate files that has the passages."""
+_IDS = ("id", "docid", "passage_id", "psg_id")
+_Texts = list[tuple[Any, str, str]]
+
+
+def decode(record: Record) -> Example:
+    """Returns the example in a record with passages."""
+    name = next(name for name in FIELDS if record.get(name) is not None)
+    example = _example(record, passages := _passages(record, name))
+    if name != POSITIVE:
+        return example
+    for negative in NEGATIVE:
+        passages += _passages(record, negative)
+    places = sorted(example.annotations or (), key=lambda gold: gold.shorts)[:1]
+    page = _example({**record, "answers": None}, passages)
+    return replace(page, annotations=tuple(places) or None, answers=example.answers)
+
+
+def flat(record: Record) -> Record:
+    """Returns a record with the fields of FlashRAG's ``output`` among its own."""
+    output = record.get(OUTPUT)
+    return {**record, **output} if type(output) is dict and "retrieval_result" in output else record
+
+
+def _passages(record: Record, name: str) -> _Texts:
+    """Returns id, title and text of each passage; a title may be the first line of the text."""
+    passages = _Texts()
+    for i, item in enumerate(get(record, name, list, type(None), default=None) or ()):
+        where = f"{name}[{i}]"
+        passage = check_type(item, where, dict)
+        passage = passage | get(passage, "document", dict, where=where, default={})  # Search-R1
+        text = get(passage, "text" if "text" in passage else "contents", str, where=where)
+        title = get(passage, "title", str, type(None), where=where, default=None)
+        if title is None:
+            first, _, rest = text.partition("\n")
+            title, text = (first.strip().strip('"'), rest) if rest.strip() else ("", text)
+        ids = (same_id(passage[n]) for n in _IDS if type(passage.get(n)) in (int, str))
+        passages.append((next(ids, None), " ".join(title.split()), text))
+    return passages
+
+
+def _example(record: Record, passages: Sequence[tuple[Any, str, str]]) -> Example:
+    """Returns the example with the page of these passages; those without words are no blocks."""
+    builder, plain, blocks = PageBuilder(), "", list[Passage]()
+    for rank, (key, title, text) in enumerate(passages, 1):
+        parts = [part for part in (title, text) if any(True for _ in located_words(part))]
+        for tag, part in zip(("h2", "p")[-len(parts) :], parts, strict=False):
+            builder.start(tag, {})
+            builder.data(part, len(plain))
+            builder.end(tag)
+            plain += part + "\n"
+        if parts:
+            plain += "\n"
+            blocks.append(Passage(key, title, rank))
+    example = own_data.example(record, builder.close(plain))
+    return replace(example, passages=tuple(blocks))

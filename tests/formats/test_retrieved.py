@@ -1,0 +1,327 @@
+"""Tests passages of retrievers: four shapes, lists and objects read element by element."""
+
+import gzip
+import io
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nq
+from nq.config import WindowConfig
+from nq.formats import elements, inputs
+from nq.formats.documents import page_from_html
+from nq.formats.fields import LIMITS, RecordError
+from nq.formats.retrieved import decode
+from nq.preprocess.contexts import contexts
+from nq.questions import read_examples
+from nq.records import DeadLetter, Example, Passage
+from tests.formats import own_data
+from tests.formats.reading import ids, items, reasons, records, values_of
+from tests.support.nq_records import simplified, to_line, write_lines
+from tests.support.peak_memory import limited_memory
+
+Passages = Sequence[tuple[str, str, str]]
+KEEPERS: Passages = (
+    ("p1", "Skerry Point", "The lighthouse was built by Ada Brenn in 1874."),
+    ("p2", "", "It rains."),
+    ("p3", "Tom Hale", "The last keeper lived in the tower.\n\nIt was automated in 1986."),
+)
+QUESTION = "When was it automated?"
+
+
+def below_title(title: str, text: str) -> str:
+    return f"{title}\n{text}" if title else text
+
+
+def dpr(key: str, passages: Passages, answers: Any) -> dict[str, Any]:
+    ctxs = [
+        {"id": i, "title": title, "text": text, "score": "80.5", "has_answer": True}
+        for i, title, text in passages
+    ]
+    return {"id": key, "question": QUESTION, "answers": answers, "ctxs": ctxs}
+
+
+def pyserini(key: str, passages: Passages, answers: Any) -> dict[str, Any]:
+    listed = [
+        {"docid": i, "score": 80.5, "text": below_title(title, text), "has_answer": True}
+        for i, title, text in passages
+    ]
+    return {"id": key, "question": QUESTION, "answers": answers, "contexts": listed}
+
+
+def flash_rag(key: str, passages: Passages, answers: Any) -> dict[str, Any]:
+    result = [
+        {"id": i, "contents": below_title(f'"{title}"' if title else "", text), "score": 0.5}
+        for i, title, text in passages
+    ]
+    output = {"retrieval_result": result, "pred": "1887"}
+    return {"id": key, "question": QUESTION, "golden_answers": answers, "output": output}
+
+
+def training(key: str, passages: Passages, answers: Any) -> dict[str, Any]:
+    positive = [{"title": t, "text": x, "passage_id": i} for i, t, x in passages]
+    others: dict[str, Any] = {"negative_ctxs": [], "hard_negative_ctxs": []}
+    return {"id": key, "question": QUESTION, "answers": answers, "positive_ctxs": positive} | others
+
+
+SHAPES = [dpr, pyserini, flash_rag, training]
+Shape = Callable[[str, Passages, Any], dict[str, Any]]
+
+
+def dump_list(path: Path, several: list[Any], indent: int | None = None) -> Path:
+    path.write_text(json.dumps(several, indent=indent), encoding="utf-8")
+    return path
+
+
+def write_shapes(folder: Path, several: list[tuple[str, Passages, Any]]) -> Iterator[Path]:
+    """Writes the records in each shape, as a list, as lines and as an object by id."""
+    for shape in SHAPES:
+        rows = [shape(*one) for one in several]
+        for indent in (None, 1):
+            yield dump_list(folder / f"{shape.__name__}-{indent}.json", rows, indent)
+        yield write_lines(folder / f"{shape.__name__}.jsonl.gz", rows)
+        if shape in (dpr, pyserini):
+            by_id = {row["id"]: {k: v for k, v in row.items() if k != "id"} for row in rows}
+            text = json.dumps(by_id, indent=4)
+            (folder / f"{shape.__name__}-by-id.json").write_text(text, encoding="utf-8")
+            yield folder / f"{shape.__name__}-by-id.json"
+
+
+def without_gold(example: Example) -> dict[str, Any]:
+    return values_of(example) | {"annotations": None}
+
+
+def test_all_shapes_are_the_same_example(tmp_path: Path) -> None:
+    twice = [*KEEPERS[:1], *KEEPERS[:1]]
+    several: list[Any] = [("q1", KEEPERS, ["1986"]), ("q2", twice, None), ("q3", (), ["1986"])]
+    expected = [decode(dpr(*one)) for one in several]
+    for path in write_shapes(tmp_path, several):
+        examples = list(read_examples(path))
+        assert list(map(without_gold, examples)) == list(map(without_gold, expected)), path
+        assert [bool(e.annotations) for e in examples] == [True, False, False]
+    first, second, _ = expected
+    assert first.passages == tuple(Passage(i, t, n) for n, (i, t, _) in enumerate(KEEPERS, 1))
+    assert [example.title for example in expected] == [""] * 3
+    (gold,) = first.annotations or ()
+    assert first.passage(gold.shorts[0]) == Passage("p3", "Tom Hale", 3)
+    assert [first.text(c.span) for c in first.candidates] == [
+        "Skerry Point\n" + KEEPERS[0][2], "It rains.", "Tom Hale\n" + KEEPERS[2][2]
+    ]  # fmt: skip
+    assert [passage.rank for passage in second.passages] == [1, 2]
+
+
+TEXTS = st.text("ab .,-\"'[]{}\\é\u0300\u2029\U0001f600<1", max_size=12)
+LINES = TEXTS.map(str.strip).filter(lambda text: text == text.strip('"'))
+GOLD = st.one_of(st.none(), st.lists(st.sampled_from(["a", "b 1", "é"]), max_size=2))
+
+
+@given(st.lists(st.tuples(TEXTS, LINES, TEXTS.map(lambda text: text + "x")), max_size=4), GOLD)
+def test_any_record_reads_back_from_each_shape(passages: Passages, answers: Any) -> None:
+    expected = values_of(decode(dpr("q", passages, answers)))
+    for shape in SHAPES:
+        line = to_line([shape("q", passages, answers)])
+        (row,) = elements.elements(io.BytesIO(line[1:]), line[:1], LIMITS.bytes)
+        assert isinstance(row, bytes)
+        values = values_of(inputs.decode_record(json.loads(row)))
+        gold = values.pop("annotations"), expected["annotations"]
+        assert values == {k: v for k, v in expected.items() if k != "annotations"}
+        if shape is training:
+            places = sorted(gold[1] or (), key=lambda annotation: annotation.shorts)
+            assert gold[0] == (tuple(places[:1]) or None)
+        else:
+            assert gold[0] == gold[1]
+
+
+def test_passages_are_the_blocks_of_the_same_page_as_html(tmp_path: Path) -> None:
+    example = decode(dpr("q", KEEPERS, ["1986"]))
+    html = "".join(f"<h2>{title}</h2><p>{text}</p>" for _, title, text in KEEPERS)
+    page = page_from_html(html).example
+    assert list(page.tokens) == list(example.tokens)
+    assert list(page.candidates) == list(example.candidates)
+    assert page.original and example.original
+    assert list(page.original.spelling) == list(example.original.spelling)
+
+
+def test_all_passages_are_read() -> None:
+    many = [(f"p{n}", "", f"The year {n}.") for n in range(1000)]
+    example = decode(dpr("q", many, ["999"]))
+    assert len(contexts(example, WindowConfig())) == 1001
+    assert example.passage(example.candidates[-1].span) == Passage("p999", "", 1000)
+
+
+def test_gold_of_a_training_file_is_in_the_first_positive_passage_with_it() -> None:
+    record = training("q", KEEPERS[:2], ["Tom Hale", "1874"])
+    record["hard_negative_ctxs"] = [{"title": KEEPERS[2][1], "text": KEEPERS[2][2], "score": 9}]
+    record["negative_ctxs"] = [{"title": "", "text": "1874 and 1874"}]
+    example = decode(record)
+    (gold,) = example.annotations or ()
+    assert (gold.candidate, example.text(gold.shorts[0])) == (0, "1874")
+    assert [p.title for p in example.passages] == ["Skerry Point", "", "Tom Hale", ""]
+    unused = decode(record | {"answers": ["Tom Hale"]})
+    assert (unused.annotations, unused.answers) == (None, ("Tom Hale",))
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"ctxs": "p1"}, "'ctxs' must be an array"),
+        ({"ctxs": [[{"text": "a"}]]}, "ctxs[0] must be an object, found an array"),
+        ({"ctxs": [{"text": "a"}, None]}, "ctxs[1] must be an object, found null"),
+        ({"ctxs": [{"title": "a"}]}, "missing field 'ctxs[0].contents'"),
+        ({"ctxs": [{"text": 5}]}, "'ctxs[0].text' must be a string, found an integer"),
+        ({"ctxs": [{"title": 5, "text": "a"}]}, "'ctxs[0].title' must be"),
+        ({"answers": [None]}, "answers[0].text must be"),
+        ({"answers": [["a"]]}, "answers[0].text must be"),
+        ({"question": None}, "'question' must be a string"),
+    ],
+)
+def test_a_broken_record_costs_no_other(tmp_path: Path, fields: Any, reason: str) -> None:
+    several = [dpr(key, KEEPERS, [1986]) for key in "abc"]
+    several[1] |= fields
+    first, second, third = records(dump_list(tmp_path / "a.json", several))
+    assert isinstance(first[1], Example) and first[1].answers == ("1986",)
+    assert isinstance(third[1], Example) and third[0] == 3
+    assert isinstance(second[1], DeadLetter)
+    assert second[0] == 2 and reason in second[1].reason
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ({"question": "who", "answer": ["Ada"]}, "retrieve passages for it"),
+        ({"id": "1", "input": "who", "output": [{"answer": "Ada"}]}, "KILT"),
+    ],
+)
+def test_questions_without_passages_say_what_is_missing(
+    record: Any, words: str, tmp_path: Path
+) -> None:
+    (reason,) = reasons(write_lines(tmp_path / "a.jsonl", [record]))
+    assert words in reason and "Pyserini" in reason and "\n" not in reason
+
+
+def test_answers_are_those_about_the_same_page_in_the_simplified_format(tmp_path: Path) -> None:
+    examples = [decode(dpr(f"q{n}", KEEPERS[n:], None)) for n in range(3)]
+    pages = [
+        {
+            "example_id": example.example_id,
+            "question_text": QUESTION,
+            "document_text": " ".join(example.tokens),
+            "long_answer_candidates": [
+                {"start_token": c.span.start, "end_token": c.span.end, "top_level": True}
+                for c in example.candidates
+            ],
+        }
+        for example in examples
+    ]
+    expected = write_lines(tmp_path / "simplified.jsonl", pages)
+    with nq.load() as reader:
+        first = list(reader.predict(read_examples(expected)))
+        assert all(prediction.answered for prediction in first)
+        for path in write_shapes(tmp_path, [(f"q{n}", KEEPERS[n:], None) for n in range(3)]):
+            assert list(reader.predict(read_examples(path))) == first
+
+
+# --- lists and objects --------------------------------------------------------------------
+
+
+def test_a_list_may_have_records_of_any_dialect(tmp_path: Path) -> None:
+    several = [simplified(1), own_data.QUESTIONS[2] | {"context": "It rains."}]
+    for indent in (None, 0, "\t"):
+        text = "\ufeff \n" + json.dumps(several, indent=indent)
+        (tmp_path / "a.json").write_bytes(gzip.compress(text.encode()))
+        assert ids(tmp_path / "a.json") == [1, "q3"]
+    (tmp_path / "b.json").write_text("[]")
+    assert items(tmp_path / "b.json") == []
+
+
+RECORDS = [dpr(f'q{n} "]}}\\', KEEPERS, ["\n\\"]) for n in range(5)]
+BROKEN = (
+    *('{"id": "a", "question": "a"', '{"id": "a", "ctxs": [{"text": "b', '{"id": "a", "x": [1}]}'),
+    *('{"id": "a\n}', "null", '"a, b"', "[[1, 2], [3]]", '{"a": "b"} {"a": "b"}', "{'a': 1}"),
+)
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize("indent", [None, 0, 4])
+@pytest.mark.parametrize("size", [1, 5, 64, 1 << 20])
+def test_a_broken_element_costs_no_other(
+    broken: str, indent: int | None, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elements, "CHUNK_BYTES", size)
+    texts = [json.dumps(record, indent=indent) for record in RECORDS]
+    texts[2:2] = [broken]
+    file = io.BytesIO(f"[{', '.join(texts)}]".encode())
+    found = [
+        row.decode() if isinstance(row, bytes) else ""
+        for row in elements.elements(file, file.read(200), LIMITS.bytes)
+    ]
+    assert [row for row in found if row in texts and row != broken] == texts[:2] + texts[3:]
+    assert found[:2] == texts[:2] and len(found) == 6
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_file_cut_off_in_an_element(indent: int | None, tmp_path: Path) -> None:
+    text = json.dumps(RECORDS, indent=indent)
+    path, starts = (
+        tmp_path / "a.json",
+        [i for i in range(len(text)) if text.startswith('"id": "q', i)],
+    )
+    for n, start in enumerate(starts):
+        for end in (start + 2, start + 100, start + 170):
+            path.write_text(text[:end])
+            good = [reason == "" for reason in reasons(path)]
+            assert good == [True] * n + [False]
+    path.write_text(text[:-1].rstrip())
+    assert [reason == "" for reason in reasons(path)] == [True] * 5 + [False]
+    path.write_text(text + text)
+    assert [reason == "" for reason in reasons(path)] == [True] * 5 + [False]
+
+
+def test_a_large_element_is_skipped_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elements, "CHUNK_BYTES", 1 << 16)
+    large = {"id": "large", "x": ["é" * 500_000], "y": [[1, 2, 3]] * 100_000, "z": "\\" * 9_999}
+    file = io.BytesIO(json.dumps([RECORDS[0], large, RECORDS[1]]).encode())
+    n_bytes = len(json.dumps(large)) + 1  # with the blank before it
+    with limited_memory(2 << 20):
+        first, error, last = elements.elements(file, file.read(50), 100_000)
+    assert [json.loads(row) for row in (first, last) if isinstance(row, bytes)] == RECORDS[:2]
+    assert isinstance(error, RecordError) and f"{n_bytes}" in str(error)
+
+
+def test_thirty_thousand_passages_are_read_at_constant_memory(tmp_path: Path) -> None:
+    generator, path = random.Random(0), tmp_path / "a.json"
+    words = [f"w{n}" for n in range(1000)]
+    passages = [(f"p{n}", f"T{n}", " ".join(generator.choices(words, k=8))) for n in range(100)]
+
+    def write(n: int) -> None:
+        with path.open("w") as file:
+            for i in range(n):
+                file.write(("," if i else "[") + json.dumps(dpr(f"q{i}", passages, ["w1"])))
+            file.write("]")
+
+    peaks = []
+    for n in (30, 300):
+        write(n)
+        n_read = 0
+        with limited_memory(8 << 20):
+            for example in read_examples(path):
+                n_read += len(example.passages)
+        peaks.append(n_read)
+    assert peaks == [3000, 30_000]
+
+
+def test_a_squad_file_is_read_article_by_article(tmp_path: Path) -> None:
+    path, document = tmp_path / "a.json", own_data.squad()
+    document["data"] = [
+        {"paragraphs": [{"context": "It rains. " * 500, "qas": [{"id": n, "question": "a"}]}]}
+        for n in range(3000)
+    ]
+    path.write_text(json.dumps(document))
+    with limited_memory(path.stat().st_size // 2):
+        assert sum(1 for _ in inputs.rows(str(path))) == 3000
