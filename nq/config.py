@@ -234,12 +234,13 @@ class RankingWeights(Settings):
     With the defaults the model's own probabilities count and nothing else.
     """
 
-    BLOCK_FEATURES: ClassVar[tuple[str, ...]] = ("bm25", "page_length", "few_blocks")
+    BLOCK_FEATURES: ClassVar[tuple[str, ...]] = ("bm25", "page_length", "few_blocks", "retriever")
 
     evidence: float = option(1.0, "weight of the log odds that the model gives a block")
     bm25: float = option(0.0, "weight of the BM25 score of question and block")
     page_length: float = option(0.0, "weight of log(n) for a block of a page with n blocks")
     few_blocks: float = option(0.0, "weight of log(8 / n) for a block of a page with n < 8 blocks")
+    retriever: float = option(0.0, "weight of the score of a retriever, if it found the page")
     null: float = option(0.0, "utility of no answer")
     short_evidence: float = option(1.0, "weight of the log odds that the model gives an option")
     short_length: float = option(0.0, "weight of log(tokens) of a span")

@@ -155,11 +155,12 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A passage that a retriever found: its id, ``None`` without one, title, and rank from 1."""
+    """A passage that a retriever found: id and score are ``None`` without one, ranks are from 1."""
 
     passage_id: ExampleId | None
     title: str
     rank: int
+    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,7 +180,7 @@ class Example:
         original: the user's text, where the file has one that nq itself cut into tokens.
         answers: the gold answers as text, empty if there is none in the page; ``None`` where the
             file has no gold, or gold that is not text.
-        passages: the passages that the candidates are, where a retriever found them.
+        passages: the passages that the candidates are; ``None`` where no retriever found them.
     """
 
     example_id: ExampleId
@@ -193,12 +194,24 @@ class Example:
     title: str = ""
     original: Original | None = None
     answers: tuple[str, ...] | None = None
-    passages: tuple[Passage, ...] = ()
+    passages: tuple[Passage, ...] | None = None
 
     def passage(self, span: Span) -> Passage | None:
         """Returns the passage that contains a span, ``None`` if there is none."""
-        pairs = zip(self.candidates, self.passages, strict=False)
+        pairs = zip(self.candidates, self.passages or (), strict=False)
         return next((one for block, one in pairs if block.span.contains(span)), None)
+
+    @property
+    def answer_rank(self) -> int | None:
+        """The rank of the first passage with a gold answer; ``None`` if none of them has one."""
+        spans = (span for gold in self.annotations or () for span in gold.shorts)
+        ranks = (passage.rank for span in spans if (passage := self.passage(span)))
+        return min(ranks, default=None)
+
+    @property
+    def lost_at_retrieval(self) -> bool:
+        """Whether the passages that a retriever found have none of the gold answers."""
+        return self.passages is not None and bool(self.answers) and not self.annotations
 
     @property
     def lacks_passage(self) -> bool:

@@ -1,7 +1,8 @@
 """``nq eval`` and ``python -m eval.nq_eval``: score predictions, with the official options.
 
 Gold in NQ's own formats is read as the official evaluation reads it; other gold as ``nq answer``
-reads it, with exact match and F1 where it is text.
+reads it, with exact match and F1 where it is text. Predictions of EfficientQA have their answers
+as text and the question as key.
 """
 
 import argparse
@@ -59,11 +60,14 @@ def parser() -> argparse.ArgumentParser:
 
 def _read(args: argparse.Namespace) -> Inputs:
     """Reads gold and predictions."""
+    from nq.evaluation import nq_open
     from nq.evaluation.evaluate import read_scorable
     from nq.formats import inputs
     from nq.formats.own_data import list_pages
 
     paths = matching_files(args.gold_path)
+    if nq_open.is_predictions(args.predictions_path):
+        return {}, {}, nq_open.evaluate(paths, args.predictions_path)
     if all(map(inputs.is_official, paths)):
         return read_gold(args.gold_path), read_predictions(args.predictions_path), {}
     pages = None if args.pages is None else list_pages(args.pages, args.page_column)
@@ -101,6 +105,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "nq eval") -> int:
     needed = args.long_non_null_threshold, args.short_non_null_threshold
     try:
         gold, predictions, of_texts = _read(args)
+        if of_texts and not gold:
+            print(json.dumps(of_texts, indent=2 if sys.stdout.isatty() else None))
+            return 0
         metrics = score(gold, predictions, needed, args.one_annotator) | of_texts
         labels = chain(*gold.values(), predictions.values())
         few = _few_annotators(gold, max(needed), args.one_annotator)

@@ -62,7 +62,7 @@ def parser() -> terminal.Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Trains the model and prints the result."""
-    from nq.runs.result import dead_letter_lines, unread_lines
+    from nq.runs.result import dead_letter_lines, training_lines
     from nq.training.train import train
 
     if args.evaluate_every and not args.dev:
@@ -90,7 +90,6 @@ def run(args: argparse.Namespace) -> int:
         if result.best:
             shown = ", ".join(f"{name} {result.best[name]:.3f}" for name in MEASURED)
             print(f"weights of step {result.best[STEP]}, on held-out questions: {shown}")
-        unread = unread_lines(counts.truncated_pages, counts.unread_blocks)
-        for line in (*unread, *dead_letter_lines(result.prepared.dead_letter_file)):
+        for line in (*training_lines(counts), *dead_letter_lines(result.prepared.dead_letter_file)):
             print(line)
     return 0

@@ -141,4 +141,5 @@ def save_judged(run: FinishedRun, judged: Judged, output: str | Path) -> None:
 
 def _gold(run: FinishedRun) -> Gold:
     """Returns the gold of the annotated questions of a run, in their order."""
-    return {one.example_id: example_labels(one) for _, one in run.sources() if one.annotations}
+    examples = (example for _, example in run.sources())
+    return {one.example_id: labels for one in examples if (labels := example_labels(one))}

@@ -55,7 +55,7 @@ def judge(example: Example, prediction: Mapping[str, Any]) -> JudgedPrediction:
 
 def judge_label(example: Example, label: labels.Label) -> JudgedPrediction:
     """Compares the label of a prediction with the gold of its example."""
-    gold = example_labels(example) if example.annotations else None
+    gold = example_labels(example) or None
     text = text_score(example, label)
     verdict = None if gold is None and text is None else _verdict(gold or [], label, text)
     return JudgedPrediction(example.example_id, label, gold, text, verdict)
@@ -121,7 +121,10 @@ def text_score(example: Example, label: labels.Label) -> text_match.TextScore | 
     if example.answers is None:
         return None
     answer = example.short_answer(label.short_tokens, YesNo(label.yes_no.upper()))
-    return text_match.score_text(example.answers, answer)
+    score = text_match.score_text(example.answers, answer)
+    if example.passages is None or not score.has_answer:
+        return score
+    return replace(score, rank=example.answer_rank or 0)
 
 
 def evaluate(
@@ -164,9 +167,9 @@ def read_scorable(
         for example in read_examples(gold, skip_bad=True, pages=pages):
             key = example.example_id
             seen.add(key)
-            if example.annotations:
-                gold_labels[key] = example_labels(example)
-            if example.annotations or example.answers is not None:
+            if annotators := example_labels(example):
+                gold_labels[key] = annotators
+            if annotators or example.answers is not None:
                 scored.add(key)
             if key in predicted and (text := text_score(example, predicted[key])):
                 texts.append(text)
@@ -180,8 +183,13 @@ def read_scorable(
 def example_labels(example: Example) -> list[labels.Label]:
     """Returns the answers of an example's annotators.
 
-    Where gold lacks the passage of yes or no, every long answer is right.
+    Where gold lacks the passage of yes or no, every long answer is right. Where no passage of a
+    retriever has the answer, none is.
     """
+    if example.lost_at_retrieval:
+        behind = len(example.tokens) + 1  # and behind the span of ``judge``
+        behind_the_page = labels.LabelSpan(start_token=behind, end_token=behind + 1)
+        return [labels.Label(behind_the_page, (behind_the_page,))]
 
     def span(span: Span | None) -> labels.LabelSpan:
         if span is None or span.start >= span.end:

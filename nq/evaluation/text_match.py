@@ -22,15 +22,24 @@ from dataclasses import dataclass
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
+TOP = (1, 5, 20, 100)
+"""The numbers of passages, the best ones of a retriever, in which answers are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextScore:
-    """The score of one answer; ``has_answer`` tells whether gold has one."""
+    """The score of one answer.
+
+    Args:
+        has_answer: whether gold has an answer.
+        rank: of the first passage of a retriever with the gold answer, 0 if none of them has it;
+            ``None`` where no retriever found the page, or gold has no answer.
+    """
 
     exact_match: bool
     f1: float
     has_answer: bool
+    rank: int | None = None
 
 
 def normalize(text: str) -> str:
@@ -76,4 +85,19 @@ def metrics(scores: Sequence[TextScore]) -> dict[str, float]:
         result[f"{prefix}exact_match"] = exact / max(n, 1)
         result[f"{prefix}f1"] = math.fsum(score.f1 for score in of_kind) / max(n, 1)
         result[f"{prefix}n"] = n
-    return result
+    return result | _of_retriever([score for score in scores if score.rank is not None])
+
+
+def _of_retriever(scores: Sequence[TextScore]) -> dict[str, float]:
+    """Returns the shares of questions with the answer in the best k passages, and in all of them.
+
+    The exact match is that of the questions whose answer is in a passage.
+    Source: the top-k accuracy of Karpukhin et al. 2020, Dense Passage Retrieval.
+    """
+    if not scores:
+        return {}
+    n, there = len(scores), [score for score in scores if score.rank]
+    tops = {f"retrieval_top_{k}": sum(0 < (s.rank or 0) <= k for s in there) / n for k in TOP}
+    exact = math.fsum(score.exact_match for score in there)
+    all_passages = {"retrieval_all": len(there) / n, "retrieval_n": n}
+    return {**tops, **all_passages, "retrieved_exact_match": exact / max(len(there), 1)}

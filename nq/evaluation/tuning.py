@@ -117,7 +117,7 @@ def tune_decision(
     separations: list[tuple[float, bool]] = []
     long_pages: set[ExampleId] = set()
     for example, scores in scored:
-        if not example.annotations:
+        if not example_labels(example):
             continue
         gold[example.example_id] = example_labels(example)
         if sum(candidate.top_level for candidate in example.candidates) >= LONG_PAGE:

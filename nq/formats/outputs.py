@@ -14,7 +14,8 @@ negative. Any other id that a spreadsheet would take for a formula gets a ``'`` 
 opening the file runs nothing.
 
 SQuAD's scorer reads ``{id: answer}``, with an empty text for no answer. The answer is the short
-one, ``yes`` or ``no``; of several short answers all, with ``;`` between them.
+one, ``yes`` or ``no``; of several short answers all, with ``;`` between them. EfficientQA
+reads the same answer as a line, ``{"question": "…", "prediction": "…"}``.
 
 The n-best lists are one JSON object per line:
 
@@ -88,7 +89,7 @@ def passage_of(
     example: Example | None, long: Span | None, shorts: Sequence[Span]
 ) -> dict[str, dict[str, Any] | None]:
     """Returns id, title and rank of the passage of an answer; empty if no retriever found any."""
-    if example is None or not example.passages:
+    if example is None or example.passages is None:
         return {}
     span = long or next(iter(shorts), None)
     if span is None or (found := example.passage(span)) is None:
@@ -135,9 +136,19 @@ def kaggle_rows(example: Example, prediction: Prediction, alternatives: Alternat
 
 def squad_entry(example: Example, prediction: Prediction, alternatives: Alternatives) -> bytes:
     """Returns the entry of an example for SQuAD's scorer."""
-    answer = example.short_answer(prediction.shorts, prediction.yes_no)
-    key, value = str(example.example_id), answer.encode("utf-8", "replace").decode()
+    key, value = str(example.example_id), _short_answer(example, prediction)
     return orjson.dumps(key) + b": " + orjson.dumps(value)
+
+
+def nq_open_line(example: Example, prediction: Prediction, alternatives: Alternatives) -> bytes:
+    """Returns the line of an example for EfficientQA."""
+    answer = _short_answer(example, prediction)
+    return orjson.dumps({"question": example.question, "prediction": answer}) + b"\n"
+
+
+def _short_answer(example: Example, prediction: Prediction) -> str:
+    answer = example.short_answer(prediction.shorts, prediction.yes_no)
+    return answer.encode("utf-8", "replace").decode()
 
 
 def nbest_line(example: Example, prediction: Prediction, alternatives: Alternatives) -> bytes:
@@ -187,6 +198,7 @@ class OutputFormat:
 FORMATS = {
     "kaggle": OutputFormat("kaggle.csv", kaggle_rows, header=b"example_id,PredictionString\n"),
     "nbest": OutputFormat(NBEST_FILE, nbest_line, alternatives=ALTERNATIVES),
+    "nq-open": OutputFormat("nq_open.jsonl", nq_open_line),
     "squad": OutputFormat("squad.json", squad_entry, b"{\n", b",\n", b"\n}\n"),
 }
 

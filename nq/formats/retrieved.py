@@ -7,17 +7,21 @@
 | FlashRAG, Search-R1            | ``golden_answers``, ``retrieval_result``: ``id``, ``contents``  |
 | training files of DPR          | ``answers``, ``positive_ctxs``, ``hard_negative_ctxs``, …       |
 
-A passage is a block in the order of the file, with its title as the heading. Gold is looked for in
-all passages, in a training file in the positive ones, where its first place counts.
+A passage is a block in the order of the file, with its title as the heading, and may have a
+``score``, which is a number or text. Gold is looked for in all passages, in a training file in the
+positive ones, where its first place counts. Scores of training files are not read, since a positive
+passage that people chose has one of its own there.
 """
 
+import contextlib
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from nq.formats import elements, own_data
-from nq.formats.fields import Record, check_type, get, same_id
+from nq.formats.fields import Record, RecordError, check_type, get, same_id
 from nq.formats.html import PageBuilder
 from nq.formats.words import located_words
 from nq.records import Example, Passage
@@ -34,17 +38,19 @@ BY_ID = re.compile(
 OUTPUT = "output"
 """The field of FlashRAG's intermediate files that has the passages."""
 _IDS = ("id", "docid", "passage_id", "psg_id")
-_Texts = list[tuple[Any, str, str]]
+_Text = tuple[Passage, str]
 
 
 def decode(record: Record) -> Example:
     """Returns the example in a record with passages."""
     name = next(name for name in FIELDS if record.get(name) is not None)
-    example = _example(record, passages := _passages(record, name))
+    passages = list(_passages(record, name))
+    example = _example(record, passages)
     if name != POSITIVE:
         return example
     for negative in NEGATIVE:
         passages += _passages(record, negative)
+    passages = [(replace(passage, score=None), text) for passage, text in passages]
     places = sorted(example.annotations or (), key=lambda gold: gold.shorts)[:1]
     page = _example({**record, "answers": None}, passages)
     return replace(page, annotations=tuple(places) or None, answers=example.answers)
@@ -56,9 +62,8 @@ def flat(record: Record) -> Record:
     return {**record, **output} if type(output) is dict and "retrieval_result" in output else record
 
 
-def _passages(record: Record, name: str) -> _Texts:
-    """Returns id, title and text of each passage; a title may be the first line of the text."""
-    passages = _Texts()
+def _passages(record: Record, name: str) -> Iterator[_Text]:
+    """Yields each passage with its text; a title may be the first line of the text."""
     for i, item in enumerate(get(record, name, list, type(None), default=None) or ()):
         where = f"{name}[{i}]"
         passage = check_type(item, where, dict)
@@ -69,15 +74,22 @@ def _passages(record: Record, name: str) -> _Texts:
             first, _, rest = text.partition("\n")
             title, text = (first.strip().strip('"'), rest) if rest.strip() else ("", text)
         ids = (same_id(passage[n]) for n in _IDS if type(passage.get(n)) in (int, str))
-        passages.append((next(ids, None), " ".join(title.split()), text))
-    return passages
+        score = _score(passage.get("score"), f"{where}.score")
+        yield Passage(next(ids, None), " ".join(title.split()), i + 1, score), text
 
 
-def _example(record: Record, passages: Sequence[tuple[Any, str, str]]) -> Example:
+def _score(value: Any, where: str) -> float | None:
+    with contextlib.suppress(ValueError, TypeError):
+        if value is None or math.isfinite(score := float(value)):
+            return None if value is None else score
+    raise RecordError(f"{where} must be a finite number, found {value!r:.40}")
+
+
+def _example(record: Record, passages: Sequence[_Text]) -> Example:
     """Returns the example with the page of these passages; those without words are no blocks."""
     builder, plain, blocks = PageBuilder(), "", list[Passage]()
-    for rank, (key, title, text) in enumerate(passages, 1):
-        parts = [part for part in (title, text) if any(True for _ in located_words(part))]
+    for rank, (passage, text) in enumerate(passages, 1):
+        parts = [part for part in (passage.title, text) if any(True for _ in located_words(part))]
         for tag, part in zip(("h2", "p")[-len(parts) :], parts, strict=False):
             builder.start(tag, {})
             builder.data(part, len(plain))
@@ -85,6 +97,7 @@ def _example(record: Record, passages: Sequence[tuple[Any, str, str]]) -> Exampl
             plain += part + "\n"
         if parts:
             plain += "\n"
-            blocks.append(Passage(key, title, rank))
-    example = own_data.example(record, builder.close(plain))
-    return replace(example, passages=tuple(blocks))
+            blocks.append(replace(passage, rank=rank))
+    page = builder.close(plain)
+    example = replace(page.example, passages=tuple(blocks))
+    return own_data.example(record, replace(page, example=example))

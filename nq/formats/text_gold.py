@@ -12,9 +12,10 @@ A span of MRQA, ``[12, 20]`` or on the hub ``{"start": 12, "end": 20}``, ends wi
 character.
 
 An answer with a place is one annotator's. One without a place is looked for in the page: each
-place where its words are is as good as any other. If no answer is in the page, the gold is the text
-alone. "yes" and "no" without a place, and booleans, are yes/no answers. Empty texts alone mean that
-there is no answer.
+place where its words are is as good as any other. In passages of a retriever they may be in any
+case of letters, elsewhere only where they are nowhere in the same. If no answer is in the page, the
+gold is the text alone. "yes" and "no" without a place, and booleans, are yes/no answers. Empty
+texts alone mean that there is no answer.
 """
 
 import ast
@@ -74,8 +75,16 @@ def with_gold(example: Example, record: Record) -> Example:
             gold.append(Annotation(one, None if one is None else 0, (), YesNo(yes_no)))
     if not answers:
         gold.append(Annotation(None, None, (), YesNo.NONE))
-    texts = tuple(dict.fromkeys(answer.text for answer in answers))
-    return replace(example, answers=texts, annotations=tuple(gold) or None)
+    all_texts = tuple(dict.fromkeys(answer.text for answer in answers))
+    return replace(example, answers=all_texts, annotations=tuple(gold) or None)
+
+
+def texts(record: Record) -> tuple[str, ...]:
+    """Returns the gold answers of a record as text; a ``RecordError`` says that it has no gold."""
+    answers = _answers(record)
+    if answers is None:
+        raise RecordError(f"no gold: expected a field {' or '.join(map(repr, FIELDS))}")
+    return tuple(dict.fromkeys(answer.text for answer in answers))
 
 
 def _answers(record: Record) -> list[TextAnswer] | None:
@@ -193,12 +202,16 @@ class _Page:
         return self._tokens(start, end, answer.where)
 
     def places(self, gold: TextAnswer) -> list[Span]:
-        """Returns where the words of an answer are, in the same case or else in any."""
+        """Returns where the words of an answer are, in the same case or else in any.
+
+        In passages of a retriever they are in any, as DPR looks for them.
+        """
         words = [word for word, *_ in located_words(gold.text)]
         if not words:
             return []
         answer = f" {' '.join(words)} "
-        for page, phrase in zip(self._texts, (answer, answer.casefold()), strict=True):
+        searches = [*zip(self._texts, (answer, answer.casefold()), strict=True)]
+        for page, phrase in searches if self.example.passages is None else searches[1:]:
             spans, first, before, at = list[Span](), 0, 0, page.find(phrase)
             while at >= 0 and len(spans) < MAX_PLACES:
                 first, before = first + page.count(" ", before, at), at

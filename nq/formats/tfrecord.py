@@ -244,7 +244,8 @@ def decode_example(record: bytes) -> tuple[ExampleKey, Example, int]:
         values["original"] = Original(**{**original, "chars": _pairs(original["chars"])})
     if (answers := values["answers"]) is not None:
         values["answers"] = tuple(answers)
-    values["passages"] = tuple(Passage(**passage) for passage in values["passages"])
+    if (passages := values["passages"]) is not None:
+        values["passages"] = tuple(Passage(**passage) for passage in passages)
     return tuple(key), Example(**values), n_windows
 
 

@@ -103,7 +103,7 @@ def load_scorer(spec: ScorerSpec) -> Scorer:
     margin = close_margin(profile, _device(profile)) if profile.changes.rescore else None
     scorer: Scorer = load_predictor(spec)
     if profile.changes.prune:
-        scorer = PruningScorer(scorer, model.first_decision.prune_blocks)
+        scorer = PruningScorer(scorer, model.first_decision)
     second, decision = model.second, model.cascade
     if second is not None and decision is not None:
         second_features = partial(features, tokenizer=second.tokenizer, config=second.windows)

@@ -2,7 +2,9 @@
 
 These are the blocks of a page with the highest BM25 scores (``nq.postprocess.blocks``), as many as
 the decision's ``prune_blocks``, and all windows with a word of one of them. The other windows have
-no evidence for a block, so that answers may change: docs/profiles.md tells how many do.
+no evidence for a block, so that answers may change: docs/profiles.md tells how many do. Of the
+passages of a retriever they are those that it ranks first, or if the decision has a weight for its
+score, those with the highest sum of BM25 and that score.
 """
 
 from collections.abc import Sequence
@@ -10,24 +12,25 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from nq.config import DecisionConfig
 from nq.inference.scorer import PART_FACTOR, Rows, Scorer, ScorerWrapper, Steps, example_slices
-from nq.postprocess.blocks import blocks_in_windows
-from nq.records import READ, Columns, Example, IntArray
+from nq.postprocess.blocks import Blocks, blocks_in_windows
+from nq.records import READ, Columns, Example, FloatArray, IntArray
 
 
 class PruningScorer(ScorerWrapper):
-    """Scores the windows with a word of the ``n_blocks`` blocks of a page with the best BM25."""
+    """Scores the windows with a word of the best ``prune_blocks`` blocks of a page."""
 
-    def __init__(self, inner: Scorer, n_blocks: int) -> None:
+    def __init__(self, inner: Scorer, decision: DecisionConfig) -> None:
         super().__init__(inner)
-        self.n_blocks = n_blocks
+        self.decision = decision
         self.part_batches = PART_FACTOR * inner.part_batches
 
     def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
         """See ``Scorer.steps``; the column ``READ`` tells which windows were computed."""
         computed = np.concatenate(
             [
-                windows_to_compute(example, rows["token_map"][page], self.n_blocks)
+                windows_to_compute(example, rows["token_map"][page], self.decision)
                 for example, page in zip(examples, example_slices(rows), strict=True)
             ]
         )
@@ -41,14 +44,26 @@ class PruningScorer(ScorerWrapper):
         return columns
 
 
-def windows_to_compute(example: Example, token_map: IntArray, n_blocks: int) -> NDArray[np.bool_]:
+def windows_to_compute(
+    example: Example, token_map: IntArray, decision: DecisionConfig
+) -> NDArray[np.bool_]:
     """Returns which windows of an example ``prune`` computes, ``[W]``; at least one.
 
-    ``token_map`` is ``[W, L]``, -1 for no document token. Of equal BM25 scores the earlier block
-    of the page counts.
+    ``token_map`` is ``[W, L]``, -1 for no document token. Of equal scores the earlier block of the
+    page counts.
     """
     blocks = blocks_in_windows(example, token_map)
-    best = np.argsort(-blocks.features[:, 0], kind="stable")[:n_blocks]
+    scores = _scores(example, blocks, decision)
+    best = np.argsort(-scores, kind="stable")[: decision.prune_blocks]
     of_position = np.where(token_map < 0, -1, blocks.of_token[token_map])
     computed = np.asarray(np.isin(of_position, blocks.candidates[best]).any(axis=1))
     return computed if computed.any() else np.arange(len(computed)) == 0
+
+
+def _scores(example: Example, blocks: Blocks, decision: DecisionConfig) -> FloatArray:
+    """Returns the scores of the blocks that are known before the model runs, ``[B]``."""
+    if example.passages is None:
+        return blocks.features[:, 0]
+    if decision.weights.retriever:
+        return blocks.prior(decision.weights)
+    return -blocks.candidates.astype(np.float64)  # passages are in the retriever's order

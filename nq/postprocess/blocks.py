@@ -9,7 +9,8 @@ One is the lexical overlap of question and block, BM25 within the page:
 with tf the count of w in the block, df the number of blocks that contain it, and n the number of
 blocks. Robertson and Zaragoza 2009, The Probabilistic Relevance Framework: BM25 and Beyond. Another
 is log(n), by whose weight a block of a long page needs more evidence than one of a short page. The
-third bends that line: it is log(FEW / n) on pages of fewer than FEW blocks and 0 on others.
+third bends that line: it is log(FEW / n) on pages of fewer than FEW blocks and 0 on others. The
+last is the score that a retriever gave a passage, in standard deviations from the mean of the page.
 """
 
 from collections import Counter
@@ -38,7 +39,7 @@ class Blocks:
     Args:
         of_token: ``[T]`` candidate index of the block of each document token, -1 for none.
         candidates: ``[B]`` candidate indices of the blocks; blocks without words are left out.
-        features: ``[B, 3]`` in the order of ``RankingWeights.block_vector``.
+        features: ``[B, 4]`` in the order of ``RankingWeights.block_vector``.
         parts: ``[T]`` number of the sentence, cell or item of each document token, ascending.
     """
 
@@ -56,7 +57,8 @@ class Blocks:
         scores = bm25(example.question, [lower_words(example, span) for span in spans])
         page_length = np.full(len(spans), np.log(max(1, len(spans))))
         few_blocks = np.maximum(0.0, np.log(FEW) - page_length)
-        features = np.column_stack([scores, page_length, few_blocks])
+        retriever = retriever_scores(example)[candidates]
+        features = np.column_stack([scores, page_length, few_blocks, retriever])
         return cls(with_text, candidates, features, np.cumsum(part_starts(example)))
 
     def only(self, candidates: IntArray) -> Self:
@@ -67,6 +69,18 @@ class Blocks:
     def prior(self, weights: RankingWeights) -> FloatArray:
         """Returns the part of each block's utility that is known before the model runs."""
         return self.features @ weights.block_vector()
+
+
+def retriever_scores(example: Example) -> FloatArray:
+    """Returns the standardized score of the retriever for each candidate.
+
+    All are 0 where a passage has no score, or all have the same.
+    """
+    scores = np.array([one.score for one in example.passages or ()], np.float64)
+    spread = scores.std() if len(scores) else 0.0
+    if not spread > 0:  # it is NaN if a score is None
+        return np.zeros(len(example.candidates))
+    return np.asarray((scores - scores.mean()) / spread)
 
 
 def blocks_in_windows(example: Example, token_map: IntArray) -> Blocks:
@@ -130,7 +144,8 @@ def part_starts(example: Example) -> IntArray:
     """
     tokens, starts = example.tokens, np.array(example.is_html, np.int64)
     if example.original is not None:  # a heading is a line above its block
-        starts[1:] |= [word.endswith("\n") for word in example.original.spelling[:-1]]
+        ends = [word.endswith("\n") for word in example.original.spelling[:-1]]
+        starts[1:] |= np.array(ends, np.bool_)
     letters = Counter(
         (token[0], "." in (token[1:], following))
         for token, following in pairwise(tokens)

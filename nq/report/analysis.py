@@ -15,6 +15,9 @@ from nq.text import grid
 
 COUNTS = tuple(outcome.value for outcome in Outcome)
 LOSSES = {
+    **dict.fromkeys(
+        [("long", Stage.RETRIEVAL), ("short", Stage.RETRIEVAL)], "no passage has the answer"
+    ),
     ("long", Stage.CONTEXTS): "it is not among the blocks that are read",
     ("long", Stage.WINDOWS): "no window contains any of it",
     ("long", Stage.POSITIONS): "no two of the best positions of a window are in it",

@@ -42,9 +42,10 @@ LENGTH_NAMES = (
 UNREAD, NO_BLOCK = "beyond the last read", "in no block"
 POSITIONS = {1: "1st", 5: "2nd to 5th", 10: "6th to 10th", 1 << 30: "11th and later"}
 SEVERAL, ONE, YES_OR_NO, LONG_ONLY = "several spans", "one span", "yes or no", "long only"
+NOT_RETRIEVED = "not retrieved"
 
 TRAITS: dict[str, tuple[str, ...]] = {
-    "gold answer": (ONE, SEVERAL, YES_OR_NO, LONG_ONLY, NONE),
+    "gold answer": (ONE, SEVERAL, YES_OR_NO, LONG_ONLY, NOT_RETRIEVED, NONE),
     "gold block": ("paragraph", "list", "table", OTHER, NONE),
     "position of the gold block": (*POSITIONS.values(), UNREAD, NO_BLOCK, NONE),
     "question": (*dict.fromkeys(WORDS.values()), HOW_MANY, YES_NO_VERB, OTHER),
@@ -56,6 +57,7 @@ TRAITS: dict[str, tuple[str, ...]] = {
 class Stage(enum.StrEnum):
     """The stages at which an answer can be lost, in the order of the pipeline."""
 
+    RETRIEVAL = "retrieval"
     CONTEXTS = "contexts"
     WINDOWS = "windows"
     POSITIONS = "positions"
@@ -113,8 +115,11 @@ def judgments(
     )
 
     def latest(decision: Decision, of_annotators: Iterable[Stage]) -> Stage | None:
-        is_lost = decision.has_gold and not decision.correct
-        return max(of_annotators, key=STAGES.index, default=Stage.DECISION) if is_lost else None
+        if decision.correct or not decision.has_gold:
+            return None
+        if example.lost_at_retrieval:
+            return Stage.RETRIEVAL
+        return max(of_annotators, key=STAGES.index, default=Stage.DECISION)
 
     return {
         kind: Judgment(**asdict(decision), lost=latest(decision, of_annotators))
@@ -193,6 +198,8 @@ def traits(
     )
     block = longs.most_common(1)[0][0] if has_long and longs else None
     form = forms.most_common(1)[0][0] if forms else NONE
+    if example.lost_at_retrieval:
+        form = NOT_RETRIEVED
     return {
         "gold answer": form if has_short else LONG_ONLY if block else NONE,
         "gold block": example.block_type(block).lower() if block else NONE,

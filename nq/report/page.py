@@ -83,10 +83,11 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
     more_chars = min(MAX_MORE_CHARS, MORE_CHARS // max(n_questions, 1))
     rows, details = list[str](), list[str]()
     cases, gold = list[Case](), Gold()
-    without_gold = 0
+    without_gold, is_retrieved = 0, False
 
     for question in questions:
         case = question.case
+        is_retrieved |= question.example.passages is not None
         if case:
             cases.append(case)
             gold[question.example.example_id] = list(case.gold)
@@ -101,7 +102,8 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         rows.append(line)
         details.append(detail)
 
-    analysis = analyse(cases, without_gold, run.stages) if cases else None
+    stages = [stage for stage in run.stages if is_retrieved or stage is not Stage.RETRIEVAL]
+    analysis = analyse(cases, without_gold, stages) if cases else None
     parity, mine = None, row(run.metrics, name=run.folders[0])
     comparison = tuple[ComparisonRow, ...]()
     if run.compare and run.other:

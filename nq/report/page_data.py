@@ -172,6 +172,7 @@ class ShownPage:
             "s": self.short(shorts, yes_no)[:DETAIL_CHARS],
             "l": self.text(long, SNIPPET_CHARS) if long else "",
             "n": self.number(long),
+            "p": self.passage_name(long),
             "t": [long.start, long.end] if long else None,
         }
 
@@ -182,6 +183,15 @@ class ShownPage:
             long, list(map(_listed_span, one["short_answers"])), one["yes_no_answer"]
         )
         return {**both, "lp": one["long_score"], "sp": one["short_score"]}
+
+    def passage_name(self, span: Span | None) -> str:
+        """Returns rank, title and id of the passage of a retriever; empty for none."""
+        passage = span and self.example.passage(span)
+        if not passage:
+            return ""
+        name = passage.title[:TITLE_CHARS] or "passage"
+        key = "" if passage.passage_id is None else f" ({passage.passage_id})"
+        return f"{passage.rank}. {name}{key}"
 
     def number(self, span: Span | None) -> int | None:
         """Returns the number, from 1 on, of the first block around a span; ``None`` for none."""

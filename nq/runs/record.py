@@ -22,7 +22,10 @@ from nq.text import counted
 log = logging.getLogger(__name__)
 
 QUALITY = {"long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
-TEXT_QUALITY = {"exact_match": "squad_exact_match", "squad_f1": "squad_f1"}
+TEXT_QUALITY = {
+    **{"exact_match": "squad_exact_match", "squad_f1": "squad_f1"},
+    **{name: name for name in ("retrieval_all", "retrieved_exact_match")},
+}
 """Of data whose gold answers are text."""
 OPTIONAL = ("second_model_s", "rescore_s")
 """Seconds that are recorded only if there are any."""

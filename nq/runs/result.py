@@ -15,7 +15,9 @@ from nq import storage
 from nq.evaluation.answer_files import AnswerRow
 from nq.evaluation.evaluate import Verdict
 from nq.evaluation.gate import Parity
+from nq.evaluation.text_match import TOP
 from nq.formats.input_files import shown
+from nq.preprocess.shards import WindowCounts
 from nq.report.comparison import MIB, phases
 from nq.runs.folder import RUN
 from nq.runs.measure import Measured, Totals
@@ -226,6 +228,12 @@ def _scores(result: Result) -> list[str]:
             f"exact match {m['squad_exact_match']:.3f}   F1 of words {m['squad_f1']:.3f}   "
             f"({m['squad_n']} questions with answers as text, by SQuAD's definition)"
         )
+    if "retrieval_all" in m:
+        shares = " ".join(f"{m[f'retrieval_top_{k}']:.3f}" for k in TOP)
+        lines.append(
+            f"retrieved answers {m['retrieval_all']:.3f} (in the first {', '.join(map(str, TOP))} "
+            f"passages: {shares})   exact match of these {m['retrieved_exact_match']:.3f}"
+        )
     if "micro_f1" in m:
         lines.append(
             f"long F1 {m['long-answer-f1']:.3f} (best {m['long-best-threshold-f1']:.3f})   "
@@ -315,3 +323,12 @@ def unread_lines(truncated_pages: int, unread_blocks: int) -> list[str]:
     pages = "its page" if truncated_pages == 1 else "their pages"
     lost = f"{questions} lost blocks of {pages}, {blocks} in all"
     return [f"{lost}: a higher max_contexts reads them"]
+
+
+def training_lines(counts: WindowCounts) -> list[str]:
+    """Returns the lines for what training leaves out of good records, none if it is nothing."""
+    unused = [
+        f"not trained on, without gold in the page: {counted(counts.without_gold, 'question')}"
+    ]
+    unread = unread_lines(counts.truncated_pages, counts.unread_blocks)
+    return unread + (unused if counts.without_gold else [])

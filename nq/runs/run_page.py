@@ -93,7 +93,7 @@ def _questions(
             run.predictions[example_id],
             other=other.predictions[example_id] if other else None,
             n_best=n_best,
-            case=_case(example, source, run) if example.annotations else None,
+            case=_case(example, source, run) if example_labels(example) else None,
         )
         progress(1, len(run.predictions))
 

@@ -231,3 +231,25 @@ def test_the_training_of_other_options_is_refused_and_not_touched(
         assert (tree(out), out.stat().st_mtime_ns) == (before, changed)
     with hold(out, TRAINING), pytest.raises(Error, match=str(out)):
         train(job)
+
+
+def test_a_training_file_of_dpr_and_its_records_without_gold(
+    tiny_model: Path, tmp_path: Path, commands: Commands
+) -> None:
+    positive, negative = {"title": "Skerry", "text": "it was lit in 1874"}, {"text": "it rains"}
+    several = [
+        {
+            "question": f"when was it lit {n}",
+            "answers": ["1874" if n else "1986"],
+            "positive_ctxs": [positive],
+            "hard_negative_ctxs": [negative] * n,
+        }
+        for n in range(4)
+    ]
+    data, model = tmp_path / "biencoder.json", tmp_path / "model"
+    data.write_text(json.dumps(several), encoding="utf-8")
+    paths = ["--data", data, "--init", tiny_model, "--output", model]
+    more = ["--batch-size", 1, "--epochs", 1, "--negatives", 0, "--no-track"]
+    printed = commands.out("train", *paths, *SIZES, *more)
+    assert printed.startswith("trained 3 steps of 1 of 3 windows")
+    assert "not trained on, without gold in the page: 1 question\n" in printed

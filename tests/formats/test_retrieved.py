@@ -5,6 +5,7 @@ import io
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,9 @@ def write_shapes(folder: Path, several: list[tuple[str, Passages, Any]]) -> Iter
 
 
 def without_gold(example: Example) -> dict[str, Any]:
-    return values_of(example) | {"annotations": None}
+    """Returns the values without annotations and scores, which training files have not."""
+    passages = [replace(passage, score=None) for passage in example.passages or ()]
+    return values_of(example) | {"annotations": None, "passages": passages}
 
 
 def test_all_shapes_are_the_same_example(tmp_path: Path) -> None:
@@ -105,15 +108,16 @@ def test_all_shapes_are_the_same_example(tmp_path: Path) -> None:
         examples = list(read_examples(path))
         assert list(map(without_gold, examples)) == list(map(without_gold, expected)), path
         assert [bool(e.annotations) for e in examples] == [True, False, False]
-    first, second, _ = expected
-    assert first.passages == tuple(Passage(i, t, n) for n, (i, t, _) in enumerate(KEEPERS, 1))
+    first, second, third = expected
+    assert third.passages == ()
+    assert first.passages == tuple(Passage(i, t, n, 80.5) for n, (i, t, _) in enumerate(KEEPERS, 1))
     assert [example.title for example in expected] == [""] * 3
     (gold,) = first.annotations or ()
-    assert first.passage(gold.shorts[0]) == Passage("p3", "Tom Hale", 3)
+    assert first.passage(gold.shorts[0]) == Passage("p3", "Tom Hale", 3, 80.5)
     assert [first.text(c.span) for c in first.candidates] == [
         "Skerry Point\n" + KEEPERS[0][2], "It rains.", "Tom Hale\n" + KEEPERS[2][2]
     ]  # fmt: skip
-    assert [passage.rank for passage in second.passages] == [1, 2]
+    assert [passage.rank for passage in second.passages or ()] == [1, 2]
 
 
 TEXTS = st.text("ab .,-\"'[]{}\\é\u0300\u2029\U0001f600<1", max_size=12)
@@ -124,11 +128,13 @@ GOLD = st.one_of(st.none(), st.lists(st.sampled_from(["a", "b 1", "é"]), max_si
 @given(st.lists(st.tuples(TEXTS, LINES, TEXTS.map(lambda text: text + "x")), max_size=4), GOLD)
 def test_any_record_reads_back_from_each_shape(passages: Passages, answers: Any) -> None:
     expected = values_of(decode(dpr("q", passages, answers)))
+    del expected["passages"]
     for shape in SHAPES:
         line = to_line([shape("q", passages, answers)])
         (row,) = elements.elements(io.BytesIO(line[1:]), line[:1], LIMITS.bytes)
         assert isinstance(row, bytes)
         values = values_of(inputs.decode_record(json.loads(row)))
+        del values["passages"]
         gold = values.pop("annotations"), expected["annotations"]
         assert values == {k: v for k, v in expected.items() if k != "annotations"}
         if shape is training:
@@ -152,7 +158,7 @@ def test_all_passages_are_read() -> None:
     many = [(f"p{n}", "", f"The year {n}.") for n in range(1000)]
     example = decode(dpr("q", many, ["999"]))
     assert len(contexts(example, WindowConfig())) == 1001
-    assert example.passage(example.candidates[-1].span) == Passage("p999", "", 1000)
+    assert example.passage(example.candidates[-1].span) == Passage("p999", "", 1000, 80.5)
 
 
 def test_gold_of_a_training_file_is_in_the_first_positive_passage_with_it() -> None:
@@ -162,7 +168,8 @@ def test_gold_of_a_training_file_is_in_the_first_positive_passage_with_it() -> N
     example = decode(record)
     (gold,) = example.annotations or ()
     assert (gold.candidate, example.text(gold.shorts[0])) == (0, "1874")
-    assert [p.title for p in example.passages] == ["Skerry Point", "", "Tom Hale", ""]
+    assert [p.title for p in example.passages or ()] == ["Skerry Point", "", "Tom Hale", ""]
+    assert {p.score for p in example.passages or ()} == {None}
     unused = decode(record | {"answers": ["Tom Hale"]})
     assert (unused.annotations, unused.answers) == (None, ("Tom Hale",))
 
@@ -175,6 +182,9 @@ def test_gold_of_a_training_file_is_in_the_first_positive_passage_with_it() -> N
         ({"ctxs": [{"text": "a"}, None]}, "ctxs[1] must be an object, found null"),
         ({"ctxs": [{"title": "a"}]}, "missing field 'ctxs[0].contents'"),
         ({"ctxs": [{"text": 5}]}, "'ctxs[0].text' must be a string, found an integer"),
+        ({"ctxs": [{"text": "a", "score": "x"}]}, "ctxs[0].score must be a finite number"),
+        ({"ctxs": [{"text": "a", "score": 1e999}]}, "ctxs[0].score must be a finite number"),
+        ({"ctxs": [{"text": "a", "score": [1]}]}, "ctxs[0].score must be a finite number"),
         ({"ctxs": [{"title": 5, "text": "a"}]}, "'ctxs[0].title' must be"),
         ({"answers": [None]}, "answers[0].text must be"),
         ({"answers": [["a"]]}, "answers[0].text must be"),
@@ -311,7 +321,7 @@ def test_thirty_thousand_passages_are_read_at_constant_memory(tmp_path: Path) ->
         n_read = 0
         with limited_memory(8 << 20):
             for example in read_examples(path):
-                n_read += len(example.passages)
+                n_read += len(example.passages or ())
         peaks.append(n_read)
     assert peaks == [3000, 30_000]
 

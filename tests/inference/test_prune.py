@@ -1,15 +1,19 @@
 """Tests that pruning computes the windows of the blocks with the best BM25, and no others."""
 
+from dataclasses import replace
+from random import Random
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.inference.prune import PruningScorer
+from nq.config import DecisionConfig, RankingWeights
+from nq.inference.prune import PruningScorer, windows_to_compute
 from nq.inference.scorer import window_scores
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.decision import decide
 from nq.postprocess.spans import pairs
-from nq.records import READ, SCORE_COLUMNS, Columns, Example, IntArray
+from nq.records import READ, SCORE_COLUMNS, Columns, Example, IntArray, Passage
 from tests.inference.table_scorer import Pages, TableScorer, pages
 
 each_number_of_blocks = st.integers(1, 12)
@@ -18,7 +22,9 @@ each_number_of_blocks = st.integers(1, 12)
 def prune_pages(some: Pages, n_blocks: int) -> tuple[Columns, TableScorer]:
     """Returns the columns of a pruning scorer, and its inner scorer."""
     inner = TableScorer(some.table)
-    return PruningScorer(inner, n_blocks).scores(some.rows, some.examples), inner
+    return PruningScorer(inner, DecisionConfig(prune_blocks=n_blocks)).scores(
+        some.rows, some.examples
+    ), inner
 
 
 def blocks_of_windows(example: Example, token_map: IntArray) -> list[set[int]]:
@@ -41,6 +47,29 @@ def test_windows_of_the_best_blocks_are_computed_and_no_others(some: Pages, n_bl
         if not in_page:
             expected[0] = True
         assert columns[READ][page].tolist() == expected
+
+
+@given(pages(), each_number_of_blocks, st.floats(-3, 3), st.randoms())
+def test_of_passages_the_retriever_ranks_or_its_score_and_bm25_do(
+    some: Pages, n_blocks: int, weight: float, random: Random
+) -> None:
+    weights = RankingWeights(bm25=0.3, retriever=weight)
+    decision = DecisionConfig(prune_blocks=n_blocks, weights=weights)
+    for page_of_text, page in zip(some.examples, some.slices, strict=True):
+        token_map = some.rows_of(page)["token_map"]
+        n = len(page_of_text.candidates)
+        passages = tuple(Passage(None, "", 1 + i, random.uniform(0, 90)) for i in range(n))
+        example = replace(page_of_text, passages=passages)
+        blocks = Blocks.of(example)
+        order = blocks.candidates.tolist()
+        if weight:
+            utility = dict(zip(order, blocks.prior(weights).tolist(), strict=True))
+            order.sort(key=lambda block: (-utility[block], block))
+        in_windows = blocks_of_windows(example, token_map)
+        best = [block for block in order if block in set().union(*in_windows)][:n_blocks]
+        expected = [bool(inside & {*best}) for inside in in_windows]
+        computed = windows_to_compute(example, token_map, decision).tolist()
+        assert computed == expected if best else sum(computed) == 1
 
 
 @given(pages(), each_number_of_blocks)

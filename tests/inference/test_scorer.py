@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nq.config import DecisionConfig
 from nq.inference.prune import PruningScorer
 from nq.inference.rescore import RescoringScorer
 from nq.inference.scorer import (
@@ -41,7 +42,7 @@ def rescoring(
 
 def pruning(inner: Scorer, some: Pages) -> PruningScorer:
     """Returns a scorer around ``inner`` that reads few blocks."""
-    return PruningScorer(inner, n_blocks=3)
+    return PruningScorer(inner, DecisionConfig(prune_blocks=3))
 
 
 WRAPPERS: dict[str, Wrap] = {

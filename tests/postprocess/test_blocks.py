@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nq.config import RankingWeights
 from nq.formats.documents import page_from_html, page_from_text
 from nq.postprocess.blocks import FEW, B, Blocks, K, block_of_token, bm25, lower_words, part_starts
-from nq.records import Example
+from nq.records import Example, Passage
 from nq.text import terms
 from tests.postprocess import slow_evidence, synthetic_pages
 
@@ -60,10 +60,11 @@ def test_blocks_are_the_first_top_level_candidates_with_a_word(seed: int) -> Non
 
 
 @given(seeds)
-def test_features_are_bm25_page_length_and_few_blocks_in_the_order_of_the_weights(
-    seed: int,
-) -> None:
-    example = with_tags(seed)
+def test_features_are_those_of_the_formulas_in_the_order_of_the_weights(seed: int) -> None:
+    example, draw = with_tags(seed), np.random.default_rng(seed)
+    given_scores = draw.normal(80, 9, len(example.candidates)).tolist()
+    passages = [Passage(None, "", n, score) for n, score in enumerate(given_scores, 1)]
+    example = replace(example, passages=tuple(passages))
     blocks = Blocks.of(example)
     candidates = blocks.candidates.tolist()
     spans = [example.candidates[i].span for i in candidates]
@@ -74,9 +75,17 @@ def test_features_are_bm25_page_length_and_few_blocks_in_the_order_of_the_weight
     scores = np.array(slow_bm25(["did", "who"], words))
     lengths = [math.log(max(1, len(spans)))] * len(spans)
     few = [max(0.0, math.log(FEW / max(1, len(spans))))] * len(spans)
-    np.testing.assert_allclose(blocks.features, np.column_stack([scores, lengths, few]))
-    weights = RankingWeights(bm25=2.0, page_length=-3.0, few_blocks=5.0, evidence=11.0)
-    expected = 2 * scores - 3 * np.array(lengths) + 5 * np.array(few)
+    mean = sum(given_scores) / max(1, len(given_scores))
+    spread = math.sqrt(sum((x - mean) ** 2 for x in given_scores) / max(1, len(given_scores)))
+    retriever = np.array([(given_scores[i] - mean) / (spread or 1.0) for i in candidates])
+    columns = [scores, lengths, few, retriever]
+    np.testing.assert_allclose(blocks.features, np.column_stack(columns), atol=1e-9)
+    without = [*passages[:-1], *(replace(passage, score=None) for passage in passages[-1:])]
+    assert not Blocks.of(replace(example, passages=tuple(without))).features[:, 3].any()
+    weights = RankingWeights(
+        bm25=2.0, page_length=-3.0, few_blocks=5.0, retriever=7.0, evidence=11.0
+    )
+    expected = 2 * scores - 3 * np.array(lengths) + 5 * np.array(few) + 7 * retriever
     assert blocks.prior(weights).tolist() == pytest.approx(expected.tolist())
 
 

@@ -228,7 +228,7 @@
       a.votes ? el("span", { class: "of" }, `${a.votes} of ${a.of}`) : null,
       a.s || a.l ? null : el("div", { class: "short" }, "no answer"),
       a.s ? el("div", { class: "short" }, of(a.sp), a.s) : null,
-      a.l ? el("div", { class: "long" }, of(a.lp), a.n ? `block ${a.n}: ` : "", apart(a.l)) : null);
+      a.l ? el("div", { class: "long" }, of(a.lp), a.p ? `${a.p}: ` : a.n ? `block ${a.n}: ` : "", apart(a.l)) : null);
     return el("div", { class: name }, el("h4", {}, title),
       answers.length ? answers.map(one) : el("p", { class: "quiet" }, empty));
   }

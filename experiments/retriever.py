@@ -1,0 +1,174 @@
+"""Measures what the scores of a retriever are worth to a reader, in its decision and for ``prune``.
+
+    python -m experiments.retriever --data dev.jsonl.gz --ranker models/ranker/nq_model_ranker \\
+        --model small --profile mixed+buckets+openvino --output retrieved.jsonl
+
+The retriever is a dual encoder. It ranks the blocks of the pages of the data, and its ranking is
+written as the file of a retriever, for the questions that have a gold short answer. The reader
+answers that file once; all rows are decided from these scores. A decision is fitted to the
+questions with even ids, without the retriever's score and with it; the figures are of the odd ones.
+``prune`` keeps the first N passages by BM25, by the retriever, or by both with the fitted weights.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments import command
+from experiments.command import in_half, markdown
+from experiments.training_data import write_records
+from nq.config import DecisionConfig
+from nq.errors import Error
+from nq.evaluation.evaluate import Evaluation, judge
+from nq.evaluation.tuning import fold_of, tune_decision
+from nq.formats.outputs import encode_prediction
+from nq.inference.prune import windows_to_compute
+from nq.model.model import Model
+from nq.postprocess.decision import decide
+from nq.postprocess.ranking import rank
+from nq.preprocess.features import features
+from nq.records import Example, WindowScores
+from nq.runs.folder import FinishedRun
+from nq.runs.job import Job
+from nq.runs.run import run
+from nq.runs.tuning import start_decision
+
+DEPTHS = (4, 8, 16)
+METRICS = {
+    "retrieved_exact_match": "exact match",
+    "micro_f1": "micro-F1",
+    "long-answer-f1": "long F1",
+    "short-answer-f1": "short F1",
+}
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    command.add_answering(parser, " of annotated data")
+    text = "folder of a dual encoder"
+    parser.add_argument("--ranker", type=Path, required=True, metavar="DIR", help=text)
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="a jsonl file")
+
+
+def retrieved(example: Example, scores: Mapping[int, float]) -> dict[str, Any]:
+    """Returns the blocks of a page as passages, ranked by their scores, in the format of DPR."""
+    shorts = dict.fromkeys(a.shorts for a in example.annotations or () if a.shorts)
+    passages = [
+        {"id": block, "title": "", "text": example.text(example.candidates[block].span), "score": x}
+        for block, x in sorted(scores.items(), key=lambda one: -one[1])
+    ]
+    answers = ["; ".join(map(example.text, spans)) for spans in shorts]
+    values = {"id": example.example_id, "question": example.question, "answers": answers}
+    return {**values, "ctxs": passages}
+
+
+def block_scores(finished: FinishedRun) -> Iterator[tuple[Example, dict[int, float]]]:
+    """Yields the score of each block by the model of a run, by candidate index."""
+    for example, scores in finished:
+        evidence = rank(example, scores, finished.job.model.decision).evidence
+        yield (
+            example,
+            dict(zip(evidence.blocks.tolist(), evidence.block_scores().tolist(), strict=True)),
+        )
+
+
+def pruned(
+    finished: FinishedRun, example: Example, scores: WindowScores, decision: DecisionConfig
+) -> tuple[WindowScores, float]:
+    """Returns the scores as ``prune`` gives them, and the share of windows that are computed."""
+    config = finished.job.model.windows
+    token_map = features(example, finished.tokenizer, config).token_map
+    computed = windows_to_compute(example, token_map, decision)
+    values = {}
+    for name in WindowScores.__slots__:
+        column = getattr(scores, name)
+        kept = computed.reshape(-1, *[1] * (column.ndim - 1))
+        values[name] = np.where(kept, column, -1 if name.endswith("_doc") else 0)
+    return WindowScores(**values), float(np.mean(computed))
+
+
+Scored = list[tuple[Example, WindowScores]]
+
+
+def figures(
+    scored: Iterable[tuple[Example, WindowScores]], decision: DecisionConfig
+) -> dict[str, float]:
+    """Returns what a decision is worth on the questions with odd ids."""
+    evaluation = Evaluation()
+    for example, scores in scored:
+        if in_half(example.example_id, "odd"):
+            prediction = decide(example, scores, decision).prediction
+            evaluation.add(judge(example, encode_prediction(prediction)))
+    metrics = evaluation.metrics()
+    if not metrics:
+        raise Error("no question with an odd id has a gold short answer: give annotated data")
+    return {name: metrics[name] for name in METRICS}
+
+
+def without_scores(example: Example) -> Example:
+    """Returns an example whose passages have no score."""
+    return replace(example, passages=tuple(replace(p, score=None) for p in example.passages or ()))
+
+
+def measure(args: argparse.Namespace) -> int:
+    """Runs the command."""
+    job = Job(args.data, args.model, args.profile, limit=args.limit, keep_scores=True)
+    with tempfile.TemporaryDirectory() as folder:
+        ranker = Model.open(args.ranker).reading_whole_pages()
+        ranked = FinishedRun(run(replace(job, model=ranker, root=Path(folder))).folder)
+        records = (retrieved(*one) for one in block_scores(ranked))
+        write_records(args.output, [one for one in records if one["answers"]])
+        own = Job([str(args.output)], args.model, args.profile, keep_scores=True)
+        finished = FinishedRun(run(replace(own, root=Path(folder))).folder)
+        rows = list(_rows(finished))
+    return command.show({"questions": len(finished.predictions), "rows": rows}, args, table)
+
+
+def _rows(finished: FinishedRun) -> Iterator[dict[str, Any]]:
+    scored: Scored = [one for one in finished if isinstance(one[1], WindowScores)]
+    unscored: Scored = [(without_scores(example), scores) for example, scores in scored]
+    shipped, start = finished.job.model.decision, start_decision(finished.job.model)
+    plain = tune_decision(unscored, start, fold_of).decision
+    fitted = tune_decision(scored, start, fold_of).decision
+    whole = {"windows": 1.0}
+    yield {"decision": "shipped", "prune": "", **whole, **figures(scored, shipped)}
+    yield {"decision": "fitted without the score", "prune": "", **whole, **figures(unscored, plain)}
+    yield {"decision": "fitted with the score", "prune": "", **whole, **figures(scored, fitted)}
+    kinds = {
+        "BM25": ([(replace(e, passages=None), s) for e, s in scored], shipped),
+        "retriever": (scored, shipped),
+        "both": (scored, fitted),
+    }
+    for depth in DEPTHS:
+        for name, (examples, decision) in kinds.items():
+            limited = replace(decision, prune_blocks=depth)
+            parts = [pruned(finished, example, scores, limited) for example, scores in examples]
+            kept = [(example, part) for (example, _), (part, _) in zip(scored, parts, strict=True)]
+            row = {"decision": "fitted with the score" if name == "both" else "shipped"}
+            row |= {"prune": f"{name}, {depth} blocks"}
+            share = float(np.mean([share for _, share in parts]))
+            yield {**row, "windows": share, **figures(kept, decision)}
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """Returns the rows as a Markdown table."""
+    cells = (
+        (
+            row["decision"],
+            row["prune"] or "no",
+            f"{row['windows']:.0%}",
+            *(f"{row[name]:.3f}" for name in METRICS),
+        )
+        for row in result["rows"]
+    )
+    return markdown(("decision", "prune", "windows computed", *METRICS.values()), *cells)
+
+
+main = command.main(measure, _options)
+
+if __name__ == "__main__":
+    raise SystemExit(main())

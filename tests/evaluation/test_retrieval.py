@@ -1,0 +1,134 @@
+"""Tests what is told of passages of a retriever: ranks of answers, metrics, losses, NQ-open."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nq
+from nq.commands import eval as eval_command
+from nq.evaluation.evaluate import Evaluation, Verdict, judge_label
+from nq.evaluation.labels import Label
+from nq.evaluation.text_match import TOP
+from nq.formats.retrieved import decode
+from nq.report.judgments import Stage
+from nq.runs.run_page import write_report
+from tests.support.nq_records import write_lines
+
+WORDS = st.sampled_from(["ada", "Ada", "Brenn", "brenn", "1874", "rain"])
+TEXTS = st.lists(WORDS, min_size=1, max_size=5).map(" ".join)
+RECORDS = st.lists(st.tuples(st.lists(TEXTS, max_size=30), st.lists(TEXTS, max_size=2)), max_size=6)
+
+
+def record(key: Any, passages: list[str], answers: list[str]) -> dict[str, Any]:
+    ctxs = [{"id": f"p{n}", "title": f"T{n}", "text": text} for n, text in enumerate(passages)]
+    return {"id": key, "question": f"who is {key}?", "answers": answers, "ctxs": ctxs}
+
+
+def slow_rank(passages: list[str], answers: list[str]) -> int:
+    """Returns the number of the first passage with the words of an answer, 0 if there is none."""
+    phrases = [f" {answer.lower()} " for answer in answers]
+    found = [any(p in f" {text.lower()} " for p in phrases) for text in passages]
+    return found.index(True) + 1 if True in found else 0
+
+
+@given(RECORDS)
+def test_shares_and_exact_match_are_those_of_a_slow_count(several: list[Any]) -> None:
+    evaluation, ranks, exact = Evaluation(), [], []
+    for n, (passages, answers) in enumerate(several):
+        example = decode(record(n, passages, answers))
+        judgment = judge_label(example, Label())
+        evaluation.add(judgment)
+        if answers:
+            ranks.append(slow_rank(passages, answers))
+            exact.append(False)
+            assert judgment.verdict is Verdict.MISSED
+            assert judgment.gold is not None
+    metrics = evaluation.metrics()
+    assert ("retrieval_all" in metrics) == bool(ranks)
+    if ranks:
+        assert metrics["retrieval_n"] == len(ranks)
+        for k in TOP:
+            share = sum(0 < rank <= k for rank in ranks) / len(ranks)
+            assert metrics[f"retrieval_top_{k}"] == pytest.approx(share)
+        share = sum(rank > 0 for rank in ranks) / len(ranks)
+        assert metrics["retrieval_all"] == pytest.approx(share)
+        assert metrics["retrieved_exact_match"] == 0
+        assert metrics["long-answer-n"] == len(several)
+
+
+PASSAGES = [
+    "It rains.",
+    "The lighthouse was built by Ada Brenn in 1874.",
+    "ada brenn died in 1901.",
+]
+RETRIEVED = [
+    record("a", PASSAGES, ["Ada Brenn"]) | {"question": "Who built the lighthouse?"},
+    record("b", PASSAGES[:1], ["Vincent Moss"]) | {"question": "Who painted it?"},
+    record("c", [], ["1986"]) | {"question": "When was it automated?"},
+]
+
+
+def test_a_run_tells_what_the_retriever_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write_lines(tmp_path / "retrieved.jsonl", RETRIEVED)
+    result = nq.run(data, output=tmp_path / "run", formats="nbest,nq-open", track=None)
+    metrics = result.metrics
+    shares = [metrics[f"retrieval_{name}"] for name in ("top_1", "top_5", "top_20", "all")]
+    assert shares == [0, pytest.approx(1 / 3), pytest.approx(1 / 3), pytest.approx(1 / 3)]
+    assert metrics["retrieved_exact_match"] == 1
+    assert metrics["squad_exact_match"] == pytest.approx(1 / 3)
+    assert "retrieved answers 0.333" in str(result) and "exact match of these 1.000" in str(result)
+    predictions = json.loads((tmp_path / "run" / "predictions.json").read_text())["predictions"]
+    assert predictions[0]["passage"] == {"id": "p1", "title": "T1", "rank": 2}
+    assert predictions[2]["passage"] is None
+
+    report = write_report(tmp_path / "run")
+    assert report.analysis and report.analysis.examples == 3
+    for part in report.analysis.kinds.values():
+        assert part.bounds[Stage.RETRIEVAL].lost == 2
+        assert part.bounds[Stage.RETRIEVAL].recall == pytest.approx(1 / 3)
+        assert part.n == 3
+    page = report.page.read_text("utf-8")
+    assert "2. T1 (p1)" in page and "no passage has the answer" in page
+
+    answers, gold = tmp_path / "run" / "nq_open.jsonl", tmp_path / "NQ-open.jsonl"
+    lines = [json.loads(line) for line in answers.read_text().splitlines()]
+    assert [line["question"] for line in lines] == [one["question"] for one in RETRIEVED]
+    assert lines[0]["prediction"] == "Ada Brenn"
+    write_lines(gold, [{"question": r["question"], "answer": r["answers"]} for r in RETRIEVED])
+    for path in (gold, data):
+        arguments = ["--gold_path", str(path), "--predictions_path", str(answers)]
+        assert eval_command.main(arguments) == 0
+        printed = json.loads(capsys.readouterr().out)
+        assert printed == {n: metrics[n] for n in ("squad_exact_match", "squad_f1", "squad_n")}
+
+
+@pytest.mark.parametrize(
+    ("gold", "predictions", "message"),
+    [
+        (
+            [{"question": "a", "answer": ["b"]}],
+            [{"question": "c", "prediction": "b"}],
+            "1 question",
+        ),
+        ([{"question": "a"}], [{"question": "a", "prediction": "b"}], "no gold"),
+        ([{"question": "a", "answer": ["b"]}], [{"question": "a", "prediction": 1}], "prediction"),
+        ([{"question": 5, "answer": ["b"]}], [{"question": "a", "prediction": "b"}], "line 1"),
+        ([{"question": "a", "answer": [["b"]]}], [{"question": "a", "prediction": "b"}], "answer"),
+    ],
+)
+def test_bad_files_of_nq_open_are_one_line(
+    gold: Any, predictions: Any, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [
+        str(write_lines(tmp_path / name, rows))
+        for name, rows in (("gold.jsonl", gold), ("predictions.jsonl", predictions))
+    ]
+    assert eval_command.main(["--gold_path", paths[0], "--predictions_path", paths[1]]) == 1
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
