@@ -118,7 +118,9 @@ def measure(args: argparse.Namespace) -> int:
     """Runs the command."""
     job = Job(args.data, args.model, args.profile, limit=args.limit, keep_scores=True)
     with tempfile.TemporaryDirectory() as folder:
-        ranker = Model.open(args.ranker).reading_whole_pages()
+        opened = Model.open(args.ranker)  # alone, without the reader that its settings name
+        ranker = replace(opened, decision=opened.settings.decision, second=None)
+        ranker = ranker.reading_whole_pages()
         ranked = FinishedRun(run(replace(job, model=ranker, root=Path(folder))).folder)
         records = (retrieved(*one) for one in block_scores(ranked))
         write_records(args.output, [one for one in records if one["answers"]])
@@ -129,7 +131,7 @@ def measure(args: argparse.Namespace) -> int:
 
 
 def _rows(finished: FinishedRun) -> Iterator[dict[str, Any]]:
-    scored: Scored = [one for one in finished if isinstance(one[1], WindowScores)]
+    scored: Scored = [(e, s) for e, s in finished if isinstance(s, WindowScores)]
     unscored: Scored = [(without_scores(example), scores) for example, scores in scored]
     shipped, start = finished.job.model.decision, start_decision(finished.job.model)
     plain = tune_decision(unscored, start, fold_of).decision

@@ -144,8 +144,8 @@ def part_starts(example: Example) -> IntArray:
     """
     tokens, starts = example.tokens, np.array(example.is_html, np.int64)
     if example.original is not None:  # a heading is a line above its block
-        ends = [word.endswith("\n") for word in example.original.spelling[:-1]]
-        starts[1:] |= np.array(ends, np.bool_)
+        breaks = [word.endswith("\n") for word in example.original.spelling[:-1]]
+        starts[1:] |= np.array(breaks, np.bool_)
     letters = Counter(
         (token[0], "." in (token[1:], following))
         for token, following in pairwise(tokens)

@@ -78,8 +78,8 @@ def test_features_are_those_of_the_formulas_in_the_order_of_the_weights(seed: in
     mean = sum(given_scores) / max(1, len(given_scores))
     spread = math.sqrt(sum((x - mean) ** 2 for x in given_scores) / max(1, len(given_scores)))
     retriever = np.array([(given_scores[i] - mean) / (spread or 1.0) for i in candidates])
-    columns = [scores, lengths, few, retriever]
-    np.testing.assert_allclose(blocks.features, np.column_stack(columns), atol=1e-9)
+    columns = np.column_stack([scores, lengths, few, retriever])
+    np.testing.assert_allclose(blocks.features, columns, atol=1e-9)
     without = [*passages[:-1], *(replace(passage, score=None) for passage in passages[-1:])]
     assert not Blocks.of(replace(example, passages=tuple(without))).features[:, 3].any()
     weights = RankingWeights(
