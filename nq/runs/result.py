@@ -229,10 +229,10 @@ def _scores(result: Result) -> list[str]:
             f"({m['squad_n']} questions with answers as text, by SQuAD's definition)"
         )
     if "retrieval_all" in m:
-        shares = " ".join(f"{m[f'retrieval_top_{k}']:.3f}" for k in TOP)
+        shares = ", ".join(f"top {k} {m[f'retrieval_top_{k}']:.3f}" for k in TOP)
         lines.append(
-            f"retrieved answers {m['retrieval_all']:.3f} (in the first {', '.join(map(str, TOP))} "
-            f"passages: {shares})   exact match of these {m['retrieved_exact_match']:.3f}"
+            f"answers retrieved {m['retrieval_all']:.3f} ({shares})   "
+            f"exact match of these {m['retrieved_exact_match']:.3f}"
         )
     if "micro_f1" in m:
         lines.append(

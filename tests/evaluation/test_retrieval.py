@@ -82,7 +82,8 @@ def test_a_run_tells_what_the_retriever_lost(
     assert shares == [0, pytest.approx(1 / 3), pytest.approx(1 / 3), pytest.approx(1 / 3)]
     assert metrics["retrieved_exact_match"] == 1
     assert metrics["squad_exact_match"] == pytest.approx(1 / 3)
-    assert "retrieved answers 0.333" in str(result) and "exact match of these 1.000" in str(result)
+    assert "answers retrieved 0.333 (top 1 0.000, top 5 0.333," in str(result)
+    assert "exact match of these 1.000" in str(result)
     predictions = json.loads((tmp_path / "run" / "predictions.json").read_text())["predictions"]
     assert predictions[0]["passage"] == {"id": "p1", "title": "T1", "rank": 2}
     assert predictions[2]["passage"] is None
