@@ -11,12 +11,11 @@ A passage is a block in the order of the file, with its title as the heading. Go
 all passages, in a training file in the positive ones, where its first place counts.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from nq.formats import elements, own_data
+from nq.formats import own_data
 from nq.formats.fields import Record, check_type, get, same_id
 from nq.formats.html import PageBuilder
 from nq.formats.words import located_words
@@ -26,11 +25,6 @@ POSITIVE = "positive_ctxs"
 FIELDS = ("ctxs", "contexts", "retrieval_result", POSITIVE)
 """The field with the passages, by which a record is known."""
 NEGATIVE = ("hard_negative_ctxs", "negative_ctxs")
-BY_ID = re.compile(
-    rb"\s*+\{\s*+" + elements.STRING + rb"\s*+:\s*+\{\s*+"
-    rb"" + (elements.FIELDS + rb"\"(?:%s)\"\s*+:\s*+\[") % ((marks := b"contexts|ctxs"), marks)
-)
-"""The beginning of an object of records by query id."""
 OUTPUT = "output"
 """The field of FlashRAG's intermediate files that has the passages."""
 _IDS = ("id", "docid", "passage_id", "psg_id")

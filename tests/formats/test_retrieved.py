@@ -287,7 +287,7 @@ def test_a_large_element_is_skipped_in_bounded_memory(monkeypatch: pytest.Monkey
     monkeypatch.setattr(elements, "CHUNK_BYTES", 1 << 16)
     large = {"id": "large", "x": ["é" * 500_000], "y": [[1, 2, 3]] * 100_000, "z": "\\" * 9_999}
     file = io.BytesIO(json.dumps([RECORDS[0], large, RECORDS[1]]).encode())
-    n_bytes = len(json.dumps(large)) + 1  # with the blank before it
+    n_bytes = len(json.dumps(large)) + 2  # with the comma and the blank behind it
     with limited_memory(2 << 20):
         first, error, last = elements.elements(file, file.read(50), 100_000)
     assert [json.loads(row) for row in (first, last) if isinstance(row, bytes)] == RECORDS[:2]
