@@ -86,7 +86,7 @@ def elements(
     while not text.startswith(closing, at := next(_BETWEEN.finditer(text, at)).end()):
         start, size = at, len(text) - at
         end, is_broken = _end(text, at)
-        if not data or size > limit or end + MARGIN <= len(text):
+        if not data or size > limit or end + MARGIN <= len(text):  # more text would not change it
             for stop in _places(beginning, text, at, end) if is_broken else [end]:
                 yield _row(text[at:stop], dropped, limit)
                 at, dropped = stop, 0

@@ -266,6 +266,19 @@ def test_a_broken_element_costs_no_other(
 
 
 @pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("broken", ['"question" "', '"question": "a, "', '"question": [{"'])
+def test_a_broken_record_by_id_costs_no_other(
+    indent: int | None, broken: str, tmp_path: Path
+) -> None:
+    by_id = {f"q{n}": {"question": "a", **dpr("", KEEPERS, None), "id": n} for n in range(5)}
+    before, middle, after = json.dumps(by_id, indent=indent).partition('"q2": {')
+    text = before + middle + after.replace('"question": "', broken, 1)
+    (tmp_path / "a.json").write_text(text)
+    assert ids(tmp_path / "a.json") == [0, 1, 3, 4]
+    assert len(reasons(tmp_path / "a.json")) == 5
+
+
+@pytest.mark.parametrize("indent", [None, 1])
 def test_a_file_cut_off_in_an_element(indent: int | None, tmp_path: Path) -> None:
     text = json.dumps(RECORDS, indent=indent)
     path, starts = (
