@@ -93,9 +93,9 @@ def container_of(path: str) -> Container:
     data, head = _head(path)
     if data.startswith(parquet.MAGIC):
         return PARQUET
-    if squad.START.match(head):
+    if elements.list_start(head, squad.DATA) >= 0:
         return SQUAD
-    if elements.is_list(head) or retrieved.BY_ID.match(head):
+    if elements.is_list(head):
         return ELEMENTS
     if squad.is_mrqa(path, head):
         return MRQA

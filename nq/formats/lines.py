@@ -63,11 +63,11 @@ def first_record(path: str) -> Record:
     return {}
 
 
-def parsed(row: Row) -> Record:
+def parsed(row: Row, limits: str = "") -> Record:
     """Returns the record in an item of ``rows``; raises the item if it is an error."""
     if isinstance(row, RecordError):
         raise row
-    return parse_line(row) if isinstance(row, bytes) else row
+    return parse_line(row, limits) if isinstance(row, bytes) else row
 
 
 @contextlib.contextmanager

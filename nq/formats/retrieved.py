@@ -15,12 +15,11 @@ passage that people chose has one of its own there.
 
 import contextlib
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nq.formats import elements, own_data
+from nq.formats import own_data
 from nq.formats.fields import Record, RecordError, check_type, get, same_id
 from nq.formats.html import PageBuilder
 from nq.formats.words import located_words
@@ -30,11 +29,6 @@ POSITIVE = "positive_ctxs"
 FIELDS = ("ctxs", "contexts", "retrieval_result", POSITIVE)
 """The field with the passages, by which a record is known."""
 NEGATIVE = ("hard_negative_ctxs", "negative_ctxs")
-BY_ID = re.compile(
-    rb"\s*+\{\s*+" + elements.STRING + rb"\s*+:\s*+\{\s*+"
-    rb"" + (elements.FIELDS + rb"\"(?:%s)\"\s*+:\s*+\[") % ((marks := b"contexts|ctxs"), marks)
-)
-"""The beginning of an object of records by query id."""
 OUTPUT = "output"
 """The field of FlashRAG's intermediate files that has the passages."""
 _IDS = ("id", "docid", "passage_id", "psg_id")

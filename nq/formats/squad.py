@@ -25,9 +25,7 @@ from nq.formats import elements, lines
 from nq.formats.fields import LIMITS, Record, RecordError, get, optional_text
 from nq.formats.own_data import QUESTION
 
-_DATA = rb"\s*+\{\s*+" + elements.FIELDS % rb"data" + rb"\"data\"\s*+:\s*+(?=\[)"
-START = re.compile(_DATA + rb"\[\s*+(?![^\s{\]])")
-"""The beginning of a SQuAD document, whose ``data`` may follow metadata of any kind."""
+DATA = "data"
 _MAY_BE_MRQA = re.compile(rb"\s*\{\s*\"(?:header|context|qas|id)\"\s*:")
 
 Questions = Iterator[Record | RecordError]
@@ -43,32 +41,19 @@ def is_mrqa(path: str, head: bytes) -> bool:
 
 def squad_questions(path: str) -> Questions:
     """Yields the questions of a SQuAD document."""
-    try:
-        with lines.open_bytes(path) as file:
-            head = file.read(elements.CHUNK_BYTES).removeprefix(lines.BOM)
-            start = match.end() if (match := re.match(_DATA, head)) else 0
-            articles = elements.elements(file, head[start:], LIMITS.document_bytes, is_whole=False)
-            for i, article in enumerate(articles):
-                yield from _article(article, f"data[{i}]")
-    except RecordError as error:
-        yield error
+    for number, article in elements.rows(path, DATA, LIMITS.document_bytes):
+        yield from _article(article, f"{DATA}[{number - 1}]")
 
 
-def _article(text: bytes | RecordError, where: str) -> Questions:
+def _article(text: lines.Row, where: str) -> Questions:
     try:
-        if isinstance(text, RecordError):
-            raise text
-        article = lines.parse_line(text, "document_")
+        article = lines.parsed(text, "document_")
+        if "paragraphs" not in article and QUESTION in article:
+            yield article
+            return
+        paragraphs = get(article, "paragraphs", list)
     except RecordError as error:
         yield RecordError(f"{where}: {error}")
-        return
-    if "paragraphs" not in article and QUESTION in article:
-        yield article
-        return
-    try:
-        paragraphs = get(article, "paragraphs", list, where=where)
-    except RecordError as error:
-        yield error
         return
     for i, paragraph in enumerate(paragraphs):
         title = optional_text(article, "title")

@@ -74,7 +74,7 @@ def test_data_may_have_the_questions_themselves(tmp_path: Path) -> None:
             assert isinstance(actual, Example) and isinstance(same, Example)
             assert (actual.example_id, actual.answers) == (same.example_id, same.answers)
             assert actual.annotations == same.annotations
-    assert reasons(path) == ["", "", "", "missing field 'data[3].paragraphs'"]
+    assert reasons(path) == ["", "", "", "data[3]: missing field 'paragraphs'"]
 
 
 @pytest.mark.parametrize("value", ["Infinity", "-Infinity", "NaN"])

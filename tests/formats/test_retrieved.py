@@ -276,6 +276,19 @@ def test_a_broken_element_costs_no_other(
 
 
 @pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("broken", ['"question" "', '"question": "a, "', '"question": [{"'])
+def test_a_broken_record_by_id_costs_no_other(
+    indent: int | None, broken: str, tmp_path: Path
+) -> None:
+    by_id = {f"q{n}": {"question": "a", **dpr("", KEEPERS, None), "id": n} for n in range(5)}
+    before, middle, after = json.dumps(by_id, indent=indent).partition('"q2": {')
+    text = before + middle + after.replace('"question": "', broken, 1)
+    (tmp_path / "a.json").write_text(text)
+    assert ids(tmp_path / "a.json") == [0, 1, 3, 4]
+    assert len(reasons(tmp_path / "a.json")) == 5
+
+
+@pytest.mark.parametrize("indent", [None, 1])
 def test_a_file_cut_off_in_an_element(indent: int | None, tmp_path: Path) -> None:
     text = json.dumps(RECORDS, indent=indent)
     path, starts = (
@@ -297,7 +310,7 @@ def test_a_large_element_is_skipped_in_bounded_memory(monkeypatch: pytest.Monkey
     monkeypatch.setattr(elements, "CHUNK_BYTES", 1 << 16)
     large = {"id": "large", "x": ["é" * 500_000], "y": [[1, 2, 3]] * 100_000, "z": "\\" * 9_999}
     file = io.BytesIO(json.dumps([RECORDS[0], large, RECORDS[1]]).encode())
-    n_bytes = len(json.dumps(large)) + 1  # with the blank before it
+    n_bytes = len(json.dumps(large)) + 2  # with the comma and the blank behind it
     with limited_memory(2 << 20):
         first, error, last = elements.elements(file, file.read(50), 100_000)
     assert [json.loads(row) for row in (first, last) if isinstance(row, bytes)] == RECORDS[:2]
