@@ -144,7 +144,8 @@ def serve(root: Path) -> str:
 
     options = dataclasses.fields(ServeConfig)
     rows = (
-        (f"`--{f.name.replace('_', '-')}`", f.metadata["help"], str(f.default)) for f in options
+        (f"`--{f.name.replace('_', '-')}`", f.metadata["help"], str(f.default or None))
+        for f in options
     )
     return markdown(("option", "effect", "default"), *rows)
 

@@ -6,6 +6,7 @@ command line and the tables of the README are made from them and their help text
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import UnionType
@@ -356,6 +357,9 @@ class ServeConfig(Settings):
     batch_size: int = option(8, "windows in a batch, which may be of several clients", minimum=1)
     queue: int = option(64, "requests in work at once; one more gets 503", minimum=1)
     allowed_hosts: str | None = option(None, "further host names, with commas; others get 421")
+    allow_origin: tuple[str, ...] = option(
+        (), "a site whose scripts may ask (CORS), or *; may be repeated", shown_default=None
+    )
     timeout: float = option(30.0, "seconds for a request, then it gets 504", within="(0, inf)")
     max_body_mb: int = option(16, "MB (10^6 bytes) of a request; a larger one gets 413", minimum=1)
     max_windows: int = option(512, "windows of a page; one with more gets 422", minimum=1)
@@ -363,3 +367,7 @@ class ServeConfig(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         ensure(bool(self.host), "host is empty: expected an address, such as 127.0.0.1")
+        for origin in self.allow_origin:
+            expected = "expected scheme and host, such as https://example.org, or *"
+            is_origin = re.fullmatch(r"\*|[a-z][a-z0-9+.-]*://[^/?#@\sA-Z]+", origin)
+            ensure(bool(is_origin), f"allow_origin is {origin!r:.80}: {expected}")

@@ -17,6 +17,7 @@ EXTRAS = {
     "pdf": ("pypdf",),
     "onnx": ("onnx", "onnxruntime", "tf2onnx"),
     "plots": ("matplotlib",),
+    "zstd": ("zstandard",),
     "serve": ("fastapi", "fastapi_offline", "prometheus_client", "uvicorn"),
 }
 """Maps each extra of the distribution to the import names of the packages that it installs."""

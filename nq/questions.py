@@ -222,7 +222,7 @@ def read_examples(
 
     Args:
         patterns: Files, globs or folders of shards, in any dialect: NQ v1.0, simplified NQ, TyDi
-            QA (jsonl, plain or gzip), Hugging Face's natural_questions (jsonl or parquet), SQuAD,
+            QA (jsonl), Hugging Face's natural_questions (jsonl or parquet), SQuAD,
             MRQA, or questions with a context or with the name of a page (jsonl or CSV). ``-`` is
             standard input.
         skip_bad: Whether to log a warning for a bad record and continue with the next.

@@ -3,7 +3,7 @@
 import logging
 import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from os.path import isfile
@@ -49,9 +49,12 @@ from nq.transformers_pipeline import (
     MAX_SEQ_LEN,
     Asked,
     ContextWindows,
+    as_list,
     examples_of,
     pairs_of,
+    parts_of,
     span_answers,
+    streamed,
 )
 
 log = logging.getLogger(__name__)
@@ -103,21 +106,20 @@ class Reader:
     @overload
     def ask(self, question: str, page: Documents, top: int = 3) -> Answer: ...
     @overload
-    def ask(
-        self, question: list[str] | tuple[str, ...], page: Documents, top: int = 3
-    ) -> list[Answer]: ...
+    def ask(self, question: list[Any], page: Documents = ..., top: int = 3) -> list[Answer]: ...
     @overload
-    def ask(self, question: Sequence[tuple[str, Documents]], *, top: int = 3) -> list[Answer]: ...
-    def ask(
-        self, question: Any, page: Documents | None = None, top: int = 3
-    ) -> Answer | list[Answer]:
+    def ask(self, question: Any, page: Any = None, top: int = 3) -> Any: ...
+    @streamed
+    def ask(self, question: Any, page: Any = None, top: int = 3) -> Any:
         """Returns the answer to a question about a page, or those to several ones in order.
 
         The windows of several questions share batches.
 
         Args:
-            question: a question in the model's language, a list or tuple of questions about the
-                page, or without a page one of pairs ``(question, page)``.
+            question: a question in the model's language, a list of questions about the page, or
+                without a page one of pairs ``(question, page)`` or dicts with ``question`` and
+                ``context``. A tuple, a pandas Series and a frame are lists; for an iterator and a
+                ``datasets.Dataset`` the answers are in an iterator.
             page: a page from ``nq.read_page`` and the like, a ``pathlib.Path`` of a file that
                 ``nq.read_page`` reads, or a ``str`` with the text or HTML itself. Of a list of
                 several, and of the documents in a folder (a ``Path``), the best blocks are read,
@@ -130,11 +132,13 @@ class Reader:
             ValueError: a question is empty, or an argument has the wrong type.
         """
         check_argument(is_count(top, 0), "top", top, "a whole number from 0 on")
-        are_several = isinstance(question, list | tuple)
+        are_several, page = isinstance(question, list), as_list(page)
         pairs: list[tuple[Any, Any]] = [*question] if are_several and page is None else []
+        pairs = [parts_of(one) if isinstance(one, Mapping) else one for one in pairs]
         for pair in pairs:
             is_pair = isinstance(pair, tuple) and len(pair) == 2
-            check_argument(is_pair, "an element of the list", pair, "a pair (question, page)")
+            expected = "a pair (question, page), or a dict with question and context"
+            check_argument(is_pair, "an element of the list", pair, expected)
         if page is not None or not are_several:
             source = page if isinstance(page, list) or _is_folder(page) else _page(page)
             pairs = [(q, source) for q in (question if are_several else [question])]
@@ -154,10 +158,11 @@ class Reader:
         ]
         return answers if are_several else answers[0]
 
+    @streamed
     def __call__(
         self,
         question: Asked,
-        context: str | Sequence[str] | None = None,
+        context: str | Iterable[str] | None = None,
         *,
         top_k: int = 1,
         topk: int | None = None,
@@ -171,8 +176,8 @@ class Reader:
         """Returns short answers as the question-answering pipeline of transformers 4 did.
 
         Args:
-            question: a question, a dict with ``question`` and ``context`` or with lists of both, a
-                list, a tuple or an iterator of either.
+            question: a question, a dict with ``question`` and ``context`` or with lists of both, or
+                a list, pandas Series, frame, iterator or ``datasets.Dataset`` of either.
             context: plain text; a list with one for each question, or one for all of them.
             top_k, topk: number of answers to a question.
             handle_impossible_answer: whether an answer may be empty; otherwise the best short
@@ -181,12 +186,13 @@ class Reader:
             max_seq_len, doc_stride, align_to_words: of a Hugging Face model alone: pieces in a
                 window (by default 384 at most), pieces that two windows share (half of that, at
                 most 128), and whether answers are whole words.
-            batch_size: without effect; windows in a batch are a setting of ``nq.load``.
+            batch_size: questions of an iterator that are read and answered at once, by default 1;
+                windows in a batch are a setting of ``nq.load``.
 
         Returns:
             A dict with ``score``, ``start``, ``end`` and ``answer``, which is
             ``context[start:end]``. With ``top_k`` above 1 it is a list of them, best first; for a
-            list of questions it is a list with a result for each, as for a tuple or an iterator.
+            list of questions it is a list with a result for each, for an iterator an iterator.
 
         Raises:
             ValueError: a question or context is empty, or an argument has the wrong type, or is of

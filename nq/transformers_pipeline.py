@@ -10,9 +10,11 @@ product at [CLS] of all windows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from itertools import islice
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from scipy.special import softmax
@@ -27,11 +29,42 @@ from nq.records import Columns, Example, FloatArray, IntArray
 MAX_ANSWER_LEN = 15
 MAX_SEQ_LEN, DOC_STRIDE = 384, 128
 """The defaults of the pipeline of transformers, in pieces; ``DOC_STRIDE`` is an overlap."""
-SPARE_SPANS = 10
+SPARE_SPANS, DATASET_ROWS = 10, 128
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 Asked = str | Mapping[str, Any] | Iterable[str] | Iterable[Mapping[str, str]]
 SpanAnswer = dict[str, Any]
 """``score``, ``answer``, and ``start`` and ``end``, its characters in the context."""
+
+
+def as_list(source: Any) -> Any:
+    """Returns a sequence or a pandas Series as a list, a frame as one of dicts; else ``source``."""
+    if hasattr(source, "iloc"):  # of pandas, which is not imported
+        return source.to_dict("records") if hasattr(source, "columns") else source.tolist()
+    is_sequence = isinstance(source, Sequence) and not isinstance(source, str | bytes)
+    return list(source) if is_sequence else source
+
+
+def streamed(method: Method) -> Method:
+    """Has a method that answers a list take what ``as_list`` does, and iterators, which it streams.
+
+    An iterator may wait for an answer, so that ``batch_size`` questions are read at once, by
+    default 1; of other iterables, such as a ``datasets.Dataset``, ``DATASET_ROWS``.
+    """
+
+    @wraps(method)
+    def answers(reader: Any, question: Any, *args: Any, **options: Any) -> Any:
+        question = as_list(question)
+        if isinstance(question, str | bytes | Mapping | list) or not isinstance(question, Iterable):
+            return method(reader, question, *args, **options)
+        method(reader, [], *args, **options)  # checks the others
+        size = options.get("batch_size") or (1 if isinstance(question, Iterator) else DATASET_ROWS)
+        rows = iter(question)
+        groups = iter(lambda: list(islice(rows, size)), [])
+        return (one for group in groups for one in method(reader, group, *args, **options))
+
+    return cast(Method, answers)
 
 
 def pairs_of(question: Asked, context: Any) -> tuple[list[tuple[str, str]], bool]:
@@ -42,23 +75,25 @@ def pairs_of(question: Asked, context: Any) -> tuple[list[tuple[str, str]], bool
             not a text.
     """
     if isinstance(question, Mapping):
-        question, context = _parts(question, context)
+        question, context = parts_of(question, context)
     several = isinstance(question, Iterable) and not isinstance(question, str | bytes)
     questions: list[Any] = list(question) if several else [question]
-    contexts = [context] * len(questions) if not isinstance(context, list | tuple) else context
+    contexts = as_list(context)
+    contexts = contexts if isinstance(contexts, list) else [context] * len(questions)
     check_argument(
         len(questions) == len(contexts), "context", context, f"one, or {len(questions)} in a list"
     )
     pairs = list[tuple[Any, Any]]()
     for item, own in zip(questions, contexts, strict=True):
-        pairs.append(_parts(item, own) if isinstance(item, Mapping) else (item, own))
+        pairs.append(parts_of(item, own) if isinstance(item, Mapping) else (item, own))
         for name, text in zip(("question", "context"), pairs[-1], strict=True):
             is_text = isinstance(text, str) and bool(text.strip())
             check_argument(is_text, name, text, "a text that is not empty")
     return pairs, several
 
 
-def _parts(pair: Mapping[str, Any], other: Any) -> tuple[Any, Any]:
+def parts_of(pair: Mapping[str, Any], other: Any = None) -> tuple[Any, Any]:
+    """Returns question and context of a dict; ``ValueError`` if there is another context."""
     check_argument(other is None, "context", other, "none beside a dict; give several in a list")
     return pair.get("question"), pair.get("context")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.child_processes import ROOT, python
+from tests.support.nq_records import write_lines
 from tests.support.terminal_output import without_progress
 
 BLOCK = "import os, sys\nfor name in os.environ['MISSING'].split(): sys.modules[name] = None\n"
@@ -31,6 +32,7 @@ def run_without(
         ("openvino", ["answer", "--profile", "openvino"], "[openvino]"),
         ("onnxruntime", ["ask", "who", "page.txt", "--profile", "onnx"], "[onnx]"),
         ("fastapi", ["serve"], "[serve]"),
+        ("zstandard", ["answer", "--data", "a.jsonl.zst"], "[zstd]"),
         ("mlflow", ["ui"], "[mlflow]"),
         ("tensorflow", ["answer", "--no-track", "--profile", "grappler"], "[cpu]"),
     ],
@@ -39,6 +41,7 @@ def test_a_command_without_a_package_prints_one_line(
     packages: str, arguments: list[str], message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "page.txt").write_text("the lake is deep")
+    write_lines(tmp_path / "a.jsonl.zst", [])
     done = run_without(packages, tmp_path, "-m", "nq", *arguments)
     assert (done.returncode, done.stdout) == (1, "")
     stderr = without_progress(done.stderr)

@@ -1,5 +1,6 @@
 """Tests the reader with a tiny model: the same answers as a run, and its alternatives."""
 
+import itertools
 import pickle
 import re
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pandas
 import pytest
 
 import nq
@@ -122,6 +124,84 @@ def test_questions_and_pages_in_a_list_are_answered_in_order(
                 assert (answer.text, answer.long) == (expected.text, expected.long)
                 assert answer.short_probability == pytest.approx(expected.short_probability)
     assert reader.ask([], text) == reader.ask([]) == reader.ask(()) == []
+
+
+ROWS = [
+    {
+        "question": f"is lake {i} deep",
+        "context": f"lake {i} is deep.\n\nlake {i % 3} is old",
+        "id": i,
+    }
+    for i in range(20)
+]
+FRAME = pandas.DataFrame(ROWS)
+
+
+def test_frames_and_series_are_lists(reader: nq.Reader) -> None:
+    questions, contexts = FRAME["question"], FRAME["context"]
+    expected = reader(ROWS, top_k=2)
+    assert isinstance(expected, list)
+    assert reader(FRAME, top_k=2) == reader(question=questions, context=contexts, top_k=2)
+    assert reader(FRAME.iloc[::-1], top_k=2)[::-1] == reader({**FRAME}, top_k=2) == expected
+    (text, *_), one = contexts, list(questions[:2])
+    assert reader(questions[:2], text) == reader(one, text)
+    assert reader(questions[:1], contexts[:1], top_k=2) == expected[:1]
+    pairs = [(row["question"], row["context"]) for row in ROWS]
+    assert reader.ask(FRAME) == reader.ask(ROWS) == reader.ask(pairs)
+    assert reader.ask(questions, text) == reader.ask(list(questions), text)
+    assert reader.ask(one[0], contexts) == reader.ask(one[0], list(contexts))
+    wrong = FRAME.rename(columns={"context": "text"})
+    for call in (reader, reader.ask):
+        with pytest.raises(ValueError, match=r"(context|page) is None"):
+            call(wrong)  # type: ignore[operator]
+    with pytest.raises(ValueError, match="20 in a list"):
+        reader(questions, contexts[:3])
+
+
+def test_an_iterator_is_answered_one_by_one(reader: nq.Reader) -> None:
+    read = 0
+
+    def endless() -> Iterator[dict[str, Any]]:
+        nonlocal read
+        for row in itertools.cycle(ROWS):
+            read += 1
+            yield row
+
+    expected, answers = reader(ROWS), reader.ask(ROWS)
+    for size, results in (
+        (1, reader(endless())),
+        (7, reader(endless(), batch_size=7)),
+        (1, reader.ask(endless())),
+    ):
+        assert read == 0 and isinstance(results, Iterator)
+        first = list(itertools.islice(results, 15))
+        assert read == -(-15 // size) * size
+        assert first == (expected if isinstance(first[0], dict) else answers)[:15]
+        read = 0
+    questions = (row["question"] for row in ROWS)
+    context = ROWS[0]["context"]
+    assert list(reader(questions, context)) == reader([row["question"] for row in ROWS], context)
+    assert list(reader(iter([]), context)) == list(reader.ask(iter([]))) == []
+    results = reader(iter([*ROWS[:2], {"question": " "}]))
+    assert [next(results), next(results)] == expected[:2]
+    with pytest.raises(ValueError, match="question is"):
+        next(results)
+    with pytest.raises(ValueError, match="top_k is 0"):
+        reader(endless(), top_k=0)
+    with pytest.raises(ValueError, match="top is -1"):
+        reader.ask(endless(), top=-1)
+
+
+def test_a_dataset_is_streamed(reader: nq.Reader) -> None:
+    datasets = pytest.importorskip("datasets")
+    rows = datasets.Dataset.from_list(ROWS * 7)
+    for call, expected in ((reader, reader(ROWS)), (reader.ask, reader.ask(ROWS))):
+        for data in (rows, rows.to_iterable_dataset()):
+            results = call(data)
+            assert isinstance(results, Iterator) and list(results) == expected * 7
+    columns = rows["question"], rows["context"]
+    assert reader(*columns) == reader({"question": columns[0], "context": columns[1]})
+    assert reader(rows[:20]) == reader(ROWS)
 
 
 def test_answers_about_several_documents_name_theirs(reader: nq.Reader, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def add_settings(
     for f in fields(cls):  # type: ignore[arg-type]
         if not f.metadata.get("help") or (only is not None and f.name not in only):
             continue
-        kinds = {*(get_args(hints[f.name]) or [hints[f.name]])} - {type(None)}
+        kinds = {*(get_args(hints[f.name]) or [hints[f.name]])} - {type(None), ...}
         shown = f.metadata.get("shown_default", f.default)
         default = f" (default: {shown})" if show_default and shown is not None else ""
         choices = f.metadata.get("choices")
@@ -50,6 +50,7 @@ def add_settings(
         parser.add_argument(
             f"--{f.name.replace('_', '-')}",
             type=_number_or_auto if is_auto else kind,
+            action="append" if isinstance(f.default, tuple) else "store",
             choices=choices,
             metavar=None if choices else f"N|{AUTO}" if is_auto else _METAVARS[kind],
             help=(f.metadata["help"] + default).replace("%", "%%"),

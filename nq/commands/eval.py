@@ -37,9 +37,9 @@ def parser() -> argparse.ArgumentParser:
         description="Scores predictions against gold of Natural Questions, or in another format.",
     )
     add = parser.add_argument
-    gold_help = "jsonl files, plain or gzip: files, globs or folders; may be repeated"
+    gold_help = "jsonl files, plain or compressed: files, globs or folders; may be repeated"
     add("--gold_path", nargs="+", action="extend", required=True, metavar="PATH", help=gold_help)
-    add("--predictions_path", required=True, metavar="PATH", help="prediction JSON, plain or gzip")
+    add("--predictions_path", required=True, metavar="PATH", help="prediction JSON, or compressed")
     needed = "annotators that must have given a %s answer for gold to have one (default 2)"
     for kind in KINDS:
         add(f"--{kind}_non_null_threshold", type=int, default=2, metavar="N", help=needed % kind)

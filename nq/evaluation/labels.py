@@ -1,7 +1,7 @@
 """Gold and predictions as labels: the answers of one annotator, or of one system.
 
 Of a gold record only ``example_id`` and ``annotations`` are read, so that documents may be
-omitted; predictions are an official ``{"predictions": [...]}`` file. Both may be gzip files.
+omitted; predictions are an official ``{"predictions": [...]}`` file. Both may be compressed.
 
 Source of the rules: google-research-datasets/natural-questions (eval_utils.py).
 """
@@ -166,7 +166,7 @@ def prediction_label(record: Mapping[str, Any]) -> Label:
 
 @contextlib.contextmanager
 def _open(path: str | Path) -> Iterator[IO[bytes]]:
-    """Opens a file, plain or gzip, that must not change while it is read."""
+    """Opens a file, plain or compressed, that must not change while it is read."""
     try:
         with unchanged([path]), open_bytes(str(path)) as file:
             yield file
@@ -204,7 +204,7 @@ def read_gold(paths: Patterns) -> dict[ExampleId, list[Label]]:
                     key = example_id(record)
                     gold[key] = gold_labels(record)
                 except ValueError as error:
-                    for _ in lines:  # at its end a damaged gzip file says so
+                    for _ in lines:  # at its end a damaged compressed file says so
                         pass
                     raise ValueError(f"{path}:{number}: {error}") from error
     return gold

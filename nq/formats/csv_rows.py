@@ -15,10 +15,11 @@ from typing import IO, TextIO
 
 from nq.formats import own_data
 from nq.formats.fields import LIMITS, Record, RecordError
+from nq.formats.input_files import COMPRESSED
 from nq.formats.lines import NOT_UTF8, check_whole, open_bytes
 from nq.text import listed
 
-SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+SUFFIXES = tuple(f"{kind}{end}" for kind in (".csv", ".tsv") for end in COMPRESSED)
 SEPARATORS, HEADER_LINES = ",;\t|", 100
 
 

@@ -20,7 +20,10 @@ from nq.storage import file_status
 
 log = logging.getLogger(__name__)
 
-SHARD_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".ndjson", ".ndjson.gz", ".parquet")
+COMPRESSED = "", ".gz", ".bz2", ".xz", ".zst"
+_LINES = ".jsonl", ".json", ".ndjson"
+SHARD_SUFFIXES = (*(f"{kind}{end}" for kind in _LINES for end in COMPRESSED), ".parquet")
+ENDINGS = ".jsonl, .json or .ndjson, these also with .gz, .bz2, .xz or .zst, or in .parquet"
 Patterns = str | Path | Sequence[str | Path]
 """Files, globs, or folders of shards."""
 _URI = re.compile(rf"(?!{hub.DATA})[A-Za-z][A-Za-z0-9+.-]+://")
@@ -109,7 +112,7 @@ def _matches(pattern: str) -> list[str]:
     if path.is_dir():
         names = (p for p in path.iterdir() if p.name.endswith(SHARD_SUFFIXES) and p.is_file())
         matches = sorted(str(p) for p in names if not p.name.startswith("."))
-        problem = f"folder {pattern} has no file ending in {', '.join(SHARD_SUFFIXES)}"
+        problem = f"folder {pattern} has no file ending in {ENDINGS}"
     elif path.exists():
         raise ValueError(f"{pattern} is no file, folder or pipe; give one, or - for standard input")
     else:

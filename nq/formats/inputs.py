@@ -8,7 +8,6 @@ never costs the rest of a file.
 
 import contextlib
 import re
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -30,8 +29,8 @@ from nq.formats import (
 )
 from nq.formats.documents import SUFFIXES, page_from_record, read_document
 from nq.formats.fields import LIMITS, Record, RecordError
-from nq.formats.input_files import SHARD_SUFFIXES, path_text, shown
-from nq.formats.lines import BOM, GZIP_MAGIC, MAX_LINES, Row, binary_kind, text_kind
+from nq.formats.input_files import ENDINGS, SHARD_SUFFIXES, path_text, shown
+from nq.formats.lines import BOM, MAX_LINES, Row, binary_kind, compression_of, text_kind
 from nq.formats.own_data import TO_RETRIEVE, PageFolder
 from nq.records import DeadLetter, Example, Source
 
@@ -67,8 +66,8 @@ def _check_lines(path: str) -> None:
             no_records = len(several) == MAX_LINES and not n_records
             kind = text_kind(head) or (_NO_RECORDS if no_records else None)
     if kind:
-        name = f"{kind[0]} in a gzip file" if data.startswith(GZIP_MAGIC) else kind[0]
-        expected = "one JSON object a line, plain or gzip, parquet, CSV, or a file of SQuAD"
+        name = f"{kind[0]} in a compressed file" if compression_of(data) else kind[0]
+        expected = "one JSON object a line, plain or compressed, parquet, CSV, or a file of SQuAD"
         raise ValueError(f"{path} is {name}: {kind[1]}; expected {expected}")
 
 
@@ -105,11 +104,11 @@ def container_of(path: str) -> Container:
 def check(path: str, to_end: bool = True) -> None:
     """Raises ``ValueError`` if a file has no records, is damaged or lacks columns.
 
-    The checksums of gzip are compared if it is read ``to_end``.
+    The checksums of a compressed file are compared if it is read ``to_end``.
     """
     container_of(path).check(path)
-    if to_end and _head(path)[0].startswith(GZIP_MAGIC):
-        lines.check_gzip(path)
+    if to_end and compression_of(_head(path)[0]):
+        lines.check_compressed(path)
 
 
 def rows(
@@ -134,15 +133,13 @@ def count_records(path: str, limit: int | None = None) -> int:
 
 
 def _head(path: str) -> tuple[bytes, bytes]:
-    """Returns the first bytes of a file, and the first bytes of its content without gzip or BOM."""
+    """Returns the first bytes of a file, and those of its content, decompressed and without BOM."""
     with open(path, "rb") as file:
         data = head = file.read(HEAD_BYTES)
-    if data.startswith(GZIP_MAGIC):
-        try:
-            head = zlib.decompressobj(wbits=31).decompress(data, HEAD_BYTES)
-        except zlib.error:
-            head = b""
-            lines.check_gzip(path)
+    if compression_of(data):
+        head = b""
+        with contextlib.suppress(RecordError), lines.open_bytes(path) as content:
+            head = content.read1(HEAD_BYTES)
     return data, head.removeprefix(BOM)
 
 
@@ -237,8 +234,7 @@ def read_page(path: str | Path, record: str | int | None = None) -> Page:
         page = page_from_record(_record(name, None if record is None else str(record)), name)
         return replace(page, name=name)
     if record is not None:
-        endings = ", ".join(SHARD_SUFFIXES)
-        raise ValueError(f"{name} is not a file of records; the names of these end in {endings}")
+        raise ValueError(f"{name} is not a file of records; the names of these end in {ENDINGS}")
     return read_document(name)
 
 

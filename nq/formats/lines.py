@@ -1,29 +1,34 @@
-"""Lines of plain or gzip files, and the kind of a file in which no line is a record.
+"""Lines of plain or compressed files, and the kind of a file in which no line is a record.
 
 A line is read in memory that does not depend on its length. A file is named as one of another kind
 (an archive, a document, UTF-16, a JSON array) only where its first bytes leave no doubt.
 """
 
+import bz2
 import contextlib
-import gzip
 import io
 import json
+import lzma
 import re
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, TypeVar
 
 import orjson
 
+from nq import extras
 from nq.formats.fields import JSON_NAMES, LIMITS, Record, RecordError
 from nq.formats.input_files import shown
 from nq.formats.tfrecord import is_tfrecord
 
-GZIP_MAGIC = b"\x1f\x8b"
+GZIP, XZ = rb"\x1f\x8b", rb"\xfd7zXZ\x00"
+BZIP2, MAGIC_BYTES = rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", 10
+ZSTD = rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"  # frames with content, or to be skipped
 BOM = b"\xef\xbb\xbf"
-BUFFER_BYTES = 1 << 16
+BUFFER_BYTES, MAX_XZ_BYTES = 1 << 16, 1 << 28
 SKIP_BYTES, POINTER_BYTES = 1 << 20, 1024
 MAX_LINES = 100
 """Lines among which a file has at least one record."""
@@ -32,6 +37,7 @@ _SURROGATE = r"\\u(?i:d[%s][0-9a-f]{2})"
 _ESCAPE = re.compile(rf"{_SURROGATE % '89ab'}{_SURROGATE % 'c-f'}|({_SURROGATE % '89a-f'})|\\.")
 NOT_UTF8 = "not UTF-8; convert the file with iconv -t UTF-8"
 
+T = TypeVar("T")
 Row = Record | bytes | RecordError
 """A record as an object, or as a line of JSON, or why there is none."""
 
@@ -71,45 +77,64 @@ def parsed(row: Row, limits: str = "") -> Record:
 
 
 @contextlib.contextmanager
-def open_bytes(path: str) -> Iterator[IO[bytes]]:
-    """Opens a plain or a gzip file; ``ValueError`` if it is damaged, ``RecordError`` if cut off."""
+def open_bytes(path: str) -> Iterator[io.BufferedReader]:
+    """Opens a plain or compressed file; ``ValueError`` if damaged, ``RecordError`` if cut off."""
     with open(path, "rb") as raw:
-        if re.match(LFS_POINTER, raw.peek(POINTER_BYTES)):
+        head = raw.peek(POINTER_BYTES)
+        if re.match(LFS_POINTER, head):
             raise RecordError(": ".join(_BINARY[LFS_POINTER]))
-        if raw.peek(2)[:2] != GZIP_MAGIC:
+        if not (compression := compression_of(head)):
             yield raw
             return
-        members = _Members(fileobj=raw)
-        try:  # the buffer reads lines faster than ``GzipFile``
-            yield io.BufferedReader(cast(io.RawIOBase, members), BUFFER_BYTES)
-        except EOFError as error:
-            raise RecordError(f"the compressed file is cut off: {error}") from error
-        except (gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(f"{shown(path)} is damaged ({error}): copy it again") from error
-        if members.rest:
-            raise RecordError(f"there is other data behind the compressed file: {members.rest}")
+        content = _Content(raw, compression, shown(path))
+        yield io.BufferedReader(content, BUFFER_BYTES)
+        if content.rest:
+            raise RecordError("there is other data behind the compressed file")
 
 
-def check_gzip(path: str) -> None:
-    """Reads a gzip file, a part at a time; raises ``ValueError`` if it is damaged, not cut off."""
+def check_compressed(path: str) -> None:
+    """Reads a file, a part at a time; raises ``ValueError`` if it is damaged, not cut off."""
     with contextlib.suppress(RecordError), open_bytes(path) as file:
         while file.read(SKIP_BYTES):
             pass
 
 
-class _Members(gzip.GzipFile):
-    """A gzip file that ends behind its last whole member; ``rest`` says that more is there."""
+class _Content(io.RawIOBase):
+    """The content of a compressed file; ``rest`` is what follows the end of its last stream."""
 
-    rest: gzip.BadGzipFile | None = None
+    def __init__(self, file: io.BufferedReader, compression: Any, name: str) -> None:
+        self.rest, self._chunk = b"", io.BytesIO()
+        self._chunks = self._decompressed(file, compression, name)
 
-    def read(self, size: int | None = -1) -> bytes:
-        try:  # GzipFile.read loses what it has read before an error
-            return b"" if self.rest else self.read1(-1 if size is None else size)
-        except gzip.BadGzipFile as error:
-            if not str(error).startswith("Not a gzipped file"):
-                raise
-            self.rest = error
-            return b""
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = self._chunk.readinto(buffer)
+        while not size and (chunk := next(self._chunks, None)) is not None:
+            self._chunk = io.BytesIO(chunk)
+            size = self._chunk.readinto(buffer)
+        return size
+
+    def _decompressed(
+        self, file: io.BufferedReader, compression: Any, name: str
+    ) -> Iterator[bytes]:
+        new_stream, packed_bytes, *limit = compression
+        while compression_of(head := file.read(MAGIC_BYTES)) is compression:
+            file.seek(-len(head), io.SEEK_CUR)
+            stream = new_stream()
+            while not stream.eof:
+                needs_input = getattr(stream, "needs_input", True)
+                data = file.read(packed_bytes) if needs_input else b""
+                if needs_input and not data:
+                    raise RecordError("the compressed file is cut off")
+                try:
+                    chunk = stream.decompress(data, *limit)
+                except Exception as error:  # each library has its own
+                    raise ValueError(f"{name} is damaged ({error}): copy it again") from error
+                yield chunk
+            file.seek(-len(stream.unused_data.lstrip(b"\0")), io.SEEK_CUR)
+        self.rest = head
 
 
 def parse_line(line: bytes, limits: str = "") -> Record:
@@ -143,13 +168,34 @@ def json_value(data: bytes) -> Any:
     raise RecordError(f"not JSON: {error.msg} at character {error.pos + 1}")
 
 
+def _zstd_stream() -> Any:
+    extras.require("zstd")
+    import zstandard
+
+    return zstandard.ZstdDecompressor().decompressobj()
+
+
+_COMPRESSIONS: dict[bytes, tuple[Any, ...]] = {
+    GZIP: (partial(zlib.decompressobj, 31), 1 << 12),  # becomes at most 4 MiB
+    BZIP2: (bz2.BZ2Decompressor, 1 << 12, BUFFER_BYTES),
+    XZ: (partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, MAX_XZ_BYTES), 1 << 12, BUFFER_BYTES),
+    ZSTD: (_zstd_stream, 1 << 8),  # becomes at most 8 MiB
+}
+"""What makes a decompressor, and the bytes that one call of it takes and, if limited, returns."""
+
+
+def compression_of(head: bytes) -> tuple[Any, ...] | None:
+    """Returns how a file with these first bytes is compressed, ``None`` if it is not."""
+    return _first_match(_COMPRESSIONS, head)
+
+
 FileKind = tuple[str, str]
 """What a file is, and what to do with it."""
 
 LFS_POINTER = rb"version https://git-lfs\.github\.com/spec/v\d+\s+(?:ext-[^\n]*\n)*oid sha256:"
 _BINARY = {
     LFS_POINTER: ("a Git LFS pointer", "fetch the file itself with git lfs pull"),
-    rb"\x1f\x8b": ("a gzip file", "decompress it with gunzip"),
+    GZIP: ("a gzip file", "decompress it with gunzip"),
     rb"PAR1": ("a parquet file", "give it as it is, with a name that ends in .parquet"),
     rb"PK\x03\x04.{26}(\[Content_Types\]\.xml|_rels/|xl/)": (
         *("a document of Microsoft Office", "save it as text, a workbook as CSV in UTF-8"),
@@ -165,9 +211,9 @@ _BINARY = {
         *("an archive", "extract the files in it"),
     ),
     rb"\s*\{\\rtf": ("an RTF document", "save it as docx or text"),
-    rb"BZh[1-9](1AY&SY|\x17rE8P\x90)": ("a bzip2 file", "decompress it with bunzip2"),
-    rb"\xfd7zXZ\x00": ("an xz file", "decompress it with unxz"),
-    rb"\x28\xb5\x2f\xfd": ("a zstd file", "decompress it with unzstd"),
+    BZIP2: ("a bzip2 file", "decompress it with bunzip2"),
+    XZ: ("an xz file", "decompress it with unxz"),
+    ZSTD: ("a zstd file", "decompress it with unzstd"),
     rb"%PDF-\d": ("a PDF document", "export its text"),
     rb"ARROW1\x00": ("an Arrow file", "convert its records to one JSON object a line"),
 }
@@ -211,5 +257,5 @@ def text_kind(head: bytes) -> FileKind | None:
     return _first_match(_TEXT, head)
 
 
-def _first_match(kinds: dict[bytes, FileKind], head: bytes) -> FileKind | None:
+def _first_match(kinds: dict[bytes, T], head: bytes) -> T | None:
     return next((kind for start, kind in kinds.items() if re.match(start, head, re.DOTALL)), None)

@@ -21,6 +21,7 @@ from prometheus_client import Counter, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -167,6 +168,10 @@ class Access:
         self._token = None if token is None else token.encode()
         names = f"localhost,127.0.0.1,::1,{config.host},{config.allowed_hosts or ''}".lower()
         self._hosts = {*filter(None, names.replace(" ", "").split(","))}
+        methods, sent, read = ("GET", "HEAD", "POST"), ("Authorization",), ("Retry-After",)
+        self._with_origin = CORSMiddleware(  # before the token, which a preflight does not have
+            self._with_token, config.allow_origin, methods, sent, expose_headers=read
+        )
         text, of, registry = "Seconds of a request.", ["endpoint", "status"], answering.metrics
         self._requests = Counter("nq_requests", "Answered requests.", of, registry=registry)
         self._seconds = Histogram(
@@ -208,18 +213,22 @@ class Access:
             self._seconds.labels(endpoint).observe(time.perf_counter() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path, own_address = scope["path"], (scope["server"] or ["localhost"])[0]
-        headers = Headers(scope=scope)
+        own_address, headers = (scope["server"] or ["localhost"])[0], Headers(scope=scope)
         named = (re.sub(r":\d*$", "", host) for host in headers.getlist("host") or [""])
         hosts = {host.strip("[]").lower() for host in named}
-        scheme, _, sent = headers.get("authorization", "").partition(" ")
-        is_open = self._token is None or path in OPEN or path.startswith(f"{ASSETS}/")
-        # compared in a time that does not tell how much of the token is right
-        has_token = hmac.compare_digest(sent.strip().encode("latin-1"), self._token or b"")
         if others := hosts - {*self._hosts, own_address}:  # another site's page, under its own name
             text = f"the host {min(others)!r:.80} is not allowed: see --allowed-hosts of nq serve"
             await refusal(421, text)(scope, receive, send)
-        elif not (is_open or (scheme.lower() == "bearer" and has_token)):
+        else:
+            await self._with_origin(scope, receive, send)
+
+    async def _with_token(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        scheme, _, sent = Headers(scope=scope).get("authorization", "").partition(" ")
+        is_open = self._token is None or path in OPEN or path.startswith(f"{ASSETS}/")
+        # compared in a time that does not tell how much of the token is right
+        has_token = hmac.compare_digest(sent.strip().encode("latin-1"), self._token or b"")
+        if not (is_open or (scheme.lower() == "bearer" and has_token)):
             header = {"WWW-Authenticate": 'Bearer realm="nq"'}
             text = "a token is needed: send the header Authorization: Bearer TOKEN"
             await refusal(401, text, header)(scope, receive, send)

@@ -28,7 +28,8 @@ from nq.records import DeadLetter, Source
 from tests.conftest import Commands
 from tests.formats.reading import decode_line, ids, items, reasons, records
 from tests.support import nq_records
-from tests.support.nq_records import simplified, to_line, write_lines
+from tests.support.nq_records import COMPRESS, simplified, to_line, write_lines
+from tests.support.peak_memory import limited_memory
 
 RECORDS = [simplified(i, words=5) for i in range(3)]
 LINES = b"\n".join(map(to_line, RECORDS))
@@ -42,12 +43,38 @@ NOISE = b"".join(
 # --- lines --------------------------------------------------------------------------------
 
 
-def test_gzip_is_detected_by_its_first_bytes(tmp_path: Path) -> None:
+@pytest.fixture(params=COMPRESS.values(), ids=COMPRESS)
+def compress(request: pytest.FixtureRequest) -> Any:
+    """A function that compresses bytes."""
+    return request.param
+
+
+def test_compressed_files_are_detected_by_their_first_bytes(
+    tmp_path: Path, compress: Callable[[bytes], bytes]
+) -> None:
     plain = write_lines(tmp_path / "a.jsonl", [simplified(1), nq_records.v1(2)])
-    zipped = write_lines(tmp_path / "b.jsonl.gz", [simplified(3)]).rename(tmp_path / "c.jsonl")
-    two_members = tmp_path / "d.bin"
-    two_members.write_bytes(zipped.read_bytes() + gzip.compress(to_line(nq_records.v1(4))))
-    assert [*ids(plain), *ids(zipped), *ids(two_members)] == [1, 2, 3, 3, 4]
+    one, several = tmp_path / "c.jsonl", tmp_path / "d.bin"
+    one.write_bytes(compress(to_line(simplified(3)) + b"\n"))
+    parts = [compress(b""), one.read_bytes(), bytes(8), compress(to_line(nq_records.v1(4)))]
+    several.write_bytes(b"".join([*parts, bytes(8)]))
+    assert [*ids(plain), *ids(one), *ids(several)] == [1, 2, 3, 3, 4]
+
+
+def test_frames_of_zstd_that_are_skipped(tmp_path: Path) -> None:
+    skipped, path = b"\x50\x2a\x4d\x18\x03\0\0\0abc", tmp_path / "a.jsonl"
+    frames = [COMPRESS[".zst"](to_line(simplified(i)) + b"\n") for i in range(2)]
+    path.write_bytes(skipped + frames[0] + skipped + frames[1] + skipped)
+    assert ids(path) == [0, 1]
+
+
+def test_what_expands_is_read_in_little_memory(
+    tmp_path: Path, compress: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LIMITS, "bytes", 1 << 20)
+    path, n_bytes = tmp_path / "a.jsonl", 256 << 20
+    path.write_bytes(compress(bytes(n_bytes)) + compress(b"\n" + GOOD))
+    with limited_memory(n_bytes // 3):
+        assert numbers(path) == [[n_bytes, 1 << 20], []]
 
 
 def test_bom_line_ends_and_blank_lines(tmp_path: Path) -> None:
@@ -63,13 +90,16 @@ def test_bom_line_ends_and_blank_lines(tmp_path: Path) -> None:
         assert items(path) == []
 
 
-def test_a_gzip_file_that_is_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
-    whole, path = gzip.compress(NOISE), tmp_path / "a.jsonl.gz"
-    for data in (whole[: len(whole) // 2], whole + b"garbage"):
+def test_a_compressed_file_that_is_cut_off_is_read_up_to_there(
+    tmp_path: Path, compress: Callable[[bytes], bytes]
+) -> None:
+    whole, path = b"".join(map(compress, NOISE.splitlines(keepends=True))), tmp_path / "a.jsonl"
+    for data in (whole[: len(whole) // 2], whole + b"garbage", whole[:-1], whole + whole[:3]):
         path.write_bytes(data)
         inputs.check(str(path))
         *good, last = items(path)
-        assert isinstance(last, DeadLetter) and good
+        assert isinstance(last, DeadLetter) and len(good) >= 9
+        assert not [one for one in good if isinstance(one, DeadLetter)]
         assert last.source.path == str(path) and last.source.line >= len(good) + 1
         assert len([item for i in range(3) for item in items(path, share=(i, 3))]) == len(good) + 1
 
@@ -79,14 +109,16 @@ def flipped(data: bytes, place: int) -> bytes:
     return data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :]
 
 
-def test_nothing_of_a_damaged_gzip_file_is_used(tmp_path: Path, commands: Commands) -> None:
-    whole, path = gzip.compress(NOISE), tmp_path / "a.jsonl.gz"
+def test_nothing_of_a_damaged_compressed_file_is_used(
+    tmp_path: Path, commands: Commands, compress: Callable[[bytes], bytes]
+) -> None:
+    whole, path = compress(NOISE), tmp_path / "a.jsonl.gz"
+    middle, near_end = len(whole) // 2, len(whole) - (8 if compress is COMPRESS[".gz"] else 4)
     damaged = {
-        "CRC": flipped(whole, len(whole) - 8),
-        "length": flipped(whole, len(whole) - 1),
-        "codes": whole[: len(whole) // 2] + b"\xff" * 50 + whole[len(whole) // 2 + 50 :],
-        "first member": flipped(whole, len(whole) - 8) + whole,
-        "last member": whole + flipped(whole, len(whole) - 8),
+        "checksum": flipped(whole, near_end),
+        "codes": whole[:middle] + b"\xff" * 50 + whole[middle + 50 :],
+        "first stream": flipped(whole, near_end) + whole,
+        "last stream": whole + flipped(whole, near_end),
         **{f"bit {n}": flipped(whole, len(whole) * n // 9) for n in range(3, 8)},
     }
     gold = ["eval", "--predictions_path", path, "--gold_path", path]
@@ -109,18 +141,20 @@ def test_nothing_of_a_damaged_gzip_file_is_used(tmp_path: Path, commands: Comman
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("name", ["a.csv.gz", "a.json.gz", "mrqa.jsonl.gz"])
-def test_damaged_gzip_files_of_other_kinds(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["a.csv.bz2", "a.json.xz", "mrqa.jsonl.zst"])
+def test_damaged_compressed_files_of_other_kinds(tmp_path: Path, name: str) -> None:
     pages = [{"context": "It rains.", "qas": [{"id": str(i), "question": "?"}]} for i in range(99)]
     lines = {
-        "a.csv.gz": b"id,question,context\n" + b"".join(b"%d,?,It rains.\n" % i for i in range(99)),
-        "a.json.gz": to_line({"data": [{"paragraphs": pages}]}),
-        "mrqa.jsonl.gz": b"\n".join(map(to_line, pages)),
+        "a.csv.bz2": b"id,question,context\n"
+        + b"".join(b"%d,?,It rains.\n" % i for i in range(99)),
+        "a.json.xz": to_line({"data": [{"paragraphs": pages}]}),
+        "mrqa.jsonl.zst": b"\n".join(map(to_line, pages)),
     }
-    whole, path = gzip.compress(lines[name]), tmp_path / name
+    path = tmp_path / name
+    whole = COMPRESS[path.suffix](lines[name])
     path.write_bytes(whole)
     assert len(list(read_examples(path))) == 99
-    path.write_bytes(flipped(whole, len(whole) - 8))
+    path.write_bytes(flipped(whole, len(whole) - 4))
     for read in (lambda: next(read_examples(path)), lambda: items(path)):
         with pytest.raises(ValueError, match=f"{path} .*damaged"):
             read()
@@ -137,15 +171,15 @@ def test_shares_and_limit_cover_every_line_once(tmp_path: Path) -> None:
 
 
 def test_find_files(tmp_path: Path) -> None:
-    for name in ("b.jsonl", "a.jsonl.gz", "c.json", "notes.md", "[x].jsonl", ".hidden.jsonl"):
+    for name in ("b.jsonl", "a.jsonl.xz", "c.json", "notes.md", "[x].jsonl", ".hidden.jsonl"):
         (tmp_path / name).touch()
     (tmp_path / "sub.jsonl").mkdir()
 
     def find(*patterns: str) -> list[str]:
         return [Path(p).name for p in input_files.find_files([str(tmp_path / p) for p in patterns])]
 
-    assert find("") == ["[x].jsonl", "a.jsonl.gz", "b.jsonl", "c.json"]
-    assert find("b.jsonl", "*.jsonl*") == ["b.jsonl", "[x].jsonl", "a.jsonl.gz"]
+    assert find("") == ["[x].jsonl", "a.jsonl.xz", "b.jsonl", "c.json"]
+    assert find("b.jsonl", "*.jsonl*") == ["b.jsonl", "[x].jsonl", "a.jsonl.xz"]
     assert find("[x].jsonl", "notes.md", "./b.jsonl") == ["[x].jsonl", "notes.md", "b.jsonl"]
     for pattern in ("nothing*", "sub.jsonl"):
         with pytest.raises(FileNotFoundError, match=re.escape(pattern)):
@@ -161,7 +195,7 @@ def test_find_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "kind"),
     [
-        (gzip.compress(bytes(257) + b"ustar\0"), "gzip"),
+        (gzip.compress(bytes(257) + b"ustar\0"), "compressed"),
         (b"PK\x03\x04" + bytes(26) + b"xl/" + bytes(99), "CSV"),
         (frame(b"one"), "TFRecord"),
         (TEXT.encode("utf-16"), "iconv -f UTF-16 -t UTF-8"),

@@ -196,6 +196,53 @@ def test_only_hosts_of_the_server_are_answered(
     assert is_allowed or b"--allowed-hosts" in answer
 
 
+SITE, OTHER = "https://qa.example", "https://qa.example.evil.example"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "origin", "answered"),
+    [
+        (["http://a.example", SITE], SITE, SITE),
+        ([SITE], OTHER, None),
+        ([SITE], "null", None),
+        (["*"], OTHER, "*"),
+        ([], SITE, None),
+    ],
+)
+def test_scripts_of_allowed_sites_alone_may_ask(
+    allowed: list[str], origin: str, answered: str | None, tiny_model: Path
+) -> None:
+    preflight = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+    preflight["Access-Control-Request-Headers"] = "authorization,content-type"
+    put, host = {"Access-Control-Request-Method": "PUT"}, {"Host": "evil.example"}
+    name = "access-control-allow-origin"
+    with InProcess(Model.open(tiny_model), token=TOKEN, allow_origin=allowed) as server:
+
+        def options(**headers: str) -> httpx.Response:
+            sent = preflight | headers
+            return server.runner.run(server.send("OPTIONS", "/v1/ask", headers=sent))
+
+        response = options()
+        assert response.is_success == (answered is not None)
+        names = response.headers["access-control-allow-headers"].lower().split(", ")
+        assert {"authorization", "content-type"} <= {*names}
+        assert options(**put).is_error
+        refused = server.post("/v1/ask", headers={"Origin": origin})
+        assert refused.status_code == 401
+        for one in (response, refused):
+            assert one.headers.get(name) == answered
+            assert "Origin" in one.headers["vary"]
+            assert "access-control-allow-credentials" not in one.headers
+        for one in (options(**host), server.post("/v1/ask", headers={"Origin": origin, **host})):
+            assert one.status_code == 421 and name not in one.headers
+
+
+def test_what_is_no_site_is_no_origin(commands: Commands) -> None:
+    for origin in ("qa.example", "https://qa.example/", "https://QA.example", "null", ""):
+        commands.out("serve", "--allow-origin", SITE, "--allow-origin", origin, code=2)
+        assert f"allow_origin is {origin!r}: " in commands.err
+
+
 @pytest.mark.slow
 def test_uploads_beyond_the_limit_end_those_that_are_silent_for_longest(tiny_model: Path) -> None:
     """They count for no queue, and end when they are silent for too long."""

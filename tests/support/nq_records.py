@@ -1,12 +1,24 @@
 """Builds small records for tests."""
 
+import bz2
 import gzip
 import json
-from collections.abc import Iterable
+import lzma
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import zstandard
+
 Record = dict[str, Any]
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": lambda data: gzip.compress(data, mtime=0),
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": zstandard.ZstdCompressor(write_checksum=True).compress,
+}
+"""How the content of a file is compressed whose name ends so."""
 
 WORDS = ("the", "moon", "landing", "was", "in", "1969", ".", "who", "first", "walked", "armstrong")
 
@@ -81,7 +93,7 @@ def to_line(record: object) -> bytes:
 
 
 def write_lines(path: Path, lines: Iterable[object]) -> Path:
-    """Writes lines or records, compressed if the file name ends in .gz."""
+    """Writes lines or records, compressed if the file name ends in .gz, .bz2, .xz or .zst."""
     data = b"".join((x if isinstance(x, bytes) else to_line(x)) + b"\n" for x in lines)
-    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    path.write_bytes(COMPRESS.get(path.suffix, bytes)(data))
     return path
