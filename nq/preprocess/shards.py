@@ -60,6 +60,7 @@ class WindowCounts:
 
     Args:
         unread_blocks: blocks with text beyond ``max_contexts``, in ``truncated_pages``.
+        without_windows: examples that give none to train on.
     """
 
     examples: int = 0
@@ -67,6 +68,7 @@ class WindowCounts:
     dead_letters: int = 0
     unread_blocks: int = 0
     truncated_pages: int = 0
+    without_windows: int = 0
 
 
 class StoredExample(NamedTuple):
@@ -230,6 +232,7 @@ class ShardWriter:
                 counts["windows"] += one.n_windows
                 counts["unread_blocks"] += one.unread_blocks
                 counts["truncated_pages"] += one.unread_blocks > 0
+                counts["without_windows"] += one.n_windows == 0
                 if self._files[0].tell() >= SHARD_BYTES:
                     yield self._publish()
             if self._files or not self.manifest["shards"]:
