@@ -230,6 +230,6 @@ class TrainingProgress:
         for name, values in state.losses.items():
             self.run.metrics({f"train/{name}": values[self._steps :]}, self._steps + 1)
         for figures in state.evaluations[self._evaluations :]:
-            values = {f"dev/{name}": value for name, value in measured(figures).items()}
-            self.run.metrics(values, int(figures[STEP]))
+            dev = {f"dev/{name}": value for name, value in measured(figures).items()}
+            self.run.metrics(dev, int(figures[STEP]))
         self._steps, self._evaluations = state.step, len(state.evaluations)
