@@ -18,6 +18,7 @@ DECISION_RULES = ("default", "squad", "bert-joint", "kisialiou")
 PAGE_SCOPE, BLOCK_SCOPE = "page", "block"
 NQ_CONTEXTS, ALL_CONTEXTS = 48, 1 << 30
 """The ``max_contexts`` of BERT-Joint, and one beyond the blocks of every page."""
+DOC_STRIDE = 128
 
 
 def option(default: Any, help: str = "", **checks: Any) -> Any:
@@ -116,9 +117,11 @@ class Compat:
         keep_unannotated: an example without annotations gives negative training windows,
             instead of none.
         running_text: windows have the plain text of the blocks, without markers, in pieces of the
-            whole text, as readers of SQuAD know it; such windows are not for training.
+            whole text, as readers of SQuAD know it; a model trained on them has no head for types.
+        rule: decision rule of a model trained on such windows.
         id_name: name of the TFRecord column that holds the window's id.
         max_seq_length: pieces in a window, unless ``WindowConfig`` says otherwise.
+        overlap: ``max_seq_length`` less ``doc_stride``; 0 where that is ``DOC_STRIDE``.
     """
 
     keep_query_marker: bool = True
@@ -129,8 +132,10 @@ class Compat:
     counts_as_original: bool = False
     keep_unannotated: bool = False
     running_text: bool = False
+    rule: str = "default"
     id_name: str = "unique_ids"
     max_seq_length: int = 512
+    overlap: int = 0
 
 
 _BERT_JOINT = Compat(
@@ -144,7 +149,7 @@ _BERT_JOINT = Compat(
 )
 COMPAT = {
     "ours": Compat(),
-    "squad": Compat(running_text=True, max_seq_length=384),
+    "squad": Compat(running_text=True, rule="squad", max_seq_length=384, overlap=128),
     "bert-joint": _BERT_JOINT,
     "kisialiou": replace(
         _BERT_JOINT, angle_bracket_is_tag=True, id_name="unique_id", max_seq_length=512
@@ -164,6 +169,8 @@ class WindowConfig(Settings):
         max_seq_length: pieces in a window; 0 stands for the default of the compatibility mode,
             which for ``bert-joint`` is that of Google's command line, for ``squad`` that with
             which such readers are trained.
+        doc_stride: 0 stands for the default of the compatibility mode, which for ``squad`` is 128
+            less than ``max_seq_length``, or half of that.
         max_contexts: 0 stands for 48 where the data give the blocks, as those of NQ do, and for all
             blocks of a document, whose blocks nq makes.
         question_prefix, block_prefix: text that a dual encoder was trained with before each
@@ -176,7 +183,10 @@ class WindowConfig(Settings):
         shown_default="512, with compat bert-joint or squad 384",
     )
     doc_stride: int = option(
-        128, "pieces from the start of one window to the start of the next", minimum=1
+        0,
+        "pieces from the start of one window to the start of the next",
+        minimum=0,
+        shown_default=f"{DOC_STRIDE}, with compat squad 256",
     )
     max_query_length: int = option(64, "pieces of the question, [Q] included", minimum=1)
     max_contexts: int = option(
@@ -209,6 +219,10 @@ class WindowConfig(Settings):
         )
         if self.max_seq_length == 0:
             object.__setattr__(self, "max_seq_length", self.switches.max_seq_length)
+        if self.doc_stride == 0:
+            length, overlap = self.max_seq_length, self.switches.overlap
+            stride = length - min(overlap, length // 2) if overlap else DOC_STRIDE
+            object.__setattr__(self, "doc_stride", stride)
         ensure(
             self.max_seq_length > self.max_query_length + 3,
             f"max_seq_length {self.max_seq_length} leaves no room for the page: it must be more "

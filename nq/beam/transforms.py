@@ -19,7 +19,7 @@ from nq.model.folder import ModelFolder
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.features import Sampling
 from nq.preprocess.prepared import make_windows
-from nq.preprocess.shards import WindowCounts, is_left_out, stored_example
+from nq.preprocess.shards import WindowCounts, stored_example
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import page_folder
@@ -91,8 +91,8 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
 
     The result has two collections: ``windows`` and ``dead_letters``. The counters ``examples``,
     ``windows``, ``dead_letters``, ``unread_blocks`` (blocks with text beyond ``max_contexts``),
-    ``truncated_pages`` (pages with such blocks) and ``without_gold`` (examples that training leaves
-    out) are in the namespace ``nq``.
+    ``truncated_pages`` (pages with such blocks) and ``without_windows`` (examples that give none)
+    are in the namespace ``nq``.
 
     Args:
         tokenizer: folder of a model, or folder or file of a tokenizer, which every worker can read;
@@ -156,7 +156,7 @@ class _MakeWindows(beam.DoFn):  # type: ignore[misc]
         self.counters["windows"].inc(len(rows))
         self.counters["unread_blocks"].inc(unread)
         self.counters["truncated_pages"].inc(int(unread > 0))
-        self.counters["without_gold"].inc(int(is_left_out(item, rows)))
+        self.counters["without_windows"].inc(int(not len(rows)))
         if self.output == "windows":
             yield from encode_records(rows, source, self.windows.switches.id_name)
         elif self.output == "examples":

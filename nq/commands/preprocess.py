@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     from nq.preprocess.features import Sampling
     from nq.preprocess.prepared import Request, prepare
     from nq.questions import Questions, mention_unnamed_pages
-    from nq.runs.result import dead_letter_lines, training_lines
+    from nq.runs.result import dead_letter_lines, unread_lines
 
     with Questions.open(args.data, arguments.pages(args), args.limit) as questions:
         mention_unnamed_pages(questions)
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
             f"{counted(counts.examples, 'example')}, {counted(counts.windows, 'window')}",
             f"{verb} in {prepared.seconds:.1f} s: {counted(len(prepared.shards), 'shard')} in "
             f"{prepared.folder}",
-            *training_lines(counts),
+            *unread_lines(counts.truncated_pages, counts.unread_blocks),
             *dead_letter_lines(prepared.dead_letter_file),
         ]
         print("\n".join(map(visible, lines)))

@@ -5,13 +5,14 @@ from pathlib import Path
 
 from nq.commands import arguments, terminal
 from nq.config import WindowConfig
+from nq.text import counted
 from nq.training.job import (
     EVALUATE_EVERY,
-    MEASURED,
     STEP,
     DistillationConfig,
     TrainConfig,
     TrainingJob,
+    measured,
 )
 
 OPTIONS = (
@@ -25,10 +26,12 @@ def parser() -> terminal.Parser:
     """Returns the parser of the command's arguments."""
     parser = terminal.Parser(
         prog="nq train",
-        description="Trains a model folder from a BERT encoder and annotated questions. "
+        description="Trains a model folder from a BERT encoder and annotated questions; with "
+        "--compat squad a reader of plain text, which transformers loads, too. "
         "The same command resumes an interrupted training.",
         examples=(
             "nq train --data train.jsonl.gz --init bert_encoder --output my_model",
+            "nq train --data train.json --init org/name --output my_reader --compat squad",
             "nq train --data train.jsonl --init small --output student --teacher my_model",
         ),
         notes=arguments.PROFILES_HELP,
@@ -45,7 +48,8 @@ def parser() -> terminal.Parser:
     arguments.add_settings(parser, WindowConfig)
     arguments.add_settings(parser, TrainConfig)
     held_out = parser.add_argument_group("held-out questions")
-    text = "annotated files, globs or folders; the weights with the best micro-F1 on them are kept"
+    text = "annotated files, globs or folders; the weights with the best micro-F1 on them are kept "
+    text += "(with compat squad, the best F1 of SQuAD)"
     held_out.add_argument("--dev", nargs="+", default=(), metavar="FILE", help=text)
     text = f"steps between two evaluations (default: {EVALUATE_EVERY})"
     held_out.add_argument("--evaluate-every", type=arguments.positive, metavar="N", help=text)
@@ -62,7 +66,7 @@ def parser() -> terminal.Parser:
 
 def run(args: argparse.Namespace) -> int:
     """Trains the model and prints the result."""
-    from nq.runs.result import dead_letter_lines, training_lines
+    from nq.runs.result import dead_letter_lines, unread_lines
     from nq.training.train import train
 
     if args.evaluate_every and not args.dev:
@@ -72,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         raise terminal.UsageError(f"--{options[0].replace('_', '-')} needs --teacher")
     job = TrainingJob.of(
         args.data,
-        windows=arguments.settings(WindowConfig(), args),
+        windows=arguments.settings(WindowConfig, args),
         config=arguments.settings(TrainConfig(), args),
         distillation=arguments.settings(DistillationConfig(), args),
         pages=arguments.pages(args),
@@ -88,8 +92,13 @@ def run(args: argparse.Namespace) -> int:
             f"windows to loss {result.loss:.3f}; model in {result.output}"
         )
         if result.best:
-            shown = ", ".join(f"{name} {result.best[name]:.3f}" for name in MEASURED)
+            best = measured(result.best)
+            shown = ", ".join(f"{name} {value:.3f}" for name, value in best.items())
             print(f"weights of step {result.best[STEP]}, on held-out questions: {shown}")
-        for line in (*training_lines(counts), *dead_letter_lines(result.prepared.dead_letter_file)):
+        if counts.without_windows:
+            questions = counted(counts.without_windows, "question")
+            print(f"{questions} gave no window: no gold in the page, or negatives not drawn")
+        unread = unread_lines(counts.truncated_pages, counts.unread_blocks)
+        for line in (*unread, *dead_letter_lines(result.prepared.dead_letter_file)):
             print(line)
     return 0

@@ -19,6 +19,7 @@ from nq.model.config import STORES, ModelConfig
 from nq.model.families import encode_config, layout_of
 from nq.model.folder import CARD, CONFIG, ModelFolder, ModelSettings, save_settings
 from nq.model.tensors import CheckpointTensors
+from nq.preprocess.tokenizers import FILES
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
 from nq.records import FloatArray
 
@@ -171,6 +172,13 @@ def save_weights(
             folder, dataclasses.replace(settings, weights=ModelFolder(folder).file_digests)
         )
     dump_json(folder / CONFIG, encode_config(config))  # the last: without it there is no model
+
+
+def copy_tokenizer(source: Path, folder: Path) -> None:
+    """Copies all files of a tokenizer between folders: those that transformers reads, too."""
+    for name in FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, folder / name)
 
 
 def save_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:

@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import gc
 import io
-import shutil
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -29,7 +28,6 @@ from nq.model.names import WORD_EMBEDDINGS
 from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow, no_generated_files
 from nq.preprocess.features import prefix
-from nq.preprocess.tokenizers import FILES
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS
 from nq.storage import UNFINISHED, check_writable, hold_part
 
@@ -187,9 +185,7 @@ def write_hugging_face(loaded: LoadedModel, folder: Path) -> None:
     skip = heads.union(loaded.report.missing)
     checkpoint.save_weights(folder, loaded.model, loaded.config, skip=skip)
     checkpoint.save_tokenizer(folder, loaded.files.tokenizer())
-    for name in FILES:
-        if (loaded.folder / name).is_file():
-            shutil.copyfile(loaded.folder / name, folder / name)
+    checkpoint.copy_tokenizer(loaded.folder, folder)
 
 
 def export(model: Any, path: Path, kind: str) -> None:

@@ -35,9 +35,8 @@ CARD = "README.md"
 OTHERS = (CONFIG, TF_CONFIG, SETTINGS, CARD, *FILES)
 """Files that a model folder may have besides its weights."""
 SHARD = re.compile(r"[^/\\\x00-\x1f]{1,200}\.safetensors")
-SQUAD, SQUAD_LENGTH, SQUAD_OVERLAP = "squad", 384, 128
-"""The rule and the features of readers of SQuAD; the pieces of their windows, and those that two of
-them share, in the scripts of transformers."""
+SQUAD = "squad"
+"""The rule and the features of readers of SQuAD."""
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
@@ -139,14 +138,11 @@ class ModelFolder:
 
     def _squad_settings(self) -> ModelSettings:
         """Returns the settings of a reader of SQuAD: plain windows, the best or the null span."""
-        length = min(SQUAD_LENGTH, self.config.positions, max_length(self.path))
-        windows = WindowConfig(
-            max_seq_length=length,
-            doc_stride=length - min(SQUAD_OVERLAP, length // 2),
-            max_query_length=min(WindowConfig.max_query_length, length // 4),
-            compat=SQUAD,
-        )
-        return ModelSettings(windows, DecisionConfig(rule=SQUAD))
+        longest = WindowConfig(compat=SQUAD).max_seq_length
+        length = min(longest, self.config.positions, max_length(self.path))
+        query = min(WindowConfig.max_query_length, length // 4)
+        windows = WindowConfig(length, max_query_length=query, compat=SQUAD)
+        return ModelSettings(windows, DecisionConfig(rule=windows.switches.rule))
 
     @cached_property
     def weight_files(self) -> list[Path]:

@@ -96,6 +96,12 @@ def build(
     return connect_layers(config, layer, dropout, seed)
 
 
+def span_reader(model: keras.Model) -> keras.Model:
+    """Returns a model with the same layers but those that only types need."""
+    spans = {name: model.output[name] for name in ("start_logits", "end_logits")}
+    return keras.Model(model.input, spans, name="span_reader")
+
+
 def for_full_windows(model: keras.Model, config: ModelConfig) -> keras.Model:
     """Returns a model with the same layers without the attention mask, for full windows only.
 

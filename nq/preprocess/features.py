@@ -13,6 +13,9 @@ first in the file to the last; yes and no count only without short answers; with
 target is the whole block. Ours differs where several short answers are far apart, because the
 merged span is no answer: it takes the first short answer of the page, with those that follow it as
 in a list.
+
+In windows of running text the target is that of ``run_qa`` of transformers: the short answer of the
+first annotator who gave one, in pieces that begin and end with it or around it.
 """
 
 import random
@@ -22,9 +25,10 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from nq.config import PAGE_SCOPE, WindowConfig, ensure
+from nq.config import PAGE_SCOPE, WindowConfig
 from nq.formats.fields import LIMITS, RecordError
 from nq.preprocess import contexts as ctx
+from nq.preprocess.contexts import RunningText
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.records import (
     UNLABELLED,
@@ -110,18 +114,17 @@ def training_features(
     A window is positive only if it holds the whole target; some of the others are kept. Errors are
     those of ``features``.
     """
-    ensure(not config.switches.running_text, f"compat {config.compat} has no training targets")
     builder = _WindowBuilder(example, tokenizer, config)
-    words = target(example, builder.contexts, config)
+    if builder.text is None:
+        words = target(example, builder.contexts, config)
+    else:
+        words = text_target(example, builder.text, config)
     no_answer = UNLABELLED if words is None else AnswerType.UNKNOWN
     share = sampling.negatives
     if words is None:
         share, words = share if sampling.unlabelled else 0, NO_TARGET
-    first = int(builder.first_piece[words.first])
-    last = int(builder.first_piece[words.last + 1]) - 1  # inclusive
-    positive = (builder.ranges[:, 0] <= first) & (last < builder.ranges[:, 1])
-    if words.kind is AnswerType.UNKNOWN or last < first:
-        positive = np.zeros(len(builder.ranges), bool)
+    first, last = (0, -1) if words.kind is AnswerType.UNKNOWN else builder.target_pieces(words)
+    positive = (builder.ranges[:, 0] <= first) & (last < builder.ranges[:, 1]) & (first <= last)
     draw = random.Random(f"{sampling.seed}/{example.example_id}")
     sampled = [draw.random() < share for _ in range(len(builder.ranges))]
     kept = np.flatnonzero(positive | sampled)
@@ -173,6 +176,24 @@ def target(example: Example, contexts: Sequence[Context], config: WindowConfig) 
     return _after_splitting(words, contexts) if config.switches.split_words_again else words
 
 
+def text_target(example: Example, text: RunningText, config: WindowConfig) -> Target | None:
+    """Returns the target as a range of tokens of ``text``, ``None`` if training leaves it out.
+
+    Yes, no and a passage alone are left out, too: they are answers, but no spans.
+    """
+    if example.annotations is None:
+        return None
+    shorts = next((one.shorts for one in example.annotations if one.shorts), ())
+    short = _merged(shorts, config)
+    if short is None:
+        others = (one.long or one.yes_no is not YesNo.NONE for one in example.annotations)
+        return None if any(others) else NO_TARGET
+    inside = np.flatnonzero((short.start <= text.tokens) & (text.tokens < short.end))
+    if not len(inside):
+        return NO_TARGET
+    return Target(AnswerType.SHORT, int(inside[0]), int(inside[-1]))
+
+
 def _merged(shorts: Sequence[Span], config: WindowConfig) -> Span | None:
     """Returns the span that stands for several short answers."""
     if not shorts:
@@ -209,10 +230,12 @@ class _WindowBuilder:
     """The pieces of one page and of its question, from which the rows of windows are cut.
 
     ``pieces`` and ``doc`` ``[P]`` have the id and the document token, -1 for a marker, of each
-    piece, ``first_piece`` ``[n_words + 1]`` the index of each word's first one, then P (of running
-    text it is ``[0, P]``), and ``ranges`` ``[W, 2]`` the pieces of each window. A page begins at
-    ``offset`` in each row.
+    piece, and ``ranges`` ``[W, 2]`` the pieces of each window. A page begins at ``offset`` in each
+    row. Words have ``first_piece`` ``[n_words + 1]``, the index of each word's first one, then P;
+    running text has ``text`` and ``chars`` ``[P, 2]``, the characters of each piece.
     """
+
+    text: RunningText | None = None
 
     def __init__(self, example: Example, tokenizer: Tokenizer, config: WindowConfig) -> None:
         self.config, self.tokenizer = config, tokenizer
@@ -237,13 +260,13 @@ class _WindowBuilder:
 
     def _read_text(self, example: Example) -> list[tuple[int, int]]:
         """Reads the blocks as running text; returns the piece ranges in which windows are cut."""
-        text = ctx.running_text(example, self.contexts)
+        self.text = text = ctx.running_text(example, self.contexts)
         pieces = self.tokenizer.encode_text(text.text)
+        self.chars = pieces.chars
         question = self.tokenizer.encode_text(example.question).ids
         self.query = list(question[: self.config.max_query_length])
         self.pieces = np.array([*pieces.ids, self.tokenizer.pad_id], np.int32)  # never none at all
         self.doc = np.append(text.tokens_of(pieces.chars), -1)
-        self.first_piece = np.array([0, len(pieces.ids)])
         if self.config.window_scope == PAGE_SCOPE:
             return [(0, len(pieces.ids))]
         edges = np.searchsorted(pieces.chars[:, 1], text.blocks, side="right")
@@ -269,6 +292,15 @@ class _WindowBuilder:
         first_words = [*words.markers[::2], len(words.words)]
         parts = list(pairwise(self.first_piece[first_words].tolist()))
         return parts[1:] or parts  # the null context is one only where there is no block
+
+    def target_pieces(self, words: Target) -> tuple[int, int]:
+        """Returns the first and the last piece of a target; of one without pieces they cross."""
+        if self.text is None:
+            return int(self.first_piece[words.first]), int(self.first_piece[words.last + 1]) - 1
+        start, end = self.text.chars[words.first, 0], self.text.chars[words.last, 1]
+        first = int(np.searchsorted(self.chars[:, 0], start, side="right")) - 1
+        last = int(np.searchsorted(self.chars[:, 1], end))
+        return min(first, last), max(first, last)  # they cross where pieces share a character
 
     def rows(self, kept: IntArray) -> dict[str, IntArray]:
         """Returns the integer rows ``[len(kept), L]`` of the windows with those numbers."""

@@ -60,7 +60,7 @@ class WindowCounts:
 
     Args:
         unread_blocks: blocks with text beyond ``max_contexts``, in ``truncated_pages``.
-        without_gold: examples that training leaves out, since they have no gold in their page.
+        without_windows: examples that give none to train on.
     """
 
     examples: int = 0
@@ -68,7 +68,7 @@ class WindowCounts:
     dead_letters: int = 0
     unread_blocks: int = 0
     truncated_pages: int = 0
-    without_gold: int = 0
+    without_windows: int = 0
 
 
 class StoredExample(NamedTuple):
@@ -79,14 +79,8 @@ class StoredExample(NamedTuple):
     records: bytes
     n_windows: int
     unread_blocks: int
-    without_gold: bool
     example_id: ExampleId
     question: str
-
-
-def is_left_out(example: Example, rows: Features) -> bool:
-    """Returns whether training leaves an example out, since it has no gold in its page."""
-    return rows.answer_types is not None and example.annotations is None and not len(rows)
 
 
 def stored_example(
@@ -97,8 +91,7 @@ def stored_example(
     stored = b""
     if rows.answer_types is None:
         stored = frame(encode_example(source.key, example, len(rows)))
-    counts = unread_blocks(example, windows), is_left_out(example, rows)
-    about = *counts, example.example_id, example.question
+    about = unread_blocks(example, windows), example.example_id, example.question
     return StoredExample(source, stored, records, len(rows), *about)
 
 
@@ -239,7 +232,7 @@ class ShardWriter:
                 counts["windows"] += one.n_windows
                 counts["unread_blocks"] += one.unread_blocks
                 counts["truncated_pages"] += one.unread_blocks > 0
-                counts["without_gold"] += one.without_gold
+                counts["without_windows"] += one.n_windows == 0
                 if self._files[0].tell() >= SHARD_BYTES:
                     yield self._publish()
             if self._files or not self.manifest["shards"]:

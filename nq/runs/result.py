@@ -17,7 +17,6 @@ from nq.evaluation.evaluate import Verdict
 from nq.evaluation.gate import Parity
 from nq.evaluation.text_match import TOP
 from nq.formats.input_files import shown
-from nq.preprocess.shards import WindowCounts
 from nq.report.comparison import MIB, phases
 from nq.runs.folder import RUN
 from nq.runs.measure import Measured, Totals
@@ -323,12 +322,3 @@ def unread_lines(truncated_pages: int, unread_blocks: int) -> list[str]:
     pages = "its page" if truncated_pages == 1 else "their pages"
     lost = f"{questions} lost blocks of {pages}, {blocks} in all"
     return [f"{lost}: a higher max_contexts reads them"]
-
-
-def training_lines(counts: WindowCounts) -> list[str]:
-    """Returns the lines for what training leaves out of good records, none if it is nothing."""
-    unused = [
-        f"not trained on, without gold in the page: {counted(counts.without_gold, 'question')}"
-    ]
-    unread = unread_lines(counts.truncated_pages, counts.unread_blocks)
-    return unread + (unused if counts.without_gold else [])

@@ -124,7 +124,10 @@ class SoftTargets:
 
 @dataclass(frozen=True, eq=False)
 class Distillation:
-    """The losses by a teacher's outputs; without a teacher's type head labels alone teach types."""
+    """The losses by a teacher's outputs.
+
+    ``has_types`` says whether it teaches types; otherwise a student learns them from labels alone.
+    """
 
     config: DistillationConfig
     teacher: SoftTargets
@@ -167,7 +170,7 @@ class Distillation:
 
     def curves(self, logs: Mapping[str, float]) -> dict[str, float]:
         """Returns the hard and the soft loss of a step from Keras' logs of it."""
-        hard = [logs[f"{name}_loss"] for name in LOGITS]
+        hard = [loss for name in LOGITS if (loss := logs.get(f"{name}_loss")) is not None]
         soft = [logs[f"{name}{SOFT}_loss"] for name in self.heads]
         return dict(zip(PARTS, map(float, (np.mean(hard), np.mean(soft))), strict=True))
 
@@ -178,7 +181,7 @@ class Teacher:
 
     folder: ModelFolder
     tokenizer: str
-    length: int
+    windows: WindowConfig
     profile: Profile
     has_types: bool
 
@@ -199,12 +202,13 @@ class Teacher:
         table = tensors.table(checkpoint.with_room_for(folder.joint_config, tokenizer))
         if not tensors.fill(table["span_output/kernel"]):
             raise ValueError(f"{name} has no span head: expected a model for answers")
-        has_types = tensors.fill(table["type_output/kernel"])
-        if not has_types:
+        student_has_types = not windows.switches.running_text
+        has_types = student_has_types and tensors.fill(table["type_output/kernel"])
+        if student_has_types and not has_types:
             log.warning("%s has no head for types: the labels alone teach them", name)
         if tokenizer.digest != student.digest:
             raise ValueError(f"{name} has another vocabulary or tokenizer than init")
-        return cls(folder, tokenizer.digest, windows.max_seq_length, profile, has_types)
+        return cls(folder, tokenizer.digest, windows, profile, has_types)
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -249,19 +253,18 @@ class Teacher:
         return Distillation(config, targets, self.has_types)
 
     def _predictor(self, windows: TrainingWindows) -> Any:
-        settings = WindowConfig(max_seq_length=self.length, max_query_length=1)
         calibration = {}
         if self.profile.changes.int8:
             step = -(-len(windows) // CALIBRATION_WINDOWS)
             calibration[self.folder.path] = self._rows(windows, np.arange(0, len(windows), step))
         log.info("teacher %s: profile %s", self.folder.name, self.profile)
-        model = Model(self.folder, settings, DecisionConfig())
+        model = Model(self.folder, self.windows, DecisionConfig())
         spec = ScorerSpec(model, self.profile, BATCH_SIZE, calibration=calibration)
-        return load_predictor(spec, AllLogits(self.length))
+        return load_predictor(spec, AllLogits(self.windows.max_seq_length))
 
     def _rows(self, windows: TrainingWindows, selection: slice | IntArray) -> Columns:
         """Returns windows as rows of the teacher's predictor; they have no document tokens."""
-        rows = windows.inputs(selection, self.length)
+        rows = windows.inputs(selection, self.windows.max_seq_length)
         ids = np.arange(len(windows), dtype=np.int32)[selection, None]
         return {**rows, "token_map": np.full_like(rows["input_ids"], -1), "window_ids": ids}
 

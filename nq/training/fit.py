@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ from nq.training.job import (
     Figures,
     TrainingJob,
     TrainingResult,
+    measured,
 )
 from nq.training.loop import TrainingState, fit
 from nq.training.windows import TrainingWindows, read_columns, total_steps
@@ -52,10 +54,7 @@ log = logging.getLogger(__name__)
 
 REPORT_EVERY, FINAL_STEPS = 50, 100
 PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
-HELD_OUT_METRICS = ("micro_f1_best", "long-best-threshold-f1", "short-best-threshold-f1")
-"""The metrics of ``nq_eval`` that are called ``MEASURED`` here, in that order."""
-HELD_OUT_BATCH_SIZE = 16
-HELD_OUT_PROFILE, HELD_OUT_DECISION = Profile("grappler+buckets"), DecisionConfig()
+HELD_OUT_BATCH_SIZE, HELD_OUT_PROFILE = 16, Profile("grappler+buckets")
 
 
 def train_on_files(
@@ -67,16 +66,19 @@ def train_on_files(
     """
     windows, config = job.windows, job.config
     tokenizer = job.init.tokenizer(windows.compat)
-    shape = checkpoint.with_room_for(job.init.joint_config, tokenizer)
+    is_reader, shape = windows.switches.running_text, job.init.joint_config
+    with_markers = checkpoint.with_room_for(shape, tokenizer)
+    shape = shape if is_reader else with_markers
     tensors = job.init.tensors()
     teacher, work = None, job.output / WORK
     if job.teacher:
         teacher = Teacher.of(job.teacher, tokenizer, windows, job.teacher_profile)
     prepared, data = _windows(job, work / "windows")
     counts = prepared.counts
-    model = joint.build(
+    whole = joint.build(
         shape, dtype=PRECISION[config.precision], dropout=config.dropout, seed=config.seed
     )
+    model = joint.span_reader(whole) if is_reader else whole
     report = checkpoint.fill(model, tensors, shape)
     del tensors
     log.info(
@@ -97,7 +99,7 @@ def train_on_files(
         with new_bar(unit=" steps") as bar:
             progress = TrainingProgress(bar, run, state)
             if job.held_out is not None:
-                measure = held_out(job.held_out, tokenizer, windows, Network(shape, model))
+                measure = held_out(job.held_out, tokenizer, windows, Network(shape, whole))
             losses = fit(
                 *(model, data, config, state, progress, distillation),
                 *(measure, job.evaluate_every, progress.evaluated),
@@ -105,8 +107,12 @@ def train_on_files(
         progress.record()
         loss = float(np.mean(losses[LOSS][-FINAL_STEPS:]))
         run.metrics({"train/final_loss": loss, "train/windows": counts.windows})
-        saved = ModelSettings(windows, removed_parts=job.init.settings.removed_parts)
+        decision = DecisionConfig(windows.switches.rule)
+        removed = job.init.settings.removed_parts
+        saved = ModelSettings(windows, decision, removed_parts=removed)
         checkpoint.save(job.output, model, shape, tokenizer, saved, card, job.store)
+        if is_reader:
+            checkpoint.copy_tokenizer(job.init.path, job.output)
         train_s, model_uri = time.perf_counter() - started, None
         if track and track.logs_model:
             model_uri = run.log_model(partial(_save, job.output))
@@ -157,10 +163,18 @@ def _windows(job: TrainingJob, folder: Path) -> tuple[Windows, TrainingWindows]:
 def held_out(
     questions: Questions, tokenizer: Tokenizer, windows: WindowConfig, network: Network
 ) -> Callable[[], Figures]:
-    """Returns a function that measures the present weights of a model on annotated questions."""
+    """Returns a function that measures the present weights of a model on annotated questions.
+
+    Where gold is no text, its texts are those of the short answers.
+    """
+    decision = DecisionConfig(windows.switches.rule)
+    names, rule = MEASURED[decision.rule], RULES[decision.rule]
 
     def examples() -> Iterator[Example]:
-        return (example for example in questions.examples() if example.annotations)
+        for example in questions.examples():
+            if gold := example.annotations:
+                texts = (example.short_answer(one.shorts, one.yes_no) for one in gold)
+                yield replace(example, answers=example.answers or tuple(filter(None, texts)))
 
     bad = sum(isinstance(item, DeadLetter) for _, item in questions)
     if bad:
@@ -168,17 +182,16 @@ def held_out(
     if not any(examples()):
         files = ", ".join(questions.files)
         raise ValueError(f"no annotations in {files}: give annotated questions to --dev")
-    rule = RULES[HELD_OUT_DECISION.rule]
     computation = Computation(network, HELD_OUT_PROFILE, TopK(rule.k, rule.text_only))
     predictor = Predictor(computation, Shape(HELD_OUT_BATCH_SIZE, windows.max_seq_length))
 
     def measure() -> Figures:
         evaluation = Evaluation()
         pages = (windowed(example, tokenizer, windows) for example in examples())
-        for scored, ranked in answers(predictor, pages, HELD_OUT_DECISION):
+        for scored, ranked in answers(predictor, pages, decision):
             evaluation.add(judge(scored.example, encode_prediction(ranked.prediction)))
         metrics = evaluation.metrics()
-        return {name: metrics[key] for name, key in zip(MEASURED, HELD_OUT_METRICS, strict=True)}
+        return {name: metrics[key] for name, key in names.items()}
 
     return measure
 
@@ -207,7 +220,7 @@ class TrainingProgress:
     def evaluated(self, figures: Figures, is_best: bool) -> None:
         """Reports an evaluation on held-out questions."""
         self.record()
-        shown = ", ".join(f"{name} {figures[name]:.3f}" for name in MEASURED)
+        shown = ", ".join(f"{name} {value:.3f}" for name, value in measured(figures).items())
         best = ", the best so far" if is_best else ""
         log.info("step %d, held-out %s%s", figures[STEP], shown, best)
 
@@ -217,5 +230,6 @@ class TrainingProgress:
         for name, values in state.losses.items():
             self.run.metrics({f"train/{name}": values[self._steps :]}, self._steps + 1)
         for figures in state.evaluations[self._evaluations :]:
-            self.run.metrics({f"dev/{n}": figures[n] for n in MEASURED}, int(figures[STEP]))
+            dev = {f"dev/{name}": value for name, value in measured(figures).items()}
+            self.run.metrics(dev, int(figures[STEP]))
         self._steps, self._evaluations = state.step, len(state.evaluations)

@@ -41,10 +41,18 @@ PARTS = ("hard_loss", "soft_loss")
 Curves = dict[str, list[float]]
 """The values of ``LOSS``, and with a teacher of ``PARTS``, in all steps."""
 STEP = "step"
-MEASURED = ("micro_f1", "long_f1", "short_f1")
-"""The figures of an evaluation on held-out questions."""
+MEASURED = {
+    "default": {
+        "micro_f1": "micro_f1_best",
+        "long_f1": "long-best-threshold-f1",
+        "short_f1": "short-best-threshold-f1",
+    },
+    "squad": {"squad_f1": "squad_f1", "squad_exact_match": "squad_exact_match"},
+}
+"""By decision rule the figures of an evaluation on held-out questions, and their names among the
+metrics of ``Evaluation``. The weights with the best first one are kept."""
 Figures = dict[str, float]
-"""``STEP`` and ``MEASURED`` of an evaluation."""
+"""``STEP`` of an evaluation, and the figures of ``MEASURED`` in that order."""
 EVALUATE_EVERY = 200
 
 
@@ -179,6 +187,11 @@ class TrainingJob:
             f"# {self.output.name}\n\nTrained by `nq train` from `{self.init.name}` on "
             f"{', '.join(Path(file).name for file in self.files)}.\n\n{settings}\n"
         )
+
+
+def measured(figures: Figures) -> Figures:
+    """Returns the figures of an evaluation without its step."""
+    return {name: value for name, value in figures.items() if name != STEP}
 
 
 @dataclass(frozen=True)

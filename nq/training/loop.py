@@ -1,7 +1,8 @@
 """The training loop: seeded, and resumable after an interruption.
 
 The loss is BERT-Joint's: the mean of the cross entropies of start, end and type; in that of the
-type, all windows of yes weigh as much as all of no. A teacher adds another one
+type, all windows of yes weigh as much as all of no. A model without a head for types has the loss
+of transformers, the mean of start and end. A teacher adds another one
 (``nq.training.distillation``).
 """
 
@@ -12,6 +13,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import ops
 
 from nq.errors import DamagedError, Error
@@ -22,12 +24,12 @@ from nq.training.distillation import Distillation
 from nq.training.job import (
     EVALUATE_EVERY,
     LOSS,
-    MEASURED,
     PROGRESS,
     STEP,
     Curves,
     Figures,
     TrainConfig,
+    measured,
 )
 from nq.training.windows import TrainingWindows, steps_after, total_steps
 
@@ -35,7 +37,6 @@ log = logging.getLogger(__name__)
 
 BEST_WEIGHTS = "best_weights.npz"
 SAVED = ("step", "total", "losses", "evaluations")
-CHOSEN_BY = MEASURED[0]
 
 
 class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
@@ -49,6 +50,18 @@ class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
         rising = step / max(1, self.warmup)
         falling = (self.total - step) / max(1, self.total - self.warmup)
         return self.peak * ops.maximum(0.0, ops.minimum(rising, falling))
+
+
+class AdamW(keras.optimizers.AdamW):
+    """AdamW of whole gradients, as torch has it.
+
+    TensorFlow gives the gradient of an embedding table as a row for each piece of a batch. Keras
+    would square the rows of a piece that occurs several times before it adds them up.
+    """
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> None:
+        whole = [one if one is None else tf.convert_to_tensor(one) for one in grads]
+        super().apply(whole, trainable_variables)
 
 
 class TypeLoss(keras.losses.Loss):
@@ -80,15 +93,14 @@ def compile_for_training(
     With a teacher it is a model of ``Distillation.student``; ``types`` are of all windows.
     """
     schedule = WarmupThenDecay(config.learning_rate, int(total_steps * config.warmup), total_steps)
-    optimizer = keras.optimizers.AdamW(
-        schedule, weight_decay=config.weight_decay, global_clipnorm=1.0, epsilon=1e-6
-    )
+    optimizer = AdamW(schedule, weight_decay=config.weight_decay, global_clipnorm=1.0, epsilon=1e-6)
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
     if config.precision == "float16":  # without loss scaling small gradients underflow
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     span = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    losses = {name: TypeLoss(types) if name == LOGITS[2] else span for name in LOGITS}
-    weights = {n: 1 / len(LOGITS) for n in LOGITS}
+    heads = [name for name in LOGITS if name in model.output]
+    losses = {name: TypeLoss(types) if name == LOGITS[2] else span for name in heads}
+    weights = {name: 1 / len(heads) for name in heads}
     if distillation:
         losses, weights = losses | distillation.losses(), distillation.weights(weights)
     model.compile(optimizer=optimizer, loss=losses, loss_weights=weights, jit_compile=False)
@@ -106,8 +118,12 @@ class TrainingState:
 
     @property
     def best(self) -> Figures | None:
-        """The first of the evaluations with the highest figure ``CHOSEN_BY``."""
-        return max(self.evaluations, key=lambda figures: figures[CHOSEN_BY], default=None)
+        """The first of the evaluations whose first figure is the highest."""
+
+        def first(figures: Figures) -> float:
+            return next(iter(measured(figures).values()))
+
+        return max(self.evaluations, key=first, default=None)
 
     def restore(self, variables: Sequence[Any]) -> None:
         """Assigns the saved values; a damaged state is logged, and replaced by the next one."""
@@ -187,10 +203,11 @@ def fit(
     state.restore(variables)
     for rows in steps_after(state.step, windows.n_pieces, config):
         trained.reset_metrics()
-        batch = distillation.batch(windows, rows) if distillation else windows.batch(rows)
-        logs = trained.train_on_batch(*batch, return_dict=True)
-        parts = distillation.curves(logs) if distillation else {}
-        for name, value in {LOSS: float(logs["loss"]), **parts}.items():
+        inputs, *parts = distillation.batch(windows, rows) if distillation else windows.batch(rows)
+        own = ({name: part[name] for name in trained.output} for part in parts)
+        logs = trained.train_on_batch(inputs, *own, return_dict=True)
+        curves = distillation.curves(logs) if distillation else {}
+        for name, value in {LOSS: float(logs["loss"]), **curves}.items():
             state.losses.setdefault(name, []).append(value)
         state.step += 1
         to_measure = measure and (state.step % every == 0 or state.step == total)

@@ -43,8 +43,7 @@ def test_good_and_broken_lines(
     assert (result["examples"], result["dead_letters"]) == (GOOD, BROKEN)
     assert set(result) == {
         *("examples", "windows", "dead_letters", "unread_blocks", "truncated_pages"),
-        "without_gold",
-        *("shards", "reused", "time", "output"),
+        *("without_windows", "shards", "reused", "time", "output"),
     }
     text = (tmp_path / "out" / "skipped.jsonl").read_text(encoding="utf-8")
     letters = [json.loads(line) for line in text.splitlines()]

@@ -252,4 +252,4 @@ def test_a_training_file_of_dpr_and_its_records_without_gold(
     more = ["--batch-size", 1, "--epochs", 1, "--negatives", 0, "--no-track"]
     printed = commands.out("train", *paths, *SIZES, *more)
     assert printed.startswith("trained 3 steps of 1 of 3 windows")
-    assert "not trained on, without gold in the page: 1 question\n" in printed
+    assert "1 question gave no window: no gold in the page, or negatives not drawn\n" in printed

@@ -15,7 +15,7 @@ from experiments.peers.pipeline import LONG, vocabulary, write_model
 from nq.config import WindowConfig
 from nq.model import joint
 from nq.model.folder import ModelFolder
-from nq.preprocess.features import Sampling, features, training_features
+from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from tests.conftest import Commands
@@ -139,5 +139,3 @@ def test_windows_of_blocks_and_of_the_page_have_all_words(reader: Path, tmp_path
         assert set(made.token_map[made.token_map >= 0].tolist()) == words
     empty = features(nq.page_from_text("x").with_question("?"), tokenizer, settings)
     assert len(empty) == 1
-    with pytest.raises(ValueError, match="target"):
-        training_features(example, tokenizer, settings, Sampling(0.5, 1))

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import BLOCK_SCOPE, PAGE_SCOPE, WindowConfig
+from nq.formats.own_data import decode_context
 from nq.preprocess.contexts import contexts
 from nq.preprocess.contexts import words as words_of
 from nq.preprocess.features import (
@@ -22,6 +23,7 @@ from nq.preprocess.features import (
     query,
     target,
     training_features,
+    window_ranges,
 )
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -271,3 +273,71 @@ def test_a_target_is_what_the_annotation_says(example: Example) -> None:
         span = Span(covered[0], covered[last] + 1)
     gold = [i for i in range(span.start, span.end) if not example.is_html[i]]
     assert words_of(contexts(example, OURS), OURS).doc[it.first : it.last + 1] == gold
+
+
+# --- targets in running text ----------------------------------------------------------------
+
+PLAIN = WindowConfig(24, 5, 6, compat="squad")
+WORDS = ("The", "old", "bridge", "(1874),", "isn't", "Øresund", "2019", "東京", "U.S.", "ice.")
+
+
+def run_qa(
+    chars: list[list[int]], start: int, end: int, first_pos: int, room: int
+) -> list[tuple[int, int, int]]:
+    """Start, end and type of every window, by the loops of transformers' ``run_qa``."""
+    found = []
+    for first, last in window_ranges(len(chars), room, PLAIN.doc_stride):
+        offsets = chars[first:last]
+        if not (offsets[0][0] <= start and offsets[-1][1] >= end):
+            found.append((0, 0, 0))
+            continue
+        i, j = 0, len(offsets) - 1
+        while i < len(offsets) and offsets[i][0] <= start:
+            i += 1
+        while j >= 0 and offsets[j][1] >= end:
+            j -= 1
+        found.append((first_pos + i - 1, first_pos + j + 1, int(AnswerType.SHORT)))
+    return found
+
+
+@few
+@given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=40), st.data())
+def test_targets_in_running_text_are_those_of_run_qa(
+    tokenizers: list[Tokenizer], words: list[str], data: st.DataObject
+) -> None:
+    first = data.draw(st.integers(0, len(words) - 1))
+    behind = data.draw(st.integers(first + 1, len(words)))
+    start, text = len(" ".join([*words[:first], ""])), " ".join(words[first:behind])
+    record = {"question": "which old bridge?", "context": " ".join(words)}
+    gold = [{"text": text, "answer_start": start}]
+    example = decode_context({**record, "answers": gold})
+    for tokenizer in tokenizers:
+        made = training_features(example, tokenizer, PLAIN, Sampling(1.0, 1))
+        asked = tokenizer.encode_text(record["question"]).ids
+        first_pos = 1 + min(len(asked), PLAIN.max_query_length) + tokenizer.separators
+        chars = tokenizer.encode_text(record["context"]).chars.tolist()
+        room = PLAIN.max_seq_length - first_pos - 1
+        assert labels(made) == run_qa(chars, start, start + len(text), first_pos, room)
+        assert rows(made) == rows(features(example, tokenizer, PLAIN))
+
+
+@pytest.mark.parametrize(
+    ("gold", "kinds"),
+    [
+        ({"answers": []}, [AnswerType.UNKNOWN]),
+        ({"answer": "ice"}, [AnswerType.SHORT]),
+        ({"answer": ["never", "the old bridge"]}, [AnswerType.SHORT]),
+        ({"answer": "never"}, []),
+        ({"answer": "yes"}, []),
+        ({}, []),
+    ],
+)
+def test_gold_without_a_span_is_left_out_of_running_text(
+    wordpiece: WordPieceTokenizer, gold: dict[str, Any], kinds: list[AnswerType]
+) -> None:
+    record = {"question": "which bridge?", "context": "The old bridge. No ice.", **gold}
+    example = decode_context(record)
+    made = training_features(example, wordpiece, PLAIN, Sampling(1.0, 1))
+    assert [kind for _, _, kind in labels(made)] == kinds
+    taught = training_features(example, wordpiece, PLAIN, Sampling(1.0, 1, unlabelled=True))
+    assert [kind for _, _, kind in labels(taught)] == [*kinds, UNLABELLED][:1]

@@ -1,0 +1,351 @@
+"""A reader of plain text: trained as transformers and torch do, and used by both programs."""
+
+import dataclasses
+import gzip
+import itertools
+import json
+import logging
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from safetensors.numpy import load_file
+
+import nq
+from experiments.peers.pipeline import vocabulary, write_model
+from experiments.pretrained import SHAPE
+from nq.config import WindowConfig
+from nq.memo import Memo
+from nq.model import checkpoint, joint
+from nq.model.folder import ModelFolder
+from nq.training.fit import FINAL_STEPS
+from nq.training.job import LOSS, TrainConfig
+from nq.training.loop import TrainingState, WarmupThenDecay, compile_for_training, fit
+from nq.training.windows import TrainingWindows, read_columns, steps_after, total_steps
+from tests.conftest import Commands
+from tests.golden.families import make
+from tests.support.child_processes import ROOT
+
+FAMILIES = ("bert", "roberta", "deberta-v3")
+SIZES = ("--max-seq-length", "64", "--max-query-length", "16")
+Record = dict[str, Any]
+Steps = list[tuple[float, float]]
+"""The loss of each step, and the norm of its gradient before it is clipped."""
+
+
+def torch_steps(
+    model: Any, model_type: str, windows: TrainingWindows, config: TrainConfig
+) -> Steps:
+    """Trains a model of transformers by a plain loop on the same batches.
+
+    The epsilon of Keras is that of TensorFlow, epsilon hat in Kingma and Ba 2014, section 2.
+    """
+    import torch
+
+    groups: list[list[Any]] = [[], []]
+    for name, value in model.named_parameters():
+        groups["LayerNorm" in name or name.endswith("bias")].append(value)
+    decays = zip(groups, (config.weight_decay, 0.0), strict=True)
+    optimizer = torch.optim.AdamW(
+        [{"params": group, "weight_decay": decay} for group, decay in decays]
+    )
+    total, steps = total_steps(len(windows), config), Steps()
+    schedule = WarmupThenDecay(config.learning_rate, int(total * config.warmup), total)
+    for rows in steps_after(0, windows.n_pieces, config):
+        inputs, targets = windows.batch(rows)
+        given = {
+            "input_ids": inputs["input_ids"],
+            "attention_mask": inputs["input_mask"],
+            "start_positions": targets["start_logits"],
+            "end_positions": targets["end_logits"],
+        }
+        if model_type not in make.WITHOUT_SEGMENTS:
+            given["token_type_ids"] = inputs["segment_ids"]
+        loss = model(**{name: torch.from_numpy(x).long() for name, x in given.items()}).loss
+        optimizer.zero_grad()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for group in optimizer.param_groups:
+            group["lr"] = float(schedule(len(steps)))
+            group["eps"] = 1e-6 / (1 - group["betas"][1] ** (len(steps) + 1)) ** 0.5
+        optimizer.step()
+        steps.append((loss.item(), norm.item()))
+    return steps
+
+
+def keras_steps(model: keras.Model, windows: TrainingWindows, config: TrainConfig) -> Steps:
+    """Trains a model on the batches of ``fit``, and computes the gradients."""
+    steps = Steps()
+    total = total_steps(len(windows), config)
+    compile_for_training(model, config, total, windows.answer_types)
+    for rows in steps_after(0, windows.n_pieces, config):
+        inputs, every = windows.batch(rows)
+        targets = {name: every[name] for name in model.output}
+        with tf.GradientTape() as tape:
+            loss = model.compute_loss(inputs, targets, model(inputs))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        norm = tf.linalg.global_norm([tf.convert_to_tensor(one) for one in gradients])
+        model.train_on_batch(inputs, targets)
+        steps.append((float(loss), float(norm)))
+    return steps
+
+
+def random_windows(lengths: list[int], length: int) -> TrainingWindows:
+    draw, rows = np.random.default_rng(4), make.windows(2, length, lengths)
+    start = draw.integers(make.FIRST_OF_PAGE, np.array(lengths) - 1)
+    end = draw.integers(start, np.array(lengths) - 1)
+    types = np.where(draw.random(len(lengths)) < 0.25, 0, 3)  # some have no answer
+    targets = {"start_positions": start * (types > 0), "end_positions": end * (types > 0)}
+    return TrainingWindows.from_columns({**rows, **targets, "answer_types": types})
+
+
+@pytest.mark.peers
+@pytest.mark.extended
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.filterwarnings("ignore")
+def test_steps_are_those_of_transformers_and_torch(family: str, tmp_path: Path) -> None:
+    """In full windows: what a position of padding computes differs, where it takes part."""
+    pytest.importorskip("torch")
+    model_type, shape = make.FAMILIES[family]
+    theirs = make.random_model(tmp_path / "model", model_type, shape, seed=1, deviation=0.2)
+    windows = random_windows([make.LENGTH] * 24, make.LENGTH)
+    config = TrainConfig(epochs=1, batch_size=8, learning_rate=1e-2, warmup=0.4, dropout=0, seed=2)
+
+    def reader() -> keras.Model:
+        return joint.span_reader(joint.load_model(ModelFolder(tmp_path / "model")).model)
+
+    ours = keras_steps(reader(), windows, config)
+    losses = fit(reader(), windows, config, TrainingState(Memo(tmp_path)))[LOSS]
+    expected = torch_steps(theirs, model_type, windows, config)
+    assert len(expected) == 3
+    np.testing.assert_allclose(ours, expected, rtol=1e-4)
+    np.testing.assert_allclose(losses, [loss for loss, _ in expected], rtol=1e-4)
+
+
+# --- from records to answers ---------------------------------------------------------------------
+
+
+def records(count: int, seed: int) -> list[Record]:
+    """Questions whose answer follows the word "founded", of contexts of one or several windows."""
+    draw = random.Random(seed)
+    words = [piece for piece in vocabulary() if piece.isalpha() and piece.isascii() and piece[1:]]
+    questions = list[Record]()
+
+    def text(least: int, most: int) -> str:
+        return " ".join(draw.choices(words, k=draw.randint(least, most)))
+
+    for number in range(count):
+        before, answer, behind = text(2, 20), text(1, 4), text(2, 20)
+        context = f"{before} founded {answer} . {behind}"
+        place = {"text": answer, "answer_start": len(before) + len(" founded ")}
+        answers = [place] if number % 4 else []
+        one = {"id": number, "question": text(4, 4), "context": context, "answers": answers}
+        questions.append(one)
+    return questions
+
+
+def write_records(path: Path, questions: list[Record]) -> Path:
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in questions))
+    return path
+
+
+@pytest.fixture(scope="module")
+def init(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("init") / "reader")
+
+
+@pytest.fixture
+def dev(tmp_path: Path) -> Path:
+    return write_records(tmp_path / "dev.jsonl", records(20, 2))
+
+
+@pytest.fixture
+def train(init: Path, dev: Path, tmp_path: Path, commands: Commands) -> Any:
+    """A command that trains a reader from the one of ``init``."""
+    odd = {"question": "who founded it?", "context": "The City was founded by the Romans."}
+    data = [
+        *records(60, 1),
+        {**odd, "id": 61, "answer": "Londinium"},  # not in the context
+        {**odd, "id": 62, "answer": "yes"},
+        {**odd, "id": 63},
+        {**odd, "id": 64, "context": " "},
+    ]
+    write_records(tmp_path / "data.jsonl", data)
+
+    def run(output: Path, *options: object) -> Any:
+        folders = ["--data", tmp_path / "data.jsonl", "--init", init, "--output", output]
+        return commands.json(
+            *("train", *folders, "--compat", "squad", *SIZES, "--negatives", 1),
+            *("--batch-size", 8, "--no-track", *options),
+        )
+
+    return run
+
+
+@pytest.mark.slow
+def test_a_reader_is_trained_measured_and_tuned(
+    init: Path, dev: Path, train: Any, tmp_path: Path, commands: Commands
+) -> None:
+    out = tmp_path / "out"
+    options = ("--epochs", 4, "--learning-rate", 5e-3)
+    result = train(out, *options, "--dev", dev, "--evaluate-every", 10)
+    assert (result["examples"], result["dead_letters"], result["without_windows"]) == (63, 1, 3)
+    folder = ModelFolder(out)
+    assert folder.is_squad_reader and folder.settings.decision.rule == "squad"
+    assert folder.settings.windows == WindowConfig(64, 32, 16, compat="squad")
+    before, after = (load_file(path / "model.safetensors") for path in (init, out))
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        assert value.shape == after[name].shape and not np.array_equal(value, after[name])
+    config = json.loads((out / "config.json").read_bytes())
+    assert config["architectures"] == ["BertForQuestionAnswering"]
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        assert (out / name).read_bytes() == (init / name).read_bytes()
+
+    answer = ["--data", dev, "--model", out, "--profile", "grappler+buckets"]
+    run = commands.json("answer", *answer, "--no-track", "--output", tmp_path / "run")
+    metrics = run["metrics"]
+    for name in ("squad_f1", "squad_exact_match"):
+        assert result["best"][name] == pytest.approx(metrics[name])
+    (out / "nq.json").rename(tmp_path / "nq.json")
+    assert ModelFolder(out).settings.windows == WindowConfig(compat="squad")
+    (tmp_path / "nq.json").rename(out / "nq.json")
+    commands.json("tune", *answer)
+    assert ModelFolder(out).settings.decision.rule == "default"
+
+
+@pytest.mark.slow
+def test_its_head_is_kept_taught_and_stored_in_8_bits(
+    init: Path, train: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    still = ("--epochs", 1, "--learning-rate", 1e-9)
+    with caplog.at_level(logging.INFO):
+        train(tmp_path / "out", *still, "--teacher", init, "--store", "int8")
+    assert "not in the checkpoint: nothing" in caplog.text and "for types" not in caplog.text
+    assert "hard_loss" in caplog.text
+    stored = load_file(tmp_path / "out" / "model.safetensors").values()
+    assert np.dtype(np.int8) in {value.dtype for value in stored}
+    models = (joint.load_model(ModelFolder(path)).model for path in (init, tmp_path / "out"))
+    one, other = (model.get_layer("span_output").get_weights() for model in models)
+    np.testing.assert_allclose(one[0], other[0], atol=0.02)
+
+
+@pytest.mark.peers
+@pytest.mark.extended
+@pytest.mark.filterwarnings("ignore")
+def test_transformers_finds_the_spans_of_the_pipeline(train: Any, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    train(tmp_path / "out", "--epochs", 4, "--learning-rate", 5e-3)
+    questions = [one for one in records(40, 3) if len(one["context"].split()) < 30]
+    with nq.pipeline("question-answering", tmp_path / "out") as pipeline:
+        asked, contexts = ([one[name] for one in questions] for name in ("question", "context"))
+        given = pipeline(asked, contexts, align_to_words=False)
+    expected = [*spans_of_transformers(tmp_path / "out", questions)]
+    assert [(one["start"], one["end"]) for one in given] == expected
+    assert len(set(expected)) > 5
+
+
+def spans_of_transformers(folder: Path, questions: list[Record]) -> Iterator[tuple[int, int]]:
+    """Yields the most probable span of at most 15 pieces, in characters of the context."""
+    import torch
+    from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForQuestionAnswering.from_pretrained(folder).eval()
+    for one in questions:
+        encoded = tokenizer(
+            *(one["question"], one["context"]), return_offsets_mapping=True, return_tensors="pt"
+        )
+        inside = [i for i, part in enumerate(encoded.sequence_ids(0)) if part == 1]
+        chars = encoded.pop("offset_mapping")[0].tolist()
+        with torch.no_grad():
+            logits = model(**encoded)
+        start, end = logits.start_logits[0].numpy(), logits.end_logits[0].numpy()
+        pairs = ((i, j) for i in inside for j in inside if i <= j < i + 15)
+        first, last = max(pairs, key=lambda pair: start[pair[0]] + end[pair[1]])
+        yield chars[first][0], chars[last][1]
+
+
+# --- 2,000 records -------------------------------------------------------------------------------
+
+DATA = ROOT.parent / "shared" / "data" / "train" / "squad-train.jsonl.gz"
+RANKER = ROOT / "models" / "ranker" / "nq_model_ranker"
+LAYERS, LENGTH, MOST_WORDS = 4, 128, 85
+
+
+def e5_small(folder: Path) -> Path:
+    """Writes a reader with the first layers of e5-small-v2, which the ranker has in 8 bits."""
+    shape = dataclasses.replace(SHAPE, num_hidden_layers=LAYERS)
+    model = joint.span_reader(joint.build(shape, seed=1))
+    weights = {one.path: one.numpy() for one in joint.load_model(ModelFolder(RANKER)).model.weights}
+    for one in model.weights:
+        if one.path in weights:
+            one.assign(weights[one.path])
+    folder.mkdir()
+    checkpoint.save_weights(folder, model, shape)
+    checkpoint.copy_tokenizer(RANKER, folder)
+    return folder
+
+
+def squad_records(count: int) -> list[Record]:
+    """Questions of SQuAD with the paragraph that answers, of each fifth one with another one."""
+    with gzip.open(DATA, "rt", encoding="utf-8") as lines:
+        chosen = [one for one in map(paragraph, lines) if len(one["context"].split()) <= MOST_WORDS]
+    random.Random(1).shuffle(chosen)
+    for one, other in list(itertools.pairwise(chosen[: count + 1]))[::5]:
+        one |= {"context": other["context"], "answers": []}
+    return chosen[:count]
+
+
+def paragraph(line: str) -> Record:
+    record = json.loads(line)
+    tokens, gold = record["document_text"].split(" "), record["annotations"][0]
+    long, short = gold["long_answer"], gold["short_answers"][0]
+    first, last = long["start_token"] + 1, long["end_token"] - 1
+    before = tokens[first : short["start_token"]]
+    text = " ".join(tokens[short["start_token"] : short["end_token"]])
+    return {
+        "id": record["example_id"],
+        "question": record["question_text"],
+        "context": " ".join(tokens[first:last]),
+        "answers": [{"text": text, "answer_start": len(" ".join([*before, ""]))}],
+    }
+
+
+@pytest.mark.peers
+@pytest.mark.extended
+@pytest.mark.skipif(not DATA.is_file(), reason="the data beside the repository are missing")
+@pytest.mark.filterwarnings("ignore")
+def test_2000_records_train_a_reader_as_a_plain_loop_of_torch_does(
+    tmp_path: Path, commands: Commands
+) -> None:
+    """Without dropout, which draws differently; the batches are the same."""
+    pytest.importorskip("torch")
+    from transformers import AutoModelForQuestionAnswering
+
+    init, ours, theirs = e5_small(tmp_path / "init"), tmp_path / "ours", tmp_path / "theirs"
+    questions = squad_records(2500)
+    data = write_records(tmp_path / "train.jsonl", questions[:2000])
+    dev = write_records(tmp_path / "dev.jsonl", questions[2000:])
+    config = TrainConfig(epochs=2, batch_size=16, learning_rate=2e-4, dropout=0, negatives=1)
+    settings = {**config.to_dict(), "compat": "squad", "max_seq_length": LENGTH}
+    loss = nq.train(data, init=init, output=ours, **settings).loss
+    shards = sorted((ours / "unfinished" / "windows").glob("windows-*.tfrecord"))
+    windows = TrainingWindows.from_columns(read_columns(shards, LENGTH))
+    model = AutoModelForQuestionAnswering.from_pretrained(init).eval()
+    steps = torch_steps(model, "bert", windows, config)
+    assert loss == pytest.approx(np.mean([one for one, _ in steps[-FINAL_STEPS:]]), rel=0.01)
+    model.save_pretrained(theirs)
+    checkpoint.copy_tokenizer(init, theirs)
+    matches = []
+    for folder in (ours, theirs):
+        options = ("--set", f"max_seq_length={LENGTH},doc_stride=64", "--no-track")
+        given = ("--data", dev, "--model", folder, "--output", tmp_path / f"run-{folder.name}")
+        run = commands.json("answer", *given, *options, "--profile", "grappler+buckets")
+        matches.append(run["metrics"]["squad_exact_match"])
+    assert matches[0] > 0.3 and abs(matches[0] - matches[1]) <= 0.01
