@@ -6,6 +6,7 @@ clone. README.md is the first page; CONTENTS, which is added to it, is the navig
 
 import dataclasses
 import inspect
+import re
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -108,6 +109,9 @@ def prepare_docstring(
     """Prepares a docstring for napoleon, and adds the help texts that fields of settings have."""
     if kind == "property":  # behind an empty comment, or it takes the words before ":" for a type
         lines[:0] = ["..", ""]
+    if kind == "module":  # what is indented is code
+        text = re.sub(r"(?m)^(\S.*\n)\n(?=    )", r"\1\n::\n\n", "\n".join(lines))
+        lines[:] = text.split("\n")
     if kind == "class" and dataclasses.is_dataclass(value):
         helps = {field.name: field.metadata.get("help") for field in dataclasses.fields(value)}
         texts = [f"    {field}: {text}." for field, text in helps.items() if text]
