@@ -29,7 +29,7 @@ GPU_REPORT := runs/gpu_report
 GPU_CARD := nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv 2>/dev/null \
   || echo "nvidia-smi finds no GPU: the figures are of the CPU"
 
-.PHONY: answer gpu-report test test-all test-fast lint types format tables sample model cluster cluster-stop clean
+.PHONY: answer gpu-report test test-all test-fast lint types format docs tables sample model cluster cluster-stop clean
 .DEFAULT_GOAL := answer
 
 answer: $(VENV)/.run  ## Answer the bundled questions with MODEL (small, ranker)
@@ -64,6 +64,10 @@ format: $(VENV)/.dev  ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
+docs: $(VENV)/.docs  ## Write the documentation as a site, whose first page is build/site/index.html
+	@$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning -c docs . build/site
+	@cp build/site/README.html build/site/index.html
+
 tables: $(VENV)/.dev  ## Write the tables of README and docs from the results in experiments/results
 	@$(BIN)/python -m experiments.tables
 
@@ -92,6 +96,10 @@ $(VENV)/.run: setup.cfg pyproject.toml constraints.txt
 $(VENV)/.dev: $(VENV)/.run
 	@echo "adding the development tools (0.4 GB on disk, about a minute) …"
 	$(call install,$(PINNED) '.[dev]')
+
+$(VENV)/.docs: $(VENV)/.run
+	@echo "adding Sphinx (80 MB on disk, some seconds) …"
+	$(call install,$(PINNED) '.[docs]')
 
 $(VENV)/.peers: $(VENV)/.dev
 	@echo "adding the libraries that nq is compared with (torch with CUDA, jax: 5 GB on disk, 2.8 GB to download) …"
