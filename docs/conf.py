@@ -65,8 +65,11 @@ CHANGELOG
 
 project, release = "nq", nq.__version__
 root_doc = "README"
-include_patterns = ["*.md", "docs/*", "experiments/**.md", "models/**.md", "nq/bundled/*.md"]
-exclude_patterns = [".*", "DESCRIPTION.md", "build", "runs", "shared"]
+include_patterns = [
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*"),
+    *("experiments/**README.md", "models/**README.md", "nq/bundled/README.md"),
+]
+exclude_patterns = [".*", "build", "runs", "shared"]
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 highlight_language = "text"
 smartquotes_action = "D"  # dashes alone
@@ -97,9 +100,10 @@ def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
 def require_docstring(app: Sphinx, kind: str, name: str, value: Any, *_: Any) -> None:
     """Warns of a public function, class or property without a docstring of its own."""
     is_code = callable(value) or isinstance(value, property)
+    own_name = name.rpartition(".")[2]
     doc = inspect.getdoc(value) or ""
-    made_by_dataclass = doc.startswith(f"{name.rpartition('.')[2]}(")
-    if is_code and not name.rpartition(".")[2].startswith("_") and (not doc or made_by_dataclass):
+    made_by_dataclass = doc.startswith(f"{own_name}(")
+    if is_code and not own_name.startswith("_") and (not doc or made_by_dataclass):
         logger.warning("%s has no docstring", name)
 
 
