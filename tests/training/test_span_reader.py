@@ -332,7 +332,7 @@ def test_2000_records_train_a_reader_as_a_plain_loop_of_torch_does(
     questions = squad_records(2500)
     data = write_records(tmp_path / "train.jsonl", questions[:2000])
     dev = write_records(tmp_path / "dev.jsonl", questions[2000:])
-    config = TrainConfig(epochs=2, batch_size=16, learning_rate=2e-4, dropout=0, negatives=1)
+    config = TrainConfig(epochs=1, batch_size=8, learning_rate=2e-4, dropout=0, negatives=1)
     settings = {**config.to_dict(), "compat": "squad", "max_seq_length": LENGTH}
     loss = nq.train(data, init=init, output=ours, **settings).loss
     shards = sorted((ours / "unfinished" / "windows").glob("windows-*.tfrecord"))
