@@ -371,9 +371,7 @@ class ServeConfig(Settings):
     batch_size: int = option(8, "windows in a batch, which may be of several clients", minimum=1)
     queue: int = option(64, "requests in work at once; one more gets 503", minimum=1)
     allowed_hosts: str | None = option(None, "further host names, with commas; others get 421")
-    allow_origin: tuple[str, ...] = option(
-        (), "a site whose scripts may ask (CORS), or *; may be repeated", shown_default=None
-    )
+    allow_origin: tuple[str, ...] = option((), "site whose scripts may ask, or *; may be repeated")
     timeout: float = option(30.0, "seconds for a request, then it gets 504", within="(0, inf)")
     max_body_mb: int = option(16, "MB (10^6 bytes) of a request; a larger one gets 413", minimum=1)
     max_windows: int = option(512, "windows of a page; one with more gets 422", minimum=1)

@@ -126,7 +126,7 @@ def test_questions_and_pages_in_a_list_are_answered_in_order(
     assert reader.ask([], text) == reader.ask([]) == reader.ask(()) == []
 
 
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {
         "question": f"is lake {i} deep",
         "context": f"lake {i} is deep.\n\nlake {i % 3} is old",
@@ -153,7 +153,7 @@ def test_frames_and_series_are_lists(reader: nq.Reader) -> None:
     wrong = FRAME.rename(columns={"context": "text"})
     for call in (reader, reader.ask):
         with pytest.raises(ValueError, match=r"(context|page) is None"):
-            call(wrong)  # type: ignore[operator]
+            call(wrong)
     with pytest.raises(ValueError, match="20 in a list"):
         reader(questions, contexts[:3])
 

@@ -43,7 +43,7 @@ def add_settings(
             continue
         kinds = {*(get_args(hints[f.name]) or [hints[f.name]])} - {type(None), ...}
         shown = f.metadata.get("shown_default", f.default)
-        default = f" (default: {shown})" if show_default and shown is not None else ""
+        default = f" (default: {shown})" if show_default and shown not in (None, ()) else ""
         choices = f.metadata.get("choices")
         is_auto = kinds == {int, str}
         kind = next(iter(kinds))

@@ -92,13 +92,6 @@ def open_bytes(path: str) -> Iterator[io.BufferedReader]:
             raise RecordError("there is other data behind the compressed file")
 
 
-def check_compressed(path: str) -> None:
-    """Reads a file, a part at a time; raises ``ValueError`` if it is damaged, not cut off."""
-    with contextlib.suppress(RecordError), open_bytes(path) as file:
-        while file.read(SKIP_BYTES):
-            pass
-
-
 class _Content(io.RawIOBase):
     """The content of a compressed file; ``rest`` is what follows the end of its last stream."""
 

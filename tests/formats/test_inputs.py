@@ -43,7 +43,7 @@ NOISE = b"".join(
 # --- lines --------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=COMPRESS.values(), ids=COMPRESS)
+@pytest.fixture(params=[*COMPRESS.values()], ids=[*COMPRESS])
 def compress(request: pytest.FixtureRequest) -> Any:
     """A function that compresses bytes."""
     return request.param
