@@ -125,6 +125,12 @@ def without_gain(profile: Profile, device: str) -> str:
 
 
 def may_prune(model: Model, questions: Questions) -> bool:
-    """Returns whether ``prune`` suits questions: their pages are long, the rule ranks blocks."""
-    tokens = [len(example.tokens) for example in questions.first(FIRST_EXAMPLES)]
+    """Returns whether ``prune`` suits questions: their pages are long, the rule ranks blocks.
+
+    Of the passages of a retriever all are read, however many there are.
+    """
+    first = questions.first(FIRST_EXAMPLES)
+    if any(example.passages is not None for example in first):
+        return False
+    tokens = [len(example.tokens) for example in first]
     return RULES[model.decision.rule].ranks and sum(tokens) >= PAGE_TOKENS * max(1, len(tokens))

@@ -22,6 +22,7 @@ from nq.runs.profile_choice import (
     without_gain,
 )
 from tests.support.jobs import chosen
+from tests.support.nq_records import write_lines
 
 
 @pytest.fixture
@@ -89,12 +90,17 @@ def test_what_a_comparison_is_for(job: Job, monkeypatch: pytest.MonkeyPatch) -> 
     assert comparison_key(replace(model, windows=stride), questions) in keys
 
 
-def test_whole_pages_are_pruned_by_default(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_pages_are_pruned_by_default_but_no_passages_of_a_retriever(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert chosen(job)[0] == "grappler+buckets"
     monkeypatch.setattr(profile_choice, "PAGE_TOKENS", 2)
     assert chosen(job)[0] == "grappler+buckets+prune"
     no_margin = replace(job.model, decision=DecisionConfig(rule="bert-joint"))
     assert chosen(replace(job, model=no_margin))[0] == "grappler+buckets"
+    retrieved = {"question": "when", "ctxs": [{"text": "It was lit in 1874."}]}
+    data = write_lines(tmp_path / "retrieved.jsonl", [retrieved])
+    assert chosen(replace(job, files=(str(data),)))[0] == "grappler+buckets"
 
 
 def test_the_default_choice_is_fast_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
