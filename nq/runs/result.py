@@ -90,10 +90,12 @@ class Result:
 
     @property
     def run_bytes(self) -> int:
+        """Bytes of the files that the folder has now."""
         return storage.size(self.folder, RUN)
 
     @property
     def skipped(self) -> Path:
+        """The file of the bad records."""
         return self.folder / DEAD_LETTERS
 
     @property
