@@ -286,11 +286,11 @@ SOURCES: dict[str, Callable[[Path], str]] = {
     "scale_check": scale_check,
 }
 BUNDLED = {
-    **dict.fromkeys(("compare", "decisions", "match", "reading", "rescoring"), ("cascades",)),
+    **dict.fromkeys(("compare", "decisions", "match", "reading"), ("cascades",)),
+    **dict.fromkeys(("rescoring", "tune"), ("cascades",)),
     **dict.fromkeys(("cluster", "scale", "serving"), ("cascades", "decision")),  # only times
-    # these fit a decision of their own
-    **dict.fromkeys(("compression", "tune"), ("cascades", "decision")),
     "cascade": ("decision",),
+    "compression": ("cascades", "decision"),  # it fits a decision of its own
 }
 """Maps kinds of results that the bundled model gives to the settings that do not matter for them.
 

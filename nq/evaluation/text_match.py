@@ -55,7 +55,7 @@ def score_text(golds: Sequence[str], answer: str) -> TextScore:
     """Returns the score of an answer, empty for none, against the gold answers, if there are any.
 
     >>> score_text(["the Eiffel Tower", "Tower"], "Eiffel tower")
-    TextScore(exact_match=True, f1=1.0, has_answer=True)
+    TextScore(exact_match=True, f1=1.0, has_answer=True, rank=None)
     >>> score_text([], "Paris").f1, score_text([], "").f1
     (0.0, 1.0)
     """

@@ -20,7 +20,7 @@ from tests.report.examples import FIRST, SECOND, THIRD, annotation, cases, label
 SHORT = Span(10, 12)
 GOLD = annotation(SECOND, SHORT)
 HALVES = (tuple(range(11)), tuple(range(11, 24)))
-CONTEXTS, WINDOWS, POSITIONS, DECISION = Stage
+_, CONTEXTS, WINDOWS, POSITIONS, DECISION = Stage
 
 
 def judged(example: Example, answer: Label, outputs: StageOutputs) -> tuple[Judgment, ...]:

@@ -317,7 +317,6 @@ def paragraph(line: str) -> Record:
     }
 
 
-@pytest.mark.peers
 @pytest.mark.extended
 @pytest.mark.skipif(not DATA.is_file(), reason="the data beside the repository are missing")
 @pytest.mark.filterwarnings("ignore")
