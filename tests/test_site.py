@@ -61,7 +61,7 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
 @pytest.fixture
 def tab(chromium: Browser) -> Iterator[Browser]:
     """A browser whose pages may request nothing but files."""
-    chromium.urls.clear()
+    chromium.new_tab()
     yield chromium
     assert {url.split(":")[0] for url in chromium.urls} <= {"about", "data", "file"}
 

@@ -30,8 +30,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, needs_chromium]
 @pytest.fixture
 def tab(chromium: Browser) -> Iterator[Browser]:
     """A browser whose pages may neither log an error nor request anything but files."""
-    chromium.urls.clear()
-    chromium.messages.clear()
+    chromium.new_tab()
     chromium.size(1280)
     yield chromium
     assert chromium.messages == []

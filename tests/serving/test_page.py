@@ -62,8 +62,7 @@ def client(server: RunningServer) -> Iterator[httpx.Client]:
 @pytest.fixture
 def tab(chromium: Browser, server: RunningServer) -> Browser:
     """The page at /, freshly opened."""
-    chromium.messages.clear()
-    chromium.urls.clear()
+    chromium.new_tab()
     chromium.size(1000)
     chromium.open(f"{server.url}/")
     chromium.run(f"document.getElementById('token').value = '{TOKEN}'")

@@ -27,20 +27,24 @@ class Browser:
         commands, answers: descriptors of its pipes.
 
     Attributes:
-        urls: every address that a page has requested.
-        messages: errors of scripts and what scripts logged.
+        urls: every address that a page in this tab has requested.
+        messages: errors of scripts in this tab and what they logged.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], commands: int, answers: int) -> None:
         self.process, self._commands, self._answers = process, commands, answers
         self._numbers, self._buffer = itertools.count(1), b""
-        self._session: str | None = None
         self._events: list[dict[str, Any]] = []
-        self.urls: list[str] = []
-        self.messages: list[str] = []
+        self.new_tab()
+
+    def new_tab(self) -> None:
+        """Goes on with a new tab, so that what pages of the former one still do is not noted."""
+        self._session: str | None = None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
+        self.urls: list[str] = []
+        self.messages: list[str] = []
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
 
@@ -70,6 +74,8 @@ class Browser:
         return message
 
     def _note(self, message: dict[str, Any]) -> None:
+        if message.get("sessionId") != self._session:
+            return
         params = message.get("params", {})
         match message.get("method"):
             case "Network.requestWillBeSent":
