@@ -45,6 +45,7 @@ def outputs(notebook: Any) -> list[dict[str, Any]]:
     return results
 
 
+@pytest.mark.extended
 def test_the_notebook_has_the_outputs_of_its_cells(tmp_path: Path) -> None:
     (tmp_path / "lighthouse.txt").symlink_to(ROOT / "docs" / "lighthouse.txt")
     notebook = nbformat.read(NOTEBOOK, as_version=4)
