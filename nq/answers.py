@@ -57,7 +57,6 @@ class Page:
         return f"Page({words} words, {_shortened(readable_text(self.spelling))!r})"
 
     def __eq__(self, other: object) -> bool:
-        """Returns whether two pages have the same tokens, blocks and text."""
         return isinstance(other, Page) and self._value() == other._value()
 
     def __hash__(self) -> int:
@@ -228,7 +227,6 @@ class Answer:
         return self.long_span is not None or self.text is not None
 
     def __bool__(self) -> bool:
-        """Returns ``answered``."""
         return self.answered
 
     def __repr__(self) -> str:

@@ -34,8 +34,7 @@ class Interruption:
 
     Attributes:
         number: of the signal; 0 before there is one.
-        message: what is printed.
-        reported: whether it has been printed.
+        message: what is printed, once it is ``reported``.
         writer: the file to which Python writes the number of each signal.
     """
 

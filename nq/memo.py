@@ -39,14 +39,8 @@ class Memo:
 
         The request is everything that the parts depend on, as JSON values.
         """
-        memo, stored = cls(folder), None
-        try:
-            stored = memo.values(REQUEST)
-        except FileNotFoundError:
-            pass
-        except DamagedError as error:
-            log.warning("%s; everything is computed again", error)
-        if stored != json.loads(json.dumps(request)):
+        memo = cls(folder)
+        if memo.found(REQUEST, "everything is computed again") != json.loads(json.dumps(request)):
             memo.clear()
             folder.mkdir(parents=True)
             memo.write_values(REQUEST, request)
@@ -57,15 +51,10 @@ class Memo:
         return sorted(path.name for path in self.folder.glob("*.npz"))
 
     def arrays(self, name: str) -> Columns:
-        """Returns the arrays of a part.
-
-        Raises:
-            FileNotFoundError, DamagedError: the part is missing or damaged.
-        """
+        """Returns the arrays of a part, or raises ``FileNotFoundError`` or ``DamagedError``."""
         return storage.read_arrays(self.folder / name)
 
     def write_arrays(self, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Writes a part that is arrays."""
         storage.write_arrays(self.folder / name, arrays)
 
     def values(self, name: str) -> dict[str, Any]:
@@ -73,17 +62,25 @@ class Memo:
         return storage.read_json(self.folder / name)
 
     def write_values(self, name: str, values: Mapping[str, Any]) -> None:
-        """Writes a part that is values for JSON."""
         storage.write_json(self.folder / name, values)
 
-    def computed(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-        """Returns the values of a part; computes and writes them if they are missing or damaged."""
+    def found(self, name: str, loss: str) -> dict[str, Any] | None:
+        """Returns the values of a part, ``None`` if they are missing or damaged.
+
+        A warning says that they are damaged, and what the ``loss`` means.
+        """
         try:
             return self.values(name)
         except FileNotFoundError:
-            pass
+            return None
         except DamagedError as error:
-            log.warning("%s; it is computed again", error)
+            log.warning("%s; %s", error, loss)
+            return None
+
+    def computed(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """Returns the values of a part; computes and writes them if they are missing or damaged."""
+        if (found := self.found(name, "it is computed again")) is not None:
+            return found
         self.write_values(name, compute())
         return self.values(name)
 
@@ -111,7 +108,6 @@ class Memo:
         return result
 
     def remove(self, name: str) -> None:
-        """Removes a part, if it is there."""
         _remove(self.folder / name)
 
     def clear(self) -> None:

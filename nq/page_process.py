@@ -19,8 +19,7 @@ T = TypeVar("T")
 class PageProcess:
     """Calls functions that read pages in a process; one call at a time, from any thread.
 
-    Args:
-        limit_s: seconds of the processor for a call, which may wait as long again.
+    A call may take ``limit_s`` of the processor, and wait as long again.
     """
 
     def __init__(self, limit_s: float) -> None:

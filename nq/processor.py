@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 
 CPUINFO = Path("/proc/cpuinfo")
-X86 = ("x86_64", "AMD64", "i686")
 INT8_PRODUCTS = frozenset({"avx_vnni", "avx512_vnni", "amx_int8"})
 """Instructions of x86 processors that add products of 8-bit numbers in 32 bits."""
 
@@ -49,7 +48,7 @@ def has_fast_bfloat16() -> bool:
 def saturates_int8_products() -> bool:
     """Returns whether sums of two products of 8-bit numbers may exceed the 16 bits that they have.
 
-    That is so on x86 processors without ``INT8_PRODUCTS``.
+    That is so on x86 processors, which alone have ``flags``, without ``INT8_PRODUCTS``.
     """
     known = flags()
-    return platform.machine() in X86 and bool(known) and not known & INT8_PRODUCTS
+    return bool(known) and not known & INT8_PRODUCTS

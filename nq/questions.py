@@ -147,7 +147,6 @@ class Questions:
                     yield Source(number, shown(path), line), row
 
     def examples(self) -> Iterator[Example]:
-        """Yields the good records."""
         return (item for _, item in self if isinstance(item, Example))
 
     @cached_property
@@ -181,7 +180,6 @@ class Questions:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths of the files and of all pages."""
         pages = self.pages.files if self.pages else ()
         return (*self.files, *pages)
 
@@ -213,10 +211,7 @@ def mention_unnamed_pages(*several: Questions) -> None:
 
 
 def read_examples(
-    patterns: Patterns,
-    *,
-    skip_bad: bool = False,
-    pages: PageFolder | str | Path | None = None,
+    patterns: Patterns, *, skip_bad: bool = False, pages: PageFolder | str | Path | None = None
 ) -> Iterator[Example]:
     """Reads the examples of input files, in order.
 

@@ -292,7 +292,6 @@ class Context:
 
     @property
     def markers(self) -> tuple[str, str]:
-        """The two marker words that precede the block's words."""
         return f"[ContextId={self.candidate}]", self.kind
 
 

@@ -15,10 +15,10 @@ PATIENCE_S = 60.0
 START = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # tests may run where it is ignored
-import argparse, hashlib, sys, threading, time
+import hashlib, sys, threading, time
 from nq import interruption
 from nq.commands import arguments, terminal
-parser = argparse.ArgumentParser()
+parser = terminal.Parser("nq test", "A test.")
 arguments.add_common(parser)
 def wait():
     print("ready", flush=True)

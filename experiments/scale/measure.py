@@ -37,7 +37,8 @@ def load(task: Task) -> tuple[dict[str, Any], units.Work]:
     importlib.import_module("nq.beam.runner")  # imports Beam without Beam's messages
     started = time.perf_counter()
     import_tensorflow(1)
-    from nq.beam.files import BEAM, read_records
+    from nq.beam.files import BEAM
+    from nq.formats.inputs import read_records
     from nq.questions import Questions
     from nq.records import Example
 

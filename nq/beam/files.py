@@ -19,11 +19,8 @@ from typing import Any
 
 from nq.beam.runner import CompressionTypes, FileSystem, FileSystems, parse_options
 from nq.errors import DamagedError, Error
-from nq.formats import inputs
 from nq.formats.input_files import SHARD_SUFFIXES, Files, Patterns, find_files, is_uri, path_list
-from nq.formats.own_data import PageFolder
 from nq.model.folder import ModelFolder
-from nq.records import DeadLetter, Example, Source
 from nq.storage import sha256
 
 COPY_PREFIX = "nq-copy-"
@@ -138,18 +135,6 @@ def _status(path: str) -> tuple[str, int, float]:
     (match,) = FileSystems.match([path])
     (file,) = match.metadata_list
     return path, file.size_in_bytes, file.last_updated_in_seconds
-
-
-def read_records(
-    path: str,
-    file_index: int = 0,
-    share: tuple[int, int] = (0, 1),
-    limit: int | None = None,
-    pages: PageFolder | None = None,
-) -> Iterator[tuple[Source, Example | DeadLetter]]:
-    """Yields what ``inputs.read_records`` does, of a file with a path or a URI."""
-    with BEAM.local_copy(path) as copy:
-        yield from inputs.read_records(copy, file_index, share, limit, pages=pages, name=path)
 
 
 def absolute(path: str) -> str:

@@ -40,9 +40,6 @@ WRITE_S = 1.0
 POLL_S, POLL_URI_S = 0.5, 10.0
 END_S = 2.0
 
-ExampleProgress = Callable[[int, int], None]
-"""Receives the examples that have just been completed, and how many there are, 0 if unknown."""
-
 AddSteps = Callable[[Any], tuple[Any, Any]]
 """Adds steps to the questions; returns the results and the dead letters, each with a ``source``."""
 
@@ -53,7 +50,7 @@ def run_in_order(
     options: Sequence[str],
     part: Path,
     shared: str,
-    progress: ExampleProgress,
+    progress: Callable[[int, int], None],
 ) -> tuple[Finished, Iterator[Any]]:
     """Runs a pipeline to its end; returns its results and dead letters in the order of the input.
 
@@ -68,7 +65,7 @@ def run_in_order(
         results, dead_letters = steps(pipeline | "Read" >> questions)
         counted = results | "Count" >> beam.ParDo(CountExamples(folder))
         for label, name, elements in (("", RESULTS, counted), ("DeadLetters", DEAD, dead_letters)):
-            encoded = elements | f"Encode{label}" >> beam.ParDo(_Encode(__version__))
+            encoded = elements | f"Encode{label}" >> beam.Map(_encode, __version__)
             sink = beam.io.WriteToTFRecord(FileSystems.join(shared, name))
             _ = encoded | f"Write{label}" >> sink
 
@@ -119,8 +116,11 @@ def completed(folder: str) -> int:
 
 
 @contextlib.contextmanager
-def reported(folder: str, progress: ExampleProgress, total: int = 0) -> Iterator[None]:
-    """Reports the progress in a folder of ``CountExamples`` from a thread while the block runs."""
+def reported(folder: str, progress: Callable[[int, int], None], total: int) -> Iterator[None]:
+    """Reports the progress in a folder of ``CountExamples`` from a thread while the block runs.
+
+    ``progress`` receives the examples just completed, and how many there are, 0 if unknown.
+    """
     ended, done = threading.Event(), 0
 
     def report() -> None:
@@ -145,19 +145,12 @@ def reported(folder: str, progress: ExampleProgress, total: int = 0) -> Iterator
         thread.join(END_S)
 
 
-class _Encode(beam.DoFn):  # type: ignore[misc]
-    """Encodes elements; fails in a worker that has another version of nq."""
-
-    def __init__(self, version: str) -> None:
-        self.version = version
-
-    def setup(self) -> None:
-        if self.version != __version__:
-            what = f"a worker has nq {__version__}, this machine {self.version}"
-            raise Error(f"{what}: install the same version on both")
-
-    def process(self, element: Any) -> Iterator[bytes]:
-        yield encode(element)
+def _encode(element: Any, version: str) -> bytes:
+    """Encodes an element; fails in a worker that has another version of nq."""
+    if version != __version__:
+        what = f"a worker has nq {__version__}, this machine {version}"
+        raise Error(f"{what}: install the same version on both")
+    return encode(element)
 
 
 def preprocess(
@@ -176,11 +169,11 @@ def preprocess(
         prepared = records | "Windows" >> windows
         return prepared.windows, prepared.dead_letters
 
-    def update(completed: int, total: int) -> None:
-        bar.update(completed)
+    def progress(new: int, total: int) -> None:
+        bar.update(new)
 
     with new_bar(desc="preprocess", unit=" examples") as bar:
-        _, elements = run_in_order(read, steps, options, part, str(part), update)
+        _, elements = run_in_order(read, steps, options, part, str(part), progress)
     ids = Ids()
     for one in elements:
         if isinstance(one, DeadLetter):

@@ -8,7 +8,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
-from nq.beam.files import BEAM, local_folder, read_records
+from nq.beam.files import BEAM, local_folder
 from nq.beam.merge import Share, shares
 from nq.config import WindowConfig
 from nq.errors import check_argument
@@ -59,7 +59,7 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
             pipeline
             | "Shares" >> beam.Create(shares(len(self.files), self.workers))
             | "Reshuffle" >> beam.Reshuffle()
-            | "Read" >> beam.FlatMap(_read, self.files, self._limits(), self.pages)
+            | "Read" >> beam.FlatMap(read_share, self.files, self._limits(), self.pages)
         )
 
     def _limits(self) -> list[int | None]:
@@ -76,14 +76,14 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
         return limits
 
 
-def _read(
-    share: Share,
-    files: Sequence[str],
-    limits: Sequence[int | None],
-    pages: PageFolder | None,
+def read_share(
+    share: Share, files: Sequence[str], limits: Sequence[int | None], pages: PageFolder | None
 ) -> Iterator[tuple[Source, Example | DeadLetter]]:
+    """Yields the records of a share of one of the files, which have paths or URIs."""
     file, i, n = share
-    return read_records(files[file], file, (i, n), limits[file], pages)
+    path = files[file]
+    with BEAM.local_copy(path) as copy:
+        yield from inputs.read_records(copy, file, (i, n), limits[file], pages=pages, name=path)
 
 
 class MakeWindows(beam.PTransform):  # type: ignore[misc]

@@ -15,7 +15,6 @@ OF_JOB = ("output", "root", "limit", "keep_scores", "formats", "against", "max_l
 
 
 def parser() -> terminal.Parser:
-    """Returns the parser of the command."""
     parser = terminal.Parser(
         prog="nq answer",
         description="Answers every question of the data, scores the answers where there is gold, "
@@ -52,13 +51,11 @@ def parser() -> terminal.Parser:
     parity = parser.add_argument_group("parity")
     against = "compare with the finished run in this folder, of any model, on the same data"
     parity.add_argument("--against", metavar="RUN", help=against)
-    parity.add_argument(
-        "--max-loss",
-        type=arguments.number_in("[0, 1)"),
-        metavar="X",
-        help="exit with 1 if the micro-F1 is lower than that of the other run by more than this "
-        "share of it: 0.02 is 2 %%; the whole 90 %% interval of the loss must be above X",
+    text = (
+        "exit with 1 if the micro-F1 is lower than that of the other run by more than this share "
+        "of it: 0.02 is 2 %%; the whole 90 %% interval of the loss must be above X"
     )
+    parity.add_argument("--max-loss", type=float, metavar="X", help=text)
     parser.flag("strict", "exit with 1 if a record is bad")
     rows = "rows of the table (default: 40)"
     parser.add_argument("--show", type=int, default=40, metavar="N", help=rows)
@@ -69,7 +66,6 @@ def parser() -> terminal.Parser:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the command."""
     beam, compute = _beam(args), arguments.settings(Compute, args)
     from nq.evaluation.gate import FAILED
     from nq.runs.job import Job
@@ -107,7 +103,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _beam(args: argparse.Namespace) -> Beam | None:
-    """Returns the runner of Beam that ``args`` name."""
     if args.runner is None:
         if args.unknown:
             raise terminal.UsageError(parser().unknown(args.unknown))
@@ -115,5 +110,5 @@ def _beam(args: argparse.Namespace) -> Beam | None:
             raise terminal.UsageError("--temp needs --runner")
         return None
     extras.require("beam")
-    options = arguments.beam_options([f"--runner={args.runner}", *args.unknown])
-    return Beam(args.runner, options[1:], args.temp)
+    arguments.check_beam_options([f"--runner={args.runner}", *args.unknown])
+    return Beam(args.runner, args.unknown, args.temp)

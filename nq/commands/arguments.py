@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 from nq import extras
-from nq.commands.terminal import UsageError
-from nq.config import CascadeDecision, Settings, TrackingConfig, WindowConfig, is_within
+from nq.commands.terminal import Parser, UsageError
+from nq.config import CascadeDecision, Settings, TrackingConfig, WindowConfig
 from nq.inference.profile import DEFAULT_PROFILE, Profile, describe, reader_profile
 from nq.mlflow_store import DEFAULT_EXPERIMENT, DEFAULT_URI
 from nq.model.config import STORES
@@ -108,18 +108,6 @@ def positive(text: str, minimum: int = 1) -> int:
 count_from_0 = partial(positive, minimum=0)
 
 
-def number_in(interval: str) -> Callable[[str], float]:
-    """Returns a converter of arguments to numbers in an interval such as ``"[0, 1)"``."""
-
-    def number(text: str) -> float:
-        with contextlib.suppress(ValueError):
-            if is_within(float(text), interval):
-                return float(text)
-        raise argparse.ArgumentTypeError(f"must be a number in {interval}, got {text!r}")
-
-    return number
-
-
 def parsed_by(parse: Callable[[str], T]) -> Callable[[str], T]:
     """Returns a converter of arguments by ``parse``, whose ``ValueError`` is an error of usage."""
 
@@ -135,8 +123,8 @@ def parsed_by(parse: Callable[[str], T]) -> Callable[[str], T]:
 profile = parsed_by(Profile)
 
 
-def beam_options(options: Sequence[str]) -> list[str]:
-    """Returns options that a command does not know, if they are options of Apache Beam."""
+def check_beam_options(options: Sequence[str]) -> None:
+    """Checks that options that a command does not know are options of Apache Beam."""
     if extras.missing("beam"):
         unknown = f"unrecognized arguments: {' '.join(options)}; if they are options of Apache Beam"
         raise UsageError(f"{unknown}, {extras.install('beam')}")
@@ -146,11 +134,9 @@ def beam_options(options: Sequence[str]) -> list[str]:
         parse_options(options)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    return list(options)
 
 
 def add_data(parser: argparse.ArgumentParser, required: bool = True, note: str = "") -> None:
-    """Adds ``--data``, ``--pages`` and ``--page-column``."""
     text = f"files, globs, folders, hf://datasets/…, or - for standard input{note}"
     parser.add_argument("--data", nargs="+", required=required, metavar="FILE", help=text)
     text = "text, HTML, Markdown, PDF or docx files, which questions name as their page"
@@ -171,19 +157,16 @@ def pages(args: argparse.Namespace) -> PageFolder | None:
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
-    """Adds ``--limit``."""
     text = "read the first N records only"
     parser.add_argument("--limit", type=positive, metavar="N", help=text)
 
 
 def add_workers(parser: argparse.ArgumentParser) -> None:
-    """Adds ``--workers``."""
     text = "processes for preprocessing (default: 1)"
     parser.add_argument("--workers", type=positive, metavar="N", help=text)
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
-    """Adds ``--store``."""
     text = (
         "type of the stored weights; int8: matrices and word embeddings in 8 bits, with scales per "
         f"output and input channel, the rest in float32 (default: {STORES[0]})"
@@ -211,14 +194,12 @@ def add_profile(parser: argparse.ArgumentParser, auto: bool = False, reader: boo
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """Adds ``--model``."""
     text = "folder or name of a model, or org/name[@revision] of the Hugging Face hub; "
     text += "default: small, the bundled model"
     parser.add_argument("--model", metavar="MODEL", help=text)
 
 
 def add_second_model(parser: argparse.ArgumentParser) -> None:
-    """Adds ``--second-model`` and ``--read-blocks``."""
     text = "folder or name of a better model, which reads the blocks that --model ranks best"
     parser.add_argument("--second-model", metavar="MODEL", help=text)
     text = (
@@ -268,17 +249,13 @@ class _Set(argparse.Action):
         vars(namespace).update(values)
 
 
-def add_common(parser: argparse._ActionsContainer) -> None:
-    """Adds the options of every command."""
-    json_help = "print the result as one JSON object on stdout"
-    parser.add_argument("--json", action="store_true", help=json_help)
+def add_common(parser: Parser) -> None:
+    parser.flag("json", "print the result as one JSON object on stdout")
     add_verbose(parser)
 
 
-def add_verbose(parser: argparse._ActionsContainer) -> None:
-    """Adds ``--verbose``."""
-    text = "log more, and show the traceback of an error"
-    parser.add_argument("--verbose", action="store_true", help=text)
+def add_verbose(parser: Parser) -> None:
+    parser.flag("verbose", "log more, and show the traceback of an error")
 
 
 def add_tracking(

@@ -40,7 +40,6 @@ PROMPT, HINT = "question: ", "type a question; Ctrl-D ends"
 
 
 def parser() -> terminal.Parser:
-    """Returns the parser of the command."""
     parser = terminal.Parser(
         prog="nq ask",
         usage="nq ask QUESTION [FILE…] [options]\n       nq ask --interactive FILE… [options]",
@@ -73,7 +72,6 @@ def parser() -> terminal.Parser:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the command."""
     with contextlib.closing(PageProcess(READ_S)) as process:
         return _ask(args, process)
 

@@ -10,7 +10,6 @@ from nq.text import format_bytes
 
 
 def parser() -> terminal.Parser:
-    """Returns the parser of the command."""
     parser = terminal.Parser(
         prog="nq clean",
         description="Removes what other commands left and can make again: prepared windows, "
@@ -28,7 +27,6 @@ def parser() -> terminal.Parser:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the command."""
     from nq import cleaning
 
     roots = args.folders or [root for root in [Path("runs")] if root.exists()]

@@ -27,7 +27,6 @@ REFUSED = {
 
 
 def parser() -> terminal.Parser:
-    """Returns the parser of the command."""
     parser = terminal.Parser(
         prog="nq compare",
         description="Measures profiles, or models, in rounds that alternate between them, each in "
@@ -56,21 +55,14 @@ def parser() -> terminal.Parser:
         "xla and grappler; all: more; default: that of this machine, and without mixed; with "
         "--models only what --profile auto takes for each",
     )
-    parser.add_argument(
-        "--models",
-        nargs="+",
-        default=(),
-        metavar="M",
-        help="folders or names of models that are compared",
+    text = "folders or names of models that are compared"
+    parser.add_argument("--models", nargs="+", default=(), metavar="M", help=text)
+    text = (
+        "those that judge --models: shipped, that each has; fitted, to one half of the questions "
+        "and judged on the other; chosen, the fitted one only where it is better beyond chance "
+        f"(default: {CHOSEN})"
     )
-    parser.add_argument(
-        "--decisions",
-        choices=DECISIONS,
-        default=CHOSEN,
-        help="those that judge --models: shipped, that each has; fitted, to one half of the "
-        "questions and judged on the other; chosen, the fitted one only where it is better beyond "
-        f"chance (default: {CHOSEN})",
-    )
+    parser.add_argument("--decisions", choices=DECISIONS, default=CHOSEN, help=text)
     text = "new folder for the model to take, with the decision that judges it"
     parser.add_argument("--save-tuned", type=Path, metavar="DIR", help=text)
     for name, what in (("batch-sizes", "windows in a batch"), ("max-seq-lengths", "window length")):
@@ -90,7 +82,6 @@ def parser() -> terminal.Parser:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the command."""
     of_answer = answer.parser()
     of_answer.set_defaults(root=None)
     passed_on = of_answer.parse_args(args.unknown)

@@ -12,7 +12,6 @@ DUAL_ENCODER = ("question_prefix", "block_prefix")
 
 
 def parser() -> terminal.Parser:
-    """Returns the parser of the command's arguments."""
     parser = terminal.Parser(
         prog="nq convert",
         description="Converts a model folder of any kind (this project's, Hugging Face's, Google's "
@@ -42,7 +41,6 @@ def parser() -> terminal.Parser:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Converts the source and prints what was written."""
     try:
         check_storage(args.to, args.store)
     except ValueError as error:

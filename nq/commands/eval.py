@@ -30,7 +30,6 @@ def _boolean(text: str) -> bool:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command."""
     parser = Parser(
         prog="nq eval",
         allow_abbrev=False,
@@ -59,7 +58,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _read(args: argparse.Namespace) -> Inputs:
-    """Reads gold and predictions."""
     from nq.evaluation import nq_open
     from nq.evaluation.evaluate import read_scorable
     from nq.formats import inputs

@@ -13,7 +13,6 @@ from nq.training.job import TrainConfig
 
 
 def parser() -> terminal.Parser:
-    """Returns the command's arguments."""
     parser = terminal.Parser(
         prog="nq preprocess",
         allow_abbrev=False,
@@ -47,7 +46,6 @@ def parser() -> terminal.Parser:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the command."""
     from nq.model.folder import ModelFolder, ModelSettings
     from nq.preprocess.tokenizers.load import load_tokenizer
 
@@ -56,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     windows = arguments.window_settings(args, stored)
     config = arguments.settings(TrainConfig, args)
     if args.unknown:
-        arguments.beam_options(args.unknown)
+        arguments.check_beam_options(args.unknown)
     from nq.beam.windows import by_workers
     from nq.preprocess.features import Sampling
     from nq.preprocess.prepared import Request, prepare

@@ -11,7 +11,6 @@ from nq.text import visible
 
 
 def parser() -> terminal.Parser:
-    """Returns the parser of the command."""
     parser = terminal.Parser(
         prog="nq report",
         description="Writes an HTML page about a finished run of nq answer: every question with "
@@ -39,7 +38,6 @@ def parser() -> terminal.Parser:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the command."""
     from nq.formats import input_files
     from nq.model.registry import model_folder
     from nq.report.comparison import comparison_table
@@ -67,7 +65,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace, files: Sequence[str]) -> int:
-    """Compares several runs."""
     if args.against or args.model:
         raise terminal.UsageError("--against and --model are for the report of one RUN")
     from nq.comparison.runs import compare_runs

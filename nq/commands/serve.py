@@ -22,7 +22,6 @@ NOTES = (
 
 
 def parser() -> terminal.Parser:
-    """Returns the parser of the command."""
     parser = terminal.Parser(
         prog="nq serve",
         description="Answers questions over HTTP: a page at /, POST /v1/ask, GET /healthz, "
@@ -44,7 +43,6 @@ def parser() -> terminal.Parser:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the command."""
     config, token = arguments.settings(ServeConfig, args), os.environ.get(TOKEN)
     if token is not None and not token.strip():
         raise Error(f"{TOKEN} is empty: give it a value, or unset it to let everyone ask")

@@ -103,7 +103,6 @@ class Parser(argparse.ArgumentParser):
         return values
 
     def flag(self, name: str, help: str) -> None:
-        """Adds an option without a value."""
         self.add_argument(f"--{name}", action="store_true", help=help)
 
     def unknown(self, arguments: Sequence[str]) -> str:
@@ -129,9 +128,7 @@ def error_line(parser: argparse.ArgumentParser, message: str) -> str:
 
 
 def run(
-    function: Callable[[argparse.Namespace], int],
-    parser: argparse.ArgumentParser,
-    argv: Sequence[str] | None = None,
+    function: Callable[[argparse.Namespace], int], parser: Parser, argv: Sequence[str] | None = None
 ) -> int:
     """Parses the arguments and runs ``function`` on them; returns its exit code, or an error's.
 
@@ -139,7 +136,7 @@ def run(
     """
     prepare_streams()
     with interruption.limited() as interrupted:
-        if getattr(parser, "resumable", False):
+        if parser.resumable:
             interrupted.message = interruption.RESUME_MESSAGE
         try:
             args = parser.parse_args(argv)

@@ -23,7 +23,6 @@ ONLY_WITH_TEACHER = ("teacher_weight", "temperature", "teacher_profile")
 
 
 def parser() -> terminal.Parser:
-    """Returns the parser of the command's arguments."""
     parser = terminal.Parser(
         prog="nq train",
         description="Trains a model folder from a BERT encoder and annotated questions; with "
@@ -65,7 +64,6 @@ def parser() -> terminal.Parser:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Trains the model and prints the result."""
     from nq.runs.result import dead_letter_lines, unread_lines
     from nq.training.train import train
 

@@ -21,7 +21,6 @@ ROWS: dict[str, Sequence[str]] = {
 
 
 def parser() -> terminal.Parser:
-    """Returns the parser of the command."""
     parser = terminal.Parser(
         prog="nq tune",
         description="Fits the default decision (weights, calibration, thresholds) to the examples "
@@ -52,7 +51,6 @@ def parser() -> terminal.Parser:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the command."""
     from nq.runs import tuning
 
     model = arguments.open_model(args)
@@ -85,7 +83,6 @@ def figures_table(figures: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _text(figures: Mapping[str, Any]) -> str:
-    """Returns what was fitted, its figures and where it was written, as text."""
     long, short = figures["long_threshold"], figures["short_threshold"]
     thresholds = f"{long:.4g} for long answers and {short:.4g} for short ones"
     head, *rows = figures_table(figures)

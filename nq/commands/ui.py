@@ -55,14 +55,13 @@ MODELS = "/#/experiments/{}/models?viewMode=CHART&workflowType=machine_learning"
 
 
 def parser() -> terminal.Parser:
-    """Returns the parser of the command."""
     parser = terminal.Parser(
         prog="nq ui",
         description="Starts MLflow's server on the store of the recorded runs and prints the "
         "addresses of their table and of the charts of their models. Ctrl-C ends it.",
         examples=("nq ui --open", "nq ui --experiment profiles --port 5001"),
     )
-    parser.add_argument("--open", action="store_true", help="open the table in a browser")
+    parser.flag("open", "open the table in a browser")
     text = "of the server (default: 5000)"
     parser.add_argument("--port", type=arguments.positive, default=5000, metavar="N", help=text)
     arguments.add_tracking(parser, records=False)
@@ -71,7 +70,6 @@ def parser() -> terminal.Parser:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the command."""
     extras.require("mlflow")
     uri = store(args.tracking_uri)
     experiment = _experiment(uri, args.experiment)

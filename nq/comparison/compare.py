@@ -17,25 +17,12 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-from nq import extras, storage, tracking
-from nq.comparison import record
-from nq.comparison.models import (
-    Entrant,
-    find_entrants,
-    judged_answers,
-    save_judged,
-)
+from nq import extras, storage
+from nq.comparison.models import Entrant, find_entrants, judged_answers, save_judged
 from nq.comparison.page import Comparison, comparison_page
-from nq.comparison.rounds import (
-    ChangedError,
-    Run,
-    device_in_process,
-    measured,
-    reopened,
-    run_all,
-)
+from nq.comparison.record import record
+from nq.comparison.rounds import ChangedError, Run, device_in_process, measured, reopened, run_all
 from nq.comparison.runs import ComparedRuns, compared_rows
 from nq.comparison.verdict import MIN_ROUNDS, advice, is_busy
 from nq.config import TrackingConfig
@@ -156,7 +143,12 @@ def compare(
             runs, errors = run_all(_steps(rows, rounds), measure, memo, report, needed)
             if not runs:
                 raise Error(f"no model could be measured: {next(iter(errors.values()))}")
-            finished = _finished(rows, runs, folder, questions)
+            names = {run["label"]: run["name"] for run in runs}
+            finished = {
+                one.label: FinishedRun(folder / names[one.label], questions.files, check=False)
+                for one in rows
+                if one.label in names
+            }
             phase("judging the answers")
             to_judge = finished.items() if models else ()
             judged = {label: judged_answers(run, decisions) for label, run in to_judge}
@@ -179,7 +171,7 @@ def compare(
             values["key"] = comparison_key(only, questions)
         storage.write_json(folder / COMPARED, values)
         if track:
-            _record(track, result, values, finished, started)
+            record(track, result, values, finished, started)
         if save_tuned is not None:
             if not take:
                 raise Error(f"no model is saved: {reason}")
@@ -188,40 +180,10 @@ def compare(
     return result
 
 
-def _record(
-    track: TrackingConfig,
-    rows: Comparison,
-    values: Mapping[str, Any],
-    finished: Mapping[str, FinishedRun],
-    started: float,
-) -> None:
-    """Records a comparison in MLflow if it measured something new, or in a run that is given."""
-    runs, recorded = values["runs"], values["recorded"]
-    new = {f"{run['label']}, {run['wall_s']} s" for run in runs} - {*recorded}
-    if not new and not tracking.has_given_run():
-        return
-    if record.record(track, rows, runs, finished, started):
-        whole = {**values, "recorded": [*recorded, *sorted(new)]}
-        storage.write_json(rows.folder / COMPARED, whole)
-
-
 def _steps(rows: Sequence[ComparisonRow], rounds: int) -> list[tuple[int, ComparisonRow]]:
-    """Returns the runs in their order, each with its round."""
     preparing = {(one.model, one.max_seq_length): one for one in reversed(rows)}.values()
     steps = [*((0, one) for one in preparing), *product(range(1, rounds + 1), rows)]
     return sorted(steps, key=lambda step: (step[0], rows.index(step[1])))
-
-
-def _finished(
-    rows: Sequence[ComparisonRow], runs: Sequence[Run], folder: Path, questions: Questions
-) -> dict[str, FinishedRun]:
-    """Returns the finished run of each row that has one, by its label."""
-    names = {run["label"]: run["name"] for run in runs}
-    return {
-        one.label: FinishedRun(folder / names[one.label], questions.files, check=False)
-        for one in rows
-        if one.label in names
-    }
 
 
 def _is_right(folder: Path, questions: Questions, model: Model, run: Run) -> bool:

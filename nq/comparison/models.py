@@ -46,11 +46,8 @@ class Entrant:
 def find_entrants(models: Sequence[str | Path | None], have_names: bool) -> list[Entrant]:
     """Finds and checks models, in milliseconds where they are on this machine.
 
-    ``have_names`` tells whether models are compared, and not profiles of the only one.
-
-    Raises:
-        Error, FileNotFoundError, ValueError: there is no such model, it answers no questions or is
-            damaged, or it is given twice.
+    ``have_names`` tells whether models are compared, and not profiles of the only one. It is an
+    ``Error`` if one is given twice.
     """
     opened, known = list[Model](), dict[Any, str | Path | None]()
     for given in models:

@@ -65,7 +65,7 @@ def comparison_page(
     """Returns a page of one file with charts of the rows, at least one, and their table.
 
     ``about`` is what was measured, on what machine; ``changes`` and ``agreement`` are those of
-    ``nq.comparison.models.ComparedAnswers``.
+    ``nq.comparison.runs.ComparedRuns``.
     """
     are_runs = any(row.name for row in rows)
     values = [asdict(row) | {"label": row.label, "f1": row.f1} for row in rows]

@@ -1,13 +1,13 @@
 """Records a comparison in MLflow."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 from nq import storage, tracking
 from nq.comparison.page import Comparison
-from nq.comparison.rounds import Run
 from nq.comparison.verdict import advice
 from nq.config import TrackingConfig
 from nq.formats import input_files
@@ -21,16 +21,21 @@ from nq.runs.record import DIGITS, logged_model, measured_run, params, quality, 
 def record(
     track: TrackingConfig,
     rows: Comparison,
-    runs: Sequence[Run],
+    values: Mapping[str, Any],
     finished: Mapping[str, FinishedRun],
     started: float,
-) -> bool:
+) -> None:
     """Records one run and one model for each row, below a run of the whole comparison.
 
-    What each round has measured is a step of a metric of its own, so that all others have one
-    value, by which MLflow compares the models. The run of the comparison has the table and the
-    page. Returns whether all are recorded; the first failure, which is logged, ends the recording.
+    That is if it measured something new, or in a run that is given; its file, which has the
+    ``values``, then tells what is recorded. What each round has measured is a step of a metric of
+    its own, so that all others have one value, by which MLflow compares the models. The run of the
+    comparison has the table and the page. The first failure, which is logged, ends the recording.
     """
+    runs, earlier = values["runs"], values["recorded"]
+    new = {f"{run['label']}, {run['wall_s']} s" for run in runs} - {*earlier}
+    if not new and not tracking.has_given_run():
+        return
     (take, reason), now, folder = advice(rows), time.time(), rows.folder
     period, about = (started, now), {tracking.MACHINE: machine()}
     files = next(iter(finished.values())).job.files
@@ -44,7 +49,7 @@ def record(
         about |= {tracking.PARENT: whole.run_id or ""}
         track = replace(track, experiment=whole.experiment)  # a given run may be in another
     if not whole.available:
-        return False
+        return
     for one in (one for one in rows if not one.error):
         rounds = [run for run in runs if run["label"] == one.label and run["round"]]
         period = now - sum(run["wall_s"] for run in rounds), now
@@ -79,5 +84,5 @@ def record(
                 {tracking.DESCRIPTION: f"One of {len(rows)} rows of a comparison. {reason}"}
             )
         if not recorded.available:
-            return False
-    return True
+            return
+    storage.write_json(folder / COMPARED, {**values, "recorded": [*earlier, *sorted(new)]})

@@ -73,15 +73,11 @@ def device_in_process() -> str:
     """Returns the device that TensorFlow uses in another process, since it takes a GPU's memory."""
     if not extras.has_gpu():
         return "CPU"
-    worker = Worker(_device, name="asks for the device")
+    worker = Worker(tensorflow_device, name="asks for the device")
     try:
         return str(worker.call(None))
     finally:
         worker.end()
-
-
-def _device(_: None) -> str:
-    return tensorflow_device()
 
 
 def measured(

@@ -4,13 +4,13 @@ A local run decides its examples itself; with a runner of Beam the workers do, a
 writes the files. Both use the functions here, so that the files are the same.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nq.evaluation.evaluate import Evaluation, JudgedPrediction, Verdict, accepted_answers, judge
+from nq.evaluation.evaluate import Evaluation, JudgedPrediction, Verdict, expected_texts, judge
 from nq.formats import outputs
 from nq.formats.documents import one_line
 from nq.formats.outputs import encode_prediction, write_predictions
@@ -49,10 +49,7 @@ class Answered:
 
 
 def answer(
-    example: Example,
-    ranked: RankedPrediction,
-    formats: Sequence[str] = (),
-    with_row: bool = False,
+    example: Example, ranked: RankedPrediction, formats: Sequence[str] = (), with_row: bool = False
 ) -> Answered:
     """Returns the answer to an example by the decision for it, beside its gold."""
     prediction = ranked.prediction
@@ -96,15 +93,11 @@ class AnswerFiles:
 
 def table_row(example: Example, prediction: Prediction, verdict: Verdict | None) -> AnswerRow:
     """Returns an answer of the table, with the right answers if it is not right."""
-    expected = Counter[str]()
-    if verdict in (None, Verdict.RIGHT, Verdict.NULL):
-        pass
-    elif example.answers is not None:
-        expected.update(example.answers)
-    else:
-        expected.update(answer_text(example, answer) for answer in accepted_answers(example))
-    texts = tuple(text for text, _ in expected.most_common())
-    return AnswerRow(example.question, answer_text(example, prediction), verdict, texts)
+    expected = list[str]()
+    if verdict not in (None, Verdict.RIGHT, Verdict.NULL):
+        expected = expected_texts(example, partial(answer_text, example))
+    answer = answer_text(example, prediction)
+    return AnswerRow(example.question, answer, verdict, tuple(expected))
 
 
 def answer_text(example: Example, answer: Prediction | Annotation) -> str:

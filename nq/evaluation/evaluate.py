@@ -2,7 +2,7 @@
 
 import enum
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -201,6 +201,14 @@ def example_labels(example: Example) -> list[labels.Label]:
         labels.Label(passage or span(a.long), tuple(map(span, a.shorts)), a.yes_no.lower())
         for a in example.annotations or ()
     ]
+
+
+def expected_texts(example: Example, in_words: Callable[[Annotation], str]) -> list[str]:
+    """Returns the right answers, that of the most annotators first; ``in_words`` returns one."""
+    texts = example.answers
+    if texts is None:
+        texts = tuple(map(in_words, accepted_answers(example)))
+    return [text for text, _ in Counter(texts).most_common() if text]
 
 
 def accepted_answers(example: Example) -> list[Annotation]:

@@ -148,7 +148,6 @@ class RecordLimits:
                 raise RecordError(f"too large: {count} {UNITS[name]}, the limit is {limit}")
 
     def check_example(self, example: Example) -> None:
-        """Raises ``RecordError`` if an example is beyond a limit."""
         blocks = (c.span for c in example.candidates if c.top_level)
         self.check(
             question_characters=len(example.question),

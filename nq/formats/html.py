@@ -249,7 +249,6 @@ def _declared(style: str) -> Mapping[str, str]:
 
 
 def _display(tag: str, attributes: Mapping[str, str]) -> str:
-    """Returns how an element without a style is displayed."""
     is_closed = tag == "dialog" and "open" not in attributes
     is_popover = "popover" in attributes and tag != "dialog"
     if is_closed or is_popover or "hidden" in attributes:

@@ -185,24 +185,23 @@ def compression_of(head: bytes) -> tuple[Any, ...] | None:
 FileKind = tuple[str, str]
 """What a file is, and what to do with it."""
 
+_OFFICE = rb"PK\x03\x04.{26}(\[Content_Types\]\.xml|_rels/|xl/)"
+_OLE = rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_LOCKED = _OLE + rb".*?E\0n\0c\0r\0y\0p\0t\0e\0d\0P\0a\0c\0k\0a\0g\0e"
+_ARCHIVE = rb"PK(\x03\x04|\x05\x06)|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|.{257}ustar"
+_UTF32 = rb"\xff\xfe\x00\x00|\x00\x00\xfe\xff|[\[{]\x00\x00\x00|\x00\x00\x00[\[{]"
+_UTF16 = rb"\xff\xfe|\xfe\xff|[\[{]\x00[^\x00]\x00|\x00[\[{]\x00[^\x00]"
+"""UTF-32 and UTF-16 with a byte order mark, or JSON without one."""
 LFS_POINTER = rb"version https://git-lfs\.github\.com/spec/v\d+\s+(?:ext-[^\n]*\n)*oid sha256:"
 _BINARY = {
     LFS_POINTER: ("a Git LFS pointer", "fetch the file itself with git lfs pull"),
     GZIP: ("a gzip file", "decompress it with gunzip"),
     rb"PAR1": ("a parquet file", "give it as it is, with a name that ends in .parquet"),
-    rb"PK\x03\x04.{26}(\[Content_Types\]\.xml|_rels/|xl/)": (
-        *("a document of Microsoft Office", "save it as text, a workbook as CSV in UTF-8"),
-    ),
-    rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1.*?E\0n\0c\0r\0y\0p\0t\0e\0d\0P\0a\0c\0k\0a\0g\0e": (
-        *("a document of Microsoft Office with a password", "save it without one"),
-    ),
-    rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (
-        *("an old document of Microsoft Office", "save it as docx, a workbook as CSV in UTF-8"),
-    ),
+    _OFFICE: ("a document of Microsoft Office", "save it as text, a workbook as CSV in UTF-8"),
+    _LOCKED: ("a document of Microsoft Office with a password", "save it without one"),
+    _OLE: ("an old document of Microsoft Office", "save it as docx, a workbook as CSV in UTF-8"),
     rb"\x89PNG|\xff\xd8\xff|GIF8[79]a": ("an image", "recognize its text first, as with tesseract"),
-    rb"PK(\x03\x04|\x05\x06)|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|.{257}ustar": (
-        *("an archive", "extract the files in it"),
-    ),
+    _ARCHIVE: ("an archive", "extract the files in it"),
     rb"\s*\{\\rtf": ("an RTF document", "save it as docx or text"),
     BZIP2: ("a bzip2 file", "decompress it with bunzip2"),
     XZ: ("an xz file", "decompress it with unxz"),
@@ -210,13 +209,9 @@ _BINARY = {
     rb"%PDF-\d": ("a PDF document", "export its text"),
     rb"ARROW1\x00": ("an Arrow file", "convert its records to one JSON object a line"),
 }
-_TEXT = {  # UTF-16 and UTF-32 with a byte order mark, or JSON without one
-    rb"\xff\xfe\x00\x00|\x00\x00\xfe\xff|[\[{]\x00\x00\x00|\x00\x00\x00[\[{]": (
-        *("UTF-32 text", "convert it to UTF-8 with iconv -f UTF-32 -t UTF-8"),
-    ),
-    rb"\xff\xfe|\xfe\xff|[\[{]\x00[^\x00]\x00|\x00[\[{]\x00[^\x00]": (
-        *("UTF-16 text", "convert it to UTF-8 with iconv -f UTF-16 -t UTF-8"),
-    ),
+_TEXT = {
+    _UTF32: ("UTF-32 text", "convert it to UTF-8 with iconv -f UTF-32 -t UTF-8"),
+    _UTF16: ("UTF-16 text", "convert it to UTF-8 with iconv -f UTF-16 -t UTF-8"),
     rb"\s*\{[ \t]*\r?\n\s*\"": ("pretty-printed JSON", "write one object a line with jq -c ."),
     rb"\s*<(?i:!doctype|html|\?xml)": ("an HTML or XML file", "give it to nq ask as a page"),
 }

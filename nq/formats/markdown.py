@@ -64,7 +64,6 @@ class _Builder(PageBuilder):
 
 
 def _mark(tokens: Sequence[Token], text: str) -> None:
-    """Adds marks to the words of tokens."""
     lines = [0, *(match.end() for match in _LINE_END.finditer(text))]
     lines += [len(text)] * 3
     is_cell, end = False, 0

@@ -150,7 +150,6 @@ def yes_no(item: Any, where: str) -> YesNo:
 
 
 def _column(items: list[Any], name: str, kind: type, where: str) -> list[Any]:
-    """Returns the field ``name``, of type ``kind``, of every item."""
     with contextlib.suppress(KeyError, TypeError):  # get() below names the item
         values = [item[name] for item in items]
         if set(map(type, values)) <= {kind}:

@@ -54,9 +54,7 @@ _FORMULA = re.compile(r"'*[\s\x00-\x1f]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]|'*[\t\
 
 
 def encode_prediction(
-    prediction: Prediction,
-    token_bytes: IntArray | None = None,
-    example: Example | None = None,
+    prediction: Prediction, token_bytes: IntArray | None = None, example: Example | None = None
 ) -> dict[str, Any]:
     """Returns one prediction as the official evaluation reads it.
 

@@ -154,7 +154,6 @@ def decode_records(records: Sequence[bytes], shapes: Mapping[str, list[int]]) ->
 
 
 def _packed_features(record: bytes) -> dict[bytes, bytes]:
-    """Returns the packed int64 list of each feature of a record, by name."""
     result = {}
     for _, features in message_fields(record):
         for _, entry in message_fields(features):

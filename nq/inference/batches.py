@@ -32,10 +32,8 @@ class Batch:
 
 def in_order(n_windows: int, shape: Shape) -> list[Batch]:
     """Returns batches of one shape, with the windows in order."""
-    rows = np.arange(n_windows)
-    return [
-        Batch(rows[i : i + shape.batch_size], shape) for i in range(0, n_windows, shape.batch_size)
-    ]
+    rows, size = np.arange(n_windows), shape.batch_size
+    return [Batch(rows[i : i + size], shape) for i in range(0, n_windows, size)]
 
 
 def by_length(n_pieces: IntArray, shape: Shape, least: int = MIN_PIECES) -> list[Batch]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
-from typing import Any, Self
+from typing import Any
 
 from nq import processor
 from nq.inference.load import ScorerSpec, load_scorer
@@ -91,12 +91,6 @@ class InstancePool(Scorer):
             instance.worker.end(end - time.monotonic())
         self._threads.shutdown()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
     def _add(self, done: Counters) -> None:
         with self._lock:
             self.counters.add(done, len(self.cores))
@@ -150,7 +144,6 @@ class _Instance(Scorer):
         self._start()
 
     def _start(self) -> None:
-        """Starts a process, which loads the model."""
         self.loaded: Any = None
         with self._lock:
             if self._is_closed:
@@ -212,7 +205,6 @@ class _Instance(Scorer):
         return self.loaded
 
     def close(self) -> None:
-        """Makes the process end."""
         with self._lock:
             self._is_closed = True
             self.worker.close()

@@ -46,11 +46,7 @@ class RescoringScorer(ScorerWrapper):
     """
 
     def __init__(
-        self,
-        inner: Scorer,
-        exact: Callable[[], Scorer],
-        decision: DecisionConfig,
-        margin: float,
+        self, inner: Scorer, exact: Callable[[], Scorer], decision: DecisionConfig, margin: float
     ) -> None:
         super().__init__(inner)
         self.decision = decision

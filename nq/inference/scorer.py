@@ -238,7 +238,6 @@ class Part:
 
     @cached_property
     def rows(self) -> Columns:
-        """The windows of all examples."""
         return concatenate([one.rows for one in self.windowed])
 
     def scored(self, columns: Columns) -> Iterator[Scored]:

@@ -57,8 +57,7 @@ AGAIN = "%s; the windows are prepared again"
 class Request:
     """The inputs and settings of preprocessing; equal descriptions give equal files.
 
-    Args:
-        training: the windows to train on; ``None`` for those of inference.
+    Without ``training`` the windows are those of inference.
     """
 
     questions: Questions
@@ -79,16 +78,11 @@ class Request:
 
     @cached_property
     def key(self) -> str:
-        """A short name for the request's content."""
         return storage.digest_json(self.description)[:12]
 
     @property
     def sources(self) -> tuple[str, ...]:
         return (*self.questions.files, *map(str, self.tokenizer.files.values()))
-
-    def check_output(self, folder: Path) -> None:
-        """Checks that the windows may be in a folder; changes nothing."""
-        storage.check_folder(folder, PREPARED, self.sources)
 
 
 class Windows:
@@ -109,11 +103,12 @@ class Windows:
         folder: Path,
         manifest: Mapping[str, Any] | None,
         preprocess: "Preprocess | None" = None,
-        process: "_Process | None" = None,
+        worker: Worker | None = None,
         waiting: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
-        self.folder, self.reused, self.n_shards = folder, process is None, 0
-        self._request, self._preprocess, self._process = request, preprocess, process
+        self.folder, self.reused, self.n_shards = folder, worker is None, 0
+        self._request, self._preprocess, self._worker = request, preprocess, worker
+        self._manifests = worker.stream((request, folder, preprocess)) if worker else iter(())
         self._waiting, self._is_complete = waiting, False
         self._update(manifest or {"counts": {"seconds": 0.0}, "shards": [], "complete": False})
 
@@ -125,7 +120,6 @@ class Windows:
 
     @property
     def shards(self) -> list[Path]:
-        """The TFRecord files of windows so far."""
         return [shard_path(self.folder, WINDOWS, number) for number in range(self.n_shards)]
 
     @property
@@ -161,8 +155,10 @@ class Windows:
         """Waits until a shard is published, or all are."""
         with self._waiting():
             while not self._is_complete:
-                is_wanted = number >= self.n_shards
-                manifest = self._process.receive(is_wanted) if self._process else None
+                is_wanted, manifest = number >= self.n_shards, None
+                with contextlib.suppress(Exception):  # which is raised here, where work goes on
+                    if is_wanted or (self._worker and self._worker.has_message()):
+                        manifest = next(self._manifests, None)
                 if manifest:
                     self._update(manifest)
                 elif is_wanted:  # the process has ended, perhaps with the error that is raised here
@@ -171,7 +167,6 @@ class Windows:
                     return
 
     def prepare_again(self, damage: DamagedError) -> None:
-        """Makes all windows once more, since some are damaged."""
         log.warning(AGAIN, damage)
         self._end_process()
         (self.folder / MANIFEST).unlink(missing_ok=True)
@@ -179,9 +174,9 @@ class Windows:
 
     def _end_process(self) -> None:
         """Ends the process, which may hold its lock longer than its connection."""
-        if self._process:
-            self._process.worker.end()
-        self._process = None
+        if self._worker:
+            self._worker.end()
+        self._worker, self._manifests = None, iter(())
 
     def _prepare_here(self) -> None:
         self._end_process()
@@ -189,9 +184,6 @@ class Windows:
         again = prepare(self._request, self.folder, self._preprocess)
         self.counts, self.seconds = again.counts, again.seconds
         self.n_shards, self._is_complete = again.n_shards, True
-
-
-# --- making windows -----------------------------------------------------------------------------
 
 
 Preprocess = Callable[[Request, Path], Iterable[StoredExample | DeadLetter]]
@@ -226,10 +218,7 @@ def prepare(request: Request, output: str | Path, preprocess: Preprocess | None 
     """Makes the windows of a request, or reuses ``output`` if it holds them already.
 
     An interrupted job continues behind its last shard; one for training, or with a ``preprocess``
-    of its own, begins again.
-
-    Args:
-        preprocess: replaces the plain loop; see ``nq.beam.windows``.
+    in place of the plain loop (``nq.beam.windows``), begins again.
 
     Raises:
         OSError: a file cannot be read or written.
@@ -315,9 +304,6 @@ def find(request: Request, folder: Path) -> dict[str, Any] | None:
         return None
 
 
-# --- in a process beside this one ---------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def open_windows(
     request: Request,
@@ -330,31 +316,15 @@ def open_windows(
     That process ends with this block (``nq.worker``). If it fails, this process continues its work,
     and raises as ``prepare`` does. ``waiting`` is entered while there is no shard to read.
     """
-    request.check_output(folder)
+    storage.check_folder(folder, PREPARED, request.sources)
     if (found := find(request, folder)) and found["complete"]:
         yield Windows(request, folder, found, preprocess, waiting=waiting)
         return
-    process = _Process(request, folder, preprocess)
+    worker = Worker(_prepare, name="makes windows")
     try:
-        yield Windows(request, folder, None, preprocess, process, waiting)
+        yield Windows(request, folder, None, preprocess, worker, waiting)
     finally:
-        process.worker.end()
-
-
-class _Process:
-    """The process that makes the windows, which sends its manifests."""
-
-    def __init__(self, request: Request, folder: Path, preprocess: Preprocess | None) -> None:
-        self.worker = Worker(_prepare, name="makes windows")
-        self._manifests = self.worker.stream((request, folder, preprocess))
-
-    def receive(self, is_wanted: bool) -> dict[str, Any] | None:
-        """Returns the next manifest; ``None`` if there is none yet, unless it ``is_wanted``."""
-        with contextlib.suppress(Exception):  # this process continues the work, and raises it
-            if is_wanted or self.worker.has_message():
-                manifest: dict[str, Any] | None = next(self._manifests, None)
-                return manifest
-        return None
+        worker.end()
 
 
 def _prepare(value: tuple[Request, Path, Preprocess | None]) -> Iterator[Mapping[str, Any]]:

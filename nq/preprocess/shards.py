@@ -110,12 +110,7 @@ def shard_path(folder: Path, kind: str, number: int) -> Path:
 def read_shard(
     folder: Path, number: int, files: Sequence[str], max_seq_length: int
 ) -> Iterator[Windowed]:
-    """Yields the examples of a shard with their windows; damage is a ``DamagedError``.
-
-    Args:
-        files: the paths of the input, in order.
-        max_seq_length: pieces in a window.
-    """
+    """Yields the examples of a shard of these files with windows; damage is a ``DamagedError``."""
     paths, shapes = tuple(map(shown, files)), inference_shapes(max_seq_length)
     shard = shard_path(folder, WINDOWS, number)
     records = raw_records(shard)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from nq.answers import located
-from nq.evaluation.evaluate import judge_label
+from nq.evaluation.evaluate import expected_texts, judge_label
 from nq.evaluation.labels import Label, same_answers
 from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats.documents import one_line, record_spelling
@@ -79,6 +79,11 @@ def scores(label: Label) -> list[float]:
     return [round(float(x), 4) for x in (answer, label.long_score, label.short_score)]
 
 
+def parts(label: Label) -> tuple[Span | None, list[Span], str]:
+    """Returns the long answer, the short answers, and yes, no or none."""
+    return label.long.in_tokens, label.short_tokens, label.yes_no
+
+
 def entries(question: Question, traits: Sequence[int], more_chars: int) -> tuple[Entry, Entry]:
     """Returns the row of a question, whose ``traits`` are indices of their values, and its details.
 
@@ -86,29 +91,22 @@ def entries(question: Question, traits: Sequence[int], more_chars: int) -> tuple
     """
     example, label, other, case = question.example, question.label, question.other, question.case
     page, annotations = ShownPage(example), example.annotations or ()
-    has_long, has_short = (j.has_gold for j in case.judgments.values()) if case else (False, False)
     votes = Counter((a.long, a.shorts, a.yes_no) for a in annotations)
-    expected = Counter(example.answers)
-    for (long, spans, yes_no), count in votes.items():
-        if example.answers is not None:
-            continue
-        if has_short:
-            expected[page.short(spans, yes_no)] += count
-        elif has_long and long:
-            expected[page.text(long, ROW_CHARS)] += count
-    texts = [text[:ROW_CHARS] for text, _ in expected.most_common() if text]
+    expected = expected_texts(
+        example, lambda gold: page.row_answer(gold.long, gold.shorts, gold.yes_no)
+    )
     row: Entry = {
         "i": str(example.example_id),
         "q": example.question[:TITLE_CHARS],
-        "a": page.row_answer(label),
-        "e": texts[:MAX_EXPECTED],
+        "a": page.row_answer(*parts(label)),
+        "e": [text[:ROW_CHARS] for text in expected[:MAX_EXPECTED]],
         "o": outcomes(example, label),
         "p": scores(label),
         "t": list(traits),
     }
     if other:
-        row |= {"b": page.row_answer(other), "bo": outcomes(example, other), "bp": scores(other)}
-        row["c"] = int(question.changed)
+        row |= {"b": page.row_answer(*parts(other)), "c": int(question.changed)}
+        row |= {"bo": outcomes(example, other), "bp": scores(other)}
     listed = question.n_best and question.n_best["answers"][:MAX_N_BEST]
     details: Entry = {
         "q": example.question[:DETAIL_CHARS],
@@ -126,10 +124,9 @@ def entries(question: Question, traits: Sequence[int], more_chars: int) -> tuple
     }
     longs, shorts = dict[str, list[Span]](), dict[str, Sequence[Span]]()
     for name, one in (("P", label), ("O", other)):
-        if one and one.long.in_tokens:
-            longs[name] = [one.long.in_tokens]
         if one:
-            shorts[name.lower()] = one.short_tokens
+            long, shorts[name.lower()], _ = parts(one)
+            longs[name] = [long] if long else []
     longs["G"] = list(dict.fromkeys(a.long for a in annotations if a.long))
     shorts["g"] = list(dict.fromkeys(span for a in annotations for span in a.shorts))
     shown = [Span(*one["t"]) for one in details["nbest"] or () if one["t"]]
@@ -149,25 +146,19 @@ class ShownPage:
         self.text = cache(partial(span_text, example))
 
     def short(self, shorts: Sequence[Span], yes_no: str) -> str:
-        """Returns the short answer in words, empty if there is none."""
         if yes_no.upper() != YesNo.NONE:
             return yes_no.upper()
         return "; ".join(map(self.text, shorts))
 
-    def row_answer(self, label: Label) -> str:
+    def row_answer(self, long: Span | None, shorts: Sequence[Span], yes_no: str) -> str:
         """Returns the answer of a row: the short one, else the long one, else nothing."""
-        text = self.short(label.short_tokens, label.yes_no)
-        if not text and label.long.in_tokens:
-            text = self.text(label.long.in_tokens, ROW_CHARS)
+        text = self.short(shorts, yes_no) or (self.text(long, ROW_CHARS) if long else "")
         return text[:ROW_CHARS]
 
     def labelled(self, label: Label) -> Entry:
-        """Returns the answers of a label in the details, with their scores."""
-        both = self.answer(label.long.in_tokens, label.short_tokens, label.yes_no)
-        return {**both, "lp": label.long_score, "sp": label.short_score}
+        return {**self.answer(*parts(label)), "lp": label.long_score, "sp": label.short_score}
 
     def answer(self, long: Span | None, shorts: Sequence[Span], yes_no: str) -> Entry:
-        """Returns a long and a short answer in the details."""
         return {
             "s": self.short(shorts, yes_no)[:DETAIL_CHARS],
             "l": self.text(long, SNIPPET_CHARS) if long else "",

@@ -60,14 +60,12 @@ class BeamExecutor(Executor):
     def open_answers(
         self, job: Job, request: Request, folder: RunFolder, clock: Clock, progress: RunProgress
     ) -> Iterator[RunAnswers]:
-        """Opens the folders of a pipeline."""
         clock.enter(SUBMIT)
         folder.check_free()
         parts = folder.path.glob(f"{storage.UNFINISHED}*")  # of killed commands
         killed = [one for one in parts if storage.kind_of(one) == storage.PART.name]
-        name, questions = folder.path.name, request.questions
         with storage.unfinished(folder.path) as part, _shared(self.beam, part, killed) as shared:
-            yield Pipeline(self, job, questions, name, part, str(shared), clock, progress)
+            yield Pipeline(self, job, request.questions, part, str(shared), clock, progress)
 
 
 @dataclass(eq=False)
@@ -77,7 +75,6 @@ class Pipeline(RunAnswers):
     executor: BeamExecutor
     job: Job
     questions: Questions
-    name: str
     part: Path
     shared: str
     clock: Clock
@@ -96,8 +93,9 @@ class Pipeline(RunAnswers):
 
         job, questions, options = self.job, self.questions, [*self.executor.options]
         if not any(re.match("--job_name(=|$)", option) for option in options):
-            # a name by which the job is found in a cluster
-            name = re.sub("[^a-z0-9]+", "-", f"nq-answer-{self.name}".lower()).rstrip("-")
+            # a name by which the job is found in a cluster, with that of the folder of the run
+            run = f"nq-answer-{self.part.parent.name}"
+            name = re.sub("[^a-z0-9]+", "-", run.lower()).rstrip("-")
             options.append(f"--job_name={name}-{uuid.uuid4().hex[:8]}")
         workers = job.compute.workers or requested_workers(options) or 1
         spec = job.scorer.calibrated(questions.examples)

@@ -9,7 +9,6 @@ scores/                          the scores of all windows, if they are kept
 unfinished/                      scores and times of a run that has not ended
 """
 
-import contextlib
 import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -68,15 +67,6 @@ class RunFolder:
     def __init__(self, path: Path, description: Mapping[str, Any]) -> None:
         self.path, self.description = path, description
 
-    @classmethod
-    @contextlib.contextmanager
-    def writing(
-        cls, path: Path, description: Mapping[str, Any], sources: Iterable[str | Path]
-    ) -> Iterator[Self]:
-        """Opens a folder, which no other run may write to until the block ends; see ``hold``."""
-        with storage.hold(path, RUN, sources):
-            yield cls(path, description)
-
     @property
     def work(self) -> Path:
         """The folder of what a run computes until it has ended."""
@@ -130,11 +120,8 @@ class RunFolder:
         """Writes the metrics, and ``job.json`` as the last file; keeps the scores on request."""
         Memo(self.path / KEPT_SCORES).clear()
         _write_metrics(self.path, values)
-        names = [PREDICTIONS, METRICS, DEAD_LETTERS, *(outputs.FORMATS[n].file for n in formats)]
-        mark = {
-            **self.description,
-            "files": {name: storage.sha256(self.path / name) for name in names},
-        }
+        digests = {one.name: storage.sha256(one) for one in self.files(formats)}
+        mark = {**self.description, "files": digests}
         if values.get("beam"):
             mark["beam"] = values["beam"]
         storage.write_json(self.path / JOB, mark)
@@ -144,9 +131,9 @@ class RunFolder:
             scores.clear()
 
     def files(self, formats: Iterable[str]) -> list[Path]:
-        """Returns the files that tell the result of a run."""
+        """Returns the files that tell the result of a run, without ``job.json``."""
         others = (outputs.FORMATS[name].file for name in formats)
-        return [self.path / n for n in (PREDICTIONS, METRICS, JOB, DEAD_LETTERS, *others)]
+        return [self.path / name for name in (PREDICTIONS, METRICS, DEAD_LETTERS, *others)]
 
 
 def _write_metrics(folder: Path, values: Mapping[str, Any]) -> None:
@@ -211,7 +198,7 @@ class FinishedRun(RunFolder):
         self.predictions = labels.read_predictions(path / PREDICTIONS)
         self.metrics: dict[str, Any] = orjson.loads((path / METRICS).read_bytes())
         if check:
-            self.check_data()
+            self.questions.check_same(self.read)
 
     @cached_property
     def questions(self) -> Questions:
@@ -249,10 +236,6 @@ class FinishedRun(RunFolder):
         run = copy.copy(self)
         run.predictions = dict(predictions)
         return run
-
-    def check_data(self) -> None:
-        """Raises an ``Error`` if a file or a page is gone or is not the one that the run read."""
-        self.questions.check_same(self.read)
 
     @cached_property
     def scores(self) -> ScoreStore | None:

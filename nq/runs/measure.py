@@ -5,7 +5,6 @@ that the run that continues it adds its own.
 """
 
 import contextlib
-import logging
 import sys
 import threading
 import time
@@ -18,12 +17,9 @@ from typing import Any, Self
 import psutil
 
 from nq import processor
-from nq.errors import DamagedError
 from nq.inference.scorer import Counters, no_progress
 from nq.memo import Memo
 from nq.report.comparison import prediction_s
-
-log = logging.getLogger(__name__)
 
 LOAD, WAIT, READ = "load_s", "preprocess_wait_s", "read_s"
 PREDICT, POSTPROCESS, SCORE = "predict_s", "postprocess_s", "score_s"
@@ -39,8 +35,8 @@ DESCRIPTIONS = {
     MERGE: "merging the answers",
 }
 """What goes on in phases that can take long, for a progress bar."""
-FIRST = {PREDICT: "compiling, computing the first windows"}
-"""What goes on in such a phase until ``compiled`` is called, when it begins for the first time."""
+COMPILING = "compiling, computing the first windows"
+"""What goes on when ``PREDICT`` begins for the first time, until ``compiled`` is called."""
 BEAT_S, TIMES = 1.0, "times.json"
 WARM = "TensorFlow was loaded before"
 BUSY, BUSY_SHARE = "other programs took much of the processor", 0.1
@@ -77,12 +73,10 @@ class Totals:
 
     @property
     def device(self) -> str:
-        """The devices in one line."""
         return ", ".join(sorted(self.devices))
 
     @property
     def precision(self) -> str:
-        """The compute types in one line."""
         return ", ".join(sorted(self.precisions))
 
     def to_dict(self) -> dict[str, Any]:
@@ -229,8 +223,8 @@ class Clock:
 
     def _report(self, phase: str) -> None:
         if phase in DESCRIPTIONS:
-            is_first = phase in FIRST and phase not in self._seconds
-            self.on_phase(FIRST[phase] if is_first else DESCRIPTIONS[phase])
+            is_first = phase == PREDICT and phase not in self._seconds
+            self.on_phase(COMPILING if is_first else DESCRIPTIONS[phase])
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -247,11 +241,8 @@ class Clock:
         Those of an interrupted run that it has are added. Another thread calls ``totals``, which
         returns what the run has computed so far.
         """
-        with contextlib.suppress(FileNotFoundError):
-            try:
-                self._earlier = memo.values(TIMES)
-            except DamagedError as error:
-                log.warning("%s; the seconds before the interruption are not known", error)
+        loss = "the seconds before the interruption are not known"
+        self._earlier = memo.found(TIMES, loss) or {}
         self._kept = memo, totals
         try:
             yield
@@ -259,7 +250,6 @@ class Clock:
             self._keep(is_last=True)
 
     def finish(self, totals: Totals) -> Measured:
-        """Ends the measurement."""
         self._keep(is_last=True)
         own_s = self._watch_memory()
         all_before, own_before = self._works_before
@@ -267,13 +257,8 @@ class Clock:
         reasons: tuple[str, ...] = self._reasons
         if others_s > BUSY_SHARE * len(processor.cores()) * (time.time() - self.started):
             reasons += (BUSY,)
-        return Measured(
-            self.started,
-            self._time(totals),
-            max(self._memory_bytes, own_peak_bytes()),
-            machine(),
-            reasons,
-        )
+        memory_bytes = max(self._memory_bytes, own_peak_bytes())
+        return Measured(self.started, self._time(totals), memory_bytes, machine(), reasons)
 
     def _time(self, totals: Totals) -> dict[str, float]:
         phases = seconds = self.seconds

@@ -17,7 +17,7 @@ from nq.evaluation import labels
 from nq.evaluation.gate import Counts, Parity, relative_loss
 from nq.formats.input_files import shown
 from nq.questions import Questions
-from nq.records import SECOND_WINDOW, ExampleKey, FloatArray, IntArray
+from nq.records import READ, SECOND_WINDOW, ExampleKey, FloatArray, IntArray
 from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
 from nq.runs.score_store import ScoreStore
@@ -66,14 +66,8 @@ def compare(
 ) -> Parity:
     """Returns how a finished run differs from another one of the same questions.
 
-    There is a relative loss if F1 can be compared; with ``max_loss`` it must be.
-
-    Args:
-        counts: those of each question with gold, of the run and of the other one.
-
-    Raises:
-        Error: the runs are of different questions.
-        ValueError: there is no relative loss, which ``max_loss`` needs.
+    There is a relative loss if F1 can be compared by the ``counts`` of each question with gold, of
+    the run and of the other one; with ``max_loss`` it is a ``ValueError`` if there is none.
     """
     check_same_questions(run, other)
     mine, theirs = run.predictions, other.predictions
@@ -119,9 +113,10 @@ def _logits(store: ScoreStore, key: ExampleKey) -> tuple[IntArray, FloatArray]:
 
     Windows of a second model have negative numbers.
     """
-    columns, computed = store.columns(key), store.computed(key)
+    columns = store.columns(key)
     number = columns["window_ids"][:, 0].astype(np.int64)
     second = columns.get(SECOND_WINDOW, np.full(len(number), -1))
     best = [columns["start_logit"][:, :1], columns["end_logit"][:, :1]]
     logits = np.concatenate([columns["cls_logit"], columns["type_logits"], *best], axis=1)
+    computed = columns.get(READ, np.ones(len(number), np.bool_))  # the others were pruned
     return np.where(second < 0, number, -1 - second)[computed], logits[computed]

@@ -88,7 +88,7 @@ def record(tracked: tracking.Run, job: Job, folder: RunFolder, result: Result) -
     tracked.dataset([*map(shown, job.files)], [one["sha256"] for one in inputs])
     tracked.model(**logged_model(job, result.totals.precision))
     tracked.metrics({**_metrics(result), tracking.SIZE_MB: round(model.size_mb, DIGITS)})
-    tracked.artifacts(folder.files(job.formats))
+    tracked.artifacts([*folder.files(job.formats), folder.path / JOB])
     _record_report(tracked, job, result)
 
 

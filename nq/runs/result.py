@@ -148,7 +148,13 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Returns the summary and the first answers, as notebooks show them."""
-        return _html(summary(self), self.rows[:MAX_SHOWN], self.examples)
+        rows, texts = self.rows[:MAX_SHOWN], list[list[str]]()
+        heads = f"{len(rows)} of {counted(self.examples, 'question')}", "answer", "", "expected"
+        for row in rows:
+            right = "" if row.verdict in RIGHT else _expected(row)
+            cells = (row.question, row.answer or NO_ANSWER, MARKS[row.verdict], right)
+            texts.append([truncate(visible(text), MAX_CHARS) for text in cells])
+        return html_table(summary(self), heads, texts)
 
 
 def summary(result: Result) -> list[str]:
@@ -264,17 +270,6 @@ def answer_table(rows: Sequence[AnswerRow], examples: int) -> list[str]:
             lines.append(label + truncate(_expected(row), right))
     more = examples - len(rows)
     return lines + ([f"… and {more} more in predictions.json"] if more > 0 else [])
-
-
-def _html(lines: Sequence[str], rows: Sequence[AnswerRow], examples: int) -> str:
-    """Returns lines of text and the table of answers; ``examples`` counts those of the run."""
-    heads = f"{len(rows)} of {counted(examples, 'question')}", "answer", "", "expected"
-    texts = list[list[str]]()
-    for row in rows:
-        right = "" if row.verdict in RIGHT else _expected(row)
-        cells = (row.question, row.answer or NO_ANSWER, MARKS[row.verdict], right)
-        texts.append([truncate(visible(text), MAX_CHARS) for text in cells])
-    return html_table(lines, heads, texts)
 
 
 def _expected(row: AnswerRow) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nq import tracking
+from nq import storage, tracking
 from nq.config import TrackingConfig
 from nq.evaluation.gate import question_counts
 from nq.evaluation.nq_eval import Gold
@@ -15,7 +15,7 @@ from nq.progress import reporting
 from nq.questions import Questions, mention_unnamed_pages
 from nq.runs import parity, record
 from nq.runs.beam_run import BeamExecutor
-from nq.runs.folder import FinishedRun, RunFolder, check_output
+from nq.runs.folder import RUN, FinishedRun, RunFolder, check_output
 from nq.runs.job import Job
 from nq.runs.measure import SCORE, Clock, OnPhase
 from nq.runs.profile_choice import with_profile
@@ -101,13 +101,10 @@ def _answer(
 ) -> tuple[RunFolder, Result, Gold]:
     """Answers questions and writes the folder of the run; returns it, its result and its gold."""
     request = job.request(questions)
-    description = {
-        "job": job.to_dict(),
-        "request": request.description,
-        "models": job.model.key,
-    }
+    description = {"job": job.to_dict(), "request": request.description, "models": job.model.key}
+    folder = RunFolder(job.folder(request), description)
     with (
-        RunFolder.writing(job.folder(request), description, job.sources) as folder,
+        storage.hold(folder.path, RUN, job.sources),
         executor.open_answers(job, request, folder, clock, progress) as run_answers,
     ):
         # only now, so that importing MLflow does not delay the loading of the model

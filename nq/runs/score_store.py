@@ -12,8 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from nq.errors import DamagedError, Error
 from nq.inference.scorer import (
     Progress,
@@ -27,7 +25,7 @@ from nq.inference.scorer import (
     split_examples,
 )
 from nq.memo import Memo
-from nq.records import READ, Columns, Example, ExampleKey, IntArray, Scores, WindowScores
+from nq.records import Columns, Example, ExampleKey, Scores, WindowScores
 from nq.runs.measure import PREDICT, Clock
 
 log = logging.getLogger(__name__)
@@ -94,11 +92,6 @@ class ScoreStore:
             raise Error(f"{missing}: remove that folder and run again")
         part, page = self._index[key]
         return {name: x[page] for name, x in self._read(part).items()}
-
-    def computed(self, key: ExampleKey) -> IntArray:
-        """Returns ``[W]`` which windows of an example the model computed, and did not prune."""
-        columns = self.columns(key)
-        return columns.get(READ, np.ones(len(columns["window_ids"]), np.bool_))
 
 
 class StoringScorer(ScorerWrapper):

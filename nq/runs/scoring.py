@@ -42,6 +42,8 @@ class RunAnswers(ABC):
     """The scores that the run may keep; ``None`` if workers of Beam have them."""
     beam: Mapping[str, Any] | None = None
     """The job of a runner, as in ``Result``; complete when all answers are read."""
+    advice: str = ""
+    """Why the profile is not fast on this machine, and what is; or empty."""
 
     @abstractmethod
     def answers(self, table_rows: int) -> Iterator[Answered | bytes]:
@@ -55,11 +57,6 @@ class RunAnswers(ABC):
     def windows_bytes(self) -> int:
         """Bytes of the windows that runs share."""
         return 0
-
-    @property
-    def advice(self) -> str:
-        """Why the profile is not fast on this machine, and what is; or empty."""
-        return ""
 
 
 class Executor(ABC):
@@ -91,7 +88,8 @@ class Scoring(RunAnswers):
         self, job: Job, windows: Windows, scorer: StoringScorer, clock: Clock, progress: RunProgress
     ) -> None:
         self._decision, self._formats = job.model.decision, job.formats
-        self._profile, self.memo = job.chosen_profile, scorer.store.memo
+        self.advice = without_gain(job.chosen_profile, scorer.device)
+        self.memo = scorer.store.memo
         self.windows, self._scorer = windows, scorer
         self._rescored = self._second_model_windows = 0
         self._clock, self._progress, self._lock = clock, progress, threading.Lock()
@@ -114,10 +112,6 @@ class Scoring(RunAnswers):
     @property
     def windows_bytes(self) -> int:
         return storage.size(self.windows.folder, PREPARED)
-
-    @property
-    def advice(self) -> str:
-        return without_gain(self._profile, self._scorer.device)
 
     def _examples(self) -> Iterator[Windowed]:
         examples = iter(self.windows)
@@ -194,7 +188,7 @@ def _open_scorer(job: Job, made: Windows) -> Iterator[Scorer]:
         yield load_scorer(spec)
         return
     try:
-        with InstancePool(spec, job.instances, threads or 1) as pool:
+        with contextlib.closing(InstancePool(spec, job.instances, threads or 1)) as pool:
             yield pool
     except WorkerDiedError as error:
         advice = "run the same command again to resume, with fewer instances if memory was full"

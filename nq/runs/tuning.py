@@ -18,7 +18,7 @@ from nq.model.model import Model
 from nq.progress import reporting
 from nq.questions import Questions, mention_unnamed_pages
 from nq.runs.config import Compute
-from nq.runs.folder import RunFolder, check_output
+from nq.runs.folder import RUN, RunFolder, check_output
 from nq.runs.job import Job
 from nq.runs.measure import Clock
 from nq.runs.scoring import LocalExecutor, RunProgress
@@ -84,8 +84,8 @@ def tune(
             stack.enter_context(storage.hold_marked(folder))
         report, phase = stack.enter_context(reporting(progress, None, "predict", "windows"))
         request = job.request(questions)
-        path = job.folder(request)
-        run = stack.enter_context(RunFolder.writing(path, {}, job.sources))
+        run = RunFolder(job.folder(request), {})
+        stack.enter_context(storage.hold(run.path, RUN, job.sources))
         clock = Clock(phase)
         scoring = stack.enter_context(executor.open_answers(job, request, run, clock, report))
         tuned = tune_decision(scoring, start)

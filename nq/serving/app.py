@@ -58,6 +58,7 @@ ABSOLUTE_FORM = re.compile(rb"https?://([^/]*)(/.*)?", re.IGNORECASE)
 """Targets of requests to a proxy, without the query: RFC 9112, 3.2.2."""
 FOLDER = Path(__file__).parent / "page"
 JSON, RETRY = "application/json", {"Retry-After": "1"}
+PROBLEM: dict[str, Any] = {"model": Problem}
 FILES, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
 """Files that the server may open."""
 SILENCE_S, MAX_UPLOADS = 10.0, min(128, FILES // 8)
@@ -82,7 +83,7 @@ def make_app(answering: Answering, token: str | None) -> ASGIApp:
         tags=["questions"],
         summary="Answers a question about a page",
         response_model=AskAnswer,
-        responses=_problems(408, 413, 415, 422, 500, 503, 504),
+        responses=dict.fromkeys((408, 413, 415, 422, 500, 503, 504), PROBLEM),
         openapi_extra={"requestBody": {"required": True, "content": content}},
         dependencies=protected,
     )
@@ -112,7 +113,7 @@ def make_app(answering: Answering, token: str | None) -> ASGIApp:
         "/healthz",
         tags=["operation"],
         summary="Tells whether the server runs, and has no thread that hangs",
-        responses=_problems(503),
+        responses={503: PROBLEM},
     )
     async def healthz() -> Response:
         if stuck := answering.stuck():
@@ -123,7 +124,7 @@ def make_app(answering: Answering, token: str | None) -> ASGIApp:
         "/readyz",
         tags=["operation"],
         summary="Tells whether questions can be answered",
-        responses=_problems(503),
+        responses={503: PROBLEM},
     )
     async def readyz() -> Response:
         if problem := await answering.problem():
@@ -240,10 +241,6 @@ class Access:
 def refusal(status: int, error: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """Returns an answer that says in one sentence why there is no other one."""
     return JSONResponse({"error": error}, status, headers)
-
-
-def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: {"model": Problem} for status in statuses}
 
 
 async def _read_body(request: Request, limit: int, uploads: set[asyncio.Timeout]) -> bytes:

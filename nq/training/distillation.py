@@ -97,7 +97,6 @@ class SoftTargets:
 
     @classmethod
     def empty(cls, windows: TrainingWindows) -> SoftTargets:
-        """Returns arrays for ``fill``."""
         first = np.concatenate([[0], np.cumsum(windows.n_pieces, dtype=np.int64)])
         sizes = (first[-1], first[-1], (len(windows), len(AnswerType)))
         arrays = (np.empty(size, np.float16) for size in sizes)
@@ -147,7 +146,6 @@ class Distillation:
         return keras.Model(model.input, {**model.output, **soft}, name=model.name)
 
     def losses(self) -> dict[str, keras.losses.Loss]:
-        """Returns the soft loss of each output that the teacher teaches."""
         return {f"{name}{SOFT}": SoftCrossEntropy(self.config.temperature) for name in self.heads}
 
     def weights(self, hard: Mapping[str, float]) -> dict[str, float]:

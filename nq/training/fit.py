@@ -125,7 +125,6 @@ def _save(model: Path, folder: Path, logged: Any) -> None:
 
 
 def _params(job: TrainingJob, teacher: Teacher | None) -> dict[str, Any]:
-    """Returns the parameters of the MLflow run."""
     data, dev = (", ".join(shown(Path(path).name) for path in one) for one in (job.files, job.dev))
     params: dict[str, Any] = {"init": job.init.name, "data": data, "limit": job.limit}
     if dev:
@@ -218,7 +217,6 @@ class TrainingProgress:
                 log.info("step %d of %d, %s", step, total, shown)
 
     def evaluated(self, figures: Figures, is_best: bool) -> None:
-        """Reports an evaluation on held-out questions."""
         self.record()
         shown = ", ".join(f"{name} {value:.3f}" for name, value in measured(figures).items())
         best = ", the best so far" if is_best else ""

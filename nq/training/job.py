@@ -151,7 +151,6 @@ class TrainingJob:
 
     @cached_property
     def request(self) -> Request:
-        """The windows to train on."""
         from nq.preprocess.features import Sampling
         from nq.preprocess.prepared import Request
 
@@ -178,7 +177,6 @@ class TrainingJob:
         return values
 
     def card_text(self) -> str:
-        """Returns the text of the model card."""
         if self.card:
             return self.card.read_text(encoding="utf-8")
         values = {**self.config.to_dict(), **self.teacher_settings}
@@ -211,7 +209,6 @@ class TrainingResult:
     model_uri: str | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the result as JSON values."""
         values = {**vars(self), "output": str(self.output)}
         prepared: Windows = values.pop("prepared")
         return values | asdict(prepared.counts)

@@ -21,22 +21,13 @@ from nq.inference.reduction import LOGITS
 from nq.memo import Memo
 from nq.records import AnswerType, FloatArray, IntArray
 from nq.training.distillation import Distillation
-from nq.training.job import (
-    EVALUATE_EVERY,
-    LOSS,
-    PROGRESS,
-    STEP,
-    Curves,
-    Figures,
-    TrainConfig,
-    measured,
-)
+from nq.training.job import LOSS, PROGRESS, STEP, Curves, Figures, TrainConfig, measured
 from nq.training.windows import TrainingWindows, steps_after, total_steps
 
 log = logging.getLogger(__name__)
 
 BEST_WEIGHTS = "best_weights.npz"
-SAVED = ("step", "total", "losses", "evaluations")
+SAVED = ("step", "losses", "evaluations")
 
 
 class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
@@ -112,7 +103,6 @@ class TrainingState:
 
     memo: Memo
     step: int = 0
-    total: int = 0
     losses: Curves = field(default_factory=dict)
     evaluations: list[Figures] = field(default_factory=list)
 
@@ -130,7 +120,7 @@ class TrainingState:
         try:
             saved = self.memo.values(PROGRESS)
             values = self._read(saved["file"], len(variables))
-            self.step, _, self.losses, self.evaluations = (saved[name] for name in SAVED)
+            self.step, self.losses, self.evaluations = (saved[name] for name in SAVED)
         except FileNotFoundError:
             return
         except (DamagedError, LookupError) as error:
@@ -184,7 +174,7 @@ def fit(
     on_step: Callable[[Curves, int], None] = lambda losses, total: None,
     distillation: Distillation | None = None,
     measure: Callable[[], Figures] | None = None,
-    every: int = EVALUATE_EVERY,
+    every: int = 1,
     on_evaluation: Callable[[Figures, bool], None] = lambda figures, is_best: None,
 ) -> Curves:
     """Trains a model in place, from the state of an interrupted training if there is one.
@@ -195,7 +185,7 @@ def fit(
     figures of each one, and whether they are the best so far. A loss that is not finite, or such a
     weight that would be evaluated or saved, is an ``Error``.
     """
-    total = state.total = total_steps(len(windows), config)
+    total = total_steps(len(windows), config)
     trained = distillation.student(model) if distillation else model
     compile_for_training(trained, config, total, windows.answer_types, distillation)
     trained.optimizer.build(trained.trainable_variables)

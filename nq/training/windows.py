@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +57,6 @@ class TrainingWindows:
         )
 
     def digest(self) -> str:
-        """Returns the SHA-256 of all windows."""
         total = hashlib.sha256()
         for f in fields(self):
             total.update(getattr(self, f.name).tobytes())
@@ -98,15 +97,9 @@ def read_columns(shards: Sequence[Path], length: int) -> Columns:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def steps_per_epoch(n_windows: int, batch_size: int) -> int:
-    """Returns the number of full batches that ``batches`` makes of an epoch."""
-    size = batch_size * BATCHES_SORTED_TOGETHER
-    return n_windows // size * BATCHES_SORTED_TOGETHER + n_windows % size // batch_size
-
-
 def total_steps(n_windows: int, config: TrainConfig) -> int:
     """Returns the number of steps of a training; ``ValueError`` if there is none."""
-    steps = int(steps_per_epoch(n_windows, config.batch_size) * config.epochs)
+    steps = int(n_windows // config.batch_size * config.epochs)
     if not steps:
         raise ValueError(
             f"{config.epochs:g} epochs of {n_windows} training windows are no whole step of "
@@ -116,12 +109,9 @@ def total_steps(n_windows: int, config: TrainConfig) -> int:
 
 
 def steps_after(done: int, n_pieces: IntArray, config: TrainConfig) -> Iterator[IntArray]:
-    """Yields the rows ``[B]`` of each step of a training behind the first ``done`` steps."""
-    per_epoch = steps_per_epoch(len(n_pieces), config.batch_size)
-    total = total_steps(len(n_pieces), config)
-    for epoch in range(done // per_epoch, -(-total // per_epoch)):
-        steps = batches(n_pieces, config.batch_size, epoch, config.seed)
-        yield from steps[max(0, done - epoch * per_epoch) : total - epoch * per_epoch]
+    """Returns the rows ``[B]`` of each step of a training behind the first ``done`` steps."""
+    epochs = (batches(n_pieces, config.batch_size, epoch, config.seed) for epoch in count())
+    return islice(chain.from_iterable(epochs), done, total_steps(len(n_pieces), config))
 
 
 def batches(n_pieces: IntArray, batch_size: int, epoch: int, seed: int) -> list[IntArray]:
@@ -131,13 +121,11 @@ def batches(n_pieces: IntArray, batch_size: int, epoch: int, seed: int) -> list[
     they differ between epochs.
     """
     draw = np.random.default_rng([seed, epoch])
-    order = draw.permutation(len(n_pieces))
+    order = draw.permutation(len(n_pieces))[: len(n_pieces) // batch_size * batch_size]
     size = batch_size * BATCHES_SORTED_TOGETHER
     steps: list[IntArray] = []
     for i in range(0, len(order), size):
         chunk = order[i : i + size]
-        chunk = chunk[: len(chunk) // batch_size * batch_size]
         chunk = chunk[np.argsort(n_pieces[chunk], kind="stable")]
-        if len(chunk):
-            steps += np.split(chunk, len(chunk) // batch_size)
+        steps += np.split(chunk, len(chunk) // batch_size)
     return [steps[i] for i in draw.permutation(len(steps))]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nq.beam import files
+from nq.beam.transforms import read_share
 from nq.errors import DamagedError, Error
 from nq.formats import inputs
 from nq.questions import Questions, mention_unnamed_pages
@@ -45,8 +46,8 @@ def test_files_are_found_by_patterns(data: Path) -> None:
 @pytest.mark.parametrize("share", [(0, 1), (1, 2)])
 def test_records_are_those_of_the_file(data: Path, share: tuple[int, int]) -> None:
     path = str(data / "a.jsonl")
-    expected = list(inputs.read_records(path, 3, share, limit=3))
-    records = list(files.read_records(uri(path), 3, share, 3))
+    expected = list(inputs.read_records(path, 0, share, limit=3))
+    records = list(read_share((0, *share), [uri(path)], [3], None))
     for (source, item), (plain_source, plain) in zip(records, expected, strict=True):
         assert (source.path, source.line) == (uri(path), plain_source.line)
         assert getattr(item, "example_id", 0) == getattr(plain, "example_id", 0)

@@ -17,8 +17,8 @@ from nq.config import WindowConfig
 ROOT = Path(__file__).parents[2]
 
 
-def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="nq test")
+def parser() -> terminal.Parser:
+    parser = terminal.Parser("nq test", "A test.")
     arguments.add_common(parser)
     arguments.add_settings(parser, WindowConfig)
     return parser

@@ -322,21 +322,12 @@ def test_thirty_thousand_passages_are_read_at_constant_memory(tmp_path: Path) ->
     words = [f"w{n}" for n in range(1000)]
     passages = [(f"p{n}", f"T{n}", " ".join(generator.choices(words, k=8))) for n in range(100)]
 
-    def write(n: int) -> None:
-        with path.open("w") as file:
-            for i in range(n):
-                file.write(("," if i else "[") + json.dumps(dpr(f"q{i}", passages, ["w1"])))
-            file.write("]")
-
-    peaks = []
-    for n in (30, 300):
-        write(n)
-        n_read = 0
-        with limited_memory(8 << 20):
-            for example in read_examples(path):
-                n_read += len(example.passages or ())
-        peaks.append(n_read)
-    assert peaks == [3000, 30_000]
+    with path.open("w") as file:
+        for i in range(300):
+            file.write(("," if i else "[") + json.dumps(dpr(f"q{i}", passages, ["w1"])))
+        file.write("]")
+    with limited_memory(8 << 20):
+        assert sum(len(one.passages or ()) for one in read_examples(path)) == 30_000
 
 
 def test_a_squad_file_is_read_article_by_article(tmp_path: Path) -> None:

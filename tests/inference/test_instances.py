@@ -1,6 +1,7 @@
 """Processes that score beside each other: the same bytes, cores of their own, and their deaths."""
 
 import threading
+from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -52,7 +53,7 @@ def test_instances_compute_the_bytes_of_one_process_on_cores_of_their_own(
     scorer = load_scorer(replace(spec, threads=1))
     expected = [scorer.scores(part.rows, part.examples) for part in some_parts]
     count = min(2, len(processor.cores()))
-    with InstancePool(spec, count, 1) as pool:
+    with closing(InstancePool(spec, count, 1)) as pool:
         progress: list[int] = []
         futures = [pool.submit(p.rows, p.examples, progress.append) for p in some_parts]
         assert_same_bytes([future.result() for future in futures], expected)
@@ -95,7 +96,7 @@ def test_an_instance_computes_the_same_bytes_in_steps_between_those_of_other_par
     models = {"second_model": request.getfixturevalue(second), "read_blocks": 2} if second else {}
     model = Model.open(spec.model.folder, **models)
     spec = replace(spec, model=model, profile=Profile(profile), batch_size=4, adaptive=True)
-    with InstancePool(spec, 1, 1) as pool:
+    with closing(InstancePool(spec, 1, 1)) as pool:
         expected = [pool.scores(part.rows, part.examples) for part in some_parts]
         computed = pool.counters.computed_windows
         (instance,) = pool.instances
@@ -116,7 +117,7 @@ def test_steps_begin_again_in_a_new_process_but_only_once(
     spec: ScorerSpec, some_parts: list[Part]
 ) -> None:
     part, other, *_ = some_parts
-    with InstancePool(replace(spec, profile=Profile()), 1, 1) as pool:
+    with closing(InstancePool(replace(spec, profile=Profile()), 1, 1)) as pool:
         expected = [pool.scores(one.rows, one.examples) for one in (part, other)]
         (instance,) = pool.instances
         killed, waiting = (instance.steps(one.rows, one.examples) for one in (part, other))
@@ -143,7 +144,7 @@ def test_an_error_or_two_deaths_of_a_part_cost_no_other_part(
         for process in processes():
             process.kill()
 
-    with InstancePool(replace(spec, profile=Profile()), 1, 1) as pool:
+    with closing(InstancePool(replace(spec, profile=Profile()), 1, 1)) as pool:
         expected = pool.scores(part.rows, part.examples)
         bad = {name: column for name, column in part.rows.items() if name != "input_ids"}
         with pytest.raises(KeyError, match="input_ids"):

@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from nq import storage
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.formats.input_files import LOCAL, Files
 from nq.inference.scorer import no_progress
@@ -14,7 +15,7 @@ from nq.model.model import Model
 from nq.preprocess.prepared import Request
 from nq.questions import Questions
 from nq.runs.config import Compute
-from nq.runs.folder import RunFolder
+from nq.runs.folder import RUN, RunFolder
 from nq.runs.job import Job
 from nq.runs.measure import Clock
 from nq.runs.profile_choice import with_profile
@@ -51,8 +52,9 @@ def chosen(job: Job, files: Files = LOCAL) -> tuple[str, str]:
 def scoring(job: Job, progress: RunProgress = no_progress) -> Iterator[Scoring]:
     """Opens the scores of a job in its folder."""
     request = request_of(job)
+    folder = RunFolder(job.folder(request), {})
     with (
-        RunFolder.writing(job.folder(request), {}, job.sources) as folder,
+        storage.hold(folder.path, RUN, job.sources),
         LocalExecutor().open_answers(job, request, folder, Clock(), progress) as opened,
     ):
         yield opened

@@ -6,12 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.training.job import TrainConfig
-from nq.training.windows import (
-    BATCHES_SORTED_TOGETHER,
-    batches,
-    steps_after,
-    steps_per_epoch,
-)
+from nq.training.windows import BATCHES_SORTED_TOGETHER, batches, steps_after
 
 
 @given(
@@ -25,7 +20,7 @@ def test_batches_are_full_reproducible_and_hold_each_row_at_most_once(
 ) -> None:
     n_pieces = np.random.default_rng(n).integers(5, 500, n)
     steps = batches(n_pieces, batch_size, epoch, seed)
-    assert len(steps) == steps_per_epoch(n, batch_size)
+    assert len(steps) == n // batch_size
     assert all(len(rows) == batch_size for rows in steps)
     rows = np.concatenate(steps) if steps else np.array([], int)
     assert len(set(rows.tolist())) == len(rows) and set(rows.tolist()) <= set(range(n))

@@ -170,7 +170,6 @@ class Tokenizer:
         raise ValueError(f"{path} has none of the pieces {names}: train the tokenizer with one")
 
     def _ids_of(self, texts: Sequence[str]) -> list[Pieces]:
-        """Returns the ids of each text."""
         inside = [self._word_before + text for text in texts]
         encodings = self._backend.encode_batch_fast(inside, add_special_tokens=False)
         return [

@@ -64,7 +64,6 @@ class WordPieceTokenizer(Tokenizer):
         lowercase: whether text is lower-cased; by default if no piece has capitals.
         strip_accents: whether accents are removed; by default where ``lowercase``.
         max_word_chars: characters beyond which a word is unknown.
-        added: the tokens that were added to the vocabulary, in the order of their ids.
     """
 
     def __init__(
