@@ -21,13 +21,22 @@ from nq.inference.reduction import LOGITS
 from nq.memo import Memo
 from nq.records import AnswerType, FloatArray, IntArray
 from nq.training.distillation import Distillation
-from nq.training.job import LOSS, PROGRESS, STEP, Curves, Figures, TrainConfig, measured
+from nq.training.job import (
+    EVALUATE_EVERY,
+    LOSS,
+    PROGRESS,
+    STEP,
+    Curves,
+    Figures,
+    TrainConfig,
+    measured,
+)
 from nq.training.windows import TrainingWindows, steps_after, total_steps
 
 log = logging.getLogger(__name__)
 
 BEST_WEIGHTS = "best_weights.npz"
-SAVED = ("step", "losses", "evaluations")
+SAVED = ("step", "total", "losses", "evaluations")
 
 
 class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
@@ -103,6 +112,7 @@ class TrainingState:
 
     memo: Memo
     step: int = 0
+    total: int = 0
     losses: Curves = field(default_factory=dict)
     evaluations: list[Figures] = field(default_factory=list)
 
@@ -120,7 +130,7 @@ class TrainingState:
         try:
             saved = self.memo.values(PROGRESS)
             values = self._read(saved["file"], len(variables))
-            self.step, self.losses, self.evaluations = (saved[name] for name in SAVED)
+            self.step, _, self.losses, self.evaluations = (saved[name] for name in SAVED)
         except FileNotFoundError:
             return
         except (DamagedError, LookupError) as error:
@@ -174,7 +184,7 @@ def fit(
     on_step: Callable[[Curves, int], None] = lambda losses, total: None,
     distillation: Distillation | None = None,
     measure: Callable[[], Figures] | None = None,
-    every: int = 1,
+    every: int = EVALUATE_EVERY,
     on_evaluation: Callable[[Figures, bool], None] = lambda figures, is_best: None,
 ) -> Curves:
     """Trains a model in place, from the state of an interrupted training if there is one.
@@ -185,7 +195,7 @@ def fit(
     figures of each one, and whether they are the best so far. A loss that is not finite, or such a
     weight that would be evaluated or saved, is an ``Error``.
     """
-    total = total_steps(len(windows), config)
+    total = state.total = total_steps(len(windows), config)
     trained = distillation.student(model) if distillation else model
     compile_for_training(trained, config, total, windows.answer_types, distillation)
     trained.optimizer.build(trained.trainable_variables)
