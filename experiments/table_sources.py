@@ -155,16 +155,17 @@ def overview(root: Path) -> str:
 
     It is of several results, whose own tables in docs/ have their commands, dates and versions.
     """
-    names = ("tune_dev", "match_pages", "compare_60", "compare_pages")
+    names = ("quality_odd", "match_pages", "compare_60", "compare_pages")
     files = [read_result(name, root) for name in names]
-    tuned, pages, *compared = (file["result"] for file in files)
+    quality, pages, *compared = (file["result"] for file in files)
+    dev = quality["rows"][0]
     machines = dict.fromkeys(file["machine"].partition(",")[0] for file in files[2:])
     return markdown(
         ("quality and speed of the bundled model", f"measured on {', '.join(machines)}"),
         (
-            f"{tuned['odd_short_pages_examples']} questions about excerpts of at most 25 blocks: "
+            f"{dev['examples']} questions about excerpts of at most 25 blocks: "
             "F1 of passages / short answers",
-            " / ".join(f"{tuned[f'odd_short_pages_{part}_f1']:.2f}" for part in PARTS),
+            " / ".join(f"{dev[f'{part}_f1']:.2f}" for part in PARTS),
         ),
         (f"{pages['questions']} questions about whole Wikipedia pages", _matches(pages)),
         *map(_speed, ("short pages", "whole pages, skipped ones included"), compared),
@@ -177,9 +178,9 @@ def _matches(pages: ResultFile) -> str:
 
 def card(root: Path) -> str:
     """Returns the figures on the card of the bundled model, which are those in docs/quality.md."""
-    tuned, pages = (read_result(name, root)["result"] for name in ("tune_dev", "match_pages"))
+    quality, pages = (read_result(name, root)["result"] for name in ("quality_odd", "match_pages"))
     whole = f"Of {pages['questions']} questions about whole pages {_matches(pages)}."
-    return f"{markdown(*figures_table(tuned))}\n{whole}\n"
+    return f"{table_of(quality, 'quality')}\n{whole}\n"
 
 
 def _speed(pages: str, result: ResultFile) -> tuple[str, str]:
@@ -270,6 +271,7 @@ TABLES = {
     "cluster": "cluster_scaling",
     "decisions": "decisions",
     "peers": "peers.__main__",
+    "quality": "quality",
     "rescoring": "rescoring",
     "scale": "scale.__main__",
     "serving": "serving.__main__",
@@ -287,7 +289,7 @@ SOURCES: dict[str, Callable[[Path], str]] = {
 }
 BUNDLED = {
     **dict.fromkeys(("compare", "decisions", "match", "reading"), ("cascades",)),
-    **dict.fromkeys(("rescoring", "tune"), ("cascades",)),
+    **dict.fromkeys(("quality", "rescoring"), ("cascades",)),
     **dict.fromkeys(("cluster", "scale", "serving"), ("cascades", "decision")),  # only times
     "cascade": ("decision",),
     "compression": ("cascades", "decision"),  # it fits a decision of its own
@@ -298,7 +300,7 @@ All other kinds have random weights.
 """
 KINDS: dict[str, Callable[[ResultFile], str]] = {
     **{kind: partial(table_of, kind=kind) for kind in (*STUDIES, *TABLES)},
-    **dict.fromkeys(("cascade", "tune"), lambda result: markdown(*figures_table(result))),
+    "cascade": lambda result: markdown(*figures_table(result)),
     "compare": compare,
     "match": match,
     "reading": reading,

@@ -15,8 +15,9 @@ passage that people chose has one of its own there.
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from nq.formats import own_data
@@ -28,7 +29,7 @@ from nq.records import Example, Passage
 POSITIVE = "positive_ctxs"
 FIELDS = ("ctxs", "contexts", "retrieval_result", POSITIVE)
 """The field with the passages, by which a record is known."""
-NEGATIVE = ("hard_negative_ctxs", "negative_ctxs")
+TRAINING = (POSITIVE, "hard_negative_ctxs", "negative_ctxs")
 OUTPUT = "output"
 """The field of FlashRAG's intermediate files that has the passages."""
 _IDS = ("id", "docid", "passage_id", "psg_id")
@@ -38,13 +39,10 @@ _Text = tuple[Passage, str]
 def decode(record: Record) -> Example:
     """Returns the example in a record with passages."""
     name = next(name for name in FIELDS if record.get(name) is not None)
-    passages = list(_passages(record, name))
-    example = _example(record, passages)
+    example = _example(record, _passages(record, name))
     if name != POSITIVE:
         return example
-    for negative in NEGATIVE:
-        passages += _passages(record, negative)
-    passages = [(replace(passage, score=None), text) for passage, text in passages]
+    passages = chain.from_iterable(_passages(record, one) for one in TRAINING)
     places = sorted(example.annotations or (), key=lambda gold: gold.shorts)[:1]
     page = _example({**record, "answers": None}, passages)
     return replace(page, annotations=tuple(places) or None, answers=example.answers)
@@ -68,7 +66,7 @@ def _passages(record: Record, name: str) -> Iterator[_Text]:
             first, _, rest = text.partition("\n")
             title, text = (first.strip().strip('"'), rest) if rest.strip() else ("", text)
         ids = (same_id(passage[n]) for n in _IDS if type(passage.get(n)) in (int, str))
-        score = _score(passage.get("score"), f"{where}.score")
+        score = None if name in TRAINING else _score(passage.get("score"), f"{where}.score")
         yield Passage(next(ids, None), " ".join(title.split()), i + 1, score), text
 
 
@@ -79,7 +77,7 @@ def _score(value: Any, where: str) -> float | None:
     raise RecordError(f"{where} must be a finite number, found {value!r:.40}")
 
 
-def _example(record: Record, passages: Sequence[_Text]) -> Example:
+def _example(record: Record, passages: Iterable[_Text]) -> Example:
     """Returns the example with the page of these passages; those without words are no blocks."""
     builder, plain, blocks = PageBuilder(), "", list[Passage]()
     for rank, (passage, text) in enumerate(passages, 1):

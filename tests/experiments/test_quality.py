@@ -12,6 +12,7 @@ from experiments import (
     benchmark,
     collection,
     decisions,
+    quality,
     reading,
     rescoring,
     string_match,
@@ -47,6 +48,17 @@ def test_each_decision_rule_has_the_metrics_of_its_own_run(
         model = nq.Model.open(tiny_model, decision=decision)
         result = nq.run(nq.Job([SAMPLE], model, root=tmp_path))
         assert row == {name: result.metrics[name] for name in row}
+
+
+@pytest.mark.extended
+def test_the_figures_of_a_tuned_model_are_those_of_its_tuning(
+    tiny_model: Path, tmp_path: Path, run_command: RunCommand
+) -> None:
+    tuned = nq.tune([SAMPLE], nq.Model.open(tiny_model), "grappler", output=tmp_path / "tuned")
+    options = ["--data", SAMPLE, "--model", tmp_path / "tuned", "--profile", "grappler"]
+    (row,) = run_command(quality.main, *options)["rows"]
+    assert row.pop("data") == SAMPLE.stem and 0 <= row.pop("yes_no_auc") <= 1
+    assert row == {name: tuned[f"odd_{name}"] for name in row}
 
 
 @pytest.mark.extended

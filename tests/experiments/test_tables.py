@@ -79,8 +79,8 @@ def test_a_result_is_stale_where_another_model_ships(
 
 
 def test_a_cascade_depends_on_the_decisions_of_both_models(root: Path, tmp_path: Path) -> None:
-    tuned = table_sources.read_result("tune_dev", Path(table_sources.__file__).parents[1])
-    record("cascade_dev", tuned["result"], root)
+    fitted = table_sources.read_result("cascade_dev", Path(table_sources.__file__).parents[1])
+    record("cascade_dev", fitted["result"], root)
     change(tmp_path / "model", decision={"long_threshold": 0.5})
     assert table_sources.stale(root) == []
     change(tmp_path / "model", cascades={})
