@@ -27,10 +27,11 @@ def record(
 ) -> None:
     """Records one run and one model for each row, below a run of the whole comparison.
 
-    That is if it measured something new, or in a run that is given; its file, which has the
-    ``values``, then tells what is recorded. What each round has measured is a step of a metric of
-    its own, so that all others have one value, by which MLflow compares the models. The run of the
-    comparison has the table and the page. The first failure, which is logged, ends the recording.
+    A comparison that measured nothing new is not recorded again, unless in a run that is given.
+    What each round has measured is a step of a metric of its own, so that all others have one
+    value, by which MLflow compares the models. The run of the comparison has the table and the
+    page. The first failure, which is logged, ends the recording; without one, the file with the
+    ``values`` of the comparison tells which runs are recorded.
     """
     runs, earlier = values["runs"], values["recorded"]
     new = {f"{run['label']}, {run['wall_s']} s" for run in runs} - {*earlier}
