@@ -16,7 +16,7 @@ MAX_NUMBER = 1e18
 """The largest number that a file of settings may hold."""
 DECISION_RULES = ("default", "squad", "bert-joint", "kisialiou")
 PAGE_SCOPE, BLOCK_SCOPE = "page", "block"
-NQ_CONTEXTS, ALL_CONTEXTS = 48, 1 << 30
+ORIGINAL_CONTEXTS, ALL_CONTEXTS = 48, 1 << 30
 """The ``max_contexts`` of BERT-Joint, and one beyond the blocks of every page."""
 DOC_STRIDE = 128
 
@@ -112,8 +112,8 @@ class Compat:
         original_wordpiece: words become pieces by the original's own WordPiece, in which a word
             in brackets is looked up as one piece; other tokenizers are refused.
         merge_all_short_answers: the target spans all short answers, however far apart.
-        counts_as_original: ``max_contexts`` is 48 for documents too; the first block is read even
-            if it is 1, since the originals append it before they count.
+        counts_as_original: ``max_contexts`` is 48 unless given; the first block is read even if it
+            is 1, since the originals append it before they count.
         keep_unannotated: an example without annotations gives negative training windows,
             instead of none.
         running_text: windows have the plain text of the blocks, without markers, in pieces of the
@@ -171,8 +171,8 @@ class WindowConfig(Settings):
             which such readers are trained.
         doc_stride: 0 stands for the default of the compatibility mode, which for ``squad`` is 128
             less than ``max_seq_length``, or half of that.
-        max_contexts: 0 stands for 48 where the data give the blocks, as those of NQ do, and for all
-            blocks of a document, whose blocks nq makes.
+        max_contexts: 0 stands for all blocks, and for 48 in the compatibility modes of the
+            originals.
         question_prefix, block_prefix: text that a dual encoder was trained with before each
             question and before each block. It is of no word of the page.
     """
@@ -191,7 +191,7 @@ class WindowConfig(Settings):
     max_query_length: int = option(64, "pieces of the question, [Q] included", minimum=1)
     max_contexts: int = option(
         0,
-        "blocks of a page to read, with the null context (0: 48 in NQ's formats, all of documents)",
+        "blocks of a page to read, with the null context (0: all, 48 as the originals do)",
         minimum=0,
     )
     max_position: int = option(
@@ -234,12 +234,13 @@ class WindowConfig(Settings):
         """The switches of the compatibility mode."""
         return COMPAT[self.compat]
 
-    def max_blocks(self, is_document: bool = False) -> int:
-        """Returns the number of blocks that are read besides the null context."""
-        if is_document and not self.max_contexts and not self.switches.counts_as_original:
-            return ALL_CONTEXTS
-        limit = self.max_contexts or NQ_CONTEXTS
-        return max(limit - 1, int(self.switches.counts_as_original))
+    @property
+    def max_blocks(self) -> int:
+        """The number of blocks that are read besides the null context."""
+        counts_as_original = self.switches.counts_as_original
+        default = ORIGINAL_CONTEXTS if counts_as_original else ALL_CONTEXTS
+        limit = self.max_contexts or default
+        return max(limit - 1, int(counts_as_original))
 
 
 @dataclass(frozen=True)
@@ -249,13 +250,24 @@ class RankingWeights(Settings):
     With the defaults the model's own probabilities count and nothing else.
     """
 
-    BLOCK_FEATURES: ClassVar[tuple[str, ...]] = ("bm25", "page_length", "few_blocks", "retriever")
+    BLOCK_FEATURES: ClassVar[tuple[str, ...]] = (
+        "bm25",
+        "page_length",
+        "few_blocks",
+        "retriever",
+        "place",
+        "lead",
+        "words",
+    )
 
     evidence: float = option(1.0, "weight of the log odds that the model gives a block")
     bm25: float = option(0.0, "weight of the BM25 score of question and block")
     page_length: float = option(0.0, "weight of log(n) for a block of a page with n blocks")
     few_blocks: float = option(0.0, "weight of log(8 / n) for a block of a page with n < 8 blocks")
     retriever: float = option(0.0, "weight of the score of a retriever, if it found the page")
+    place: float = option(0.0, "weight of log(1 + place) of a block in an article, from place 0")
+    lead: float = option(0.0, "added for a block before the first heading of an article")
+    words: float = option(0.0, "weight of log(1 + words) of a block, less the mean of the article")
     null: float = option(0.0, "utility of no answer")
     short_evidence: float = option(1.0, "weight of the log odds that the model gives an option")
     short_length: float = option(0.0, "weight of log(tokens) of a span")

@@ -1,10 +1,11 @@
-"""``prune``: the model computes only the windows of the blocks that share most with the question.
+"""``prune``: the model computes only the windows of the blocks that are most likely to be answers.
 
-These are the blocks of a page with the highest BM25 scores (``nq.postprocess.blocks``), as many as
-the decision's ``prune_blocks``, and all windows with a word of one of them. The other windows have
-no evidence for a block, so that answers may change: docs/profiles.md tells how many do. Of the
-passages of a retriever they are those that it ranks first, or if the decision has a weight for its
-score, those with the highest sum of BM25 and that score.
+They are ranked by what is known before the model runs (``nq.postprocess.blocks``): by BM25, and in
+an article also by place and length (``PRIOR``). The windows with a word of one of the best
+``prune_blocks`` are computed. The other windows have no evidence for a block, so that answers may
+change: docs/profiles.md tells how many do. Of the passages of a retriever they are those that it
+ranks first, or if the decision has a weight for its score, those with the highest sum of BM25 and
+that score.
 """
 
 from collections.abc import Sequence
@@ -12,10 +13,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from nq.config import DecisionConfig
+from nq.config import DecisionConfig, RankingWeights
 from nq.inference.scorer import PART_FACTOR, Rows, Scorer, ScorerWrapper, Steps, example_slices
 from nq.postprocess.blocks import Blocks, blocks_in_windows
 from nq.records import READ, Columns, Example, FloatArray, IntArray
+
+PRIOR = RankingWeights(bm25=1.0, place=-1.5, words=0.5)
+"""Its order of the blocks of 251 whole articles has the answer's among the best 8 in 90 % (by BM25
+alone 68 %); of the coefficients tried it is the one that ranks best."""
 
 
 class PruningScorer(ScorerWrapper):
@@ -63,7 +68,7 @@ def windows_to_compute(
 def _scores(example: Example, blocks: Blocks, decision: DecisionConfig) -> FloatArray:
     """Returns the scores of the blocks that are known before the model runs, ``[B]``."""
     if example.passages is None:
-        return blocks.features[:, 0]
+        return blocks.prior(PRIOR)
     if decision.weights.retriever:
         return blocks.prior(decision.weights)
     return -blocks.candidates.astype(np.float64)  # passages are in the retriever's order

@@ -10,9 +10,16 @@ with tf the count of w in the block, df the number of blocks that contain it, an
 blocks. Robertson and Zaragoza 2009, The Probabilistic Relevance Framework: BM25 and Beyond. Another
 is log(n), by whose weight a block of a long page needs more evidence than one of a short page. The
 third bends that line: it is log(FEW / n) on pages of fewer than FEW blocks and 0 on others. The
-last is the score that a retriever gave a passage, in standard deviations from the mean of the page.
+fourth is the score that a retriever gave a passage, in standard deviations from the mean of the
+page.
+
+The others tell where a block stands in an article of Wikipedia, and are 0 on all other pages:
+log(1 + place) with place 0 for the first block with text, whether it precedes the first heading of
+a section (the lead), and log(1 + words) less its mean over the blocks. In Natural Questions the
+first paragraph is the long answer of 38 % of the questions that have one (Kwiatkowski et al. 2019).
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,6 +37,9 @@ BOILERPLATE = (("^",), ("Jump", "up"), ("This", "page", "was", "last", "edited")
 K, B = 1.2, 0.75
 FEW = 8
 """The pages to which the decision of the bundled model was fitted have that many, but for a few."""
+MIN_HEADINGS = 3
+"""Headings of sections that a page has at least if it is a whole article."""
+_HEADING = re.compile("<(/?)H[2-6]>")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +49,7 @@ class Blocks:
     Args:
         of_token: ``[T]`` candidate index of the block of each document token, -1 for none.
         candidates: ``[B]`` candidate indices of the blocks; blocks without words are left out.
-        features: ``[B, 4]`` in the order of ``RankingWeights.block_vector``.
+        features: ``[B, 7]`` in the order of ``RankingWeights.block_vector``.
         parts: ``[T]`` number of the sentence, cell or item of each document token, ascending.
     """
 
@@ -58,7 +68,8 @@ class Blocks:
         page_length = np.full(len(spans), np.log(max(1, len(spans))))
         few_blocks = np.maximum(0.0, np.log(FEW) - page_length)
         retriever = retriever_scores(example)[candidates]
-        features = np.column_stack([scores, page_length, few_blocks, retriever])
+        known = np.column_stack([scores, page_length, few_blocks, retriever])
+        features = np.concatenate([known, place_features(example, spans)], axis=1)
         return cls(with_text, candidates, features, np.cumsum(part_starts(example)))
 
     def only(self, candidates: IntArray) -> Self:
@@ -81,6 +92,43 @@ def retriever_scores(example: Example) -> FloatArray:
     if not spread > 0:  # it is NaN if a score is None
         return np.zeros(len(example.candidates))
     return np.asarray((scores - scores.mean()) / spread)
+
+
+def place_features(example: Example, spans: Sequence[Span]) -> FloatArray:
+    """Returns log(1 + place), lead and relative log(1 + words) of the blocks with text, ``[B, 3]``.
+
+    All are 0 unless the page is an article: a page of Wikipedia with ``MIN_HEADINGS`` different
+    headings of sections, and not the passages of a retriever.
+    """
+    headings = section_headings(example)
+    features = np.zeros((len(spans), 3))
+    is_article = example.is_wiki and example.passages is None
+    if not is_article or len(set(headings.values())) < MIN_HEADINGS:
+        return features
+    starts = np.array([span.start for span in spans])
+    is_text = ~np.array(example.is_html, np.bool_)
+    words = np.array([is_text[span.start : span.end].sum() for span in spans])
+    log_words = np.log1p(words)
+    features[:, 0] = np.log1p(np.argsort(np.argsort(starts)))
+    features[:, 1] = starts < min(headings)
+    features[:, 2] = log_words - log_words.mean()
+    return features
+
+
+def section_headings(example: Example) -> dict[int, str]:
+    """Returns the text of the headings below the title (H2 to H6) by their first tokens."""
+    headings = dict[int, str]()
+    start = None
+    for i in np.flatnonzero(example.is_html).tolist():
+        tag = _HEADING.fullmatch(example.tokens[i].upper())
+        if tag is None:
+            continue
+        if not tag[1]:
+            start = i
+        elif start is not None:
+            headings[start] = " ".join(example.tokens[start + 1 : i])
+            start = None
+    return headings
 
 
 def blocks_in_windows(example: Example, token_map: IntArray) -> Blocks:

@@ -1,4 +1,4 @@
-"""Tests that pruning computes the windows of the blocks with the best BM25, and no others."""
+"""Tests that pruning computes the windows of the blocks that rank best, and no others."""
 
 from dataclasses import replace
 from random import Random
@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import DecisionConfig, RankingWeights
-from nq.inference.prune import PruningScorer, windows_to_compute
+from nq.inference.prune import PRIOR, PruningScorer, windows_to_compute
 from nq.inference.scorer import window_scores
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.decision import decide
 from nq.postprocess.spans import pairs
 from nq.records import READ, SCORE_COLUMNS, Columns, Example, IntArray, Passage
 from tests.inference.table_scorer import Pages, TableScorer, pages
+from tests.preprocess.synthetic_examples import page
 
 each_number_of_blocks = st.integers(1, 12)
 
@@ -40,7 +41,7 @@ def test_windows_of_the_best_blocks_are_computed_and_no_others(some: Pages, n_bl
     for example, page in zip(some.examples, some.slices, strict=True):
         blocks = Blocks.of(example)
         in_windows = blocks_of_windows(example, some.rows_of(page)["token_map"])
-        scores = dict(zip(blocks.candidates.tolist(), blocks.features[:, 0], strict=True))
+        scores = dict(zip(blocks.candidates.tolist(), blocks.prior(PRIOR), strict=True))
         in_page = set().union(*in_windows)
         best = set(sorted(in_page, key=lambda block: (-scores[block], block))[:n_blocks])
         expected = [bool(inside & best) for inside in in_windows]
@@ -92,3 +93,17 @@ def test_the_decision_is_that_of_all_windows_where_all_blocks_are_read(some: Pag
             for scores in (window_scores(columns, page), some.scores_of(page))
         )
         assert pruned == whole
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_of_blocks_of_an_article_that_share_equal_words_the_earlier_ones_are_computed(
+    seed: int,
+) -> None:
+    sections = " ".join(f"<H2> s{i} </H2> <P> the ice melts </P>" for i in range(6))
+    example = replace(page(sections), question="when does ice melt")
+    starts = [candidate.span.start for candidate in example.candidates]
+    token_map = np.array(starts)[:, None] + np.arange(1, 4)
+    order = np.random.default_rng(seed).permutation(6)
+    decision = DecisionConfig(prune_blocks=2)
+    computed = windows_to_compute(example, token_map[order], decision)
+    assert sorted(order[computed].tolist()) == [0, 1]

@@ -14,6 +14,7 @@ from nq.postprocess.blocks import FEW, B, Blocks, K, block_of_token, bm25, lower
 from nq.records import Example, Passage
 from nq.text import terms
 from tests.postprocess import slow_evidence, synthetic_pages
+from tests.preprocess.synthetic_examples import page
 
 seeds = st.integers(0, 2**32 - 1)
 words = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=8)
@@ -78,7 +79,7 @@ def test_features_are_those_of_the_formulas_in_the_order_of_the_weights(seed: in
     mean = sum(given_scores) / max(1, len(given_scores))
     spread = math.sqrt(sum((x - mean) ** 2 for x in given_scores) / max(1, len(given_scores)))
     retriever = np.array([(given_scores[i] - mean) / (spread or 1.0) for i in candidates])
-    columns = np.column_stack([scores, lengths, few, retriever])
+    columns = np.column_stack([scores, lengths, few, retriever, *np.zeros((3, len(spans)))])
     np.testing.assert_allclose(blocks.features, columns, atol=1e-9)
     without = [*passages[:-1], *(replace(passage, score=None) for passage in passages[-1:])]
     assert not Blocks.of(replace(example, passages=tuple(without))).features[:, 3].any()
@@ -148,3 +149,52 @@ def test_cells_items_and_headings_are_parts() -> None:
 def test_words_of_questions_are_those_of_pages(text: str) -> None:
     example = page_from_text(f"It {text}").example
     assert lower_words(example, example.candidates[0].span) == ["it", *terms(text)]
+
+
+ARTICLE = (
+    "<H1> Ice </H1> <Table> a b c </Table> <P> </P> <P> d </P> <H2> Uses </H2> <P> e f </P> "
+    "<H3> Food </H3> <Ul> g </Ul> <H2> Trade </H2> <P> h i j k l m n </P>"
+)
+
+
+def place_features(example: Example) -> list[list[float]]:
+    names = RankingWeights.BLOCK_FEATURES
+    return Blocks.of(example).features[:, names.index("place") :].tolist()
+
+
+def test_blocks_of_an_article_have_a_place_a_lead_and_a_relative_length() -> None:
+    log_words = [math.log1p(n) for n in (3, 1, 2, 1, 7)]
+    mean = sum(log_words) / 5
+    expected = [
+        [math.log1p(place), float(place < 2), log_words[place] - mean] for place in range(5)
+    ]
+    assert np.allclose(place_features(page(ARTICLE)), expected)
+    lower = page(ARTICLE.replace("H2", "h2").replace("H3", "h3"))
+    assert np.allclose(place_features(lower), expected)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        page(ARTICLE.replace("Trade", "Uses")),  # as in an excerpt that repeats its headings
+        page(ARTICLE.replace("<H2> Trade </H2>", "<H1> Trade </H1>")),
+        page(ARTICLE.replace("</H2>", "")),
+        replace(page(ARTICLE), is_wiki=False),
+        replace(page(ARTICLE), passages=(Passage(None, "", 1, None),) * 6),
+        page("<H2> a </H2> <H2> b </H2> <H2> c </H2>"),
+        page(""),
+    ],
+)
+def test_the_place_counts_in_articles_alone(other: Example) -> None:
+    assert not np.any(place_features(other))
+
+
+@given(seeds)
+def test_places_are_those_of_the_page_whatever_the_order_of_the_candidates(seed: int) -> None:
+    example = page(ARTICLE)
+    order = np.random.default_rng(seed).permutation(len(example.candidates)).tolist()
+    shuffled = replace(example, candidates=[example.candidates[i] for i in order])
+    blocks, in_order = Blocks.of(shuffled), Blocks.of(example)
+    by_span = dict(zip(in_order.candidates.tolist(), place_features(example), strict=True))
+    expected = [by_span[order[i]] for i in blocks.candidates.tolist()]
+    assert np.allclose(place_features(shuffled), expected)
