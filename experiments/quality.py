@@ -2,8 +2,7 @@
 
     python -m experiments.quality --data dev.jsonl.gz long.jsonl.gz short.jsonl.gz
 
-The figures are those that ``nq tune`` prints of the decision that it fits, and all blocks of a page
-are read, as it does. The decisions of the bundled model were fitted to examples with even ids, so
+The figures are those that ``nq tune`` prints of the decision that it fits. The decisions of the bundled model were fitted to examples with even ids, so
 those with odd ids count, unless ``--half all`` is given.
 """
 
@@ -41,7 +40,6 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def show(args: argparse.Namespace) -> int:
     """Runs the command."""
     job = Job(args.data, args.model, args.profile, limit=args.limit, keep_scores=True)
-    job = replace(job, model=job.model.reading_whole_pages())
     with tempfile.TemporaryDirectory() as folder:
         finished = FinishedRun(run(replace(job, root=Path(folder))).folder)
         rows = list(_rows(finished, args.half))

@@ -120,7 +120,6 @@ def measure(args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         opened = Model.open(args.ranker)  # alone, without the reader that its settings name
         ranker = replace(opened, decision=opened.settings.decision, second=None)
-        ranker = ranker.reading_whole_pages()
         ranked = FinishedRun(run(replace(job, model=ranker, root=Path(folder))).folder)
         records = (retrieved(*one) for one in block_scores(ranked))
         write_records(args.output, [one for one in records if one["answers"]])

@@ -18,12 +18,14 @@ from typing import TypeVar
 import numpy as np
 
 from nq.answers import Page, Selection
-from nq.config import ALL_CONTEXTS, WindowConfig
+from nq.config import WindowConfig
 from nq.errors import Error
 from nq.postprocess.blocks import Blocks, bm25, lower_words
 from nq.records import Candidate, Example, FloatArray, IntArray, Span
 
 T = TypeVar("T")
+BLOCKS = 47
+"""Blocks of several documents that are read where ``max_contexts`` gives no other number."""
 
 
 def select_page(
@@ -39,7 +41,7 @@ def select_page(
     Args:
         question: what the blocks should answer.
         sources: the documents, of which ``read`` returns the page; that of the best ones twice.
-        windows: whose ``max_contexts`` limits the blocks, to 47 where it is ``ALL_CONTEXTS``.
+        windows: whose ``max_contexts`` limits the blocks, to ``BLOCKS`` where it is 0.
         skip_bad: whether documents that cannot be read are left out, and named in the selection;
             otherwise, and if none can be read, they are an error.
         progress: is called with 1 and their number after each document.
@@ -68,7 +70,7 @@ def select_page(
     if not blocks:
         first = f"; the first: {skipped[0]}" if skipped else ""
         raise Error(f"none of the {len(sources)} documents has a text that can be read{first}")
-    limit = (WindowConfig() if windows.max_contexts == ALL_CONTEXTS else windows).max_blocks()
+    limit = windows.max_blocks if windows.max_contexts else BLOCKS
     best = sorted(ranking(scores, np.array([number for number, _ in blocks]))[:limit])
     parts = list[tuple[Page, Span]]()
     for number, group in groupby((blocks[row] for row in best), key=itemgetter(0)):

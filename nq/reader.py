@@ -455,8 +455,7 @@ def load(
             Hugging Face hub; by default the bundled model, ``small``.
         profile: optimizations, such as ``"mixed+grappler"``; by default the one of ``openvino``,
             ``onnx`` and ``grappler`` that is installed first, on a GPU ``grappler``.
-        windows: how pages become windows; by default the settings of the folder, but without a
-            limit of blocks.
+        windows: how pages become windows; by default the settings of the folder.
         decision: how scores become answers; by default the settings of the folder.
         batch_size: windows in a batch at most; of short ones as many as have the same pieces.
         second_model: folder or name of a model that reads the blocks that ``model`` ranks best; the
@@ -478,8 +477,6 @@ def load(
         second_model=second_model,
         read_blocks=read_blocks,
     )
-    if windows is None:
-        opened = opened.reading_whole_pages()
     return Reader(checked_scorer(opened, profile, batch_size))
 
 

@@ -82,19 +82,18 @@ def window_settings(args: argparse.Namespace, stored: ModelSettings) -> WindowCo
     return settings(WindowConfig if stored == ModelSettings() else stored.windows, args)
 
 
-def open_model(args: argparse.Namespace, whole_pages: bool = False) -> Model:
+def open_model(args: argparse.Namespace) -> Model:
     """Returns the models that ``args`` name, with the windows that ``args`` give the first one."""
     from nq.model.folder import ModelFolder
     from nq.model.model import Model
 
     files = ModelFolder.open(args.model)
-    model = Model.open(
+    return Model.open(
         files,
         windows=window_settings(args, files.settings),
         second_model=args.second_model,
         read_blocks=args.read_blocks,
     )
-    return model.reading_whole_pages() if whole_pages and args.max_contexts is None else model
 
 
 def positive(text: str, minimum: int = 1) -> int:
@@ -208,9 +207,7 @@ def add_second_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--read-blocks", type=positive, metavar="K", help=text)
 
 
-def add_set(
-    parser: argparse.ArgumentParser, *classes: type[Settings], whole_pages: bool = False
-) -> None:
+def add_set(parser: argparse.ArgumentParser, *classes: type[Settings]) -> None:
     """Adds ``--set`` for the fields of classes that have a help text; ``settings`` reads them."""
     kinds = {name: kind for cls in classes for name, kind in get_type_hints(cls).items()}
     every = (f for cls in classes for f in fields(cls))  # type: ignore[arg-type]
@@ -234,7 +231,6 @@ def add_set(
         return values
 
     title = "settings; default: those of the model folder"
-    title += ", and all blocks of a page" if whole_pages else ""
     group = parser.add_argument_group(title, "\n".join(lines))
     kind, metavar = parsed_by(assignments), "NAME=VALUE[,…]"
     text = "change these settings, such as doc_stride=64,max_contexts=201"

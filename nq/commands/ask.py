@@ -66,7 +66,7 @@ def parser() -> terminal.Parser:
     arguments.add_profile(parser, reader=True)
     arguments.add_model(parser)
     arguments.add_second_model(parser)
-    arguments.add_set(parser, WindowConfig, whole_pages=True)
+    arguments.add_set(parser, WindowConfig)
     arguments.add_common(parser)
     return parser
 
@@ -86,7 +86,7 @@ def _ask(args: argparse.Namespace, process: PageProcess) -> int:
     from nq.collection import select_page
     from nq.reader import BATCH_SIZE, Reader, checked_scorer
 
-    model = arguments.open_model(args, whole_pages=True)
+    model = arguments.open_model(args)
     spec = checked_scorer(model, args.profile, BATCH_SIZE)
 
     def read(path: str) -> Page:

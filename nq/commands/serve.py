@@ -37,7 +37,7 @@ def parser() -> terminal.Parser:
     arguments.add_second_model(parser)
     arguments.add_profile(parser, reader=True)
     arguments.add_settings(parser, ServeConfig)
-    arguments.add_set(parser, WindowConfig, whole_pages=True)
+    arguments.add_set(parser, WindowConfig)
     arguments.add_common(parser)
     return parser
 
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from nq.reader import checked_scorer
     from nq.serving.server import serve as serve_model
 
-    model = arguments.open_model(args, whole_pages=True)
+    model = arguments.open_model(args)
     spec = checked_scorer(model, args.profile, config.batch_size)
 
     def on_ready(url: str) -> None:

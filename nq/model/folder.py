@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from nq import storage
-from nq.config import NQ_CONTEXTS, CascadeDecision, DecisionConfig, WindowConfig
+from nq.config import CascadeDecision, DecisionConfig, WindowConfig
 from nq.errors import Error, check_argument
 from nq.formats.lines import check_whole
 from nq.json_files import dump_json, read_json_object
@@ -284,11 +284,8 @@ def read_settings(path: Path) -> ModelSettings:
             check_argument(isinstance(value, dict), name, value, "an object")
         are_objects = isinstance(parts, list) and all(isinstance(one, dict) for one in parts)
         check_argument(are_objects, "removed_parts", parts, "a list of objects")
-        windows = WindowConfig.from_dict(values.get("windows", {}))
-        if windows.max_contexts == NQ_CONTEXTS:  # the default as a number, not a limit of documents
-            windows = replace(windows, max_contexts=0)
         return ModelSettings(
-            windows,
+            WindowConfig.from_dict(values.get("windows", {})),
             DecisionConfig.from_dict(values.get("decision", {})),
             {digest: CascadeDecision.from_dict(value) for digest, value in cascades.items()},
             second,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from nq.config import ALL_CONTEXTS, CascadeDecision, CascadeWeights, DecisionConfig, WindowConfig
+from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, WindowConfig
 from nq.errors import Error, check_argument, is_count
 from nq.model.config import ModelConfig
 from nq.model.folder import SETTINGS, SQUAD, ModelFolder, ModelSettings
@@ -183,10 +183,6 @@ class Model:
             f"{second.folder} has no decision for both models, so {other} is used, for the blocks "
             "that it reads; nq tune --second-model makes one"
         )
-
-    def reading_whole_pages(self) -> Self:
-        """Returns the models with windows of all blocks of a page, however many there are."""
-        return replace(self, windows=replace(self.windows, max_contexts=ALL_CONTEXTS))
 
     @property
     def key(self) -> list[dict[str, str]]:

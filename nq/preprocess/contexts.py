@@ -1,8 +1,9 @@
 """example -> contexts -> words: which blocks of a page are read, and with which markers.
 
 The rules of BERT-Joint (google-research/language, ``bert_joint/run_nq.py``): the null
-context first, then the top-level blocks with text, 48 contexts in all. Two marker words,
-``[ContextId=i] [Type=n]``, introduce each block, so that the page becomes one sequence
+context first, then the top-level blocks with text; in BERT-Joint 48 contexts in all, here all of
+the page. Two marker words, ``[ContextId=i] [Type=n]``, introduce each block, so that the page
+becomes one sequence
 
     [ContextId=-1] [NoLongAnswer] [ContextId=0] [Paragraph=1] The flow …
 """
@@ -61,8 +62,7 @@ def contexts(example: Example, config: WindowConfig) -> list[Context]:
     """
     counts: Counter[str] = Counter()
     read = [NULL_CONTEXT]
-    limit = config.max_blocks(is_document=example.original is not None)
-    for index, doc in islice(_blocks_with_text(example, config), limit):
+    for index, doc in islice(_blocks_with_text(example, config), config.max_blocks):
         kind = example.block_type(example.candidates[index].span)
         counts[kind] = min(counts[kind] + 1, config.max_position)
         marker = f"[{kind}={counts[kind]}]"
@@ -72,8 +72,7 @@ def contexts(example: Example, config: WindowConfig) -> list[Context]:
 
 def unread_blocks(example: Example, config: WindowConfig) -> int:
     """Returns how many top-level blocks with text are beyond ``max_blocks`` and not read."""
-    limit = config.max_blocks(is_document=example.original is not None)
-    return sum(1 for _ in islice(_blocks_with_text(example, config), limit, None))
+    return sum(1 for _ in islice(_blocks_with_text(example, config), config.max_blocks, None))
 
 
 def words(contexts: Sequence[Context], config: WindowConfig) -> Words:

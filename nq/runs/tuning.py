@@ -41,7 +41,7 @@ def tune(
     """Fits the decision of a model to one half of annotated data, as ``nq tune`` does.
 
     It is fitted on the even half, written into the model folder or a copy of it, and measured on
-    the odd half. All blocks of a page are read.
+    the odd half.
 
     Args:
         files: annotated files, globs or folders.
@@ -70,7 +70,7 @@ def tune(
     folder = model.models[-1].folder
     start = start_decision(model)
     with contextlib.ExitStack() as stack:
-        model = replace(model, decision=start).reading_whole_pages()
+        model = replace(model, decision=start)
         job = Job(files, model, profile, pages=pages, compute=compute, limit=limit)
         executor = LocalExecutor()
         system = executor.files(job)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 
 from nq.config import WindowConfig
@@ -27,10 +28,8 @@ def test_a_page_in_small() -> None:
     ]
 
 
-def test_at_most_48_contexts_and_counters_that_stop_at_50() -> None:
-    example = page(" ".join(["<P> x </P>"] * 60))
-    assert markers(example)[-1] == "[ContextId=46] [Paragraph=47]"
-    many = markers(example, replace(OURS, max_contexts=100))
+def test_counters_of_blocks_stop_at_50() -> None:
+    many = markers(page(" ".join(["<P> x </P>"] * 60)))
     assert many[49:53] == [
         "[ContextId=48] [Paragraph=49]",
         "[ContextId=49] [Paragraph=50]",
@@ -39,20 +38,25 @@ def test_at_most_48_contexts_and_counters_that_stop_at_50() -> None:
     ]
 
 
-def test_all_blocks_of_a_document_are_read_by_default() -> None:
+@pytest.mark.parametrize(
+    ("config", "n_read"),
+    [
+        (OURS, 60),
+        (WindowConfig(compat="squad"), 60),
+        (WindowConfig(compat="bert-joint"), 47),
+        (WindowConfig(compat="kisialiou", max_contexts=100), 60),
+        (replace(OURS, max_contexts=48), 47),
+        (replace(OURS, max_contexts=5), 4),
+    ],
+)
+def test_all_blocks_are_read_unless_a_limit_or_the_originals_say_otherwise(
+    config: WindowConfig, n_read: int
+) -> None:
     document = page_from_text("\n\n".join(["x"] * 60)).example
-    of_nq = replace(document, original=None)
-    whole = OURS, WindowConfig(compat="squad")
-    limited = WindowConfig(compat="bert-joint"), replace(OURS, max_contexts=48)
-    for config in (*whole, *limited, replace(OURS, max_contexts=5)):
-        n_read = 60 if config in whole else (config.max_contexts or 48) - 1
-        assert len(contexts(document, config)) == n_read + 1
-        assert unread_blocks(document, config) == 60 - n_read
-        n_of_nq = min(n_read, 47)
-        assert (len(contexts(of_nq, config)), unread_blocks(of_nq, config)) == (
-            n_of_nq + 1,
-            60 - n_of_nq,
-        )
+    of_nq = page(" ".join(["<P> x </P>"] * 60))
+    for example in (document, of_nq):
+        assert len(contexts(example, config)) == n_read + 1
+        assert unread_blocks(example, config) == 60 - n_read
 
 
 @few
