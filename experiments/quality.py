@@ -2,8 +2,9 @@
 
     python -m experiments.quality --data dev.jsonl.gz long.jsonl.gz short.jsonl.gz
 
-The figures are those that ``nq tune`` prints of the decision that it fits. The decisions of the bundled model were fitted to examples with even ids, so
-those with odd ids count, unless ``--half all`` is given.
+The figures are those that ``nq tune`` prints of the decision that it fits. The decisions of the
+bundled model were fitted to examples with even ids, so those with odd ids count, unless ``--half
+all`` is given.
 """
 
 import argparse

@@ -102,8 +102,9 @@ def place_features(example: Example, spans: Sequence[Span]) -> FloatArray:
     """
     headings = section_headings(example)
     features = np.zeros((len(spans), 3))
-    is_article = example.is_wiki and example.passages is None
-    if not is_article or len(set(headings.values())) < MIN_HEADINGS:
+    is_wiki = example.is_wiki and example.passages is None
+    is_article = is_wiki and len(set(headings.values())) >= MIN_HEADINGS
+    if not is_article or not spans:
         return features
     starts = np.array([span.start for span in spans])
     is_text = ~np.array(example.is_html, np.bool_)

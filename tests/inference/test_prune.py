@@ -15,7 +15,7 @@ from nq.postprocess.decision import decide
 from nq.postprocess.spans import pairs
 from nq.records import READ, SCORE_COLUMNS, Columns, Example, IntArray, Passage
 from tests.inference.table_scorer import Pages, TableScorer, pages
-from tests.preprocess.synthetic_examples import page
+from tests.preprocess import synthetic_examples
 
 each_number_of_blocks = st.integers(1, 12)
 
@@ -100,8 +100,10 @@ def test_of_blocks_of_an_article_that_share_equal_words_the_earlier_ones_are_com
     seed: int,
 ) -> None:
     sections = " ".join(f"<H2> s{i} </H2> <P> the ice melts </P>" for i in range(6))
-    example = replace(page(sections), question="when does ice melt")
-    starts = [candidate.span.start for candidate in example.candidates]
+    example = replace(synthetic_examples.page(sections), question="when does ice melt")
+    blocks = [c for c in example.candidates if example.tokens[c.span.start] == "<P>"]
+    example = replace(example, candidates=blocks)
+    starts = [block.span.start for block in blocks]
     token_map = np.array(starts)[:, None] + np.arange(1, 4)
     order = np.random.default_rng(seed).permutation(6)
     decision = DecisionConfig(prune_blocks=2)

@@ -157,6 +157,13 @@ ARTICLE = (
 )
 
 
+def article(text: str = ARTICLE) -> Example:
+    """Returns a page on which headings are no blocks, as in NQ."""
+    example = page(text)
+    blocks = [c for c in example.candidates if "<H" not in example.tokens[c.span.start].upper()]
+    return replace(example, candidates=blocks)
+
+
 def place_features(example: Example) -> list[list[float]]:
     names = RankingWeights.BLOCK_FEATURES
     return Blocks.of(example).features[:, names.index("place") :].tolist()
@@ -168,21 +175,20 @@ def test_blocks_of_an_article_have_a_place_a_lead_and_a_relative_length() -> Non
     expected = [
         [math.log1p(place), float(place < 2), log_words[place] - mean] for place in range(5)
     ]
-    assert np.allclose(place_features(page(ARTICLE)), expected)
-    lower = page(ARTICLE.replace("H2", "h2").replace("H3", "h3"))
+    assert np.allclose(place_features(article()), expected)
+    lower = article(ARTICLE.replace("H2", "h2").replace("H3", "h3"))
     assert np.allclose(place_features(lower), expected)
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        page(ARTICLE.replace("Trade", "Uses")),  # as in an excerpt that repeats its headings
-        page(ARTICLE.replace("<H2> Trade </H2>", "<H1> Trade </H1>")),
-        page(ARTICLE.replace("</H2>", "")),
-        replace(page(ARTICLE), is_wiki=False),
-        replace(page(ARTICLE), passages=(Passage(None, "", 1, None),) * 6),
-        page("<H2> a </H2> <H2> b </H2> <H2> c </H2>"),
-        page(""),
+        article(ARTICLE.replace("Trade", "Uses")),  # as in an excerpt that repeats its headings
+        article(ARTICLE.replace("<H2> Trade </H2>", "<H1> Trade </H1>")),
+        replace(article(), is_wiki=False),
+        replace(article(), passages=(Passage(None, "", 1, None),) * 6),
+        article("<H2> a </H2> <H2> b </H2> <H2> c </H2>"),
+        article(""),
     ],
 )
 def test_the_place_counts_in_articles_alone(other: Example) -> None:
@@ -191,7 +197,7 @@ def test_the_place_counts_in_articles_alone(other: Example) -> None:
 
 @given(seeds)
 def test_places_are_those_of_the_page_whatever_the_order_of_the_candidates(seed: int) -> None:
-    example = page(ARTICLE)
+    example = article()
     order = np.random.default_rng(seed).permutation(len(example.candidates)).tolist()
     shuffled = replace(example, candidates=[example.candidates[i] for i in order])
     blocks, in_order = Blocks.of(shuffled), Blocks.of(example)
