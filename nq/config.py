@@ -285,15 +285,11 @@ class RankingWeights(Settings):
 
 @dataclass(frozen=True)
 class CascadeWeights(RankingWeights):
-    """Weights of the decision of a cascade: the evidence is the second model's.
-
-    With the default that evidence counts alone. If the second model is a dual encoder, the two
-    models change places (``nq.postprocess.ranking``).
-    """
+    """Weights of the decision of two models, by default that of the reader's evidence alone."""
 
     BLOCK_FEATURES: ClassVar[tuple[str, ...]] = (*RankingWeights.BLOCK_FEATURES, "block_score")
 
-    block_score: float = option(0.0, "weight of the block score of the other model")
+    block_score: float = option(0.0, "weight of the block score of the ranker")
 
 
 @dataclass(frozen=True)
@@ -324,17 +320,12 @@ class DecisionConfig(Settings):
 class CascadeDecision(DecisionConfig):
     """How the scores of two models become answers.
 
-    The folder of the second model has one for each model that it was tuned with. Without one, its
-    own decision is used for the blocks that it reads.
-
     Args:
-        first: decision of the first model alone, by which it ranks the blocks.
+        first: decision of the ranker alone, by which it ranks the blocks.
     """
 
     weights: CascadeWeights = field(default_factory=CascadeWeights)
-    read_blocks: int = option(
-        4, "blocks of a page that the second model reads, the best", minimum=1
-    )
+    read_blocks: int = option(4, "blocks of a page that the reader reads, the best", minimum=1)
     first: DecisionConfig = field(default_factory=DecisionConfig)
 
     @property

@@ -1,7 +1,6 @@
 """Saves models in MLflow's format."""
 
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,15 @@ EXAMPLE = [
 
 def save_model(
     folder: Path,
-    models: Mapping[str, Path],
+    model: Path,
     profile: str | None = None,
     extra: str | None = None,
     logged: Any = None,
 ) -> None:
     """Saves a model as ``mlflow.pyfunc.load_model`` loads it, with its code and requirements.
 
-    The ``models`` are the folders of ``model`` and ``second_model``, ``extra`` is what the profile
-    needs, and ``logged`` MLflow's entity of a model that belongs to a run.
+    The ``model`` is its folder, ``extra`` is what the profile needs, and ``logged`` MLflow's entity
+    of a model that belongs to a run.
     """
     import_mlflow()
     # MLflow warns of type hints in its own code when it is imported
@@ -55,7 +54,7 @@ def save_model(
     pyfunc.save_model(
         folder,
         python_model=str(CODE),
-        artifacts={name: str(path) for name, path in models.items()},
+        artifacts={"model": str(model)},
         model_config={"profile": profile},
         signature=ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs)),
         input_example=EXAMPLE,

@@ -89,12 +89,16 @@ class Reader:
         self._tokenizer: Tokenizer = model.tokenizer
         self._scorer = _SharedScorer(load_scorer(spec))
         self._spec, self._predictor = spec, cast(Any, None)
-        self._has_types = model.second is not None or not model.files.is_squad_reader
+        is_squad_reader = model.ranker is None and model.reader.files.is_squad_reader
+        self._has_types = not is_squad_reader
 
     def __repr__(self) -> str:
-        names = " + ".join(one.name for one in self._spec.model.models)
-        profile, device = f"{self.profile}", self._scorer.device.lower()
-        return f"Reader(model={names!r}, {profile=}, {device=})"
+        model, profile, device = (
+            self._spec.model.name,
+            f"{self.profile}",
+            self._scorer.device.lower(),
+        )
+        return f"Reader({model=}, {profile=}, {device=})"
 
     @property
     def model(self) -> Any:
@@ -445,22 +449,21 @@ def load(
     windows: WindowConfig | None = None,
     decision: DecisionConfig | None = None,
     batch_size: int = BATCH_SIZE,
-    second_model: str | Path | None = None,
+    ranker: str | Path | None = None,
     read_blocks: int | None = None,
 ) -> Reader:
     """Loads a model for questions in memory.
 
     Args:
         model: model folder, or name of a model, as ``org/name`` or ``org/name@revision`` of the
-            Hugging Face hub; by default the bundled model, ``small``.
+            Hugging Face hub; by default the two bundled models, ``ranker+small``.
         profile: optimizations, such as ``"mixed+grappler"``; by default the one of ``openvino``,
             ``onnx`` and ``grappler`` that is installed first, on a GPU ``grappler``.
         windows: how pages become windows; by default the settings of the folder.
         decision: how scores become answers; by default the settings of the folder.
         batch_size: windows in a batch at most; of short ones as many as have the same pieces.
-        second_model: folder or name of a model that reads the blocks that ``model`` ranks best; the
-            decision is then one of both.
-        read_blocks: blocks that the second model reads; by default as many as the decision names.
+        ranker: folder or name of a model that ranks the blocks of which ``model`` reads the best.
+        read_blocks: blocks that are read of those; by default as many as the decision names.
 
     Raises:
         FileNotFoundError: a folder has no model, or there is no model of this name.
@@ -474,7 +477,7 @@ def load(
         model,
         windows=windows,
         decision=decision,
-        second_model=second_model,
+        ranker=ranker,
         read_blocks=read_blocks,
     )
     return Reader(checked_scorer(opened, profile, batch_size))

@@ -422,11 +422,11 @@ READ = "read"
 """Optional column: whether the model computed the window, or pruning left it out."""
 RESCORED = "rescored"
 """Optional column: whether the window belongs to a close decision computed again in float32."""
-SECOND_WINDOW = "second_window"
-"""Column of a cascade: the number of a window of the second model, -1 for one of the first."""
+READER_WINDOW = "reader_window"
+"""Column of a cascade: the number of a window of the reader, -1 for one of the ranker."""
 READ_BLOCKS = "read_blocks"
 """Column of a cascade: half-open range of the candidate indices of those blocks in a window of the
-second model that it read as a whole; -1 for none, and for windows of the first model."""
+reader that it read as a whole; -1 for none, and for windows of the ranker."""
 
 Columns = dict[str, np.ndarray[Any, Any]]
 """Named arrays with one row per window."""

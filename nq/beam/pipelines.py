@@ -185,7 +185,8 @@ def preprocess(
 def answering(spec: ScorerSpec, staged: Mapping[Path, str], decide: Decide) -> AddSteps:
     """Returns the steps from questions to their answers; see ``ScoreWindows`` for ``staged``."""
     model = spec.model
-    tokenizer = staged.get(model.folder, model.folder)
+    folder = model.parts[0].folder
+    tokenizer = staged.get(folder, folder)
 
     def steps(records: Any) -> tuple[Any, Any]:
         prepared = records | "Windows" >> MakeWindows(tokenizer, model.windows, output="examples")

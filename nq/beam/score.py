@@ -45,7 +45,7 @@ class Work:
     prepare_s: float
     device: str
     precision: str
-    second_model_windows: int = 0
+    reader_windows: int = 0
     rescored: bool = False
     part: Counters | None = None
 
@@ -93,7 +93,8 @@ class ScoreWindows(beam.PTransform):  # type: ignore[misc]
         if not isinstance(model, ScorerSpec):
             opened = Model.open(model, windows=windows, decision=decision)
             spec = ScorerSpec(opened, Profile.of(profile), batch_size)
-            model = spec.in_folders({one.folder: one.folder.absolute() for one in opened.models})
+            folders = (part.folder for part in opened.parts)
+            model = spec.in_folders({folder: folder.absolute() for folder in folders})
         self.spec, self.staged = model, dict(staged or {})
 
     def expand(self, windows: Any) -> Any:
@@ -145,7 +146,7 @@ class _Handler(ModelHandler[Sequence[Windowed], tuple[Scored, Work], _Loaded]): 
 
     def load_model(self) -> _Loaded:
         import_tensorflow(self.spec.threads)
-        folders = [model.folder for model in self.spec.model.models]
+        folders = [part.folder for part in self.spec.model.parts]
         copies = {one: local_folder(self.staged.get(one, str(one))) for one in folders}
         return _Loaded(load_scorer(self.spec.in_folders(copies)))
 
@@ -166,7 +167,7 @@ class _Handler(ModelHandler[Sequence[Windowed], tuple[Scored, Work], _Loaded]): 
                     scored.windowed.seconds,
                     scorer.device,
                     scorer.precision,
-                    scored.second_model_windows,
+                    scored.reader_windows,
                     scored.rescored,
                     None if number else done,
                 ),
@@ -191,7 +192,7 @@ class Decide(beam.PTransform):  # type: ignore[misc]
 
     Args:
         decision: how scores become answers, or folder or name of the model whose settings it is
-            in; by default the settings of the bundled model.
+            in; by default that of the bundled models.
         formats: names of output formats (``nq.formats.outputs``) that answers have besides.
         with_rows: whether answers have their rows of the table of answers.
     """

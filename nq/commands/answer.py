@@ -34,7 +34,7 @@ def parser() -> terminal.Parser:
     arguments.add_data(parser, required=False, note="; default: the bundled sample")
     arguments.add_profile(parser, auto=True)
     arguments.add_model(parser)
-    arguments.add_second_model(parser)
+    arguments.add_ranker(parser)
     output = "folder of the run; default: one under --root, named by content"
     parser.add_argument("--output", metavar="DIR", help=output)
     root = "folder of runs and the windows that they share (default: runs)"

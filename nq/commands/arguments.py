@@ -84,14 +84,15 @@ def window_settings(args: argparse.Namespace, stored: ModelSettings) -> WindowCo
 
 def open_model(args: argparse.Namespace) -> Model:
     """Returns the models that ``args`` name, with the windows that ``args`` give the first one."""
-    from nq.model.folder import ModelFolder
+    from nq.model.folder import ModelFolder, open_folder
     from nq.model.model import Model
 
-    files = ModelFolder.open(args.model)
+    files = open_folder(args.ranker or args.model)
+    first = files if isinstance(files, ModelFolder) else files.ranker
     return Model.open(
-        files,
-        windows=window_settings(args, files.settings),
-        second_model=args.second_model,
+        args.model if args.ranker else files,
+        windows=window_settings(args, first.settings),
+        ranker=args.ranker,
         read_blocks=args.read_blocks,
     )
 
@@ -194,16 +195,14 @@ def add_profile(parser: argparse.ArgumentParser, auto: bool = False, reader: boo
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     text = "folder or name of a model, or org/name[@revision] of the Hugging Face hub; "
-    text += "default: small, the bundled model"
+    text += "default: ranker+small, the two bundled models"
     parser.add_argument("--model", metavar="MODEL", help=text)
 
 
-def add_second_model(parser: argparse.ArgumentParser) -> None:
-    text = "folder or name of a better model, which reads the blocks that --model ranks best"
-    parser.add_argument("--second-model", metavar="MODEL", help=text)
-    text = (
-        f"blocks that the second model reads; default: as tuned, else {CascadeDecision.read_blocks}"
-    )
+def add_ranker(parser: argparse.ArgumentParser) -> None:
+    text = "folder or name of a model that ranks the blocks, of which --model reads the best"
+    parser.add_argument("--ranker", metavar="MODEL", help=text)
+    text = f"blocks that are read of those; default: as tuned, else {CascadeDecision.read_blocks}"
     parser.add_argument("--read-blocks", type=positive, metavar="K", help=text)
 
 

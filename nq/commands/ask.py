@@ -65,7 +65,7 @@ def parser() -> terminal.Parser:
     parser.add_argument("--top", type=arguments.count_from_0, default=3, metavar="N", help=text)
     arguments.add_profile(parser, reader=True)
     arguments.add_model(parser)
-    arguments.add_second_model(parser)
+    arguments.add_ranker(parser)
     arguments.add_set(parser, WindowConfig)
     arguments.add_common(parser)
     return parser

@@ -31,7 +31,7 @@ def parser() -> terminal.Parser:
     text = "write a folder for nq, transformers, TensorFlow Serving, ONNX or MLflow (default: nq)"
     parser.add_argument("--to", choices=FORMATS, default="nq", help=text)
     arguments.add_store(parser)
-    text = "turn a sentence encoder into a --model that ranks blocks for a --second-model"
+    text = "turn a sentence encoder into a --ranker, which ranks blocks for a --model"
     parser.flag("dual-encoder", text)
     for name in ("question", "block"):
         text = f"text that a dual encoder was trained with before each {name}, such as 'query: '"

@@ -34,7 +34,7 @@ def parser() -> terminal.Parser:
         notes=f"{NOTES}\n\n{arguments.PROFILES_HELP}",
     )
     arguments.add_model(parser)
-    arguments.add_second_model(parser)
+    arguments.add_ranker(parser)
     arguments.add_profile(parser, reader=True)
     arguments.add_settings(parser, ServeConfig)
     arguments.add_set(parser, WindowConfig)
@@ -52,7 +52,6 @@ def run(args: argparse.Namespace) -> int:
         )
     extras.require("serve")
     args.profile.require()
-    from nq.model.registry import BUNDLED
     from nq.reader import checked_scorer
     from nq.serving.server import serve as serve_model
 
@@ -60,8 +59,7 @@ def run(args: argparse.Namespace) -> int:
     spec = checked_scorer(model, args.profile, config.batch_size)
 
     def on_ready(url: str) -> None:
-        name = args.model or BUNDLED
-        log.info("%s under %s answers at %s; Ctrl-C ends it", name, args.profile, url)
+        log.info("%s under %s answers at %s; Ctrl-C ends it", model.name, args.profile, url)
         if args.json:
             terminal.print_json({"url": url, "pid": os.getpid()})
             sys.stdout.flush()

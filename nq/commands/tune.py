@@ -26,18 +26,18 @@ def parser() -> terminal.Parser:
         description="Fits the default decision (weights, calibration, thresholds) to the examples "
         "with even ids, writes it into the model folder, or with --output into a copy of it, and "
         "measures it on those with odd ids. "
-        "With --second-model it is the decision of both models, in the folder of the second.",
+        "With --ranker it is the decision of both models, in a new folder of both.",
         examples=(
             "nq tune --data dev.jsonl.gz --model my_model",
             "nq tune --data dev.jsonl.gz --model small --output my_small",
-            "nq tune --data dev.jsonl.gz --model small --second-model my_model",
+            "nq tune --data dev.jsonl.gz --model my_model --ranker ranker --output my_pair",
         ),
         notes=arguments.PROFILES_HELP,
     )
     arguments.add_data(parser, note=" of annotated data")
     text = "model folder; with --output also name of a model, or org/name of the Hugging Face hub"
     parser.add_argument("--model", required=True, metavar="MODEL", help=text)
-    arguments.add_second_model(parser)
+    arguments.add_ranker(parser)
     text = "new folder for a copy of the model with the decision; the model folder stays as it is"
     parser.add_argument("--output", type=Path, metavar="DIR", help=text)
     arguments.add_limit(parser)
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
     model = arguments.open_model(args)
     if args.output is None:
-        tuning.own_model(model, args.model, args.second_model or args.model)
+        tuning.own_model(model, args.model)
     compute, pages = arguments.settings(Compute, args), arguments.pages(args)
     others = {"pages": pages, "output": args.output, "limit": args.limit}
     figures = tuning.tune(args.data, model, args.profile, compute, args.keep_scores, **others)

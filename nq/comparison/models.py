@@ -53,7 +53,7 @@ def find_entrants(models: Sequence[str | Path | None], have_names: bool) -> list
     for given in models:
         model = Model.open(given)
         opened.append(model)
-        digests = tuple(one.digest for one in model.models)
+        digests = tuple(one.digest for one in model.parts)
         key = digests, model.windows, model.decision
         if key in known:
             raise Error(f"{known[key]} and {given} are the same model: give each model once")

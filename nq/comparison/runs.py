@@ -127,7 +127,7 @@ def compare_runs(
         own = storage.own_paths(run.path, RUN)
         sources += [path for path in own if path.name != COMPARISON_PAGE]
     storage.check_output_file(output, sources, storage.PAGE_MARK)
-    has_models = len({tuple(one.digest for one in run.job.model.models) for run in runs}) > 1
+    has_models = len({tuple(one.digest for one in run.job.model.parts) for run in runs}) > 1
     has_sizes = has_models or len({run.job.model.windows for run in runs}) > 1
     rows = [
         row(

@@ -1,13 +1,13 @@
-"""A cascade: a fast model scores all windows of a page, a better one windows of its best blocks.
+"""A cascade: a ranker scores all windows of a page, a reader windows of its best blocks.
 
-The second model may have another vocabulary and other window settings. Its windows are cut from the
-whole page, as it has them alone, so that it gives them the scores that it gives alone. It computes
-the windows of the blocks that rank best (``CascadeDecision.read_blocks``):
+The reader may have another vocabulary and other window settings. Its windows are cut from the whole
+page, as it has them alone, so that it gives them the scores that it gives alone. It computes the
+windows of the blocks that rank best (``CascadeDecision.read_blocks``):
 
 - A word is read in the window in which it has the most context on both sides, as in Google's BERT
   for SQuAD ("max context").
 - Of a long block, such as a table of many windows, ``WINDOWS_PER_BLOCK`` at most are read, those in
-  which the first model found its best spans.
+  which the ranker found its best spans.
 - A page with no more than ``read_blocks`` blocks is read in all windows.
 """
 
@@ -36,8 +36,8 @@ from nq.postprocess.evidence import gather_evidence
 from nq.records import (
     READ,
     READ_BLOCKS,
+    READER_WINDOW,
     SCORE_COLUMNS,
-    SECOND_WINDOW,
     WINDOW_COLUMNS,
     Columns,
     Example,
@@ -50,61 +50,57 @@ log = logging.getLogger(__name__)
 
 WINDOWS_PER_BLOCK = 2
 SelectedWindows = tuple[IntArray, IntArray]
-"""What the second model computes of a page: ``[R]`` ascending numbers of its windows, and
+"""What the reader computes of a page: ``[R]`` ascending numbers of its windows, and
 ``[R, 2]`` the range of blocks that each one reads (``nq.records.READ_BLOCKS``)."""
 
 
 class CascadeScorer(ScorerWrapper):
-    """Scores all windows by ``inner``, and windows of the best blocks by the model ``second``."""
+    """Scores all windows by ``inner``, and windows of the best blocks by ``reader``."""
 
     def __init__(
         self,
         inner: Scorer,
-        second: Scorer,
-        second_features: Callable[[Example], Features],
+        reader: Scorer,
+        reader_features: Callable[[Example], Features],
         decision: CascadeDecision,
     ) -> None:
         super().__init__(inner)
-        self.second, self.second_features, self.decision = second, second_features, decision
-        self.part_batches = max(inner.part_batches, PART_FACTOR * second.part_batches)
-        self._has_logged = False
+        self.reader = reader
+        self.reader_features = reader_features
+        self.decision = decision
+        self.network = reader.network
+        self.part_batches = max(inner.part_batches, PART_FACTOR * reader.part_batches)
 
     def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
-        """See ``Scorer.steps``; the first model's windows precede the second's in an example."""
+        """See ``Scorer.steps``; the ranker's windows precede the reader's in an example."""
         columns = yield from self.inner.steps(rows, examples)
-        started, before = time.perf_counter(), replace(self.second.counters)
+        started, before = time.perf_counter(), replace(self.reader.counters)
         keys = {name: column for name, column in rows.items() if name not in WINDOW_COLUMNS}
         pages = split_examples(rows, {**keys, **columns})
         selected = [self._select(*page) for page in zip(examples, pages, strict=True)]
-        parts = [second_rows for _, second_rows in selected if second_rows]
+        parts = [reader_rows for _, reader_rows in selected if reader_rows]
         read = columns
         if parts:
-            read = yield from uncounted(self.second, concatenate(parts))
+            read = yield from uncounted(self.reader, concatenate(parts))
         tables, end = list[Columns](), 0
         for page, (selection, _) in zip(pages, selected, strict=True):
             start, end = end, end + len(selection[0])
             tables.append(_joined(page, {n: x[start:end] for n, x in read.items()}, selection))
-        done, total = self.second.counters - before, self.counters
+        done, total = self.reader.counters - before, self.counters
         total.compile_s += done.compile_s
         total.warmup_s += done.warmup_s
-        total.second_model_s += time.perf_counter() - started - done.compile_s - done.warmup_s
+        total.reader_s += time.perf_counter() - started - done.compile_s - done.warmup_s
         total.float32_windows += done.float32_windows
         return concatenate(tables)
 
     def _select(self, example: Example, page: Columns) -> tuple[SelectedWindows, Columns]:
-        """Returns the selection of a page for the second model, and the rows of its windows."""
+        """Returns the selection of a page for the reader, and the rows of its windows."""
         try:
-            rows = self.second_features(example).rows
+            rows = self.reader_features(example).rows
         except ValueError as error:
-            log.warning("the second model cannot read example %s: %s", example.example_id, error)
+            log.warning("the reader cannot read example %s: %s", example.example_id, error)
             return (np.empty(0, np.int64), np.empty((0, 2), np.int64)), {}
         blocks = blocks_in_windows(example, rows["token_map"])
-        if len(blocks.candidates) < self.decision.read_blocks and not self._has_logged:
-            self._has_logged = True
-            log.info(
-                "a page has fewer blocks (%d) than --read-blocks (%d), and is read as a whole",
-                *(len(blocks.candidates), self.decision.read_blocks),
-            )
         selection = select(example, window_scores(page), rows["token_map"], self.decision, blocks)
         return selection, {name: column[selection[0]] for name, column in rows.items()}
 
@@ -112,7 +108,7 @@ class CascadeScorer(ScorerWrapper):
 def rank_blocks(
     example: Example, scores: WindowScores, decision: DecisionConfig, blocks: Blocks, limit: int
 ) -> dict[int, IntArray]:
-    """Returns the best blocks of a page by the scores and decision of the first model, best first.
+    """Returns the best blocks of a page by the scores and decision of the ranker, best first.
 
     Each candidate index has the first document tokens of the block's spans, the one with the
     highest evidence first. Blocks without evidence come last, by their prior utility.
@@ -134,9 +130,9 @@ def select(
     decision: CascadeDecision,
     blocks: Blocks,
 ) -> SelectedWindows:
-    """Returns the windows of one page that the second model computes.
+    """Returns the windows of one page that the reader computes.
 
-    The scores are the first model's, ``token_map`` ``[W, L]`` and the blocks the second one's.
+    The scores are the ranker's, ``token_map`` ``[W, L]`` and the blocks the reader's.
     """
     contains = tokens_in_windows(token_map)
     of_token = blocks.of_token[: contains.shape[1]]
@@ -202,7 +198,7 @@ def _windows_of(
 
 
 def _joined(page: Columns, read: Columns, selection: SelectedWindows) -> Columns:
-    """Returns the windows of one example, the second model's behind the first model's.
+    """Returns the windows of one example, the reader's behind the ranker's.
 
     Short windows have few positions, so that columns of one model may have to be filled up.
     """
@@ -224,6 +220,6 @@ def _joined(page: Columns, read: Columns, selection: SelectedWindows) -> Columns
     total = n + n_read
     ids = np.column_stack([np.arange(total), np.full(total, total)])
     table["window_ids"] = ids.astype(page["window_ids"].dtype)
-    table[SECOND_WINDOW] = np.concatenate([np.full(n, -1), windows])
+    table[READER_WINDOW] = np.concatenate([np.full(n, -1), windows])
     table[READ_BLOCKS] = np.concatenate([np.full((n, 2), -1), read_blocks])
     return table

@@ -29,7 +29,7 @@ from nq.inference.scorer import Rows
 from nq.memo import Memo
 from nq.model.checkpoint import with_room_for
 from nq.model.config import ModelConfig
-from nq.model.model import Model
+from nq.model.model import ModelPart
 from nq.model.runtime import import_tensorflow
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class FolderNetwork(Network):
     running text does not have. Its readers need no head for types either.
     """
 
-    def __init__(self, model: Model, policy: str) -> None:
+    def __init__(self, model: ModelPart, policy: str) -> None:
         self.folder, self._policy, config = model.files, policy, model.config
         self._needs_types = not model.windows.switches.running_text
         wide = with_room_for(config, model.tokenizer)

@@ -18,7 +18,7 @@ from nq.inference.reduction import Reduction, TopK
 from nq.inference.rescore import RescoringScorer, close_margin, exact_profile
 from nq.inference.scorer import PART_BATCHES, PART_FACTOR, Rows, Scorer, parts, windowed
 from nq.model.folder import ModelFolder
-from nq.model.model import Model
+from nq.model.model import Model, ModelPart
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import RULES
 from nq.preprocess.features import features
@@ -53,33 +53,34 @@ class ScorerSpec:
     @property
     def part_windows(self) -> int:
         """Windows that a part for the scorer should have at least."""
-        reads_some = self.profile.changes.prune or self.model.second is not None
+        reads_some = self.profile.changes.prune or self.model.ranker is not None
         return (PART_FACTOR if reads_some else 1) * PART_BATCHES * self.batch_size
 
     def calibrated(self, examples: Callable[[], Iterator[Example]]) -> ScorerSpec:
         """Returns the same scorer with windows of the first examples where it has ``int8``."""
         if not self.profile.changes.int8:
             return self
-        models, size = self.model.models, self.batch_size
-        calibration = {one.folder: calibration_rows(examples(), one, size) for one in models}
+        calibration = {
+            part.folder: calibration_rows(examples(), part, self.batch_size)
+            for part in self.model.parts
+        }
         return replace(self, calibration=calibration)
 
     def in_folders(self, folders: Mapping[Path, Path]) -> ScorerSpec:
         """Returns the same scorer of models that are in other folders."""
-        first, *others = (
-            replace(one, files=ModelFolder(folders[one.folder], one.files.sent or one.digest))
-            for one in self.model.models
+        parts = tuple(
+            replace(part, files=ModelFolder(folders[part.folder], part.files.sent or part.digest))
+            for part in self.model.parts
         )
-        second = others[0] if others else None
         calibration = {folders[folder]: rows for folder, rows in self.calibration.items()}
-        return replace(self, model=replace(first, second=second), calibration=calibration)
+        return replace(self, model=replace(self.model, parts=parts), calibration=calibration)
 
 
 def check_rule(model: Model, profile: Profile) -> None:
-    """Raises ``Error`` if the rule ranks no blocks, which the profile or a second model needs."""
+    """Raises ``Error`` if the rule ranks no blocks, which the profile or a ranker needs."""
     rule, users = model.decision.rule, [*profile.needs_ranking]
-    if model.second is not None:
-        users.append("a second model")
+    if model.ranker is not None:
+        users.append("a ranker")
     if users and not RULES[rule].ranks:
         raise Error(
             f"decision {rule} ranks no blocks for {' and '.join(users)}: leave that out, or take "
@@ -87,7 +88,7 @@ def check_rule(model: Model, profile: Profile) -> None:
         )
 
 
-def calibration_rows(examples: Iterator[Example], model: Model, batch_size: int) -> Columns:
+def calibration_rows(examples: Iterator[Example], model: ModelPart, batch_size: int) -> Columns:
     """Returns windows of the first examples, evenly spaced in those of a part."""
     made = (windowed(example, model.tokenizer, model.windows) for example in examples)
     part = next(parts(made, PART_BATCHES * batch_size), None)
@@ -101,14 +102,15 @@ def load_scorer(spec: ScorerSpec) -> Scorer:
     """Loads models as a scorer under their profile, wrapped for pruning and rescoring."""
     profile, model = spec.profile, spec.model
     margin = close_margin(profile, _device(profile)) if profile.changes.rescore else None
-    scorer: Scorer = load_predictor(spec)
+    first, *others = model.separate
+    scorer: Scorer = load_predictor(replace(spec, model=first))
     if profile.changes.prune:
-        scorer = PruningScorer(scorer, model.first_decision)
-    second, decision = model.second, model.cascade
-    if second is not None and decision is not None:
-        second_features = partial(features, tokenizer=second.tokenizer, config=second.windows)
-        predictor = load_predictor(replace(spec, model=second))
-        scorer = CascadeScorer(scorer, predictor, second_features, decision)
+        scorer = PruningScorer(scorer, first.decision)
+    if model.cascade is not None:
+        (reader,) = others
+        reader_features = partial(features, tokenizer=reader.tokenizer, config=reader.windows)
+        predictor = load_predictor(replace(spec, model=reader))
+        scorer = CascadeScorer(scorer, predictor, reader_features, model.cascade)
     if margin is None:
         return scorer
     exact = replace(spec, profile=exact_profile(profile))
@@ -118,13 +120,13 @@ def load_scorer(spec: ScorerSpec) -> Scorer:
 def load_predictor(
     spec: ScorerSpec, reduction: Reduction | None = None, network: Network | None = None
 ) -> Predictor:
-    """Loads the first model alone as a predictor, without pruning and rescoring.
+    """Loads the only model of a spec as a predictor, without pruning and rescoring.
 
     The reduction is by default the one that the decision needs; the model is loaded unless
     ``network`` is that of another predictor under this profile.
     """
-    model, profile = spec.model, spec.profile
-    rule, plain = RULES[model.first_decision.rule], replace(spec, profile=Profile())
+    model, profile = spec.model.reader, spec.profile
+    rule, plain = RULES[spec.model.decision.rule], replace(spec, profile=Profile())
     computation = Computation(
         network or FolderNetwork(model, profile.policy(_device(profile))),
         profile,

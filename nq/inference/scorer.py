@@ -27,9 +27,9 @@ from nq.preprocess.features import features
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.records import (
     READ_BLOCKS,
+    READER_WINDOW,
     RESCORED,
     SCORE_COLUMNS,
-    SECOND_WINDOW,
     CascadeScores,
     Columns,
     Example,
@@ -67,7 +67,7 @@ class Counters:
         computed_windows: windows that the model computed; less than all with pruning.
         float32_windows: windows computed again in float32 because logits were not finite.
         rescore_s: computing close decisions again, with the loading of that model.
-        second_model_s: choosing and computing the windows of the second model.
+        reader_s: choosing and computing the windows of the reader of two models.
     """
 
     compile_s: float = 0.0
@@ -76,7 +76,7 @@ class Counters:
     computed_windows: int = 0
     float32_windows: int = 0
     rescore_s: float = 0.0
-    second_model_s: float = 0.0
+    reader_s: float = 0.0
 
     def add(self, done: Counters, processes: int = 1) -> None:
         """Adds what one of several processes has done; their seconds go by at the same time."""
@@ -182,9 +182,9 @@ def window_scores(columns: Columns, rows: slice = slice(None)) -> WindowScores:
 
 def example_scores(columns: Columns) -> Scores:
     """Returns the scores of the example with these columns."""
-    if SECOND_WINDOW not in columns:
+    if READER_WINDOW not in columns:
         return window_scores(columns)
-    is_second = columns[SECOND_WINDOW] >= 0
+    is_second = columns[READER_WINDOW] >= 0
     first, second = ({n: x[one] for n, x in columns.items()} for one in (~is_second, is_second))
     ranges = [np.arange(first, end) for first, end in second[READ_BLOCKS].tolist()]
     read = np.unique(np.concatenate([np.empty(0, np.int64), *ranges]))
@@ -218,9 +218,9 @@ class Scored:
         return bool(self.columns.get(RESCORED, np.zeros(1, np.bool_))[0])
 
     @property
-    def second_model_windows(self) -> int:
-        """Windows that the second model of a cascade computed."""
-        return int((self.columns.get(SECOND_WINDOW, np.full(1, -1)) >= 0).sum())
+    def reader_windows(self) -> int:
+        """Windows that the reader of a cascade computed."""
+        return int((self.columns.get(READER_WINDOW, np.full(1, -1)) >= 0).sum())
 
 
 @dataclass(frozen=True, eq=False)

@@ -175,7 +175,7 @@ def _write_mlflow(loaded: LoadedModel, folder: Path, storage: str) -> None:
     with tempfile.TemporaryDirectory(prefix="nq-mlflow-") as temporary:
         model = Path(temporary) / "model"
         _write_nq(loaded, model, storage)
-        save_model(folder, {model.name: model})
+        save_model(folder, model)
 
 
 def write_hugging_face(loaded: LoadedModel, folder: Path) -> None:

@@ -30,7 +30,7 @@ from nq.preprocess.tokenizers import FILES
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, max_length
 
-CONFIG, TF_CONFIG, SETTINGS = registry.CONFIG, registry.TF_CONFIG, "nq.json"
+CONFIG, TF_CONFIG, SETTINGS = registry.CONFIG, registry.TF_CONFIG, registry.SETTINGS
 CARD = "README.md"
 OTHERS = (CONFIG, TF_CONFIG, SETTINGS, CARD, *FILES)
 """Files that a model folder may have besides its weights."""
@@ -45,18 +45,12 @@ class ModelSettings:
     """The settings that a model folder holds besides its weights.
 
     Args:
-        cascades: the decisions of this model as the second one behind others, by the digest of
-            the first model's weights.
-        second_model: the model that reads the blocks that this one ranks best, where this one is
-            given alone; text with a slash is a folder, other text a name.
         removed_parts: which heads, units and layers were removed, one object for each time.
         weights: the SHA-256 of the weight files by their names; empty where nq did not write them.
     """
 
     windows: WindowConfig = field(default_factory=WindowConfig)
     decision: DecisionConfig = field(default_factory=DecisionConfig)
-    cascades: Mapping[str, CascadeDecision] = field(default_factory=dict)
-    second_model: str | None = None
     removed_parts: tuple[Mapping[str, Any], ...] = ()
     weights: Mapping[str, str] = field(default_factory=dict)
 
@@ -76,11 +70,12 @@ class ModelFolder:
     sent: str | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def open(cls, model: str | Path | None = None) -> Self:
-        """Finds a model (``nq.model.registry.model_folder``), and checks its files."""
-        folder = cls(registry.model_folder(model))
-        folder.check()
-        return folder
+    def open(cls, model: str | Path) -> Self:
+        """Finds one model (``nq.model.registry.model_folder``), and checks its files."""
+        folder = open_folder(model)
+        if isinstance(folder, PairFolder):
+            raise ValueError(f"{folder.name} is two models: give one, such as {folder.reader.path}")
+        return cls(folder.path)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ModelFolder, (self.path, self.sent or self.digest)
@@ -272,23 +267,82 @@ class ModelFolder:
             raise Error(f"the model in {self.path} changed while it was used: start again")
 
 
+@dataclass(frozen=True)
+class PairFolder:
+    """Two models in one folder: a ranker, and a reader of the blocks that it ranks best.
+
+    The file ``nq.json`` of the folder names the folders of both in it, ``ranker`` and ``reader``,
+    and has the decision of both, ``decision``.
+    """
+
+    path: Path
+    ranker: ModelFolder
+    reader: ModelFolder
+    decision: CascadeDecision
+
+    @property
+    def name(self) -> str:
+        """The name for records."""
+        return registry.model_name(self.path)
+
+    def check_same(self) -> None:
+        """Raises ``Error`` if ``nq.json`` is no longer what was read."""
+        if read_pair(self.path) != self:
+            raise Error(f"{self.path / SETTINGS} changed while it was used: start again")
+
+
+def open_folder(model: str | Path | None = None) -> ModelFolder | PairFolder:
+    """Finds one model or two (``nq.model.registry.model_folder``), and checks their files."""
+    path = registry.model_folder(model)
+    folder = read_pair(path) if registry.is_pair(path) else ModelFolder(path)
+    models = (folder.ranker, folder.reader) if isinstance(folder, PairFolder) else (folder,)
+    for one in models:
+        registry.model_folder(one.path)
+        one.check()
+    return folder
+
+
+def read_pair(path: Path) -> PairFolder:
+    """Returns a pair folder whose models are not checked yet."""
+    settings = path / SETTINGS
+    values = read_json_object(settings)
+    try:
+        folders = [_beside(settings, name, values.get(name)) for name in ("ranker", "reader")]
+        decision = CascadeDecision.from_dict(values.get("decision", {}))
+    except ValueError as error:
+        raise ValueError(f"{settings}: {error}") from error
+    ranker, reader = map(ModelFolder, folders)
+    return PairFolder(path, ranker, reader, decision)
+
+
+def _beside(settings: Path, name: str, value: object) -> Path:
+    """Returns the folder that ``nq.json`` of a pair names."""
+    is_name = isinstance(value, str) and Path(value).name == value
+    check_argument(is_name, name, value, "the name of a folder beside it")
+    folder = settings.parent / str(value)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{settings} names the {name} {value}, which is missing: {folder}")
+    return folder
+
+
+def save_pair(pair: PairFolder, decision: CascadeDecision) -> None:
+    """Writes ``nq.json`` of a pair folder."""
+    names = {"ranker": pair.ranker.path.name, "reader": pair.reader.path.name}
+    dump_json(pair.path / SETTINGS, {**names, "decision": asdict(decision)})
+
+
 def read_settings(path: Path) -> ModelSettings:
     """Returns the settings in the file ``nq.json`` of a model folder."""
     values = read_json_object(path)
-    cascades, parts = values.get("cascades", {}), values.get("removed_parts", [])
-    second, weights = values.get("second_model"), values.get("weights", {})
+    parts = values.get("removed_parts", [])
+    weights = values.get("weights", {})
     try:
-        is_name = second is None or (isinstance(second, str) and second != "")
-        check_argument(is_name, "second_model", second, "a model or a folder")
-        for name, value in (("cascades", cascades), ("weights", weights)):
-            check_argument(isinstance(value, dict), name, value, "an object")
+        check_argument(isinstance(weights, dict), "weights", weights, "an object")
         are_objects = isinstance(parts, list) and all(isinstance(one, dict) for one in parts)
         check_argument(are_objects, "removed_parts", parts, "a list of objects")
         return ModelSettings(
             WindowConfig.from_dict(values.get("windows", {})),
             DecisionConfig.from_dict(values.get("decision", {})),
-            {digest: CascadeDecision.from_dict(value) for digest, value in cascades.items()},
-            second,
             tuple(parts),
             weights,
         )

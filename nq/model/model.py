@@ -1,123 +1,39 @@
-"""A model that answers questions, opened, checked and digested once, and not loaded yet.
+"""The models that answer questions, opened, checked and digested once, and not loaded yet.
 
-It may be two models: the first one ranks the blocks of a page, and the second one reads the best.
-The second model has windows of its own, except that both models read the same blocks. The decision
-was fitted to both by ``nq tune --second-model``; it is in the settings of the second model under
-the digest of the first one's weights.
+A model alone reads whole pages. Of two models the *ranker* ranks the blocks of a page, and the
+*reader* reads the best of them. Each has windows of its own, except that both have the same blocks;
+the decision is one of both. A folder with the two, and the decision that ``nq tune`` fitted to
+them, is a *pair folder* (``nq.model.folder.PairFolder``).
 """
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from nq.bundle import bundled_pair
 from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, WindowConfig
-from nq.errors import Error, check_argument, is_count
+from nq.errors import check_argument, is_count
 from nq.model.config import ModelConfig
-from nq.model.folder import SETTINGS, SQUAD, ModelFolder, ModelSettings
-from nq.model.registry import named_model
+from nq.model.folder import SQUAD, ModelFolder, PairFolder, open_folder, read_pair, save_pair
+from nq.model.registry import is_pair
 from nq.model.tensors import check_length
 from nq.preprocess.tokenizers.base import Tokenizer
 
-log = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True)
-class Model:
-    """A model with its settings, which any process can load; ``Model.open`` makes one.
-
-    With a second model, which reads the blocks that this one ranks best, the decision is one of
-    both. The second model gets it, and the ``max_contexts`` of this model, also when a copy is made
-    with other settings.
+class ModelPart:
+    """One of the models.
 
     Args:
-        files: the folder of the model, each file of which is read once.
+        files: its folder, each file of which is read once.
         windows: how pages become windows.
-        decision: how scores become answers.
     """
 
     files: ModelFolder
     windows: WindowConfig
-    decision: DecisionConfig
-    second: Model | None = None
-
-    @classmethod
-    def open(
-        cls,
-        model: str | Path | ModelFolder | None = None,
-        *,
-        windows: WindowConfig | None = None,
-        decision: DecisionConfig | None = None,
-        second_model: str | Path | None = None,
-        read_blocks: int | None = None,
-    ) -> Self:
-        """Finds a model, reads its settings and checks its files, without TensorFlow.
-
-        The settings of a folder may name another model (``ModelSettings.second_model``), with which
-        it is used where it is given alone.
-
-        Args:
-            model: a model folder, or the name of a model; by default the bundled model. One that
-                is open already is not opened again.
-            windows: how pages become windows; by default the settings of the folder.
-            decision: how scores become answers. With a second model it is one of both, or of the
-                one whose evidence counts. By default it is that of the folder; with a second model
-                what ``nq tune`` has stored for both, else the own decision of the second model, or
-                of the first one if the second one only ranks.
-            second_model: folder or name of the model that reads the blocks that ``model`` ranks
-                best.
-            read_blocks: blocks of a page that it reads; by default as many as the decision names.
-
-        Raises:
-            FileNotFoundError, Error: there is no model of this name (``nq.model.registry``).
-            ValueError: an argument is wrong or needs a second model, a file is damaged, windows are
-                too long for a model, a model has no head for answers, or both are the same.
-        """
-        for name, value, kind, expected in (
-            ("model", model, str | Path | ModelFolder, "the path of a model folder, or a name"),
-            ("windows", windows, WindowConfig, "nq.WindowConfig(…)"),
-            ("decision", decision, DecisionConfig, "nq.DecisionConfig(…)"),
-            ("second_model", second_model, str | Path, "the path of a model folder, or a name"),
-        ):
-            check_argument(value is None or isinstance(value, kind), name, value, expected)
-        is_valid = read_blocks is None or is_count(read_blocks)
-        check_argument(is_valid, "read_blocks", read_blocks, "a whole number from 1 on")
-        first = model if isinstance(model, ModelFolder) else ModelFolder.open(model)
-        second = _named_by(first) if second_model is None else ModelFolder.open(second_model)
-        windows = windows or first.settings.windows
-        if second is None:
-            if read_blocks is not None:
-                raise ValueError(f"read_blocks is {read_blocks} without a second model: give one")
-            if isinstance(decision, CascadeDecision):
-                raise ValueError("the decision is for two models: give a second model too")
-            opened = cls(first, windows, decision or first.settings.decision)
-        else:
-            if first.digest == second.digest:
-                raise ValueError(
-                    f"the second model {second.path} has the weights of the model itself: give "
-                    "another model"
-                )
-            both = _decision_of_both(first, second, decision)
-            both = replace(both, read_blocks=read_blocks or both.read_blocks)
-            opened = cls(first, windows, both, Model(second, second.settings.windows, both))
-        for one in opened.models:
-            if not one.files.has_head("span_output"):
-                raise ValueError(
-                    f"{one.name} has no head for answers: give a model for question answering, or "
-                    "train one (nq train --init)"
-                )
-            check_length(one.config, one.windows.max_seq_length)
-        return opened
-
-    def __post_init__(self) -> None:
-        if self.second is not None:
-            windows = replace(self.second.windows, max_contexts=self.windows.max_contexts)
-            second = replace(self.second, windows=windows, decision=self.decision)
-            object.__setattr__(self, "second", second)
 
     @property
     def folder(self) -> Path:
@@ -135,117 +51,281 @@ class Model:
         return self.files.config
 
     @property
-    def settings(self) -> ModelSettings:
-        """The settings in the folder."""
-        return self.files.settings
-
-    @property
     def digest(self) -> str:
         """The SHA-256 of the weights."""
         return self.files.digest
-
-    @property
-    def size_mb(self) -> float:
-        """The size of its files, and of those of the second model, in MiB."""
-        return sum(file.stat().st_size for one in self.models for file in one.files.files) / 2**20
 
     @property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer, under the compatibility mode of the windows."""
         return self.files.tokenizer(self.windows.compat)
 
+
+@dataclass(frozen=True)
+class Model:
+    """One model or two with their settings, which any process can load; ``Model.open`` makes it.
+
+    Args:
+        parts: the model; of two models the ranker and the reader.
+        decision: how scores become answers; of two models a ``CascadeDecision``.
+        pair: the folder of two models that were given as one.
+    """
+
+    parts: tuple[ModelPart, ...]
+    decision: DecisionConfig
+    pair: PairFolder | None = None
+
+    @classmethod
+    def open(
+        cls,
+        model: str | Path | ModelFolder | PairFolder | None = None,
+        *,
+        windows: WindowConfig | None = None,
+        decision: DecisionConfig | None = None,
+        ranker: str | Path | None = None,
+        read_blocks: int | None = None,
+    ) -> Self:
+        """Finds a model, reads its settings and checks its files, without TensorFlow.
+
+        Args:
+            model: a model folder or pair folder, or the name of a model; by default the bundled
+                pair, ``ranker+small``. A folder that is open already is not opened again.
+            windows: how pages become windows, of two models those of the ranker, except that
+                ``max_contexts`` is for both; by default the settings of the folder.
+            decision: how scores become answers; by default that of the folder. Of a ranker and a
+                model that were given apart it is by default that of the model, for the blocks that
+                it reads.
+            ranker: folder or name of a model that ranks the blocks of which ``model`` reads the
+                best.
+            read_blocks: blocks of a page that the reader reads; by default as many as the decision
+                names.
+
+        Raises:
+            FileNotFoundError, Error: there is no model of this name (``nq.model.registry``).
+            ValueError: an argument is wrong or needs a ranker, a file is damaged, windows are too
+                long for a model, a model has no head for answers, or both are the same.
+        """
+        a_model = "the path of a model folder, or a name"
+        kinds = str | Path | ModelFolder | PairFolder
+        for name, value, kind, expected in (
+            ("model", model, kinds, a_model),
+            ("windows", windows, WindowConfig, "nq.WindowConfig(…)"),
+            ("decision", decision, DecisionConfig, "nq.DecisionConfig(…)"),
+            ("ranker", ranker, str | Path, a_model),
+        ):
+            check_argument(value is None or isinstance(value, kind), name, value, expected)
+        is_valid = read_blocks is None or is_count(read_blocks)
+        check_argument(is_valid, "read_blocks", read_blocks, "a whole number from 1 on")
+        given = model if isinstance(model, ModelFolder | PairFolder) else open_folder(model)
+        if ranker is not None:
+            given = _pair_of(ranker, given)
+        if isinstance(given, ModelFolder):
+            opened = cls._open_one(given, windows, decision, read_blocks)
+        else:
+            both = given.decision if decision is None else _of_both(decision, given.ranker)
+            both = replace(both, read_blocks=read_blocks or both.read_blocks)
+            of_ranker = windows or given.ranker.settings.windows
+            of_reader = given.reader.settings.windows
+            of_reader = replace(of_reader, max_contexts=of_ranker.max_contexts)
+            parts = ModelPart(given.ranker, of_ranker), ModelPart(given.reader, of_reader)
+            opened = cls(parts, both, given if is_pair(given.path) else None)
+        opened._check()
+        return opened
+
+    @classmethod
+    def alone(cls, files: ModelFolder, windows: WindowConfig, decision: DecisionConfig) -> Self:
+        """Returns one model whose files are not checked."""
+        return cls((ModelPart(files, windows),), decision)
+
+    @classmethod
+    def _open_one(
+        cls,
+        files: ModelFolder,
+        windows: WindowConfig | None,
+        decision: DecisionConfig | None,
+        read_blocks: int | None,
+    ) -> Self:
+        if read_blocks is not None:
+            raise ValueError(f"read_blocks is {read_blocks} without a ranker: give one")
+        if isinstance(decision, CascadeDecision):
+            raise ValueError("the decision is for two models: give a ranker too")
+        settings = files.settings
+        return cls.alone(files, windows or settings.windows, decision or settings.decision)
+
+    def _check(self) -> None:
+        """Raises ``ValueError`` if a model cannot answer, or the windows are too long for it."""
+        for part in self.parts:
+            if not part.files.has_head("span_output"):
+                raise ValueError(
+                    f"{part.name} has no head for answers: give a model for question answering, or "
+                    "train one (nq train --init)"
+                )
+            check_length(part.config, part.windows.max_seq_length)
+
+    @property
+    def reader(self) -> ModelPart:
+        """The model that answers."""
+        return self.parts[-1]
+
+    @property
+    def ranker(self) -> ModelPart | None:
+        """The model that ranks the blocks for the reader; ``None`` if the reader reads all."""
+        return self.parts[0] if len(self.parts) > 1 else None
+
+    @property
+    def windows(self) -> WindowConfig:
+        """How pages become the windows of the first model, which all have scores of."""
+        return self.parts[0].windows
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the first model."""
+        return self.parts[0].tokenizer
+
+    @property
+    def name(self) -> str:
+        """The name for records: of the pair folder, else of the model, or of both with a +."""
+        if self.pair is not None:
+            return self.pair.name
+        return "+".join(part.name for part in self.parts)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the model, or of both."""
+        return self.reader.folder if self.pair is None else self.pair.path
+
+    @property
+    def size_mb(self) -> float:
+        """The size of the files of all models in MiB."""
+        files = (file for part in self.parts for file in part.files.files)
+        return sum(file.stat().st_size for file in files) / 2**20
+
     @property
     def cascade(self) -> CascadeDecision | None:
-        """The decision of both models; ``None`` without a second one."""
-        has_second = self.second is not None
-        return self.decision if has_second and isinstance(self.decision, CascadeDecision) else None
+        """The decision of two models; ``None`` for one."""
+        return self.decision if isinstance(self.decision, CascadeDecision) else None
 
     @property
-    def first_decision(self) -> DecisionConfig:
-        """The decision for the scores of this model alone."""
-        return self.cascade.first if self.cascade else self.decision
-
-    @property
-    def models(self) -> tuple[Model, ...]:
-        """This model and, if there is one, the second one."""
-        return (self,) if self.second is None else (self, self.second)
+    def separate(self) -> tuple[Model, ...]:
+        """Each of the models alone, with the decision for its scores."""
+        if self.cascade is None:
+            return (self,)
+        ranker, reader = self.parts
+        return Model((ranker,), self.cascade.first), Model((reader,), self.decision)
 
     @property
     def advice(self) -> str:
         """One line on a model that only ranks, or a decision that is not tuned; or empty."""
-        second = self.second
-        if all(one.config.is_dual_encoder for one in self.models):
-            return f"{self.folder} only ranks blocks: give --second-model MODEL for short answers"
-        if second is None or self.digest in second.settings.cascades:
+        if self.reader.config.is_dual_encoder:
+            return f"{self.reader.name} only ranks blocks: it gives no short answers"
+        if self.ranker is None or self.pair is not None:
             return ""
-        other = f"that of {self.folder}" if second.config.is_dual_encoder else "its own"
         return (
-            f"{second.folder} has no decision for both models, so {other} is used, for the blocks "
-            "that it reads; nq tune --second-model makes one"
+            f"{self.name} has no decision of both models, so that of {self.reader.name} is used, "
+            "for the blocks that it reads; nq tune --ranker makes one"
         )
 
     @property
     def key(self) -> list[dict[str, str]]:
         """What tells the models from others, as JSON values, wherever their folders are."""
-        return [one.files.key(one.windows.compat) for one in self.models]
+        return [part.files.key(part.windows.compat) for part in self.parts]
 
     def check_same(self) -> None:
         """Raises ``Error`` if a file of the models has changed since it was read."""
-        for one in self.models:
-            one.files.check_same()
+        for part in self.parts:
+            part.files.check_same()
+        if self.pair is not None:
+            self.pair.check_same()
+
+    def moved(self, folder: Path) -> Self:
+        """Returns the same models in another place; of two models given apart the first moves."""
+        moved = open_folder(folder) if self.pair is not None else ModelFolder(folder)
+        if isinstance(moved, PairFolder):
+            ranker, reader = self.parts
+            parts = replace(ranker, files=moved.ranker), replace(reader, files=moved.reader)
+            return replace(self, parts=parts, pair=moved)
+        first, *others = self.parts
+        return replace(self, parts=(replace(first, files=moved), *others))
+
+    def copy(self, target: Path, decision: DecisionConfig | None = None) -> Path:
+        """Copies the models to ``target``, which it returns, with the windows that they have here.
+
+        Of two models it is a pair folder.
+
+        Args:
+            decision: how scores become answers; by default the decision that the models have here.
+        """
+        decision = decision or self.decision
+        if not isinstance(decision, CascadeDecision):
+            return _copy(self.reader, target, decision)
+        target.mkdir(parents=True)
+        ranker, reader = (
+            ModelFolder(_copy(part, target / name, part.files.settings.decision))
+            for name, part in zip(("ranker", "reader"), self.parts, strict=True)
+        )
+        save_pair(PairFolder(target, ranker, reader, decision), decision)
+        return target
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the models as JSON values with absolute paths, for the description of a run."""
-        values = {
-            "model": str(self.folder.absolute()),
-            "windows": self.windows.to_dict(),
+        return {
+            "models": [
+                {"folder": str(part.folder.absolute()), "windows": part.windows.to_dict()}
+                for part in self.parts
+            ],
+            "pair": None if self.pair is None else str(self.pair.path.absolute()),
             "decision": self.decision.to_dict(),
         }
-        if self.second is not None:
-            values["second_model"] = str(self.second.folder.absolute())
-            values["second_windows"] = self.second.windows.to_dict()
-        return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Returns the models that ``to_dict`` described, whose folders may be gone."""
-        files = ModelFolder(Path(values["model"]))
-        windows = WindowConfig.from_dict(values["windows"])
-        if "second_model" not in values:
-            return cls(files, windows, DecisionConfig.from_dict(values["decision"]))
-        both = CascadeDecision.from_dict(values["decision"])
-        second_windows = WindowConfig.from_dict(values["second_windows"])
-        second = Model(ModelFolder(Path(values["second_model"])), second_windows, both)
-        return cls(files, windows, both, second)
+        parts = tuple(
+            ModelPart(ModelFolder(Path(one["folder"])), WindowConfig.from_dict(one["windows"]))
+            for one in values["models"]
+        )
+        kind = DecisionConfig if len(parts) == 1 else CascadeDecision
+        decision = kind.from_dict(values["decision"])
+        pair = None
+        if values["pair"] is not None and isinstance(decision, CascadeDecision):
+            ranker, reader = (part.files for part in parts)
+            pair = PairFolder(Path(values["pair"]), ranker, reader, decision)
+        return cls(parts, decision, pair)
 
 
-def _named_by(first: ModelFolder) -> ModelFolder | None:
-    """Returns the second model that the settings of a model name."""
-    other = first.settings.second_model
-    if not other:
-        return None
-    try:
-        # text with a slash is a folder, other text a name, also where a folder has that name
-        second = ModelFolder.open(Path(other) if os.sep in other else named_model(other))
-    except (FileNotFoundError, Error) as error:
-        raise type(error)(f"{first.path / SETTINGS}: {error}") from error
-    log.info("%s is used with %s, which its %s names", first.path, other, SETTINGS)
-    return second
+def _copy(part: ModelPart, target: Path, decision: DecisionConfig) -> Path:
+    settings = replace(part.files.settings, windows=part.windows, decision=decision)
+    return part.files.copy(target, settings)
 
 
-def _decision_of_both(
-    first: ModelFolder, second: ModelFolder, decision: DecisionConfig | None
-) -> CascadeDecision:
-    """Returns the decision of two models: the given or the stored one, else that of one model."""
-    if decision is None:
-        decision = second.settings.cascades.get(first.digest)
-    if decision is None:
-        ranks = second.config.is_dual_encoder
-        decision = (first if ranks else second).settings.decision
-        if decision.rule == SQUAD:  # which ranks no blocks
-            decision = replace(decision, rule=DecisionConfig.rule)
+def _pair_of(ranker: str | Path, reader: ModelFolder | PairFolder) -> PairFolder:
+    """Returns two models that are given apart, with the decision of the reader for both.
+
+    Of the two bundled models it is their folder, with the decision that was fitted to both.
+    """
+    if isinstance(reader, PairFolder):
+        raise ValueError(f"{reader.name} is two models already: leave the ranker out")
+    first = ModelFolder.open(ranker)
+    if first.digest == reader.digest:
+        raise ValueError(
+            f"the ranker {first.path} has the weights of the model itself: give another one"
+        )
+    if reader.config.is_dual_encoder:
+        raise ValueError(
+            f"{reader.path} only ranks blocks: give it as the ranker, and a model that answers"
+        )
+    bundled = read_pair(bundled_pair())
+    if (first, reader) == (bundled.ranker, bundled.reader):
+        return bundled
+    return PairFolder(reader.path, first, reader, _of_both(reader.settings.decision, first))
+
+
+def _of_both(decision: DecisionConfig, ranker: ModelFolder) -> CascadeDecision:
+    """Returns the decision of two models: the given one, which may be the reader's own."""
     if isinstance(decision, CascadeDecision):
         return decision
+    if decision.rule == SQUAD:  # which ranks no blocks
+        decision = replace(decision, rule=DecisionConfig.rule)
     weights = CascadeWeights(**decision.weights.to_dict())
-    own = replace(first.settings.decision, rule=decision.rule)
+    own = replace(ranker.settings.decision, rule=decision.rule)
     return CascadeDecision(**{**vars(decision), "weights": weights, "first": own})

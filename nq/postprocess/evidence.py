@@ -140,12 +140,6 @@ def gather_evidence(
     return Evidence(candidates, features, kept, pair_block.reshape(-1), evidence, blocks.parts)
 
 
-def only_ranks(scores: WindowScores) -> bool:
-    """Returns whether a model gives no short answers."""
-    logits = scores.type_logits
-    return len(logits) > 0 and bool((logits[:, AnswerType.SHORT] < IMPOSSIBLE).all())
-
-
 def _logsumexp_by_group(values: FloatArray, group: IntArray, n: int) -> FloatArray:
     """Returns the log-sum-exp of ``values`` in each of ``n`` groups, none of them empty."""
     highest = np.full(n, -np.inf)

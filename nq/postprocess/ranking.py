@@ -14,17 +14,13 @@ The most probable block is the long answer, its most probable option but the las
 answer. Both probabilities are compared with thresholds of their own. Where the model does not tell
 yes from no (``DecisionConfig.says_yes_no``), a question that asks for them gets its block alone.
 
-With two models (``CascadeScores``) the evidence is that of the second one, for the blocks that it
-read; the others are no answers. The first model's block score is one more feature of a block,
+With two models (``CascadeScores``) the evidence is that of the reader, for the blocks that it read;
+the others are no answers. The block score of the ranker is one more feature of a block,
 
-    log P(block) = evidence of the second model + w * block score + prior features + constant,
+    log P(block) = evidence of the reader + w * block score + prior features + constant,
 
 a weighted sum of the log odds of both models, as scores of retrievers and readers are interpolated
-in BERTserini (Yang et al. 2019). The short answers within a block are the second model's alone. A
-second model that is a dual encoder has no short answers: it ranks the best blocks again, as the
-second stage of Nogueira and Cho (2019, https://arxiv.org/abs/1901.04085). Both models then change
-places in the sum: the evidence and the short answers are those of the first model, and the block
-score is the second one's.
+in BERTserini (Yang et al. 2019). The short answers within a block are the reader's alone.
 """
 
 import math
@@ -39,7 +35,7 @@ from scipy.special import softmax
 from nq.config import CascadeDecision, DecisionConfig
 from nq.errors import Error
 from nq.postprocess.blocks import Blocks
-from nq.postprocess.evidence import Evidence, Options, gather_evidence, only_ranks
+from nq.postprocess.evidence import Evidence, Options, gather_evidence
 from nq.records import (
     Alternative,
     AnswerType,
@@ -222,19 +218,16 @@ def _lead(probabilities: FloatArray) -> float:
 
 
 def _cascade_evidence(example: Example, scores: CascadeScores, config: DecisionConfig) -> Evidence:
-    """Returns the evidence of one model for the blocks read, with the block scores of the other.
+    """Returns the evidence of the reader for the blocks read, with the block scores of the ranker.
 
-    A block for which the other model has no evidence has the lowest of its block scores.
+    A block for which the ranker has no evidence has the lowest of its block scores.
     """
     if not isinstance(config, CascadeDecision):
         raise Error("these are the scores of two models: give the decision of both")
-    answering, ranking = scores.second, scores.first
-    if only_ranks(scores.second):
-        answering, ranking = ranking, answering
     blocks = Blocks.of(example)
     read = blocks.only(scores.read)
-    evidence = gather_evidence(example, answering, config.max_answer_length, read)
-    other = gather_evidence(example, ranking, config.first.max_answer_length, blocks)
+    evidence = gather_evidence(example, scores.second, config.max_answer_length, read)
+    other = gather_evidence(example, scores.first, config.first.max_answer_length, blocks)
     other_scores = config.first.weights.evidence * other.block_scores()
     block_scores = np.full(len(blocks.candidates), other_scores.min(initial=0.0))
     block_scores[other.rows(blocks)] = other_scores

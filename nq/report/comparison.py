@@ -13,7 +13,7 @@ BASELINE, WIDTH, MIB = "baseline", 80, 1 << 20
 DECISIONS = CHOSEN, SHIPPED, FITTED = "chosen", "shipped", "fitted"
 """By which decisions models are judged (``nq.comparison.models.judged_answers``)."""
 FIRST_START = ("load_s", "compile_s", "warmup_s")
-BESIDE = ("total_s", "preprocess_s", "rescore_s", "second_model_s")
+BESIDE = ("total_s", "preprocess_s", "rescore_s", "reader_s")
 """Keys of ``time`` that are no phases of a run and must not be added to these."""
 SECONDS = {"pre- dict s": "predict_s", "pre- pare s": "prepare_s"}
 """Columns of runs; words of a head stand below each other."""

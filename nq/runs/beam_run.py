@@ -99,7 +99,7 @@ class Pipeline(RunAnswers):
             options.append(f"--job_name={name}-{uuid.uuid4().hex[:8]}")
         workers = job.compute.workers or requested_workers(options) or 1
         spec = job.scorer.calibrated(questions.examples)
-        models = {one.folder: one.folder.absolute() for one in spec.model.models}
+        models = {one.folder: one.folder.absolute() for one in spec.model.parts}
         copied = () if self.executor.beam.temp is None else models.values()
         staged = {one: stage_model(one, self.shared) for one in copied}
         self.clock.enter(PIPELINE)
@@ -142,7 +142,7 @@ def _merge(
                 totals.windows += work.windows
                 totals.unread_blocks += work.unread_blocks
                 totals.truncated_pages += work.unread_blocks > 0
-                totals.second_model_windows += work.second_model_windows
+                totals.reader_windows += work.reader_windows
                 totals.rescored += work.rescored
                 n_answers += 1
                 keeps_row = n_answers <= table_rows

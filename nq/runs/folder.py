@@ -28,7 +28,6 @@ from nq.evaluation.gate import Parity
 from nq.formats import outputs
 from nq.formats.own_data import list_pages
 from nq.memo import Memo
-from nq.model.folder import ModelFolder
 from nq.model.model import Model
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.questions import Questions
@@ -192,7 +191,7 @@ class FinishedRun(RunFolder):
         self.read: dict[str, Any] = self.description["request"]
         self.job = Job.from_dict(self.description["job"])
         own = self.job.model
-        own = replace(own, files=ModelFolder(model)) if model else own
+        own = own.moved(model) if model else own
         self.job = replace(self.job, files=tuple(files or self.job.files), model=own)
         self._pages = pages
         self.predictions = labels.read_predictions(path / PREDICTIONS)
@@ -226,8 +225,8 @@ class FinishedRun(RunFolder):
             return False
         if model is None:
             return True
-        own = self.job.model.models  # the options of the run may name another compatibility mode
-        pairs = zip(model.models, own, strict=False)  # or a second model
+        own = self.job.model.parts  # the options of the run may name another compatibility mode
+        pairs = zip(model.parts, own, strict=False)  # or a ranker
         keys = [one.files.key(theirs.windows.compat) for one, theirs in pairs]
         return bool(keys == self.description["models"][: len(keys)])
 
@@ -246,14 +245,14 @@ class FinishedRun(RunFolder):
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer of the model; an ``Error`` if it is gone, or not that of the run."""
-        model = self.job.model
-        if not model.folder.is_dir():
-            what = f"{model.folder} does not exist"
+        first = self.job.model.parts[0]
+        if not first.folder.is_dir():
+            what = f"{first.folder} does not exist"
             raise Error(f"{what}: give the new folder of the model with --model")
-        if model.tokenizer.digest != self.read["tokenizer"]:
-            what = f"the tokenizer in {model.folder} is not the run's"
+        if first.tokenizer.digest != self.read["tokenizer"]:
+            what = f"the tokenizer in {first.folder} is not the run's"
             raise Error(f"{what}: give its model with --model")
-        return model.tokenizer
+        return first.tokenizer
 
     def sources(self) -> Iterator[tuple[Source, Example]]:
         """Yields the examples that the run has answered, in order, each with its origin."""

@@ -46,8 +46,8 @@ class Job(Settings):
 
     Args:
         files: files, globs or folders of questions, in order; ``-`` is standard input.
-        model: model folder, or name of a model; by default the bundled model, ``small``. With
-            settings of its own, or with a second model, ``nq.Model.open(…)``.
+        model: model folder, or name of a model; by default the bundled models, ``ranker+small``.
+            With settings of its own, or with a ranker, ``nq.Model.open(…)``.
         profile: optimizations; ``"auto"`` lets the run choose.
         output: folder of the run, or ``None`` for one under ``root`` named by content.
         root: folder of runs and the windows that they share.
@@ -63,7 +63,7 @@ class Job(Settings):
         ValueError: the profile or a format is unknown, an argument has the wrong type or is out of
             range, or the settings of a model are damaged.
         FileNotFoundError, Error: there is no model of this name.
-        Error: the decision rule of the model does not fit the profile or a second model.
+        Error: the decision rule of the model does not fit the profile or a ranker.
     """
 
     files: Converted[str | Path | Iterable[str | Path], tuple[str, ...]] = Converted(
@@ -117,7 +117,7 @@ class Job(Settings):
     def sources(self) -> tuple[str | Path, ...]:
         """The files and folders that the run reads."""
         pages = self.pages.files if self.pages else ()
-        return (*self.files, *pages, *(model.folder for model in self.model.models))
+        return (*self.files, *pages, *(part.folder for part in self.model.parts))
 
     @property
     def scorer(self) -> ScorerSpec:
@@ -135,7 +135,7 @@ class Job(Settings):
         rule, decision = RULES[model.decision.rule], model.decision.to_dict()
         values: dict[str, Any] = {
             "windows": request.key,
-            "weights": model.digest,
+            "weights": model.parts[0].digest,
             "profile": str(self.profile),
             "batch_size": self.compute.batch_size,
             "positions": [rule.k, rule.text_only],
@@ -143,14 +143,14 @@ class Job(Settings):
             **({} if self.beam is None else {"runner": self.beam.runner}),
             **({"decision": decision} if self.chosen_profile.needs_ranking else {}),
         }
-        if model.second is not None and model.cascade is not None:
-            second, cascade = model.second, model.cascade
-            values["second_model"] = {
-                "weights": second.digest,
-                "tokenizer": second.tokenizer.digest,
-                "windows": second.windows.to_dict(),
-                "read_blocks": cascade.read_blocks,
-                "first": cascade.first.to_dict(),
+        if model.cascade is not None:
+            reader = model.reader
+            values["reader"] = {
+                "weights": reader.digest,
+                "tokenizer": reader.tokenizer.digest,
+                "windows": reader.windows.to_dict(),
+                "read_blocks": model.cascade.read_blocks,
+                "first": model.cascade.first.to_dict(),
             }
         return values
 

@@ -51,7 +51,7 @@ class Totals:
 
     Args:
         windows: of all pages, for the first model; ``resumed_windows`` of them were scored before
-            an interruption. ``second_model_windows`` are windows of a second model.
+            an interruption. ``reader_windows`` are windows of the reader of two models.
         rescored: examples whose close decision was computed again in float32.
         dead_letters: records that cannot be used.
         truncated_pages: pages with more blocks than ``max_contexts``; ``unread_blocks`` in all.
@@ -61,7 +61,7 @@ class Totals:
 
     windows: int = 0
     resumed_windows: int = 0
-    second_model_windows: int = 0
+    reader_windows: int = 0
     rescored: int = 0
     dead_letters: int = 0
     truncated_pages: int = 0
@@ -87,7 +87,7 @@ class Totals:
             "windows": self.windows,
             "read_windows": self.counters.computed_windows,
             "resumed_windows": self.resumed_windows,
-            "second_model_windows": self.second_model_windows,
+            "reader_windows": self.reader_windows,
             "float32_windows": self.counters.float32_windows,
             "rescored": self.rescored,
             "dead_letters": self.dead_letters,
@@ -104,7 +104,7 @@ class Measured:
         started: when it started, in seconds since 1970.
         time: seconds of each phase, those before an interruption too, which add up to ``total_s``.
             ``warmup_s`` is what first batches took longer than later ones; ``predict_s`` is all
-            other time of windows, of which ``rescore_s`` and ``second_model_s`` are parts, and all
+            other time of windows, of which ``rescore_s`` and ``reader_s`` are parts, and all
             time while instances compute. ``preprocess_s``, the work of the preprocessing, goes on
             beside other phases.
         peak_memory_bytes: largest resident memory of the process with all its descendants, read
@@ -121,7 +121,7 @@ class Measured:
     def windows_per_s(self, windows: int) -> float:
         """Returns the speed: all windows, pruned ones too, divided by the seconds of prediction.
 
-        Windows of a second model do not count, but its time does.
+        Windows of the reader of two models do not count, but its time does.
         """
         seconds = prediction_s(self.time)
         return windows / seconds if seconds > 0 else 0.0
@@ -135,10 +135,10 @@ def prediction_phases(seconds: float, counters: Counters) -> dict[str, float]:
     no later ones, there is no warm-up.
 
     >>> prediction_phases(9.0, Counters(1.0, warmup_s=4.0, warmup_windows=2, computed_windows=10))
-    {'compile_s': 1.0, 'warmup_s': 3.0, 'predict_s': 5.0, 'rescore_s': 0.0, 'second_model_s': 0.0}
+    {'compile_s': 1.0, 'warmup_s': 3.0, 'predict_s': 5.0, 'rescore_s': 0.0, 'reader_s': 0.0}
     """
     first_s, first = counters.warmup_s, counters.warmup_windows
-    parts = {"rescore_s": counters.rescore_s, "second_model_s": counters.second_model_s}
+    parts = {"rescore_s": counters.rescore_s, "reader_s": counters.reader_s}
     compile_s, later = counters.compile_s, counters.computed_windows - first
     later_s = max(0.0, seconds - compile_s - first_s - sum(parts.values()))
     warmup_s = max(0.0, first_s - later_s * first / later) if later > 0 else 0.0

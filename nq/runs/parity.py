@@ -2,8 +2,9 @@
 
 The drift of a window is the largest difference of nine of its logits: the best start, the best end,
 start and end of [CLS], and the five answer types. Only windows that both runs computed count, since
-pruning leaves some out, and the second model reads what ranks best. Runs that kept no scores, or
-whose windows are not the same, such as those of models with other tokenizers, have no drift.
+pruning leaves some out, and of two models the reader reads what ranks best. Runs that kept no
+scores, or whose windows are not the same, such as those of models with other tokenizers, have no
+drift.
 """
 
 import math
@@ -17,7 +18,7 @@ from nq.evaluation import labels
 from nq.evaluation.gate import Counts, Parity, relative_loss
 from nq.formats.input_files import shown
 from nq.questions import Questions
-from nq.records import READ, SECOND_WINDOW, ExampleKey, FloatArray, IntArray
+from nq.records import READ, READER_WINDOW, ExampleKey, FloatArray, IntArray
 from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
 from nq.runs.score_store import ScoreStore
@@ -104,18 +105,18 @@ def _drifts(run: FinishedRun, other: FinishedRun) -> Iterator[FloatArray]:
 def _windows(run: FinishedRun) -> list[Any]:
     """Returns the values that identify the windows and positions that a run's models scored."""
     job, request = run.description["job"], run.read
-    second = [job.get(name) for name in ("second_model", "second_windows")]
-    return [request["tokenizer"], request["windows"], job["decision"]["rule"], *second]
+    others = run.description["models"][1:], [one["windows"] for one in job["models"][1:]]
+    return [request["tokenizer"], request["windows"], job["decision"]["rule"], *others]
 
 
 def _logits(store: ScoreStore, key: ExampleKey) -> tuple[IntArray, FloatArray]:
     """Returns the computed windows of an example, and the nine logits of each, ``[W, 9]``.
 
-    Windows of a second model have negative numbers.
+    Windows of the reader of two models have negative numbers.
     """
     columns = store.columns(key)
     number = columns["window_ids"][:, 0].astype(np.int64)
-    second = columns.get(SECOND_WINDOW, np.full(len(number), -1))
+    second = columns.get(READER_WINDOW, np.full(len(number), -1))
     best = [columns["start_logit"][:, :1], columns["end_logit"][:, :1]]
     logits = np.concatenate([columns["cls_logit"], columns["type_logits"], *best], axis=1)
     computed = columns.get(READ, np.ones(len(number), np.bool_))  # the others were pruned

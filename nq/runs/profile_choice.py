@@ -94,7 +94,7 @@ def _verdicts(root: Path) -> Iterator[tuple[Path, Profile, dict[str, Any]]]:
 
 def comparison_key(model: Model, questions: Questions) -> str:
     """Returns a digest of what a comparison depends on: model, windows, rule and processor."""
-    digests = [one.digest for one in model.models]
+    digests = [one.digest for one in model.parts]
     shape = [model.windows.max_seq_length, may_prune(model, questions)]
     return storage.digest_json([digests, shape, model.decision.rule, machine()])[:16]
 

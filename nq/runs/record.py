@@ -12,8 +12,6 @@ from nq.evaluation.gate import Parity
 from nq.formats.input_files import shown
 from nq.inference.profile import ENGINE_EXTRAS
 from nq.mlflow_format import save_model
-from nq.model.folder import ModelSettings
-from nq.model.model import Model
 from nq.runs.folder import JOB, METRICS, REPORT, RunFolder
 from nq.runs.job import Job
 from nq.runs.result import Result
@@ -27,7 +25,7 @@ TEXT_QUALITY = {
     **{name: name for name in ("retrieval_all", "retrieved_exact_match")},
 }
 """Of data whose gold answers are text."""
-OPTIONAL = ("second_model_s", "rescore_s")
+OPTIONAL = ("reader_s", "rescore_s")
 """Seconds that are recorded only if there are any."""
 MIB, DIGITS = 1 << 20, 4
 
@@ -57,7 +55,7 @@ def record(tracked: tracking.Run, job: Job, folder: RunFolder, result: Result) -
     MLflow's pages show every metric, so that only those to compare are metrics, no figure under two
     names, and ``metrics.json`` has the others, with all scores of the official evaluation.
     """
-    model, second, name = job.model, job.model.second, job.model.name
+    model, name = job.model, job.model.name
     decision = model.decision.to_dict()
     tracked.params(params(job, result.totals.precision))
     changes, beam = job.chosen_profile.changes, result.beam or {}
@@ -65,7 +63,6 @@ def record(tracked: tracking.Run, job: Job, folder: RunFolder, result: Result) -
     description = f"`{name}` answers {data} under the profile `{result.profile}`."
     optional_tags = {
         "decision.first": decision.get("first"),
-        "second_model_folder": second and str(second.folder),
         "beam.job_name": beam.get("job_name"),
         "beam.job_id": beam.get("job_id"),
     }
@@ -99,12 +96,11 @@ def run_name(profile: str, model: str, data: str) -> str:
 
 def params(job: Job, precision: str) -> dict[str, Any]:
     """Returns the params of a run; between profiles only profile and precision differ."""
-    model, second = job.model, job.model.second
+    model = job.model
     optional = {
         tracking.INSTANCES: job.instances,
         tracking.THREADS: job.compute.threads,
         tracking.RUNNER: job.beam and job.beam.runner,
-        "second_model": second and second.name,
     }
     decision = {k: v for k, v in model.decision.to_dict().items() if k not in ("weights", "first")}
     return {
@@ -128,10 +124,10 @@ def quality(scores: Mapping[str, float]) -> dict[str, float]:
 def logged_model(job: Job, precision: str) -> dict[str, Any]:
     """Returns name, params and tags of MLflow's model for a job, as JSON values."""
     model, profile, name = job.model, str(job.profile), job.model.name
-    names = tracking.PROFILE, "precision", "batch_size", "second_model"
+    names = tracking.PROFILE, "precision", "batch_size"
     own = {k: v for k, v in params(job, precision).items() if k in names or k[:8] == "windows."}
     own["engine"] = job.chosen_profile.changes.engine
-    tags = {"model": name, "weights": model.digest}
+    tags = {"model": name, "weights": "+".join(part.digest for part in model.parts)}
     title = f"{name.partition('@')[0]} · {profile}"  # the tag has the revision
     return {"name": title, "params": own, "tags": tags}
 
@@ -142,22 +138,9 @@ def log_model(tracked: tracking.Run, job: Job) -> str | None:
     def save(folder: Path, logged: Any) -> None:
         engine = job.chosen_profile.changes.engine
         extra = engine if engine in ENGINE_EXTRAS else None
-        save_model(folder, _copy_models(job.model, folder.parent), str(job.profile), extra, logged)
+        save_model(folder, job.model.copy(folder.parent / "model"), str(job.profile), extra, logged)
 
     return tracked.log_model(save, str(job.profile).replace("+", "-"))
-
-
-def _copy_models(model: Model, parent: Path) -> dict[str, Path]:
-    """Copies models into new folders, which get their settings; returns them by name."""
-    copies = {"model": (model.files, ModelSettings(model.windows, model.decision))}
-    if (second := model.second) and (cascade := model.cascade):
-        own, others = (one.settings.decision for one in (model, second))
-        cascades = {model.digest: cascade}
-        copies["model"] = model.files, ModelSettings(model.windows, own)
-        copies["second_model"] = second.files, ModelSettings(second.windows, others, cascades)
-    for name, (files, settings) in copies.items():
-        files.copy(parent / name, settings)
-    return {name: parent / name for name in copies}
 
 
 def _record_report(tracked: tracking.Run, job: Job, result: Result) -> None:

@@ -193,9 +193,9 @@ def _notes(result: Result) -> list[str]:
         lines.append(
             f"{totals.counters.computed_windows} of the windows were computed, the others pruned"
         )
-    if totals.second_model_windows:
-        windows = counted(totals.second_model_windows, "window")
-        lines.append(f"computed by the second model: {windows}")
+    if totals.reader_windows:
+        windows = counted(totals.reader_windows, "window")
+        lines.append(f"computed by the reader: {windows}")
     if totals.counters.float32_windows:
         lines.append(
             f"computed again in float32: {counted(totals.counters.float32_windows, 'window')}"

@@ -125,7 +125,6 @@ def _description(run: FinishedRun, other: FinishedRun | None) -> dict[str, str]:
         **({"against": parity.name_of(other)} if other else {}),
         "data": ", ".join(shown(Path(path).name) for path in job.files),
         "model": job.model.name,
-        **({"second model": job.model.second.name} if job.model.second else {}),
         "decision": ", ".join(decision),
         "run": shown(str(run.path)),
     }

@@ -91,7 +91,7 @@ class Scoring(RunAnswers):
         self.advice = without_gain(job.chosen_profile, scorer.device)
         self.memo = scorer.store.memo
         self.windows, self._scorer = windows, scorer
-        self._rescored = self._second_model_windows = 0
+        self._rescored = self._reader_windows = 0
         self._clock, self._progress, self._lock = clock, progress, threading.Lock()
         self._is_complete = False
 
@@ -104,7 +104,7 @@ class Scoring(RunAnswers):
         decided = answers(self._scorer, self._examples(), self._decision, self._on_windows)
         for number, (scored, ranked) in enumerate(decided):
             self._rescored += scored.rescored
-            self._second_model_windows += scored.second_model_windows
+            self._reader_windows += scored.reader_windows
             yield answer(scored.example, ranked, self._formats, number < table_rows)
         with self.windows.dead_letter_file.open("rb") as lines:
             yield from lines
@@ -127,7 +127,7 @@ class Scoring(RunAnswers):
         return Totals(
             windows=counts.windows,
             resumed_windows=scorer.resumed_windows,
-            second_model_windows=self._second_model_windows,
+            reader_windows=self._reader_windows,
             rescored=self._rescored,
             dead_letters=counts.dead_letters,
             truncated_pages=counts.truncated_pages,

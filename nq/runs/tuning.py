@@ -13,7 +13,7 @@ from nq.errors import Error
 from nq.evaluation.tuning import check_halves, tune_decision
 from nq.formats.own_data import PageFolder
 from nq.inference.profile import DEFAULT_PROFILE, Profile
-from nq.model.folder import SETTINGS, save_settings
+from nq.model.folder import SETTINGS, save_pair, save_settings
 from nq.model.model import Model
 from nq.progress import reporting
 from nq.questions import Questions, mention_unnamed_pages
@@ -45,8 +45,8 @@ def tune(
 
     Args:
         files: annotated files, globs or folders.
-        model: a model folder; of two models ``nq.Model.open(MODEL, second_model=FOLDER)``,
-            whose decision is one of both, in the folder of the second.
+        model: a model folder or a pair folder; of two models that are in no pair folder yet
+            ``nq.Model.open(MODEL, ranker=FOLDER)``, with ``output``.
         keep_scores: whether the scores are kept, so that tuning the same model again takes seconds.
         pages: the folder of the pages that questions name.
         output: a new folder, which gets a copy of the model with the decision in place of the
@@ -67,7 +67,7 @@ def tune(
     if not isinstance(model, Model):
         opened = Model.open(model)
         model = opened if output else own_model(opened, model)
-    folder = model.models[-1].folder
+    folder = model.folder
     start = start_decision(model)
     with contextlib.ExitStack() as stack:
         model = replace(model, decision=start)
@@ -120,25 +120,23 @@ def start_decision(model: Model) -> DecisionConfig:
 
 
 def save_decision(model: Model, decision: DecisionConfig, output: str | Path | None = None) -> Path:
-    """Writes a decision into the folder of the (second) model, or into a new copy of it."""
-    files = model.models[-1].files
-    settings = files.settings
-    if isinstance(decision, CascadeDecision):
-        cascades = {**settings.cascades, model.digest: decision}
-        settings = replace(settings, cascades=cascades)
+    """Writes a decision into the folder of the model, or of both, or into a new copy of it."""
+    if output is not None:
+        with storage.unfinished(Path(output).parent) as part:
+            return model.copy(part / "model", decision).rename(output)
+    if model.pair is not None and isinstance(decision, CascadeDecision):
+        save_pair(model.pair, decision)
     else:
-        settings = replace(settings, decision=decision)
-    if output is None:
-        save_settings(files.path, settings)
-        return files.path
-    with storage.unfinished(Path(output).parent) as part:
-        return files.copy(part / "model", settings).rename(output)
+        files = model.reader.files
+        save_settings(files.path, replace(files.settings, decision=decision))
+    return model.folder
 
 
-def own_model(model: Model, *given: str | Path) -> Model:
-    """Returns a model; ``Error`` if the folder to write to is not a path that was given."""
-    folder = model.models[-1].folder
-    if folder not in map(Path, given):
-        advice = "give a new folder for a tuned copy (--output)"
-        raise Error(f"{folder} is no folder of yours, and is not written to: {advice}")
+def own_model(model: Model, given: str | Path) -> Model:
+    """Returns a model; ``Error`` if the folder to write to is not the path that was given."""
+    advice = "give a new folder for a tuned copy (--output)"
+    if model.ranker is not None and model.pair is None:
+        raise Error(f"{model.name} is two folders, and their decision is in neither: {advice}")
+    if model.folder != Path(given):
+        raise Error(f"{model.folder} is no folder of yours, and is not written to: {advice}")
     return model

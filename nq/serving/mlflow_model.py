@@ -26,16 +26,15 @@ COLUMNS = ("question", "page")
 class AnswerModel(PythonModel):
     """A model that answers questions about pages.
 
-    Its artifacts are a model folder, ``model``, and with a second model ``second_model``. Its
-    configuration has the ``profile``, ``None`` for the default one.
+    Its artifact ``model`` is a model folder, or a pair folder with two models. Its configuration
+    has the ``profile``, ``None`` for the default one.
     """
 
     def load_context(self, context: PythonModelContext) -> None:
-        """Loads the model and, if there is one, the second model."""
+        """Loads the model, or both."""
         profile = (context.model_config or {}).get("profile")
         options = {} if profile is None else {"profile": profile}
-        second = context.artifacts.get("second_model")
-        self.reader: Reader = load(context.artifacts["model"], second_model=second, **options)
+        self.reader: Reader = load(context.artifacts["model"], **options)
 
     def predict(
         self, context: PythonModelContext, model_input: pd.DataFrame

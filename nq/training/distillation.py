@@ -256,7 +256,7 @@ class Teacher:
             step = -(-len(windows) // CALIBRATION_WINDOWS)
             calibration[self.folder.path] = self._rows(windows, np.arange(0, len(windows), step))
         log.info("teacher %s: profile %s", self.folder.name, self.profile)
-        model = Model(self.folder, self.windows, DecisionConfig())
+        model = Model.alone(self.folder, self.windows, DecisionConfig())
         spec = ScorerSpec(model, self.profile, BATCH_SIZE, calibration=calibration)
         return load_predictor(spec, AllLogits(self.windows.max_seq_length))
 

@@ -121,7 +121,7 @@ def train_on_files(
 
 def _save(model: Path, folder: Path, logged: Any) -> None:
     """Saves a model in MLflow's format, without the state of its training."""
-    save_model(folder, {"model": ModelFolder(model).copy(folder.with_name("model"))}, logged=logged)
+    save_model(folder, ModelFolder(model).copy(folder.with_name("model")), logged=logged)
 
 
 def _params(job: TrainingJob, teacher: Teacher | None) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from nq.postprocess.blocks import Blocks, blocks_in_windows
 from nq.preprocess.features import window_ranges
 from nq.records import (
     SCORE_COLUMNS,
-    SECOND_WINDOW,
+    READER_WINDOW,
     CascadeScores,
     Columns,
     Example,
@@ -196,7 +196,7 @@ def test_blocks_are_read_if_they_are_among_the_best_or_all_their_words_are(two: 
 def test_a_cascade_has_the_scores_of_both_models(two: TwoModels) -> None:
     scorer, completed = two.scorer(), list[int]()
     columns = scorer.scores(two.pages.rows, two.pages.examples, completed.append)
-    is_second = columns[SECOND_WINDOW] >= 0
+    is_second = columns[READER_WINDOW] >= 0
     firsts = np.cumsum([0, *map(len, two.maps)])
     selections = [two.selection(n) for n in range(len(two.maps))]
     rows = np.concatenate([first + s[0] for first, s in zip(firsts, selections, strict=False)])
@@ -204,7 +204,7 @@ def test_a_cascade_has_the_scores_of_both_models(two: TwoModels) -> None:
         np.testing.assert_array_equal(columns[name][~is_second], getattr(two.pages.table, name))
         np.testing.assert_array_equal(columns[name][is_second], getattr(two.table, name)[rows])
     numbers = np.concatenate([selection[0] for selection in selections])
-    assert columns[SECOND_WINDOW][is_second].tolist() == numbers.tolist()
+    assert columns[READER_WINDOW][is_second].tolist() == numbers.tolist()
     assert sum(completed) == len(two.pages.rows["numbers"])
     assert scorer.second.counters.computed_windows == len(rows)
     for n, page in enumerate(two.pages.slices):

@@ -134,7 +134,7 @@ def test_a_reader_and_profiles(
     ]
     found, expected = map(run, jobs)
     assert_equal(found, expected)
-    assert found.totals.second_model_windows == expected.totals.second_model_windows > 0
+    assert found.totals.reader_windows == expected.totals.reader_windows > 0
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from nq.evaluation.answer_files import PREDICTIONS
 from nq.formats.outputs import encode_prediction
 from nq.model.folder import ModelFolder, save_settings
 from nq.model.model import Model
-from nq.records import SCORE_COLUMNS, SECOND_WINDOW, Columns
+from nq.records import SCORE_COLUMNS, READER_WINDOW, Columns
 from nq.runs.folder import JOB, KEPT_SCORES
 from nq.runs.job import Job
 from nq.runs.result import Result
@@ -62,13 +62,13 @@ def test_the_second_model_has_the_scores_that_it_has_alone(
     )
     every = run(make_job(tiny_model, tiny_mpnet, tmp_path / "every", read_blocks=ALL))
     few = run(make_job(tiny_model, tiny_mpnet, tmp_path / "few", read_blocks=2))
-    assert every.totals.second_model_windows == alone.totals.windows != every.totals.windows
-    assert every.measured.time["second_model_s"] > 0 == alone.measured.time["second_model_s"]
+    assert every.totals.reader_windows == alone.totals.windows != every.totals.windows
+    assert every.measured.time["reader_s"] > 0 == alone.measured.time["reader_s"]
     assert few.totals.windows == few.totals.counters.computed_windows == first.totals.windows
-    assert few.examples < few.totals.second_model_windows < alone.totals.windows / 2
+    assert few.examples < few.totals.reader_windows < alone.totals.windows / 2
     for both in (every, few):
         for columns, of_first, of_second in zip(*map(scores_of, (both, first, alone)), strict=True):
-            number = columns[SECOND_WINDOW]
+            number = columns[READER_WINDOW]
             if both is every:
                 assert number[number >= 0].tolist() == of_second["window_ids"][:, 0].tolist()
             for name in SCORE_COLUMNS:
@@ -95,7 +95,7 @@ def test_a_run_is_described_compared_and_repeated_in_memory(
     description = json.loads((result.folder / JOB).read_text("utf-8"))["job"]
     assert description["second_model"] == str(tiny_mpnet)
     assert description["decision"]["read_blocks"] == 2
-    assert description["second_windows"]["max_seq_length"] == 24
+    assert description["reader_windows"]["max_seq_length"] == 24
     assert Job.from_dict(description).to_dict() == description
     written = orjson.loads(predictions(result.folder))["predictions"]
     assert result.examples == len(written) == QUESTIONS
@@ -126,7 +126,7 @@ def test_a_run_that_was_killed_continues_to_the_same_bytes(
     assert not (tmp_path / "killed" / PREDICTIONS).exists()
     resumed = run(make_job(tiny_model, tiny_mpnet, tmp_path / "killed", **settings))
     assert 0 < resumed.totals.resumed_windows < resumed.totals.windows == undisturbed.totals.windows
-    assert resumed.totals.second_model_windows == undisturbed.totals.second_model_windows
+    assert resumed.totals.reader_windows == undisturbed.totals.reader_windows
     assert predictions(resumed.folder) == predictions(undisturbed.folder)
     for path in (undisturbed.folder / KEPT_SCORES).iterdir():
         assert (resumed.folder / KEPT_SCORES / path.name).read_bytes() == path.read_bytes()
@@ -218,11 +218,11 @@ def test_a_second_model_that_only_ranks_adds_block_scores(
     assert decision is not None and decision.first == own
     assert decision.weights == CascadeWeights(**own.weights.to_dict())
     all_blocks = run(job)
-    assert all_blocks.totals.second_model_windows > QUESTIONS
+    assert all_blocks.totals.reader_windows > QUESTIONS
     assert predictions(tmp_path / "all") == predictions(tmp_path / "alone")
     ranking = replace(decision, weights=replace(decision.weights, block_score=100.0))
     few = make_job(tiny_model, dual_encoder, tmp_path / "few", read_blocks=2, decision=ranking)
-    assert run(few).totals.second_model_windows < all_blocks.totals.second_model_windows
+    assert run(few).totals.reader_windows < all_blocks.totals.reader_windows
     assert predictions(tmp_path / "few") != predictions(tmp_path / "alone")
     advice = Model.open(dual_encoder).advice
     assert str(dual_encoder) in advice and "--second-model" in advice

@@ -1,1 +1,0 @@
-"""The model ``ranker`` of nq: this folder is the model folder that ``nq.load("ranker")`` reads."""
