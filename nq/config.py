@@ -303,7 +303,10 @@ class DecisionConfig(Settings):
     rule: str = option("default", "decision rule", choices=DECISION_RULES)
     max_answer_length: int = option(30, "pieces of a short answer at most", minimum=1)
     long_threshold: float = option(0.0, "minimum score of a long answer")
-    short_threshold: float = option(0.0, "minimum score of a short or yes/no answer")
+    short_threshold: float = option(
+        0.0,
+        "minimum score of a short or yes/no answer, which the default rule gives with a long one",
+    )
     says_yes_no: bool = option(True)
     prune_blocks: int = option(
         16, "blocks of a page whose windows prune computes, those with the best BM25", minimum=1

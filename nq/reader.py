@@ -342,15 +342,7 @@ def make_answer(
     By a decision rule without probabilities there are none, and the answer has a score.
     """
     prediction, n_best = ranked.prediction, ranked.alternatives(top + 1) or ()
-    given = next(
-        (
-            other
-            for other in n_best
-            if prediction.long == other.long
-            or (prediction.shorts and prediction.shorts == other.shorts)
-        ),
-        n_best[0] if prediction.yes_no is not YesNo.NONE and n_best else None,
-    )
+    given = next((other for other in n_best if prediction.long == other.long), None)
     others = [other for other in n_best if other is not given][:top]
     others.sort(key=lambda other: -other.short_probability)
     alternatives = tuple(

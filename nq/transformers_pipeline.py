@@ -110,7 +110,7 @@ def span_answers(
     """Yields the ``top_k`` most probable short answers to each example, best first.
 
     The score of an empty answer, if it is possible, is the probability that the best one is wrong,
-    but at least that of the best one if this is below the threshold of the decision, else at most.
+    but at most that of the best one if this is given by the decision's thresholds, else at least.
     """
     for ranking in rankings:
         example, answers = ranking.example, list[SpanAnswer]()
@@ -120,10 +120,17 @@ def span_answers(
                 answers.append(_answer(score, *place, example.text(span)))
         best = answers[0]["score"] if answers else 0.0
         if handle_impossible_answer:
-            is_first = best < ranking.config.short_threshold
+            is_first = not _is_given(ranking, best)
             empty = _answer((max if is_first else min)(best, 1 - best))
             answers.insert(0 if is_first else len(answers), empty)
         yield sorted(answers, key=lambda one: -one["score"])[:top_k] or [_answer(0.0)]
+
+
+def _is_given(ranking: Ranking, short_probability: float) -> bool:
+    """Returns whether the thresholds let a short answer through, and the best block with it."""
+    block_probability = float(ranking.probabilities.max(initial=0.0))
+    has_long = block_probability >= ranking.config.long_threshold
+    return has_long and short_probability >= ranking.config.short_threshold
 
 
 def _answer(score: float, start: int = 0, end: int = 0, answer: str = "") -> SpanAnswer:

@@ -61,9 +61,13 @@ def test_calls_of_model_cards(folder: Path) -> None:
 
 
 class Ranked:
-    """A ranking whose short answers have the words of a page, and these probabilities."""
+    """A ranking whose short answers have the words of a page, and these probabilities.
 
-    def __init__(self, probabilities: list[float], config: nq.DecisionConfig) -> None:
+    The page has one block, with the probability ``block``.
+    """
+
+    def __init__(self, probabilities: list[float], block: float, config: nq.DecisionConfig) -> None:
+        self.probabilities = np.array([block])
         self.example = page_from_text("a b c d e f").with_question("which")
         self.spans = [(Span(i + 1, i + 2), p) for i, p in enumerate(probabilities)]
         self.config = config
@@ -75,19 +79,21 @@ class Ranked:
 @given(
     st.lists(st.floats(0, 1), max_size=5).map(lambda values: sorted(values, reverse=True)),
     st.floats(0, 1),
+    st.floats(0, 1),
+    st.floats(0, 1),
     st.integers(2, 6),
 )
 def test_scores_never_rise_and_the_first_answer_is_that_of_the_decision(
-    probabilities: list[float], threshold: float, top_k: int
+    probabilities: list[float], block: float, long_threshold: float, threshold: float, top_k: int
 ) -> None:
-    ranked = Ranked(probabilities, nq.DecisionConfig(short_threshold=threshold))
+    config = nq.DecisionConfig(long_threshold=long_threshold, short_threshold=threshold)
+    ranked = Ranked(probabilities, block, config)
     one, several = (next(span_answers([ranked], k, True)) for k in (1, top_k))  # type: ignore[list-item]
     scores = [answer["score"] for answer in several]
     assert scores == sorted(scores, reverse=True)
     assert one == several[:1]
-    assert (one[0]["answer"] == "") == (
-        max(probabilities, default=0) < threshold or not probabilities
-    )
+    is_given = block >= long_threshold and max(probabilities, default=-1) >= threshold
+    assert (one[0]["answer"] != "") == is_given
     assert all(0 <= score <= 1 for score in scores)
 
 

@@ -32,6 +32,8 @@ GAP = 0.002
 """Width of the gap between scores that a threshold needs, so that rounding does not matter."""
 FOLDS = 5
 LONG_PAGE = 40  # blocks at least
+ONE_ANNOTATOR = (1, 1)
+"""Annotators that gold needs for a long, and for a short answer."""
 YES_NO_AUC = 0.6
 """Area under the ROC curve from which on yes and no count as told apart; 0.5 is chance."""
 
@@ -147,11 +149,10 @@ def tune_decision(
         prediction = encode_prediction(rank(example, scores, config).prediction())
         predictions[example.example_id] = labels.prediction_label(prediction)
     even = [key for key in gold if fold_of(key) is not None and key in predictions]
-    longs, shorts = nq_eval.decisions(  # one annotator is enough
-        {key: gold[key] for key in even}, {key: predictions[key] for key in even}, (1, 1)
-    )
-    long, short = best_threshold(longs), best_threshold(shorts)
-    tuned = replace(plain, weights=weights, long_threshold=long, short_threshold=short)
+    even_gold = {key: gold[key] for key in even}
+    even_predictions = {key: predictions[key] for key in even}
+    thresholds = best_thresholds(even_gold, even_predictions, plain)
+    tuned = replace(thresholds, weights=weights)
     return Tuned(tuned, gold, predictions, auc, long_pages)
 
 
@@ -181,11 +182,14 @@ def unseen_answers(
 
 
 def accepted(label: labels.Label, decision: DecisionConfig) -> labels.Label:
-    """Returns an answer without the parts whose scores are below the thresholds of a decision."""
+    """Returns an answer without the parts whose scores are below the thresholds of a decision.
+
+    Without its long answer a short answer is left out too, as by the default decision.
+    """
     if label.long_score < decision.long_threshold:
-        label = replace(label, long=labels.LabelSpan())
+        return replace(label, long=labels.LabelSpan(), short=(), yes_no="none")
     if label.short_score < decision.short_threshold:
-        label = replace(label, short=(), yes_no="none")
+        return replace(label, short=(), yes_no="none")
     return label
 
 
@@ -193,6 +197,20 @@ def _fit(folds: Iterable[Iterable[ChoiceSets]], start: RankingWeights) -> Rankin
     sets = [both for fold in folds for both in fold]
     blocks = [block for block, _ in sets if block]
     return fit_weights(blocks, [option for _, option in sets if option], start)
+
+
+def best_thresholds(
+    gold: Gold, predictions: Predictions, decision: DecisionConfig
+) -> DecisionConfig:
+    """Returns a decision with the best threshold of long answers, and that of short ones with it.
+
+    The predictions are without a threshold applied; one annotator is enough.
+    """
+    longs, _ = nq_eval.decisions(gold, predictions, ONE_ANNOTATOR)
+    decision = replace(decision, long_threshold=best_threshold(longs), short_threshold=0.0)
+    given = {key: accepted(label, decision) for key, label in predictions.items()}
+    _, shorts = nq_eval.decisions(gold, given, ONE_ANNOTATOR)
+    return replace(decision, short_threshold=best_threshold(shorts))
 
 
 def best_threshold(decisions: Sequence[nq_eval.Decision]) -> float:

@@ -20,7 +20,7 @@ candidates are not in page order. ``kisialiou`` is the rule of the port since it
 ``squad`` is the rule for readers of SQuAD 2, which know no markers, blocks and types: the best span
 of all windows, if the sum of its logits is above that of the null span, [CLS], in the window where
 that is lowest (google-research/bert ``run_squad.py``). The difference is the score. The long answer
-is the block around the span.
+is the block around the span. As in transformers, a span needs no block.
 
 Sources: google-research/language ``bert_joint/run_nq.py`` (``compute_predictions``, and
 ``ScoreSummary.__lt__`` of 2020-09-30 for ties) and kisialiou/NQ ``src/utils/utils.py``.
@@ -72,7 +72,7 @@ class DecisionRule:
 
 
 def default(example: Example, scores: Scores, config: DecisionConfig) -> RankedPrediction:
-    """Decides for the most probable block and short answer; the only rule of a cascade's scores."""
+    """Decides for the most probable block and its short answer; the only rule of two models."""
     ranking = rank(example, scores, config)
     return RankedPrediction(ranking.prediction(), ranking)
 

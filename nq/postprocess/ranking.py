@@ -11,8 +11,9 @@ A span over the end of a sentence, cell or item is no answer. To share its proba
 others would make wrong ones look certain.
 
 The most probable block is the long answer, its most probable option but the last one the short
-answer. Both probabilities are compared with thresholds of their own. Where the model does not tell
-yes from no (``DecisionConfig.says_yes_no``), a question that asks for them gets its block alone.
+answer. Both probabilities are compared with thresholds of their own, and no short answer is given
+without its block. Where the model does not tell yes from no (``DecisionConfig.says_yes_no``), a
+question that asks for them gets its block alone.
 
 With two models (``CascadeScores``) the evidence is that of the reader, for the blocks that it read;
 the others are no answers. The block score of the ranker is one more feature of a block,
@@ -25,7 +26,6 @@ in BERTserini (Yang et al. 2019). The short answers within a block are the reade
 
 import math
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -74,15 +74,19 @@ class Ranking:
         return np.asarray(softmax(np.append(self.utility, self.config.weights.null))[:-1])
 
     def prediction(self) -> Prediction:
-        """Returns the best block and answer; what is below its threshold is null."""
+        """Returns the best block and answer; what is below its threshold is null.
+
+        Without its block a short answer is null too.
+        """
         best = self.alternatives(1)
         if not best:
             return Prediction(self.example.example_id)
         long, short = best[0].long_probability, best[0].short_probability
-        has_short = short >= self.config.short_threshold
+        has_long = long >= self.config.long_threshold
+        has_short = has_long and short >= self.config.short_threshold
         return Prediction(
             self.example.example_id,
-            best[0].long if long >= self.config.long_threshold else None,
+            best[0].long if has_long else None,
             long,
             best[0].shorts if has_short else (),
             short,
@@ -174,9 +178,11 @@ def rank(example: Example, scores: Scores, config: DecisionConfig) -> Ranking:
 def decision_margin(ranking: Ranking) -> float:
     """Returns the smallest change of a log odds that would change the default decision.
 
-    It compares the best block with the next one, its best short answer with the next one, and each
-    probability with its threshold. An answer that is not given need not beat other blocks, unless
-    one of them would then be given. The margin of a page without blocks is infinite.
+    It compares the probability of the best block with its threshold. If the block is given, it also
+    compares the block with the next one, the probability of its best short answer with its
+    threshold and, if that is given too, the short answer with the next one. If the block is not
+    given, no other block can be: that would have to gain more to reach the threshold. The margin of
+    a page without blocks is infinite.
     """
     blocks, config = ranking.probabilities, ranking.config
     if not len(blocks):
@@ -185,28 +191,13 @@ def decision_margin(ranking: Ranking) -> float:
     best = ranking.alternative(row)
     long = log_odds(best.long_probability) - log_odds(config.long_threshold)
     short = log_odds(best.short_probability) - log_odds(config.short_threshold)
-    gaps = [abs(long), abs(short)]
-    if long >= 0 or short >= 0:
-        gaps.append(_lead(blocks))
-    else:
-        gaps += _other_blocks(ranking, min(gaps))
+    if long < 0:
+        return -long
+    gaps = [long, abs(short), _lead(blocks)]
     if short >= 0:
         options, likely = ranking.options(row)
         gaps.append(_lead(likely[options.types != AnswerType.LONG]))
     return min(gaps)
-
-
-def _other_blocks(ranking: Ranking, below: float) -> Iterator[float]:
-    """Yields for each other block the change of a log odds that would make it the answer.
-
-    The best block of the page gives no answer; changes that are not ``below`` are left out.
-    """
-    blocks, threshold = ranking.probabilities, log_odds(ranking.config.short_threshold)
-    for row in np.argsort(-blocks, kind="stable")[1:].tolist():
-        behind = float(np.log(blocks.max() / blocks[row])) if blocks[row] > 0 else math.inf
-        if behind >= below:
-            return
-        yield max(behind, threshold - log_odds(ranking.alternative(row).short_probability))
 
 
 def _lead(probabilities: FloatArray) -> float:

@@ -8,10 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, RankingWeights
+from nq.evaluation import labels
+from nq.evaluation.labels import prediction_label
+from nq.evaluation.tuning import accepted
+from nq.formats.outputs import encode_prediction
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.decision import decide
 from nq.postprocess.evidence import IMPOSSIBLE
-from nq.postprocess.ranking import decision_margin, rank
+from nq.postprocess.ranking import decision_margin, log_odds, rank
 from nq.records import (
     AnswerType,
     Candidate,
@@ -168,6 +172,24 @@ def same_answers(one: Prediction, other: Prediction) -> bool:
     return (one.long, one.shorts, one.yes_no) == (other.long, other.shorts, other.yes_no)
 
 
+@given(seeds, st.floats(0, 1), st.floats(0, 1))
+def test_a_short_answer_is_given_where_both_scores_reach_their_thresholds(
+    seed: int, long: float, short: float
+) -> None:
+    example, scores = synthetic_pages.page(seed)
+    config = DecisionConfig(long_threshold=long, short_threshold=short)
+    every = rank(example, scores, DecisionConfig()).prediction()
+    answer = rank(example, scores, config).prediction()
+    has_long = every.long_score >= long
+    has_short = has_long and every.short_score >= short
+    expected = replace(every, long=every.long if has_long else None)
+    if not has_short:
+        expected = replace(expected, shorts=(), yes_no=YesNo.NONE)
+    assert answer == expected
+    given_label, label = (prediction_label(encode_prediction(one)) for one in (answer, every))
+    assert labels.same_answers(accepted(label, config), given_label)
+
+
 # --- the decision margin
 
 LOGITS = ("start_logit", "end_logit", "cls_logit", "type_logits")
@@ -187,6 +209,16 @@ def test_noise_below_the_margin_keeps_the_answer(
     noisy = {name: x + draw.uniform(-size, size, x.shape) for name, x in logits.items()}
     other = rank(example, replace(scores, **noisy), config).prediction()
     assert same_answers(ranking.prediction(), other)
+
+
+def test_the_margin_of_a_block_that_is_not_given_is_that_to_its_threshold() -> None:
+    """Then the short answer and the other blocks have no part in the decision."""
+    example, scores = synthetic_pages.page(2)
+    best = float(rank(example, scores, DecisionConfig()).probabilities.max())
+    for short_threshold in (0.0, 0.5, 1.0):
+        config = DecisionConfig(long_threshold=(1 + best) / 2, short_threshold=short_threshold)
+        margin = log_odds(config.long_threshold) - log_odds(best)
+        assert decision_margin(rank(example, scores, config)) == pytest.approx(margin)
 
 
 # --- two models
