@@ -1,83 +1,110 @@
 """Measures the decision of a model on each of several files of annotated data.
 
-    python -m experiments.quality --data dev.jsonl.gz long.jsonl.gz short.jsonl.gz
+    python -m experiments.quality --data dev.jsonl.gz short.jsonl.gz nq-pages.jsonl.gz
 
 The figures are those that ``nq tune`` prints of the decision that it fits. The decisions of the
-bundled model were fitted to examples with even ids, so those with odd ids count, unless ``--half
-all`` is given.
+bundled models were fitted to examples with even ids, so those with odd ids count, unless ``--half
+all`` is given. Each file is answered under the profile that ``nq answer`` would choose here, with
+``prune`` for whole pages, unless ``--profile`` is given. The last row is the F1 of the first
+paragraph of each page as its long answer.
 """
 
 import argparse
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from experiments import command
 from experiments.command import add_half, in_half, markdown
+from nq.commands import arguments
 from nq.commands.tune import ROWS
 from nq.errors import Error
+from nq.evaluation import nq_eval
 from nq.evaluation.calibration import area_under_roc
 from nq.evaluation.evaluate import example_labels
 from nq.evaluation.labels import prediction_label
 from nq.evaluation.nq_eval import Gold
 from nq.evaluation.tuning import Predictions, measure
+from nq.formats.input_files import find_files
 from nq.formats.outputs import encode_prediction
+from nq.model.model import Model
+from nq.postprocess.blocks import Blocks
 from nq.postprocess.fit import yes_no_separation
 from nq.postprocess.ranking import rank
+from nq.records import Example, Prediction, Span
+from nq.runs.config import AUTO
 from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
 from nq.runs.run import run
 
-ALL_ROWS = {**ROWS, "area under the ROC curve, yes / no": ("yes_no_auc",)}
+ALL_ROWS = {
+    **ROWS,
+    "area under the ROC curve, yes / no": ("yes_no_auc",),
+    "long answer F1 of always the first paragraph": ("first_paragraph_long_f1",),
+}
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    command.add_answering(parser, " of annotated data")
+    parser.epilog = arguments.PROFILES_HELP
+    arguments.add_data(parser, note=" of annotated data")
+    arguments.add_model(parser)
+    arguments.add_profile(parser, auto=True)
+    arguments.add_limit(parser)
     add_half(parser, default="odd")
 
 
 def show(args: argparse.Namespace) -> int:
     """Runs the command."""
-    job = Job(args.data, args.model, args.profile, limit=args.limit, keep_scores=True)
-    with tempfile.TemporaryDirectory() as folder:
-        finished = FinishedRun(run(replace(job, root=Path(folder))).folder)
-        rows = list(_rows(finished, args.half))
-    if not rows:
-        raise Error(f"the half {args.half!r} of the examples has no annotations")
+    model = Model.open(args.model)
+    rows = []
+    for file in find_files(args.data):
+        job = Job([file], model, args.profile or AUTO, limit=args.limit, keep_scores=True)
+        with tempfile.TemporaryDirectory() as folder:
+            finished = FinishedRun(run(replace(job, root=Path(folder))).folder)
+            figures = _figures(finished, args.half)
+            rows.append({"data": Path(file).name.partition(".")[0], **figures})
     return command.show({"rows": rows}, args, table)
 
 
-def _rows(finished: FinishedRun, half: str) -> Iterator[dict[str, Any]]:
-    """Yields the figures of each file with examples of the half."""
-    decision, files = finished.job.model.decision, dict[str, _File]()
+def _figures(finished: FinishedRun, half: str) -> dict[str, Any]:
+    """Returns the figures of the examples of a half."""
+    decision = finished.job.model.decision
     without_thresholds = replace(decision, long_threshold=0.0, short_threshold=0.0)
-    for source, example in finished.sources():
+    gold: Gold = {}
+    predictions: Predictions = {}
+    first_paragraphs: Predictions = {}
+    odds = list[float]()
+    is_yes = list[bool]()
+    for example, scores in finished:
         labels = example_labels(example)
-        if not labels or not in_half(example.example_id, half) or finished.scores is None:
+        if not labels or not in_half(example.example_id, half):
             continue
-        ranking = rank(example, finished.scores.scores(source.key), without_thresholds)
-        file = files.setdefault(source.path, _File())
-        file.gold[example.example_id] = labels
-        prediction = encode_prediction(ranking.prediction())
-        file.predictions[example.example_id] = prediction_label(prediction)
+        key = example.example_id
+        ranking = rank(example, scores, without_thresholds)
+        gold[key] = labels
+        predictions[key] = prediction_label(encode_prediction(ranking.prediction()))
+        first = Prediction(key, first_paragraph(example), 1.0)
+        first_paragraphs[key] = prediction_label(encode_prediction(first))
         if separation := yes_no_separation(example, ranking.evidence):
-            file.separations.append(separation)
-    for path, file in files.items():
-        figures = measure(file.gold, file.predictions, decision)
-        odds, is_yes = zip(*file.separations, strict=True) if file.separations else ((), ())
-        yes_no_auc = area_under_roc(odds, is_yes)
-        yield {"data": Path(path).name.partition(".")[0], **figures, "yes_no_auc": yes_no_auc}
+            odds.append(separation[0])
+            is_yes.append(separation[1])
+    if not gold:
+        raise Error(f"the half {half!r} of the examples of a file has no annotations")
+    of_first = nq_eval.score(gold, first_paragraphs, one_annotator=True)
+    return {
+        **measure(gold, predictions, decision),
+        "yes_no_auc": area_under_roc(odds, is_yes),
+        "first_paragraph_long_f1": of_first["long-answer-f1"],
+    }
 
 
-@dataclass
-class _File:
-    """The gold and the predictions of the examples of a file, and how far yes is from no."""
-
-    gold: Gold = field(default_factory=dict)
-    predictions: Predictions = field(default_factory=dict)
-    separations: list[tuple[float, bool]] = field(default_factory=list)
+def first_paragraph(example: Example) -> Span | None:
+    """Returns the first paragraph with words of a page."""
+    spans = (example.candidates[i].span for i in Blocks.of(example).candidates.tolist())
+    paragraphs = (span for span in spans if example.block_type(span) == "Paragraph")
+    return min(paragraphs, key=lambda span: span.start, default=None)
 
 
 def table(result: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Measures what the scores of a model are worth, before a decision is made from them and after.
 
-    python -m experiments.reading --data dev.jsonl.gz --model MODEL --half even
+    python -m experiments.reading --data dev.jsonl.gz --model small --half even
 
 For each question with a gold short answer, the best-scored span inside the gold block is compared
 with the gold texts as in the evaluation of SQuAD (Rajpurkar et al. 2016): exact match, and F1 of
@@ -9,7 +9,7 @@ best span; counted is how often a gold block is the first. Both need no decision
 exact is too short or too long, if one of the gold spans contains it or is in it, or elsewhere.
 
 Then the model's decision answers all questions at its thresholds: F1, and the calibration error of
-the probabilities. With ``--max-contexts`` whole pages are read.
+the probabilities. The model is one model, by default ``small``.
 """
 
 import argparse
@@ -21,6 +21,7 @@ import numpy as np
 
 from experiments import command
 from experiments.command import add_half, in_half
+from nq.bundle import READER
 from nq.commands import arguments
 from nq.config import WindowConfig
 from nq.errors import Error
@@ -29,6 +30,7 @@ from nq.evaluation.calibration import expected_calibration_error
 from nq.evaluation.evaluate import Evaluation, judge
 from nq.evaluation.text_match import score_text
 from nq.formats.outputs import encode_prediction
+from nq.model.folder import ModelFolder
 from nq.model.model import Model
 from nq.postprocess.blocks import block_of_token
 from nq.postprocess.decision import decide
@@ -97,9 +99,9 @@ def read(example: Example, scores: WindowScores, max_answer_length: int) -> Read
 
 def measure(args: argparse.Namespace) -> int:
     """Runs the command."""
-    job = Job(args.data, args.model, args.profile, limit=args.limit, keep_scores=True)
-    windows = arguments.window_settings(args, job.model.settings)
-    job = replace(job, model=Model.open(job.model.files, windows=windows))
+    files = ModelFolder.open(args.model or READER)
+    model = Model.open(files, windows=arguments.window_settings(args, files.settings))
+    job = Job(args.data, model, args.profile, limit=args.limit, keep_scores=True)
     with tempfile.TemporaryDirectory() as folder:
         finished = run(replace(job, root=Path(folder)))
         readings, answers = _readings(finished.folder, args.half)

@@ -2,7 +2,7 @@
 
 ``SOURCES`` has the tables of the code by name. ``KINDS`` has a table for each kind of result; a
 result file is ``experiments/results/NAME.json``, its kind the part of NAME before the first
-underscore. Results of the kinds in ``BUNDLED`` are stale where another model ships now.
+underscore. Results of the kinds in ``BUNDLED`` are stale where other models ship now.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.command import markdown
-from nq.bundle import bundled_model
-from nq.commands.tune import figures_table
+from nq.bundle import READER
 from nq.errors import Error
-from nq.json_files import read_json_object
-from nq.model.folder import SETTINGS, ModelFolder
+from nq.model.model import Model
+from nq.model.registry import DEFAULT
 from nq.storage import digest_json
 
 if TYPE_CHECKING:
@@ -66,31 +66,35 @@ def read_result(name: str, root: Path) -> ResultFile:
     return data
 
 
-def shipped(name: str) -> dict[str, str]:
-    """Returns the digests of what a result depends on: the bundled weights, and their settings.
+def shipped(name: str, command: str) -> dict[str, str]:
+    """Returns the digests of what a result depends on: weights and settings of bundled models.
 
-    ``decision`` is that of ``nq.json`` without what ``BUNDLED`` leaves out. The result of a kind
-    that is not there depends on nothing.
+    They are of the models that the option ``--model`` of the command names, else of the default
+    ones. The result of a kind that is not in ``BUNDLED`` depends on nothing.
     """
-    kind, folder = kind_of(name), bundled_model()
+    kind = kind_of(name)
     if kind not in BUNDLED:
         return {}
-    settings = read_json_object(folder / SETTINGS)
-    for part in ("weights", *BUNDLED[kind]):
-        settings.pop(part, None)
-    return {"weights": ModelFolder(folder).digest, "decision": digest_json(settings)}
+    words = shlex.split(command)
+    named = words[words.index("--model") + 1] if "--model" in words else None
+    model = Model.open(named or (READER if kind == "compression" else DEFAULT))
+    settings: list[Any] = [part.windows.to_dict() for part in model.parts]
+    if kind not in TIMES:
+        settings.append(model.decision.to_dict())
+    weights = "+".join(part.digest for part in model.parts)
+    return {"weights": weights, "settings": digest_json(settings)}
 
 
 def stale(root: Path) -> list[str]:
-    """Returns a sentence on each committed result that was measured with another bundled model."""
+    """Returns a sentence on each committed result that was measured with other bundled models."""
     sentences = []
     for path in sorted((root / RESULTS).glob("*.json")):
         data = read_result(path.stem, root)
-        now = shipped(path.stem).items()
+        now = shipped(path.stem, data["command"]).items()
         if changed := [part for part, digest in now if data[MODEL].get(part) != digest]:
             sentences.append(
                 f"{RESULTS}/{path.name} is of {data['date']}, before a change of the bundled "
-                f"model's {' and '.join(changed)}: run python -m experiments.tables --record "
+                f"models' {' and '.join(changed)}: run python -m experiments.tables --record "
                 f"{path.stem} -- {data['command']}"
             )
     return sentences
@@ -287,20 +291,12 @@ SOURCES: dict[str, Callable[[Path], str]] = {
     "serve": serve,
     "scale_check": scale_check,
 }
-BUNDLED = {
-    **dict.fromkeys(("compare", "decisions", "match", "reading"), ("cascades",)),
-    **dict.fromkeys(("quality", "rescoring"), ("cascades",)),
-    **dict.fromkeys(("cluster", "scale", "serving"), ("cascades", "decision")),  # only times
-    "cascade": ("decision",),
-    "compression": ("cascades", "decision"),  # it fits a decision of its own
-}
-"""Maps kinds of results that the bundled model gives to the settings that do not matter for them.
-
-All other kinds have random weights.
-"""
+TIMES = ("cluster", "compression", "scale", "serving")
+"""Kinds of results that do not depend on the decision; compression fits one of its own."""
+BUNDLED = ("compare", "decisions", "match", "quality", "reading", "rescoring", *TIMES)
+"""Kinds of results that bundled models give; all others have random weights."""
 KINDS: dict[str, Callable[[ResultFile], str]] = {
     **{kind: partial(table_of, kind=kind) for kind in (*STUDIES, *TABLES)},
-    "cascade": lambda result: markdown(*figures_table(result)),
     "compare": compare,
     "match": match,
     "reading": reading,

@@ -11,11 +11,11 @@ on stdout and writes such a file:
 
     {"command": "nq compare …", "date": "2026-11-22",
      "machine": "2 cores of …", "versions": {"keras": "3.15.0", …}, "result": {…},
-     "model": {"weights": "855c…", "decision": "19ab…"}}
+     "model": {"weights": "db2d…+855c…", "settings": "19ab…"}}
 
-``model`` has the SHA-256 of the weights of the bundled model and of its settings, where the result
-depends on them. A result whose digests are not those of the model that ships is stale: ``--check``
-names it, and the command that measures it again.
+``model`` has the SHA-256 of the weights of the bundled models and of their settings, where the
+result depends on them. A result whose digests are not those of the models that ship is stale:
+``--check`` names it, and the command that measures it again.
 """
 
 import argparse
@@ -130,7 +130,7 @@ def record(name: str, command: Sequence[str], root: Path) -> Path:
     Returns the path of the result file. An ``Error`` says that the command fails, or prints
     something else or a result of another kind.
     """
-    kind, model = kind_of(name), shipped(name)
+    kind, model = kind_of(name), shipped(name, shlex.join(command))
     date = datetime.date.today().isoformat()
     executable = sys.executable if command[0].startswith("python") else command[0]
     process = subprocess.run([executable, *command[1:]], stdout=subprocess.PIPE, check=False)

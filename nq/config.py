@@ -309,7 +309,7 @@ class DecisionConfig(Settings):
     )
     says_yes_no: bool = option(True)
     prune_blocks: int = option(
-        16, "blocks of a page whose windows prune computes, those with the best BM25", minimum=1
+        8, "blocks of a page whose windows prune computes, the best without the model", minimum=1
     )
     weights: RankingWeights = field(default_factory=RankingWeights)
 
