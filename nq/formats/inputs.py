@@ -19,6 +19,7 @@ from nq.answers import Page
 from nq.formats import (
     csv_rows,
     elements,
+    json_head,
     lines,
     natural_questions,
     own_data,
@@ -92,9 +93,9 @@ def container_of(path: str) -> Container:
     data, head = _head(path)
     if data.startswith(parquet.MAGIC):
         return PARQUET
-    if elements.list_start(head, squad.DATA) >= 0:
+    if json_head.list_start(head, squad.DATA) >= 0:
         return SQUAD
-    if elements.is_list(head):
+    if json_head.is_list(head):
         return ELEMENTS
     if squad.is_mrqa(path, head):
         return MRQA

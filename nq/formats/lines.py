@@ -132,15 +132,31 @@ class _Content(io.RawIOBase):
 
 def parse_line(line: bytes, limits: str = "") -> Record:
     """Returns the JSON object in a line or file; ``limits`` is the prefix of the limit names."""
-    values = sum(map(line.count, (b",", b"{", b"[")))
-    LIMITS.check(**{f"{limits}bytes": len(line), f"{limits}values": values})
-    record = json_value(line)
-    if not isinstance(record, dict):
-        raise RecordError(f"expected a JSON object, found {JSON_NAMES[type(record)]}")
-    return record
+    LIMITS.check(**{f"{limits}bytes": len(line), f"{limits}values": count_values(line)})
+    return check_record(json_value(line))
 
 
-def json_value(data: bytes) -> Any:
+def count_values(text: bytes | bytearray) -> int:
+    """Returns about how many values a JSON text has, without reading it."""
+    return sum(map(text.count, (b",", b"{", b"[")))
+
+
+def check_record(value: Any) -> Record:
+    """Returns a JSON value that is an object, else raises ``RecordError``."""
+    if isinstance(value, dict):
+        return value
+    raise RecordError(f"expected a JSON object, found {JSON_NAMES[type(value)]}")
+
+
+class NotJSONError(RecordError):
+    """A text that is no JSON; ``is_cut`` tells whether it may be the beginning of one."""
+
+    def __init__(self, text: str, is_cut: bool = False) -> None:
+        super().__init__(text)
+        self.is_cut = is_cut
+
+
+def json_value(data: bytes | bytearray) -> Any:
     r"""Returns a JSON value; a lone surrogate in it becomes a character of no vocabulary.
 
     >>> json_value(rb'["a\ud800", "\ud83d\ude00", "\\ud800", NaN, -Infinity]')
@@ -155,10 +171,13 @@ def json_value(data: bytes) -> Any:
         return json.loads(text, parse_constant=lambda n: None if n == "NaN" else float(n))
     except UnicodeDecodeError:
         raise RecordError(NOT_UTF8) from None
-    except (ValueError, LookupError, RecursionError) as second:
-        if isinstance(second, json.JSONDecodeError) and "surrogate" in error.msg:
-            error = second  # a lone surrogate before it is no error
-    raise RecordError(f"not JSON: {error.msg} at character {error.pos + 1}")
+    except json.JSONDecodeError as second:
+        if second.pos > error.pos:  # what orjson refuses is no error, such as a lone surrogate
+            error = second
+    except (ValueError, LookupError, RecursionError):  # a number or a depth beyond all limits
+        raise RecordError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
+    is_cut = error.pos >= len(error.doc) or error.msg.startswith("Unterminated string")
+    raise NotJSONError(f"not JSON: {error.msg} at character {error.pos + 1}", is_cut)
 
 
 def _zstd_stream() -> Any:

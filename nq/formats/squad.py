@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nq.formats import elements, lines
-from nq.formats.fields import LIMITS, Record, RecordError, get, optional_text
+from nq.formats.fields import Record, RecordError, get, optional_text
 from nq.formats.own_data import QUESTION
 
 DATA = "data"
@@ -41,7 +41,7 @@ def is_mrqa(path: str, head: bytes) -> bool:
 
 def squad_questions(path: str) -> Questions:
     """Yields the questions of a SQuAD document."""
-    for number, article in elements.rows(path, DATA, LIMITS.document_bytes):
+    for number, article in elements.rows(path, DATA, "document_"):
         yield from _article(article, f"{DATA}[{number - 1}]")
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import itertools
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -15,13 +16,14 @@ from hypothesis import strategies as st
 
 import nq
 from nq.config import WindowConfig
-from nq.formats import elements, inputs
+from nq.formats import elements, inputs, lines
 from nq.formats.documents import page_from_html
 from nq.formats.fields import LIMITS, RecordError
 from nq.formats.retrieved import decode
 from nq.preprocess.contexts import contexts
 from nq.questions import read_examples
 from nq.records import DeadLetter, Example, Passage
+from tests.conftest import Commands
 from tests.formats import own_data
 from tests.formats.reading import ids, items, reasons, records, values_of
 from tests.support.nq_records import simplified, to_line, write_lines
@@ -131,9 +133,9 @@ def test_any_record_reads_back_from_each_shape(passages: Passages, answers: Any)
     del expected["passages"]
     for shape in SHAPES:
         line = to_line([shape("q", passages, answers)])
-        (row,) = elements.elements(io.BytesIO(line[1:]), line[:1], LIMITS.bytes)
-        assert isinstance(row, bytes)
-        values = values_of(inputs.decode_record(json.loads(row)))
+        (row,) = elements.elements(io.BytesIO(line[1:]), line[:1])
+        assert isinstance(row, dict)
+        values = values_of(inputs.decode_record(row))
         del values["passages"]
         gold = values.pop("annotations"), expected["annotations"]
         assert values == {k: v for k, v in expected.items() if k != "annotations"}
@@ -251,52 +253,94 @@ def test_a_list_may_have_records_of_any_dialect(tmp_path: Path) -> None:
 
 
 RECORDS = [dpr(f'q{n} "]}}\\', KEEPERS, ["\n\\"]) for n in range(5)]
+INDENTS = pytest.mark.parametrize("indent", [None, 0, 4])
+
+
+def read_elements(data: bytes, n_head: int = 200) -> list[Any]:
+    file = io.BytesIO(data)
+    return list(elements.elements(file, file.read(n_head)))
+
+
+@INDENTS
+@pytest.mark.parametrize("size", [1, 5, 64, 1 << 20])
+def test_elements_are_those_of_json_wherever_a_chunk_ends(
+    indent: int | None, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elements, "CHUNK_BYTES", size)
+    odd = [{"": "\\" * n + '"' * n} for n in range(9)] + [{"[{,": [[], {}, [{}]], "é": "\ud83d"}]
+    several = [*RECORDS, *odd]
+    text = json.dumps(several, indent=indent)
+    expected = [lines.json_value(json.dumps(one).encode()) for one in several]
+    assert read_elements(text.encode(), 1) == expected
+    by_id = {f'{n}"\\': one for n, one in enumerate(several)}
+    text = json.dumps(by_id, indent=indent)
+    named = [{"id": key, **one} for key, one in zip(by_id, expected, strict=True)]
+    assert read_elements(text.encode(), 1) == named
+
+
+@INDENTS
+@pytest.mark.parametrize(
+    "bad", ["null", '"a, b"', "[[1, 2], [3]]", '{"a": "\xff"}', "[" * 2000 + "]" * 2000]
+)
+def test_an_element_that_is_no_record_costs_no_other(
+    bad: str, indent: int | None, tmp_path: Path
+) -> None:
+    texts = [json.dumps(record, indent=indent) for record in RECORDS]
+    texts[2:2] = [bad]
+    path = tmp_path / "a.json"
+    path.write_bytes(f"[{', '.join(texts)}]".encode("latin-1"))
+    assert [reason == "" for reason in reasons(path)] == [True] * 2 + [False] + [True] * 3
+
+
 BROKEN = (
     *('{"id": "a", "question": "a"', '{"id": "a", "ctxs": [{"text": "b', '{"id": "a", "x": [1}]}'),
-    *('{"id": "a\n}', "null", '"a, b"', "[[1, 2], [3]]", '{"a": "b"} {"a": "b"}', "{'a': 1}"),
+    *('{"id": "a\n}', '{"a": "b"} {"a": "b"}', "{'a': 1}", '{"a": "b", c: 1}', "{}}", '"'),
 )
 
 
+@INDENTS
 @pytest.mark.parametrize("broken", BROKEN)
-@pytest.mark.parametrize("indent", [None, 0, 4])
-@pytest.mark.parametrize("size", [1, 5, 64, 1 << 20])
-def test_a_broken_element_costs_no_other(
-    broken: str, indent: int | None, size: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_file_ends_with_an_error_where_an_element_is_no_json(
+    broken: str,
+    indent: int | None,
+    is_large: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(elements, "CHUNK_BYTES", size)
+    """What follows may be a part of another record, and is not read."""
     texts = [json.dumps(record, indent=indent) for record in RECORDS]
+    if is_large:
+        monkeypatch.setattr(LIMITS, "bytes", 100 + max(map(len, texts)))
+        texts += texts[:2] * 20
+    start = len(f"[{', '.join(texts[:2])}")
     texts[2:2] = [broken]
-    file = io.BytesIO(f"[{', '.join(texts)}]".encode())
-    found = [
-        row.decode() if isinstance(row, bytes) else ""
-        for row in elements.elements(file, file.read(200), LIMITS.bytes)
-    ]
-    assert [row for row in found if row in texts and row != broken] == texts[:2] + texts[3:]
-    assert found[:2] == texts[:2] and len(found) == 6
+    path = tmp_path / "a.json"
+    path.write_text(f"[{', '.join(texts)}]")
+    rows = inputs.rows(str(path))
+    assert [json.dumps(row, indent=indent) for _, row in itertools.islice(rows, 2)] == texts[:2]
+    with pytest.raises(ValueError, match=f"{path}, element [34]: not JSON: .* byte") as error:
+        list(rows)
+    if "element 3" in str(error.value):
+        assert f"behind byte {start} of the file; elements read before it: 2;" in str(error.value)
 
 
-@pytest.mark.parametrize("indent", [None, 1])
-@pytest.mark.parametrize("broken", ['"question" "', '"question": "a, "', '"question": [{"'])
-def test_a_broken_record_by_id_costs_no_other(
-    indent: int | None, broken: str, tmp_path: Path
-) -> None:
-    by_id = {f"q{n}": {"question": "a", **dpr("", KEEPERS, None), "id": n} for n in range(5)}
-    before, middle, after = json.dumps(by_id, indent=indent).partition('"q2": {')
-    text = before + middle + after.replace('"question": "', broken, 1)
-    (tmp_path / "a.json").write_text(text)
-    assert ids(tmp_path / "a.json") == [0, 1, 3, 4]
-    assert len(reasons(tmp_path / "a.json")) == 5
+def test_a_command_ends_where_an_element_is_no_json(tmp_path: Path, commands: Commands) -> None:
+    texts = [json.dumps(record) for record in RECORDS]
+    path, output = tmp_path / "a.json", tmp_path / "windows"
+    path.write_text(f"[{', '.join(texts[:4])}, {BROKEN[0]}, {texts[4]}]")
+    commands.out("preprocess", "--data", path, "--output", output, code=1)
+    assert f"{path}, element 5: not JSON" in commands.err and commands.err.count("\n") == 1
+    assert not list(output.rglob("*.tfrecord*"))
 
 
 @pytest.mark.parametrize("indent", [None, 1])
 def test_a_file_cut_off_in_an_element(indent: int | None, tmp_path: Path) -> None:
     text = json.dumps(RECORDS, indent=indent)
-    path, starts = (
-        tmp_path / "a.json",
-        [i for i in range(len(text)) if text.startswith('"id": "q', i)],
-    )
+    path = tmp_path / "a.json"
+    starts = [i for i in range(len(text)) if text.startswith('"id": "q', i)]
     for n, start in enumerate(starts):
-        for end in (start + 2, start + 100, start + 170):
+        for end in (*range(start + 2, start + 20), start + 100, start + 170):
             path.write_text(text[:end])
             good = [reason == "" for reason in reasons(path)]
             assert good == [True] * n + [False]
@@ -307,14 +351,33 @@ def test_a_file_cut_off_in_an_element(indent: int | None, tmp_path: Path) -> Non
 
 
 def test_a_large_element_is_skipped_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elements, "CHUNK_BYTES", 1 << 16)
     large = {"id": "large", "x": ["é" * 500_000], "y": [[1, 2, 3]] * 100_000, "z": "\\" * 9_999}
-    file = io.BytesIO(json.dumps([RECORDS[0], large, RECORDS[1]]).encode())
-    n_bytes = len(json.dumps(large)) + 2  # with the comma and the blank behind it
-    with limited_memory(2 << 20):
-        first, error, last = elements.elements(file, file.read(50), 100_000)
-    assert [json.loads(row) for row in (first, last) if isinstance(row, bytes)] == RECORDS[:2]
+    data = json.dumps([RECORDS[0], large, RECORDS[1]]).encode()
+    n_bytes = len(json.dumps(large)) + 1  # with the blank before it
+    monkeypatch.setattr(LIMITS, "bytes", 100_000)
+    with limited_memory(4 << 20):
+        first, error, last = read_elements(data, 50)
+    assert [first, last] == RECORDS[:2]
     assert isinstance(error, RecordError) and f"{n_bytes}" in str(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": {"id": 1}, "%s": {"id": 2}}' % ("x" * (4 << 20)),
+        '[{"id": 1}, {"%s": 1, "id": 2}]' % ('\\"' * (2 << 20)),
+        '["%s", {"id": 1}, {"id": 2}]' % ("x" * (4 << 20)),
+        '[{"%s": {}, "id": 1}, {"id": 2}]' % ("x" * (4 << 20)),
+    ],
+    ids=["key of a record", "escapes", "first element", "first key"],
+)
+def test_long_strings_cost_a_few_copies(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    del text
+    with limited_memory(80 << 20):
+        found = [row for _, row in elements.rows(str(path)) if isinstance(row, dict)]
+    assert len(found) == 2
 
 
 def test_thirty_thousand_passages_are_read_at_constant_memory(tmp_path: Path) -> None:

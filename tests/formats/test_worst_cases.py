@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from nq.beam.runner import failure
 from nq.evaluation.text_match import normalize
-from nq.formats import csv_rows, elements, markup, squad, tydi, words
+from nq.formats import csv_rows, elements, json_head, markup, squad, tydi, words
 from nq.formats.documents import decode_text, page_from_html, page_from_text, page_of
-from nq.formats.fields import LIMITS, RecordError
+from nq.formats.lines import Row
 from nq.formats.markup import CharacterData
 from nq.formats.words import located_words, spellings
 from nq.postprocess.question_words import question_word
@@ -63,8 +63,8 @@ def consume(read: Callable[[str], Any], text: str) -> None:
                 pass
 
 
-def json_list(text: str) -> Iterator[bytes | RecordError]:
-    return elements.elements(io.BytesIO(text.encode()), text[:9999].encode(), LIMITS.bytes)
+def json_list(text: str) -> Iterator[Row]:
+    return elements.elements(io.BytesIO(text.encode()), text[:9999].encode())
 
 
 BLANKS = " " * SIZE
@@ -113,7 +113,7 @@ any_page, markdown = partial(page_of, name="the page"), partial(page_of, name="a
         (visible, "\x1b" * SIZE),
         (without_password, "//a" * (SIZE // 3)),
         (failure, " [while running '-ptransform-1" * (SIZE // 30)),
-        (lambda text: elements.list_start(text.encode(), "data"), '{"a":"' + "\\\"" * (SIZE // 2)),
+        (lambda text: json_head.list_start(text.encode(), "data"), '{"a":"' + "\\\"" * (SIZE // 2)),
         *(
             (json_list, start + part * (SIZE // len(part)))
             for start in ("[", '{"a": ')
@@ -180,4 +180,4 @@ for _ in range(3):
 @given(st.dictionaries(KEYS, VALUES, max_size=3), st.sampled_from([None, 2]))
 def test_data_of_squad_may_follow_any_json(metadata: dict[str, Any], indent: int | None) -> None:
     document = json.dumps({**metadata, "data": [{}]}, indent=indent)
-    assert elements.list_start(document.encode(), squad.DATA) == document.rindex("[")
+    assert json_head.list_start(document.encode(), squad.DATA) == document.rindex("[")
