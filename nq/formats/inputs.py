@@ -204,7 +204,7 @@ def is_official(path: str) -> bool:
     It may be gold without the document, which only the official evaluation reads.
     """
     others = {*DIALECTS, own_data.QUESTION} - {natural_questions.TOKENS, natural_questions.TEXT}
-    return container_of(path) is LINES and lines.first_record(path).keys().isdisjoint(others)
+    return container_of(path) is LINES and record.keys().isdisjoint(others)
 
 
 def is_file_name(text: str) -> bool:
@@ -245,6 +245,7 @@ def _record(path: str, wanted: str | None) -> Example:
     check(path)
     number = 0
     for number, (source, item) in enumerate(read_records(path), 1):
+    record = retrieved.flat(lines.first_record(path))
         matches = wanted in (None, str(number))
         if isinstance(item, Example):
             if matches or str(item.example_id) == wanted:

@@ -6,6 +6,7 @@
 | Pyserini, by query id          | ``answers``, ``contexts``: ``docid``, ``text`` below the title  |
 | FlashRAG, Search-R1            | ``golden_answers``, ``retrieval_result``: ``id``, ``contents``  |
 | training files of DPR          | ``answers``, ``positive_ctxs``, ``hard_negative_ctxs``, …       |
+| RAGAS                          | ``reference``, ``retrieved_contexts``: texts                    |
 
 A passage is a block in the order of the file, with its title as the heading, and may have a
 ``score``, which is a number or text. Gold is looked for in all passages, in a training file in the
@@ -32,6 +33,11 @@ FIELDS = ("ctxs", "contexts", "retrieval_result", POSITIVE)
 TRAINING = (POSITIVE, "hard_negative_ctxs", "negative_ctxs")
 OUTPUT = "output"
 """The field of FlashRAG's intermediate files that has the passages."""
+TEXTS = "retrieved_contexts"
+"""The field of RAGAS that has the passages, which are texts; before version 0.2 ``contexts``."""
+QUESTIONS = (own_data.QUESTION, "user_input", "query")
+GOLD_OF_TEXTS = ("answers", "golden_answers", "reference", "ground_truths", "ground_truth")
+"""Fields with the gold beside texts; ``answer`` is that of the program that RAGAS evaluates."""
 _IDS = ("id", "docid", "passage_id", "psg_id")
 _Text = tuple[Passage, str]
 
@@ -49,25 +55,52 @@ def decode(record: Record) -> Example:
 
 
 def flat(record: Record) -> Record:
-    """Returns a record with the fields of FlashRAG's ``output`` among its own."""
+    """Returns a record of FlashRAG or RAGAS with the fields of the others."""
     output = record.get(OUTPUT)
-    return {**record, **output} if type(output) is dict and "retrieval_result" in output else record
+    if type(output) is dict and "retrieval_result" in output:
+        return {**record, **output}
+    passages = None if record.get(own_data.CONTEXT) else record.get(TEXTS, record.get("contexts"))
+    if type(passages) is not list or not all(type(passage) is str for passage in passages):
+        return record
+    if not passages and TEXTS not in record:
+        return record
+    question = _first(record, QUESTIONS)
+    gold = _first(record, GOLD_OF_TEXTS)
+    return {**record, "question": question, "contexts": passages, "answers": gold, "answer": None}
+
+
+def _first(record: Record, names: Iterable[str]) -> Any:
+    """Returns the first of these fields that a record has, else ``None``."""
+    return next((record[name] for name in names if record.get(name) is not None), None)
 
 
 def _passages(record: Record, name: str) -> Iterator[_Text]:
     """Yields each passage with its text; a title may be the first line of the text."""
+    names = ("contents", "text") if name == "retrieval_result" else ("text", "contents")
     for i, item in enumerate(get(record, name, list, type(None), default=None) or ()):
         where = f"{name}[{i}]"
-        passage = check_type(item, where, dict)
+        passage = {"text": item, "title": ""} if type(item) is str else item
+        passage = check_type(passage, where, dict)
         passage = passage | get(passage, "document", dict, where=where, default={})  # Search-R1
-        text = get(passage, "text" if "text" in passage else "contents", str, where=where)
+        field = next((field for field in names if field in passage), names[0])
+        text = get(passage, field, str, where=where)
         title = get(passage, "title", str, type(None), where=where, default=None)
         if title is None:
             first, _, rest = text.partition("\n")
-            title, text = (first.strip().strip('"'), rest) if rest.strip() else ("", text)
+            title, text = (_without_quotes(first.strip()), rest) if rest.strip() else ("", text)
         ids = (same_id(passage[n]) for n in _IDS if type(passage.get(n)) in (int, str))
         score = None if name in TRAINING else _score(passage.get("score"), f"{where}.score")
         yield Passage(next(ids, None), " ".join(title.split()), i + 1, score), text
+
+
+def _without_quotes(title: str) -> str:
+    """Returns a title without the pair of quotes around it; quotes in it stay.
+
+    >>> _without_quotes('""Heroes" (album)"'), _without_quotes('"Heroes" (album)')
+    ('"Heroes" (album)', '"Heroes" (album)')
+    """
+    is_quoted = len(title) > 1 and title.startswith('"') and title.endswith('"')
+    return title[1:-1] if is_quoted else title
 
 
 def _score(value: Any, where: str) -> float | None:

@@ -123,7 +123,7 @@ def test_all_shapes_are_the_same_example(tmp_path: Path) -> None:
 
 
 TEXTS = st.text("ab .,-\"'[]{}\\é\u0300\u2029\U0001f600<1", max_size=12)
-LINES = TEXTS.map(str.strip).filter(lambda text: text == text.strip('"'))
+LINES = TEXTS.map(str.strip).filter(lambda text: not (text[:1] == text[-1:] == '"' and text[1:]))
 GOLD = st.one_of(st.none(), st.lists(st.sampled_from(["a", "b 1", "é"]), max_size=2))
 
 
@@ -182,7 +182,13 @@ def test_gold_of_a_training_file_is_in_the_first_positive_passage_with_it() -> N
         ({"ctxs": "p1"}, "'ctxs' must be an array"),
         ({"ctxs": [[{"text": "a"}]]}, "ctxs[0] must be an object, found an array"),
         ({"ctxs": [{"text": "a"}, None]}, "ctxs[1] must be an object, found null"),
-        ({"ctxs": [{"title": "a"}]}, "missing field 'ctxs[0].contents'"),
+        ({"ctxs": [{"title": "a"}]}, "missing field 'ctxs[0].text'"),
+        ({"ctxs": None, "contexts": [{"docid": "a"}]}, "missing field 'contexts[0].text'"),
+        ({"ctxs": None, "positive_ctxs": [{}]}, "missing field 'positive_ctxs[0].text'"),
+        (
+            {"ctxs": None, "retrieval_result": [{"id": "a"}]},
+            "missing field 'retrieval_result[0].contents'",
+        ),
         ({"ctxs": [{"text": 5}]}, "'ctxs[0].text' must be a string, found an integer"),
         ({"ctxs": [{"text": "a", "score": "x"}]}, "ctxs[0].score must be a finite number"),
         ({"ctxs": [{"text": "a", "score": 1e999}]}, "ctxs[0].score must be a finite number"),
@@ -201,6 +207,56 @@ def test_a_broken_record_costs_no_other(tmp_path: Path, fields: Any, reason: str
     assert isinstance(third[1], Example) and third[0] == 3
     assert isinstance(second[1], DeadLetter)
     assert second[0] == 2 and reason in second[1].reason
+
+
+def test_quotes_of_a_title_stay() -> None:
+    titles = {
+        '""Heroes" (album)"': '"Heroes" (album)',
+        '"Heroes" (album)': '"Heroes" (album)',
+        '"The "Cove""': 'The "Cove"',
+        '"Dunmore"': "Dunmore",
+        '"': '"',
+    }
+    listed = [{"docid": "1", "text": f"{line}\nIt is old."} for line in titles]
+    example = decode({"question": "who", "contexts": listed})
+    assert [passage.title for passage in example.passages or ()] == list(titles.values())
+
+
+RAGAS = "It was built in 1874.\nAda Brenn built it.", "It was automated in 1986."
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"user_input": QUESTION, "retrieved_contexts": RAGAS, "reference": "1986"},
+        {"question": QUESTION, "contexts": RAGAS, "ground_truth": "1986"},
+        {"query": QUESTION, "contexts": RAGAS, "ground_truths": ["1986"]},
+        {"query": QUESTION, "retrieved_contexts": RAGAS, "answers": ["1986"]},
+    ],
+)
+def test_passages_as_plain_texts(fields: Any, tmp_path: Path) -> None:
+    """A text has no title, and ``answer`` is that of the program which RAGAS evaluates."""
+    record = {**fields, "answer": "1874", "response": "1874"}
+    path = write_lines(tmp_path / "a.jsonl", [record])
+    (example,) = read_examples(path)
+    dump_list(tmp_path / "a.json", [record], 1)
+    (same,) = read_examples(tmp_path / "a.json")
+    assert values_of(same) == values_of(example) | {"example_id": same.example_id}
+    assert (example.question, example.answers) == (QUESTION, ("1986",))
+    assert example.passages == (Passage(None, "", 1), Passage(None, "", 2))
+    assert [example.text(c.span) for c in example.candidates] == list(RAGAS)
+    assert not inputs.is_official(str(path))
+
+
+def test_plain_texts_without_gold_or_passages(tmp_path: Path) -> None:
+    rows: list[Any] = [
+        {"user_input": "a", "retrieved_contexts": []},
+        {"question": "a", "contexts": ["It rains."], "answer": "1874"},
+        {"question": "a", "contexts": [], "answer": "1874"},
+    ]
+    found = list(read_examples(write_lines(tmp_path / "a.jsonl", rows)))
+    assert [example.answers for example in found] == [None, None, ("1874",)]
+    assert [len(example.passages or ()) for example in found] == [0, 1, 0]
 
 
 @pytest.mark.parametrize(
