@@ -7,9 +7,11 @@ never costs the rest of a file.
 """
 
 import contextlib
+import logging
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -31,9 +33,12 @@ from nq.formats import (
 from nq.formats.documents import SUFFIXES, page_from_record, read_document
 from nq.formats.fields import LIMITS, Record, RecordError
 from nq.formats.input_files import ENDINGS, SHARD_SUFFIXES, path_text, shown
-from nq.formats.lines import BOM, MAX_LINES, Row, binary_kind, compression_of, text_kind
+from nq.formats.lines import BOM, MAX_LINES, PRETTY, Row, binary_kind, compression_of, text_kind
 from nq.formats.own_data import TO_RETRIEVE, PageFolder
 from nq.records import DeadLetter, Example, Source
+from nq.text import listed
+
+log = logging.getLogger(__name__)
 
 DIALECTS = {
     natural_questions.TOKENS: ("NQ v1.0", natural_questions.decode_v1),
@@ -72,12 +77,19 @@ def _check_lines(path: str) -> None:
         raise ValueError(f"{path} is {name}: {kind[1]}; expected {expected}")
 
 
+    if kind is PRETTY and (place := _path_to_records(head)):
+        kind = PRETTY[0], f"write one object a line with jq -c '{place}'"
 @dataclass(frozen=True)
 class Container:
     """How records are read; ``check`` raises ``ValueError`` for a file that can have none."""
 
     rows: Callable[[str], Iterator[tuple[int, Row]]]
     check: Callable[[str], None] = lambda path: None
+def _path_to_records(head: bytes) -> str:
+    """Returns where an object has records in it, as jq writes it, by its first bytes."""
+    return json_head.path_to_records(head, {*DIALECTS, own_data.QUESTION, retrieved.TEXTS})
+
+
 
 
 PARQUET = Container(parquet.rows, parquet.check_parquet)
@@ -192,8 +204,7 @@ def decode_record(record: Record, pages: PageFolder | None = None) -> Example:
     elif record.keys() >= {"input", "output"}:
         raise RecordError(f"a record of KILT names pages and has no text of them: {TO_RETRIEVE}")
     else:
-        expected = " or ".join(f"{mark!r} ({name})" for mark, (name, _) in DIALECTS.items())
-        raise RecordError(f"no document: expected a field {expected} or 'question' (and page)")
+        raise RecordError(f"no document: {_expected(record)}")
     LIMITS.check_example(example)
     return example
 
@@ -205,6 +216,35 @@ def is_official(path: str) -> bool:
     """
     others = {*DIALECTS, own_data.QUESTION} - {natural_questions.TOKENS, natural_questions.TEXT}
     return container_of(path) is LINES and record.keys().isdisjoint(others)
+def _marks(record: Record) -> list[str]:
+    """Returns the fields of a record with pages that its question can be about."""
+    marks = [mark for mark in DIALECTS if record.get(mark) is not None]
+    has_question = type(record.get(own_data.QUESTION)) is str  # Hugging Face's is an object
+    if has_question:
+        marks = [mark for mark in marks if mark != natural_questions.DOCUMENT]
+    context = record.get(own_data.CONTEXT)
+    is_own_data = has_question and type(context) is str and context.strip()
+    others = [mark for mark in marks if mark != own_data.CONTEXT]
+    return others if others and not is_own_data else marks
+
+
+def _expected(record: Record) -> str:
+    """Returns what to do with a record of no dialect."""
+    with contextlib.suppress(TypeError):  # it is nested deeper than orjson writes
+        if place := _path_to_records(orjson.dumps(record, default=str)[:HEAD_BYTES]):
+            return f"it has records in it; write one object a line with jq -c '{place}'"
+    fields = " or ".join(f"{mark!r} ({name})" for mark, (name, _) in DIALECTS.items())
+    return f"expected a field {fields} or 'question' (and page)"
+
+
+@cache
+def _mention_pages(used: str, *others: str) -> None:
+    """Logs, once, which page of a record with several is read."""
+    log.warning(
+        "a record has pages in the fields %s and %s: %s is read", used, listed(others), used
+    )
+
+
 
 
 def is_file_name(text: str) -> bool:

@@ -8,11 +8,12 @@ import bz2
 import contextlib
 import io
 import json
+import logging
 import lzma
 import re
 import zlib
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,7 +27,10 @@ from nq.formats.tfrecord import is_tfrecord
 
 GZIP, XZ = rb"\x1f\x8b", rb"\xfd7zXZ\x00"
 BZIP2, MAGIC_BYTES = rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", 10
+ZSTD_FRAME = b"\x28\xb5\x2f\xfd"
 ZSTD = rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"  # frames with content, or to be skipped
+ZSTD_CHECKSUM, ZSTD_DICTIONARY = 4, 3
+"""Bits of the byte behind the mark of a frame that tell whether it has a checksum, a dictionary."""
 BOM = b"\xef\xbb\xbf"
 BUFFER_BYTES, MAX_XZ_BYTES = 1 << 16, 1 << 28
 SKIP_BYTES, POINTER_BYTES = 1 << 20, 1024
@@ -36,6 +40,8 @@ NO_CHARACTER = r"\ufffc"
 _SURROGATE = r"\\u(?i:d[%s][0-9a-f]{2})"
 _ESCAPE = re.compile(rf"{_SURROGATE % '89ab'}{_SURROGATE % 'c-f'}|({_SURROGATE % '89a-f'})|\\.")
 NOT_UTF8 = "not UTF-8; convert the file with iconv -t UTF-8"
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Row = Record | bytes | RecordError
@@ -88,15 +94,21 @@ def open_bytes(path: str) -> Iterator[io.BufferedReader]:
             return
         content = _Content(raw, compression, shown(path))
         yield io.BufferedReader(content, BUFFER_BYTES)
+        if not content.has_checksums:
+            _mention_without_checksum(shown(path))
         if content.rest:
             raise RecordError("there is other data behind the compressed file")
 
 
 class _Content(io.RawIOBase):
-    """The content of a compressed file; ``rest`` is what follows the end of its last stream."""
+    """The content of a compressed file; ``rest`` is what follows the end of its last stream.
+
+    ``has_checksums`` tells whether all that was read has one: in zstd it may be left out.
+    """
 
     def __init__(self, file: io.BufferedReader, compression: Any, name: str) -> None:
         self.rest, self._chunk = b"", io.BytesIO()
+        self.has_checksums = True
         self._chunks = self._decompressed(file, compression, name)
 
     def readable(self) -> bool:
@@ -115,6 +127,8 @@ class _Content(io.RawIOBase):
         new_stream, packed_bytes, *limit = compression
         while compression_of(head := file.read(MAGIC_BYTES)) is compression:
             file.seek(-len(head), io.SEEK_CUR)
+            if head.startswith(ZSTD_FRAME):
+                self._check_frame(head[len(ZSTD_FRAME) :], name)
             stream = new_stream()
             while not stream.eof:
                 needs_input = getattr(stream, "needs_input", True)
@@ -128,6 +142,20 @@ class _Content(io.RawIOBase):
                 yield chunk
             file.seek(-len(stream.unused_data.lstrip(b"\0")), io.SEEK_CUR)
         self.rest = head
+
+    def _check_frame(self, head: bytes, name: str) -> None:
+        """Reads what the first byte of a frame of zstd tells."""
+        bits = head[0] if head else ZSTD_CHECKSUM  # else it is cut off
+        self.has_checksums &= bool(bits & ZSTD_CHECKSUM)
+        if bits & ZSTD_DICTIONARY:
+            what_to_do = "decompress it with unzstd -D and that dictionary"
+            raise ValueError(f"{name} was compressed with a dictionary of zstd: {what_to_do}")
+
+
+@cache
+def _mention_without_checksum(name: str) -> None:
+    """Logs a warning, once, about a file of zstd whose damage cannot be found."""
+    log.warning("%s has no checksum: if it is damaged, other text is read without an error", name)
 
 
 def parse_line(line: bytes, limits: str = "") -> Record:
@@ -225,13 +253,20 @@ _BINARY = {
     BZIP2: ("a bzip2 file", "decompress it with bunzip2"),
     XZ: ("an xz file", "decompress it with unxz"),
     ZSTD: ("a zstd file", "decompress it with unzstd"),
+    rb"\x37\xa4\x30\xec": ("a dictionary of zstd", "give the file that was compressed with it"),
+    rb"\x5d\x00\x00.{2}(\xff{8}|.{5}\x00{3})": ("an lzma file", "decompress it with unlzma"),
+    rb"\x04\x22\x4d\x18|\x02\x21\x4c\x18": ("an lz4 file", "decompress it with unlz4"),
+    rb"\x1f\x9d": ("a file of compress (.Z)", "decompress it with uncompress"),
+    rb"LZIP[\x00\x01]": ("an lzip file", "decompress it with lzip -d"),
+    rb"\xff\x06\x00\x00sNaPpY": ("a snappy file", "decompress it with snzip -d"),
     rb"%PDF-\d": ("a PDF document", "export its text"),
     rb"ARROW1\x00": ("an Arrow file", "convert its records to one JSON object a line"),
 }
+PRETTY = "pretty-printed JSON", "write one object a line with jq -c ."
 _TEXT = {
     _UTF32: ("UTF-32 text", "convert it to UTF-8 with iconv -f UTF-32 -t UTF-8"),
     _UTF16: ("UTF-16 text", "convert it to UTF-8 with iconv -f UTF-16 -t UTF-8"),
-    rb"\s*\{[ \t]*\r?\n\s*\"": ("pretty-printed JSON", "write one object a line with jq -c ."),
+    rb"\s*\{[ \t]*\r?\n\s*\"": PRETTY,
     rb"\s*<(?i:!doctype|html|\?xml)": ("an HTML or XML file", "give it to nq ask as a page"),
 }
 

@@ -2,14 +2,17 @@
 
 import gzip
 import json
+import lzma
 import random
 import re
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from nq.bundle import bundled_model
 from nq.config import WindowConfig
@@ -34,6 +37,10 @@ from tests.support.peak_memory import limited_memory
 RECORDS = [simplified(i, words=5) for i in range(3)]
 LINES = b"\n".join(map(to_line, RECORDS))
 TEXT = LINES.decode()
+OWN = {"question": "who", "context": "It rains."}
+WITH_DICTIONARY = zstandard.ZstdCompressor(
+    dict_data=zstandard.train_dictionary(2048, [to_line(simplified(i)) for i in range(200)])
+)
 GOOD = to_line(simplified())
 NOISE = b"".join(
     to_line(simplified(i) | {"noise": random.Random(i).randbytes(3000).hex()}) + b"\n"
@@ -199,7 +206,14 @@ def test_find_files(tmp_path: Path) -> None:
         (b"PK\x03\x04" + bytes(26) + b"xl/" + bytes(99), "CSV"),
         (frame(b"one"), "TFRecord"),
         (TEXT.encode("utf-16"), "iconv -f UTF-16 -t UTF-8"),
-        (json.dumps(RECORDS[0], indent="\t").encode(), "jq -c ."),
+        (lzma.compress(LINES, lzma.FORMAT_ALONE), "an lzma file: decompress it with unlzma"),
+        (b"\x04\x22\x4d\x18\x64" + LINES, "an lz4 file: decompress it with unlz4"),
+        (b"\x1f\x9d\x90" + LINES, "(.Z): decompress it with uncompress"),
+        (b"LZIP\x01" + LINES, "an lzip file: decompress it"),
+        (gzip.compress(b"\x1f\x9d\x90" + LINES), "(.Z) in a compressed file"),
+        (b"\x37\xa4\x30\xec" + LINES, "a dictionary of zstd"),
+        (WITH_DICTIONARY.compress(LINES), "compressed with a dictionary of zstd: decompress it"),
+        (json.dumps(RECORDS[0], indent="\t").encode(), "jq -c .;"),
         (b"<!DOCTYPE html>\n<html>", "nq ask"),
         (b"id,query\n" + b"1,who\n" * 100, "100"),
     ],
@@ -210,6 +224,66 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path, data: bytes, kind: st
     for read in (read_examples, inputs.read_page):
         with pytest.raises(ValueError, match=f"{path}.*{re.escape(kind)}"):
             read(path)
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ({"results": [OWN]}, ".results[]"),
+        ({"version": 2, "authors": [{"name": "Ada"}], "examples": [OWN]}, ".examples[]"),
+        ({"split": {"dev": [OWN], "test": [OWN]}}, ".split.dev[]"),
+        ({"q1": OWN, "q2": OWN}, ".[]"),
+        ({"dev": {"q1": OWN, "q2": OWN}}, ".dev[]"),
+        ({"results": [{"user_input": "who", "retrieved_contexts": ["It rains."]}]}, ".results[]"),
+    ],
+)
+def test_the_advice_for_records_in_an_object_names_their_place(
+    value: Any, place: str, tmp_path: Path
+) -> None:
+    path, n_records = tmp_path / "a.json", json.dumps(value).count("It rains.")
+    path.write_text(json.dumps(value, indent=2))
+    with pytest.raises(ValueError, match=re.escape(f"jq -c '{place}';")):
+        read_examples(path)
+    path.write_text(json.dumps(value))
+    (reason,) = reasons(path)
+    assert reason.endswith(f"jq -c '{place}'")
+    if jq := shutil.which("jq"):
+        lines = subprocess.run([jq, "-c", place, path], capture_output=True, check=True).stdout
+        path.write_bytes(lines)
+        assert 0 < len(list(read_examples(path))) <= n_records
+
+
+def test_a_record_is_no_list_of_records(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    for record in (OWN, {"id": 1, "ctxs": [OWN], "question": "who"}, {"a": [[1]], "b": {"c": {}}}):
+        path.write_text(json.dumps(record, indent=2))
+        with pytest.raises(ValueError, match=re.escape("jq -c .;")):
+            read_examples(path)
+
+
+def test_of_zstd_without_checksum_a_line_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    checked = COMPRESS[".zst"](LINES + b"\n")
+    unchecked = zstandard.ZstdCompressor(write_checksum=False).compress(LINES + b"\n")
+    skipped = b"\x50\x2a\x4d\x18\x03\0\0\0abc"
+    expected = {
+        "a.zst": (checked, 0),
+        "b.zst": (unchecked, 1),
+        "c.zst": (checked + unchecked, 1),
+        "d.zst": (skipped + unchecked, 1),
+        "e.zst": (checked[:4], 0),
+        "f.gz": (gzip.compress(LINES), 0),
+    }
+    for name, (data, n_lines) in expected.items():
+        caplog.clear()
+        path = tmp_path / name
+        path.write_bytes(data)
+        list(read_examples(path, skip_bad=True))
+        assert list(read_examples(path, skip_bad=True)) or name == "e.zst"
+        messages = [one.getMessage() for one in caplog.records if "has no" in one.getMessage()]
+        assert len(messages) == n_lines, name
+        assert all(message.startswith(f"{path} has no checksum") for message in messages)
 
 
 LFS = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 123\n"
