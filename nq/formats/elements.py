@@ -50,8 +50,8 @@ def rows(path: str, name: str = "", limits: str = "") -> Iterator[tuple[int, Row
                 yield number, row
     except NotJSONError as error:
         raise ValueError(
-            f"{shown(path)}, element {number + 1}: {error} of the file; {number} before it can be "
-            "read, where the next begins is not known: correct it, or write one object a line"
+            f"{shown(path)}, element {number + 1}: {error} of the file; elements read before it: "
+            f"{number}; correct it, or write one object a line, of which a bad one costs no other"
         ) from error
     except RecordError as error:
         yield number + 1, error

@@ -41,16 +41,17 @@ from nq.text import listed
 log = logging.getLogger(__name__)
 
 DIALECTS = {
+    own_data.CONTEXT: ("question and context", own_data.decode_context),
     natural_questions.TOKENS: ("NQ v1.0", natural_questions.decode_v1),
     natural_questions.TEXT: ("simplified NQ", natural_questions.decode_simplified),
     tydi.TEXT: ("TyDi QA", tydi.decode),
     natural_questions.DOCUMENT: ("Hugging Face's natural_questions", natural_questions.decode_row),
-    own_data.CONTEXT: ("question and context", own_data.decode_context),
     **dict.fromkeys(retrieved.FIELDS, ("passages", retrieved.decode)),
 }
 """Name and function of each dialect, by the field with the page, which a record must have.
 
-A record with a question and none of them names its page in another file.
+Of several fields of a record the first one here is read. A record with a question and none of them
+names its page in another file.
 """
 EXCERPT_CHARS, MAX_NAME = 500, 4096
 HEAD_BYTES = 16 << 10
@@ -71,25 +72,25 @@ def _check_lines(path: str) -> None:
         if n_records <= 1 and not _RECORD_START.match(head):
             no_records = len(several) == MAX_LINES and not n_records
             kind = text_kind(head) or (_NO_RECORDS if no_records else None)
+    if kind is PRETTY and (place := _path_to_records(head)):
+        kind = PRETTY[0], f"write one object a line with jq -c '{place}'"
     if kind:
         name = f"{kind[0]} in a compressed file" if compression_of(data) else kind[0]
         expected = "one JSON object a line, plain or compressed, parquet, CSV, or a file of SQuAD"
         raise ValueError(f"{path} is {name}: {kind[1]}; expected {expected}")
 
 
-    if kind is PRETTY and (place := _path_to_records(head)):
-        kind = PRETTY[0], f"write one object a line with jq -c '{place}'"
+def _path_to_records(head: bytes) -> str:
+    """Returns where an object has records in it, as jq writes it, by its first bytes."""
+    return json_head.path_to_records(head, {*DIALECTS, own_data.QUESTION, retrieved.TEXTS})
+
+
 @dataclass(frozen=True)
 class Container:
     """How records are read; ``check`` raises ``ValueError`` for a file that can have none."""
 
     rows: Callable[[str], Iterator[tuple[int, Row]]]
     check: Callable[[str], None] = lambda path: None
-def _path_to_records(head: bytes) -> str:
-    """Returns where an object has records in it, as jq writes it, by its first bytes."""
-    return json_head.path_to_records(head, {*DIALECTS, own_data.QUESTION, retrieved.TEXTS})
-
-
 
 
 PARQUET = Container(parquet.rows, parquet.check_parquet)
@@ -194,10 +195,11 @@ def decode_row(source: Source, row: Row, pages: PageFolder | None) -> Example | 
 def decode_record(record: Record, pages: PageFolder | None = None) -> Example:
     """Returns the example in a record of any dialect."""
     record = retrieved.flat(record)
-    marks = [mark for mark in DIALECTS if record.get(mark) is not None]
-    if type(record.get(own_data.QUESTION)) is str:  # Hugging Face's is an object
-        marks = [mark for mark in marks if mark != natural_questions.DOCUMENT]
+    marks = _marks(record)
     if marks:
+        named = [pages.column] if pages and record.get(pages.column) else []
+        if len(marks) + len(named) > 1:
+            _mention_pages(*marks, *named)
         example = DIALECTS[marks[0]][1](record)
     elif own_data.QUESTION in record:
         example = own_data.decode_page_question(record, pages)
@@ -209,13 +211,6 @@ def decode_record(record: Record, pages: PageFolder | None = None) -> Example:
     return example
 
 
-def is_official(path: str) -> bool:
-    """Returns whether the first record of a file is of NQ v1.0 or simplified NQ.
-
-    It may be gold without the document, which only the official evaluation reads.
-    """
-    others = {*DIALECTS, own_data.QUESTION} - {natural_questions.TOKENS, natural_questions.TEXT}
-    return container_of(path) is LINES and record.keys().isdisjoint(others)
 def _marks(record: Record) -> list[str]:
     """Returns the fields of a record with pages that its question can be about."""
     marks = [mark for mark in DIALECTS if record.get(mark) is not None]
@@ -245,6 +240,14 @@ def _mention_pages(used: str, *others: str) -> None:
     )
 
 
+def is_official(path: str) -> bool:
+    """Returns whether the first record of a file is of NQ v1.0 or simplified NQ.
+
+    It may be gold without the document, which only the official evaluation reads.
+    """
+    record = retrieved.flat(lines.first_record(path))
+    others = {*DIALECTS, own_data.QUESTION} - {natural_questions.TOKENS, natural_questions.TEXT}
+    return container_of(path) is LINES and record.keys().isdisjoint(others)
 
 
 def is_file_name(text: str) -> bool:
@@ -285,7 +288,6 @@ def _record(path: str, wanted: str | None) -> Example:
     check(path)
     number = 0
     for number, (source, item) in enumerate(read_records(path), 1):
-    record = retrieved.flat(lines.first_record(path))
         matches = wanted in (None, str(number))
         if isinstance(item, Example):
             if matches or str(item.example_id) == wanted:

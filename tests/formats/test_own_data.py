@@ -19,7 +19,7 @@ from nq.records import Example, Original, Span, YesNo, char_span
 from tests.formats import own_data
 from tests.formats.own_data import CONTEXT, placed
 from tests.formats.reading import ids, items, reasons, records
-from tests.support.nq_records import write_lines
+from tests.support.nq_records import simplified, v1, write_lines
 
 ROW = "7{0}When was it built?{0}It was built in 1889.{0}1889"
 HTML = "<title>The Tower</title><p>Built in <b>1889</b> by\r\nEiffel &amp; Co.</p>"
@@ -413,3 +413,64 @@ def test_another_column_may_name_the_page(tmp_path: Path, pages: PageFolder) -> 
     path = write(tmp_path / "a.csv", "Question;Source File\nwhen;tower.html\n")
     (example,) = read_examples(path, pages=list_pages(pages.folder, "Source File"))
     assert example.title == "The Tower"
+
+
+@pytest.mark.parametrize(
+    ("fields", "others"),
+    [
+        (simplified(), "document_text"),
+        (v1(), "document_tokens"),
+        ({"document": "It snows."}, ""),
+        ({"contexts": ["It snows."], "answers": None, "answer": "rains"}, "contexts"),
+        ({"ctxs": [{"text": "It snows."}]}, "ctxs"),
+        ({"document_text": "It snows.", "ctxs": [{"text": "It snows."}]}, "document_text, ctxs"),
+    ],
+)
+def test_a_record_with_a_context_is_own_data_whatever_else_it_has(
+    fields: Any, others: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    inputs._mention_pages.cache_clear()
+    record = {**fields, "question": "who", "context": "It rains."}
+    record |= {} if "answer" in fields else {"answers": ["rains"]}
+    path = write_lines(tmp_path / "a.jsonl", [record, record])
+    for example in read_examples(path, skip_bad=True):
+        assert (example.text(example.candidates[0].span), example.answers) == (
+            "It rains.", ("rains",)
+        )  # fmt: skip
+    messages = [one.getMessage() for one in caplog.records if "pages" in one.getMessage()]
+    expected = f"a record has pages in the fields context and {others}: context is read"
+    assert messages == ([expected] if others else [])
+
+
+def test_a_context_that_is_none_leaves_the_other_page(tmp_path: Path) -> None:
+    retrieved = {"question": "who", "ctxs": [{"text": "It snows."}]}
+    several: list[Any] = [
+        *({**retrieved, "id": i, "context": other} for i, other in enumerate((None, " ", ["a"]))),
+        {**simplified(7), "context": "It rains."},
+    ]
+    examples = read_examples(write_lines(tmp_path / "a.jsonl", several))
+    texts = [example.text(example.candidates[0].span) for example in examples]
+    assert texts[:3] == ["It snows."] * 3
+    assert len(texts) == 4 and texts[3] != "It rains."
+
+
+def test_two_kinds_of_passages_say_which_is_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    inputs._mention_pages.cache_clear()
+    record = {"question": "who", "contexts": [{"text": "a"}], "ctxs": [{"text": "b"}]}
+    (example,) = read_examples(write_lines(tmp_path / "a.jsonl", [record]))
+    assert example.text(example.candidates[0].span) == "b"
+    assert "ctxs and contexts: ctxs is read" in caplog.text
+
+
+def test_a_context_is_read_in_place_of_the_page_that_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    inputs._mention_pages.cache_clear()
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "a.txt").write_text("It snows.")
+    data = write(tmp_path / "a.csv", "question,context,page\nwho,It rains.,a\n")
+    (example,) = read_examples(data, pages=tmp_path / "pages")
+    assert example.text(example.candidates[0].span) == "It rains."
+    assert "context and page: context is read" in caplog.text
