@@ -9,6 +9,7 @@ from nq.commands import arguments, terminal
 from nq.runs.config import Compute
 from nq.text import grid, visible
 
+BEFORE = "  before"
 GROUPS = {"all": "odd", "short pages": "odd_short_pages", "long pages": "odd_long_pages"}
 PARTS = ("long", "short")
 ROWS: dict[str, Sequence[str]] = {
@@ -25,7 +26,8 @@ def parser() -> terminal.Parser:
         prog="nq tune",
         description="Fits the default decision (weights, calibration, thresholds) to the examples "
         "with even ids, writes it into the model folder, or with --output into a copy of it, and "
-        "measures it on those with odd ids. "
+        "measures it on those with odd ids, beside the decision before. The fit starts from the "
+        "decision of the model, which counts as 40 examples. "
         "With --ranker it is the decision of both models, in a new folder of both.",
         examples=(
             "nq tune --data dev.jsonl.gz --model my_model",
@@ -70,22 +72,40 @@ def figures_table(figures: Mapping[str, Any]) -> list[list[str]]:
     """Returns the figures of ``nq.tune`` as rows, of which the first is the head.
 
     The last row is how well the model tells yes from no on the even half, all others are figures
-    of the odd half, of short and of long pages alone, too.
+    of the odd half, of short and of long pages alone, too. Below each row are the figures before,
+    where they are known.
     """
     groups = {title: name for title, name in GROUPS.items() if f"{name}_examples" in figures}
     counts = (f"{title}: {figures[f'{one}_examples']}" for title, one in groups.items())
     rows = [["examples", *counts]]
     for title, names in ROWS.items():
-        cells = ([f"{figures[f'{one}_{n}']:.3f}" for n in names] for one in groups.values())
-        rows.append([title, *map(" / ".join, cells)])
+        rows.append([title, *(_cell(figures, one, names) for one in groups.values())])
+        before = [_cell(figures, f"{one}_before", names) for one in groups.values()]
+        if any(before):
+            rows.append([BEFORE, *before])
     yes_no, others = f"{figures['yes_no_auc']:.3f}", [""] * (len(groups) - 1)
     return [*rows, ["area under the ROC curve, yes / no", yes_no, *others]]
 
 
+def _cell(figures: Mapping[str, Any], group: str, names: Sequence[str]) -> str:
+    """Returns the figures of a group, of those that it has."""
+    keys = [f"{group}_{name}" for name in names]
+    return " / ".join(f"{figures[key]:.3f}" for key in keys if key in figures)
+
+
 def _text(figures: Mapping[str, Any]) -> str:
-    long, short = figures["long_threshold"], figures["short_threshold"]
-    thresholds = f"{long:.4g} for long answers and {short:.4g} for short ones"
     head, *rows = figures_table(figures)
+    thresholds = _thresholds(figures)
     lines = [f"fitted to the examples with even ids: weights, and thresholds of {thresholds}"]
+    if "before_long_threshold" in figures:
+        before = _thresholds(figures, "before_")
+        kept = "the thresholds stay: others are not better beyond chance"
+        lines.append(kept if thresholds == before else f"thresholds before: {before}")
     lines += ["measured on those with odd ids:", "", *grid(head, rows), ""]
     return "\n".join([*lines, visible(f"written to {figures['model']}/nq.json")])
+
+
+def _thresholds(figures: Mapping[str, Any], prefix: str = "") -> str:
+    long = figures[f"{prefix}long_threshold"]
+    short = figures[f"{prefix}short_threshold"]
+    return f"{long:.4g} for long answers and {short:.4g} for short ones"

@@ -9,13 +9,18 @@ from typing import Any
 from nq import hub
 from nq.errors import Error
 from nq.evaluation.evaluate import Evaluation, example_labels, judge_label
-from nq.evaluation.gate import f1_behind, question_counts
+from nq.evaluation.gate import is_better
 from nq.evaluation.labels import Label
 from nq.evaluation.nq_eval import Gold
-from nq.evaluation.tuning import FOLDS, tune_decision, unseen_answers
+from nq.evaluation.tuning import (
+    FOLDS,
+    MIN_TUNED,
+    reads_default_scores,
+    tune_decision,
+    unseen_answers,
+)
 from nq.model.model import Model
 from nq.model.registry import model_name
-from nq.postprocess.decision import RULES
 from nq.records import ExampleId
 from nq.report.comparison import CHOSEN, FITTED, SHIPPED
 from nq.runs.folder import FinishedRun
@@ -23,9 +28,6 @@ from nq.runs.record import quality
 from nq.runs.tuning import save_decision, start_decision
 
 log = logging.getLogger(__name__)
-
-MIN_TUNED = 40
-"""Questions with annotations that a decision needs, which is fitted to half of them."""
 
 Answers = Mapping[ExampleId, Label]
 
@@ -98,8 +100,7 @@ def judged_answers(run: FinishedRun, decisions: str = CHOSEN) -> Judged:
     questions have gold, or if the default rule cannot read the scores of the run.
     """
     shipped = Judged(SHIPPED, run.predictions, {})
-    rule, default = RULES[run.job.model.decision.rule], RULES["default"]
-    is_readable = (rule.k, rule.text_only) == (default.k, default.text_only)
+    is_readable = reads_default_scores(run.job.model.decision)
     if decisions == SHIPPED or run.scores is None or not is_readable:
         return shipped
     gold = _gold(run)
@@ -112,15 +113,6 @@ def judged_answers(run: FinishedRun, decisions: str = CHOSEN) -> Judged:
     is_taken = decisions == FITTED or is_better(unseen, run.predictions, gold)
     name, answers = (FITTED, unseen) if is_taken else (SHIPPED, run.predictions)
     return Judged(name, answers, quality(evaluation.metrics()))
-
-
-def is_better(answers: Answers, others: Answers, gold: Gold) -> bool:
-    """Returns whether the micro-F1 of some answers is higher than that of others beyond chance.
-
-    The interval of the difference (``f1_behind``) then lies above 0.
-    """
-    _, low, _ = f1_behind(question_counts(gold, others), question_counts(gold, answers))
-    return low > 0
 
 
 def save_judged(run: FinishedRun, judged: Judged, output: str | Path) -> None:

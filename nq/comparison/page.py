@@ -5,8 +5,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nq.comparison.models import MIN_TUNED
 from nq.comparison.verdict import advice
+from nq.evaluation.tuning import MIN_TUNED
 from nq.report.comparison import ComparisonRow, cells, comparison_table
 from nq.report.page import CHART_CODE, render, script_json
 from nq.text import html_table, visible

@@ -163,6 +163,17 @@ def f1_behind(mine: Sequence[Counts], others: Sequence[Counts]) -> tuple[float, 
     return (behind, *(_interval(_differences, tables) if len(mine) > 1 else (-1.0, 1.0)))
 
 
+def is_better(
+    answers: Mapping[ExampleId, Label], others: Mapping[ExampleId, Label], gold: Gold
+) -> bool:
+    """Returns whether the micro-F1 of some answers is higher than that of others beyond chance.
+
+    The interval of the difference (``f1_behind``) then lies above 0.
+    """
+    _, low, _ = f1_behind(question_counts(gold, others), question_counts(gold, answers))
+    return low > 0
+
+
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
     """Returns the ends of the bootstrap interval of the median of at least two values.
 

@@ -1,22 +1,28 @@
 """Tunes the decision of a model by the scores of annotated questions, and measures it on others.
 
 The examples with even ids determine the weights and the thresholds; those with odd ids measure the
-result.
+result. A decision that was fitted before is where the fit begins, and it is drawn to that
+(``nq.postprocess.fit``), so that few questions change it little. Its thresholds, and whether it
+says yes and no, change only where that is better beyond chance.
 """
 
 import hashlib
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, RankingWeights
+from nq.config import DecisionConfig, RankingWeights
 from nq.evaluation import labels, nq_eval
 from nq.evaluation.calibration import area_under_roc, expected_calibration_error
 from nq.evaluation.evaluate import example_labels
+from nq.evaluation.gate import is_better
 from nq.evaluation.nq_eval import Gold
 from nq.formats.outputs import encode_prediction
+from nq.postprocess.decision import RULES, decide
 from nq.postprocess.fit import (
+    PRIOR_QUESTIONS,
     ChoiceSet,
     block_choices,
     fit_weights,
@@ -31,11 +37,22 @@ SLACK = 0.005  # thresholds whose F1 is within this of the best are equally good
 GAP = 0.002
 """Width of the gap between scores that a threshold needs, so that rounding does not matter."""
 FOLDS = 5
+MIN_TUNED = 40
+"""Questions with annotations from which on a decision learns enough."""
 LONG_PAGE = 40  # blocks at least
 ONE_ANNOTATOR = (1, 1)
 """Annotators that gold needs for a long, and for a short answer."""
 YES_NO_AUC = 0.6
 """Area under the ROC curve from which on yes and no count as told apart; 0.5 is chance."""
+STANDARD_ERRORS = 1.645
+"""Half of the width of an interval of 90 %."""
+
+GIVEN_F1 = {
+    "micro_f1": "micro_f1",
+    "long_f1": "long-answer-f1",
+    "short_f1": "short-answer-f1",
+}
+"""Names of the F1s of the answers that are given, and the metrics that have them."""
 
 Predictions = dict[ExampleId, labels.Label]
 ChoiceSets = tuple[ChoiceSet | None, ChoiceSet | None]  # of blocks, and of options
@@ -45,8 +62,11 @@ ChoiceSets = tuple[ChoiceSet | None, ChoiceSet | None]  # of blocks, and of opti
 class Tuned:
     """A fitted decision, with all gold and the predictions by it, no threshold applied.
 
-    ``yes_no_auc`` is how well the model tells yes from no on the even half, ``long_pages`` has the
-    ids of the examples with a long page.
+    Args:
+        yes_no_auc: how well the model tells yes from no on the even half.
+        long_pages: the ids of the examples with a long page.
+        before: the decision that the model had, if it is measured too.
+        predictions_before: by that; of the default rule no threshold is applied to them.
     """
 
     decision: DecisionConfig
@@ -54,9 +74,21 @@ class Tuned:
     predictions: Predictions
     yes_no_auc: float
     long_pages: set[ExampleId]
+    before: DecisionConfig | None = None
+    predictions_before: Predictions = field(default_factory=dict)
+
+    @property
+    def half_sizes(self) -> tuple[int, int]:
+        """The numbers of questions with gold in the even and in the odd half."""
+        n_even = sum(fold_of(key) is not None for key in self.gold)
+        return n_even, len(self.gold) - n_even
 
     def figures(self) -> dict[str, Any]:
-        """Returns the figures of the odd half by name, of short and of long pages alone, too."""
+        """Returns the figures of the odd half by name, of short and of long pages alone, too.
+
+        Those of the decision before have ``before`` in their names. A rule without probabilities
+        has only F1s there.
+        """
         odd = [key for key in self.gold if fold_of(key) is None and key in self.predictions]
         groups = {"odd": odd}
         long = [key for key in odd if key in self.long_pages]
@@ -69,7 +101,18 @@ class Tuned:
             predictions = {key: self.predictions[key] for key in keys}
             measured = measure(gold, predictions, self.decision)
             figures |= {f"{group}_{name}": value for name, value in measured.items()}
+            before = self._measure_before(gold)
+            figures |= {f"{group}_before_{name}": value for name, value in before.items()}
         return figures
+
+    def _measure_before(self, gold: Gold) -> dict[str, Any]:
+        if self.before is None:
+            return {}
+        predictions = {key: self.predictions_before[key] for key in gold}
+        if RULES[self.before.rule].ranks:
+            return measure(gold, predictions, self.before)
+        metrics = nq_eval.score(gold, predictions, one_annotator=True)
+        return {name: metrics[key] for name, key in GIVEN_F1.items()}
 
 
 def fold_of(key: ExampleId) -> int | None:
@@ -105,14 +148,18 @@ def tune_decision(
     scored: Iterable[tuple[Example, Scores]],
     decision: DecisionConfig,
     fold_of: Callable[[ExampleId], int | None] = fold_of,
+    before: DecisionConfig | None = None,
 ) -> Tuned:
     """Fits the decision on the even half, or on all examples of which ``fold_of`` has a fold.
 
-    The thresholds use predictions by weights that were fitted without the example (in
-    ``FOLDS`` folds), since weights fit their own examples better than others.
+    A decision with other weights than the defaults counts as ``PRIOR_QUESTIONS`` further questions.
+    The thresholds use predictions by weights that were fitted without the example (in ``FOLDS``
+    folds), since weights fit their own examples better than others. Those of such a decision change
+    only if others are better beyond chance.
 
     All examples with their scores are iterated twice. The maximum answer length of the decision is
-    kept. ``ValueError`` if there is no example to fit to.
+    kept. ``before`` is the decision of the model as it is, to be measured too, if its rule can read
+    the scores. ``ValueError`` if there is no example to fit to.
     """
     gold: Gold = {}
     choice_sets: dict[int, list[ChoiceSets]] = {}
@@ -133,27 +180,93 @@ def tune_decision(
                 separations.append(separation)
     if not choice_sets:
         raise ValueError("there is no annotated example to fit the decision to: give some")
-    auc = area_under_roc([odds for odds, _ in separations], [is_yes for _, is_yes in separations])
-    plain = replace(
-        decision, long_threshold=0.0, short_threshold=0.0, says_yes_no=auc >= YES_NO_AUC
-    )
-    start = CascadeWeights() if isinstance(decision, CascadeDecision) else RankingWeights()
-    weights = _fit(choice_sets.values(), start)
+    auc, says_yes_no = tell_yes_from_no(separations, decision)
+    weights = _fit(choice_sets.values(), decision)
     held_out = [
-        _fit((choice_sets[f] for f in choice_sets if f != fold), start) for fold in range(FOLDS)
+        _fit((choice_sets[f] for f in choice_sets if f != fold), decision) for fold in range(FOLDS)
     ]
+    tuned = replace(decision, weights=weights, says_yes_no=says_yes_no)
+    if before is not None and not reads_default_scores(before):
+        before = None
     predictions: Predictions = {}
+    predictions_before: Predictions = {}
     for example, scores in scored:
-        fold = fold_of(example.example_id)
-        config = replace(plain, weights=weights if fold is None else held_out[fold])
-        prediction = encode_prediction(rank(example, scores, config).prediction())
-        predictions[example.example_id] = labels.prediction_label(prediction)
-    even = [key for key in gold if fold_of(key) is not None and key in predictions]
-    even_gold = {key: gold[key] for key in even}
-    even_predictions = {key: predictions[key] for key in even}
-    thresholds = best_thresholds(even_gold, even_predictions, plain)
-    tuned = replace(thresholds, weights=weights)
-    return Tuned(tuned, gold, predictions, auc, long_pages)
+        key = example.example_id
+        fold = fold_of(key)
+        unseen = tuned if fold is None else replace(tuned, weights=held_out[fold])
+        predictions[key] = predicted(example, scores, unseen)
+        if before is not None:
+            predictions_before[key] = predicted(example, scores, before)
+    folds = {key: fold for key in gold if (fold := fold_of(key)) is not None and key in predictions}
+    even_gold = {key: gold[key] for key in folds}
+    even_predictions = {key: predictions[key] for key in folds}
+    if not is_fitted(decision) or are_others_better(even_gold, even_predictions, tuned, folds):
+        tuned = best_thresholds(even_gold, even_predictions, tuned)
+    return Tuned(tuned, gold, predictions, auc, long_pages, before, predictions_before)
+
+
+def is_fitted(decision: DecisionConfig) -> bool:
+    """Returns whether a decision has other weights than the defaults."""
+    return decision.weights != type(decision.weights)()
+
+
+def reads_default_scores(decision: DecisionConfig) -> bool:
+    """Returns whether the rule of a decision needs the same scores as the default rule."""
+    rule, default = RULES[decision.rule], RULES["default"]
+    return (rule.k, rule.text_only) == (default.k, default.text_only)
+
+
+def predicted(example: Example, scores: Scores, decision: DecisionConfig) -> labels.Label:
+    """Returns the prediction of a decision, by the default rule without a threshold applied."""
+    if RULES[decision.rule].ranks:
+        decision = replace(decision, long_threshold=0.0, short_threshold=0.0)
+    prediction = decide(example, scores, decision).prediction
+    return labels.prediction_label(encode_prediction(prediction))
+
+
+def tell_yes_from_no(
+    separations: Sequence[tuple[float, bool]], decision: DecisionConfig
+) -> tuple[float, bool]:
+    """Returns how well the model tells yes from no, and whether it then says them.
+
+    A fitted decision changes that only where the area under the ROC curve is on the other side of
+    ``YES_NO_AUC`` beyond chance, by its standard error without a separation (Mann and Whitney).
+    """
+    odds = [one for one, _ in separations]
+    is_yes = [one for _, one in separations]
+    auc = area_under_roc(odds, is_yes)
+    says_yes_no = auc >= YES_NO_AUC
+    if is_fitted(decision):
+        pairs = sum(is_yes) * (len(is_yes) - sum(is_yes))
+        error = math.sqrt((len(is_yes) + 1) / (12 * pairs)) if pairs else math.inf
+        is_clear = abs(auc - YES_NO_AUC) > STANDARD_ERRORS * error
+        says_yes_no = says_yes_no if is_clear else decision.says_yes_no
+    return auc, says_yes_no
+
+
+def are_others_better(
+    gold: Gold,
+    predictions: Predictions,
+    decision: DecisionConfig,
+    folds: Mapping[ExampleId, int],
+) -> bool:
+    """Returns whether other thresholds than those of a decision are better beyond chance.
+
+    The others of each fold are the best ones of all other folds. The predictions are without a
+    threshold applied.
+    """
+    by_others: Predictions = {}
+    for fold in set(folds.values()):
+        others = [key for key in folds if folds[key] != fold]
+        if not others:
+            return False
+        other_gold = {key: gold[key] for key in others}
+        other_predictions = {key: predictions[key] for key in others}
+        best = best_thresholds(other_gold, other_predictions, decision)
+        own = (key for key in folds if folds[key] == fold)
+        by_others |= {key: accepted(predictions[key], best) for key in own}
+    by_own = {key: accepted(label, decision) for key, label in predictions.items()}
+    return is_better(by_others, by_own, gold)
 
 
 def unseen_answers(
@@ -193,10 +306,13 @@ def accepted(label: labels.Label, decision: DecisionConfig) -> labels.Label:
     return label
 
 
-def _fit(folds: Iterable[Iterable[ChoiceSets]], start: RankingWeights) -> RankingWeights:
+def _fit(folds: Iterable[Iterable[ChoiceSets]], decision: DecisionConfig) -> RankingWeights:
+    """Returns the weights of a decision, fitted to all folds."""
     sets = [both for fold in folds for both in fold]
     blocks = [block for block, _ in sets if block]
-    return fit_weights(blocks, [option for _, option in sets if option], start)
+    options = [option for _, option in sets if option]
+    prior_questions = PRIOR_QUESTIONS if is_fitted(decision) else 0.0
+    return fit_weights(blocks, options, decision.weights, prior_questions)
 
 
 def best_thresholds(

@@ -10,7 +10,7 @@ from typing import Any
 from nq import storage
 from nq.config import CascadeDecision, DecisionConfig
 from nq.errors import Error
-from nq.evaluation.tuning import check_halves, tune_decision
+from nq.evaluation.tuning import MIN_TUNED, check_halves, tune_decision
 from nq.formats.own_data import PageFolder
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.model.folder import SETTINGS, save_pair, save_settings
@@ -41,7 +41,7 @@ def tune(
     """Fits the decision of a model to one half of annotated data, as ``nq tune`` does.
 
     It is fitted on the even half, written into the model folder or a copy of it, and measured on
-    the odd half.
+    the odd half. The fit starts from the decision of the model, which counts as 40 questions.
 
     Args:
         files: annotated files, globs or folders.
@@ -54,7 +54,8 @@ def tune(
         limit: the largest number of records to read.
 
     Returns:
-        The thresholds, and the figures of the odd half by name.
+        The thresholds, and the figures of the odd half by name; those of the decision that the
+        model had have ``before`` in their names.
 
     Raises:
         OSError: a file cannot be read or written.
@@ -68,9 +69,10 @@ def tune(
         opened = Model.open(model)
         model = opened if output else own_model(opened, model)
     folder = model.folder
+    own_decision = model.decision
     start = start_decision(model)
     with contextlib.ExitStack() as stack:
-        model = replace(model, decision=start)
+        model = replace(model, decision=unfitted_decision(model))
         job = Job(files, model, profile, pages=pages, compute=compute, limit=limit)
         executor = LocalExecutor()
         system = executor.files(job)
@@ -88,7 +90,7 @@ def tune(
         stack.enter_context(storage.hold(run.path, RUN, job.sources))
         clock = Clock(phase)
         scoring = stack.enter_context(executor.open_answers(job, request, run, clock, report))
-        tuned = tune_decision(scoring, start)
+        tuned = tune_decision(scoring, start, before=own_decision)
         written = save_decision(model, tuned.decision, output)
         clock.finish(scoring.totals())
         if not keep_scores:
@@ -97,9 +99,11 @@ def tune(
     if made.counts.dead_letters:
         records, file = counted(made.counts.dead_letters, "bad record"), made.dead_letter_file
         log.warning("%s in %s, the first: %s", records, file, made.first_dead_letter())
+    _warn_of_few(*tuned.half_sizes)
+    before = thresholds(own_decision) if own_decision.rule == DecisionConfig.rule else {}
     return {
-        "long_threshold": tuned.decision.long_threshold,
-        "short_threshold": tuned.decision.short_threshold,
+        **thresholds(tuned.decision),
+        **{f"before_{name}": value for name, value in before.items()},
         **tuned.figures(),
         "yes_no_auc": tuned.yes_no_auc,
         "model": str(written),
@@ -108,8 +112,39 @@ def tune(
     }
 
 
+def thresholds(decision: DecisionConfig) -> dict[str, float]:
+    """Returns the thresholds of a decision, by name."""
+    return {
+        "long_threshold": decision.long_threshold,
+        "short_threshold": decision.short_threshold,
+    }
+
+
+def _warn_of_few(n_even: int, n_odd: int) -> None:
+    """Tells that there are too few questions with gold in a half, if so."""
+    if min(n_even, n_odd) < MIN_TUNED:
+        log.warning(
+            "little can be learnt: %s with gold and even ids, by which the decision is fitted, and "
+            "%d with odd ids, by which it is measured: give %d of each or more",
+            counted(n_even, "question"),
+            n_odd,
+            MIN_TUNED,
+        )
+
+
 def start_decision(model: Model) -> DecisionConfig:
-    """Returns the decision that is fitted: the default rule, of both models if there are two."""
+    """Returns the decision from which a fit starts: that of the model, of both if there are two.
+
+    Where it has none by the default rule, or none that was fitted to both, it is one of defaults.
+    """
+    is_of_one = model.ranker is not None and model.pair is None
+    if is_of_one or model.decision.rule != DecisionConfig.rule:
+        return unfitted_decision(model)
+    return model.decision
+
+
+def unfitted_decision(model: Model) -> DecisionConfig:
+    """Returns the default rule with default weights; of both models if there are two."""
     if cascade := model.cascade:
         return CascadeDecision(
             max_answer_length=cascade.max_answer_length,

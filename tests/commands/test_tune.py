@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from nq.bundle import bundled_sample
-from nq.model.folder import ModelFolder
+from nq.config import DecisionConfig
+from nq.model.folder import ModelFolder, save_settings
 from tests.conftest import Commands
 from tests.support.folders import tree
 from tests.support.nq_records import write_lines
@@ -31,16 +32,43 @@ def test_the_decision_of_the_model_folder_is_replaced(
     assert thresholds == (first["long_threshold"], first["short_threshold"])
     assert first["model"] == str(model)
     assert 0 < first["odd_examples"] < 40
-    assert 0 < first["odd_micro_f1"] < 1
+    assert 0 <= first["odd_micro_f1"] <= first["odd_micro_f1_best"]
     for name in ("long_f1", "short_f1"):
         assert 0 <= first[f"odd_{name}"] <= first[f"odd_{name}_best"] <= 1
-    # with the kept scores, which are then removed
+    # with the kept scores, which are then removed; the decision is that of the first time
+    save_settings(model, before)
     lines = commands.out("tune", *arguments).splitlines()
-    (micro,) = (line for line in lines if line.startswith("micro-F1"))
-    assert f"{first['odd_micro_f1']:.3f} / {first['odd_micro_f1_best']:.3f}" in micro
+    assert "little can be learnt" in commands.err
+    (row,) = (number for number, line in enumerate(lines) if line.startswith("micro-F1"))
+    for shown, name in ((lines[row], "odd"), (lines[row + 1], "odd_before")):
+        assert f"{first[f'{name}_micro_f1']:.3f} / {first[f'{name}_micro_f1_best']:.3f}" in shown
     assert lines[-1].endswith(f"{model}/nq.json")
     assert ModelFolder(model).settings == tuned
     assert not list(tmp_path.glob("runs/*/unfinished"))
+
+
+@pytest.mark.slow
+def test_a_fitted_decision_is_where_the_next_fit_starts(
+    tiny_model: Path, tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its scores are those of the fit before, since they do not depend on the decision."""
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--data", bundled_sample(), "--profile", "baseline", "--keep-scores"]
+    free = commands.json("tune", *arguments, "--model", tiny_model, "--output", "first")
+    first = ModelFolder(Path("first")).settings.decision
+    again = commands.json("tune", *arguments, "--model", "./first", "--output", "again")
+    assert len(list(Path("runs").glob("baseline-*"))) == 1
+    names = ("long_threshold", "short_threshold", "odd_micro_f1", "odd_long_f1", "odd_short_f1")
+    before = [again[name.replace("odd_", "odd_before_", 1)] for name in names[2:]]
+    assert before == [free[name] for name in names[2:]]
+    assert [again[f"before_{name}"] for name in names[:2]] == [free[name] for name in names[:2]]
+    second = ModelFolder(Path("again")).settings.decision
+
+    def distance(one: DecisionConfig, other: DecisionConfig) -> float:
+        pairs = zip(one.weights.block_vector(), other.weights.block_vector(), strict=True)
+        return sum(abs(x - y) for x, y in pairs)
+
+    assert 0 < distance(second, first) < distance(first, DecisionConfig())
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,8 @@ from nq.bundle import bundled_sample
 from nq.comparison import rounds
 from nq.comparison.compare import compare
 from nq.comparison.models import (
-    MIN_TUNED,
     Judged,
     find_entrants,
-    is_better,
     judged_answers,
     save_judged,
 )
@@ -30,9 +28,10 @@ from nq.comparison.page import Comparison
 from nq.comparison.runs import _key
 from nq.config import DecisionConfig, TrackingConfig
 from nq.evaluation.evaluate import example_labels
+from nq.evaluation.gate import is_better
 from nq.evaluation.labels import Label, LabelSpan
 from nq.evaluation.nq_eval import Gold
-from nq.evaluation.tuning import FOLDS, tune_decision, unseen_answers
+from nq.evaluation.tuning import FOLDS, MIN_TUNED, tune_decision, unseen_answers
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
 from nq.model.folder import ModelFolder
 from nq.model.model import Model

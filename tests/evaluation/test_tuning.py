@@ -2,18 +2,25 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.bundle import bundled_sample
-from nq.config import DecisionConfig
-from nq.evaluation import nq_eval, tuning
+from nq.config import DecisionConfig, RankingWeights
+from nq.evaluation import labels, nq_eval, tuning
+from nq.formats.outputs import encode_prediction
 from nq.model.model import Model
+from nq.postprocess.decision import decide
+from nq.records import Example, Scores
 from nq.runs.job import Job
+from tests.postprocess import synthetic_pages
+from tests.postprocess.test_fit import annotated
 from tests.support.jobs import scoring
 from tests.support.nq_records import write_lines
 
@@ -94,3 +101,98 @@ def test_of_equally_good_thresholds_the_most_plausible_is_chosen() -> None:
     wrong = [nq_eval.Decision(False, True, False, score) for score in (0.5, 0.3, 0.1)]
     assert nq_eval.best(nq_eval.sweep([*correct, *wrong])).f1 == 1.0
     assert tuning.best_threshold([*correct, *wrong]) == pytest.approx(0.55, abs=1e-3)
+
+
+# --- a decision that was fitted before
+
+OWN = DecisionConfig(
+    long_threshold=0.3,
+    short_threshold=0.2,
+    says_yes_no=True,
+    weights=RankingWeights(evidence=0.4, bm25=0.2, null=0.5, short_evidence=0.6),
+)
+
+
+def scored_pages(first: int, n: int) -> list[tuple[Example, Scores]]:
+    """Returns random pages with gold answers and scores, which have nothing to do with them."""
+    return [
+        (replace(annotated(seed), example_id=2 * seed), synthetic_pages.page(seed)[1])
+        for seed in range(first, first + n)
+    ]
+
+
+def answers(scored: list[tuple[Example, Scores]], decision: DecisionConfig) -> tuning.Predictions:
+    return {
+        example.example_id: tuning.accepted(tuning.predicted(example, scores, decision), decision)
+        for example, scores in scored
+    }
+
+
+@pytest.mark.parametrize("first", [0, 4, 8, 12])
+def test_four_questions_change_few_answers_of_a_fitted_decision(first: int) -> None:
+    tuned = tuning.tune_decision(scored_pages(first, 4), OWN).decision
+    assert replace(tuned, weights=OWN.weights) == OWN
+    others = scored_pages(1000, 200)
+    before, after = answers(others, OWN), answers(others, tuned)
+    changed = [not labels.same_answers(before[key], after[key]) for key in before]
+    assert np.mean(changed) < 0.1
+
+
+def test_the_figures_have_those_of_the_decision_before() -> None:
+    """They are those of answers that the decision gives, on the same half."""
+    scored = [
+        (replace(example, example_id=number), scores)
+        for number, (example, scores) in enumerate(scored_pages(0, 60))
+    ]
+    gold = tuning.tune_decision(scored, OWN).gold
+    odd = {key: gold[key] for key in gold if tuning.fold_of(key) is None}
+    start = replace(OWN, rule="default")
+    for own in (OWN, DecisionConfig(rule="squad")):
+        figures = tuning.tune_decision(scored, start, before=own).figures()
+        predictions = {
+            example.example_id: labels.prediction_label(
+                encode_prediction(decide(example, scores, own).prediction)
+            )
+            for example, scores in scored
+        }
+        metrics = nq_eval.score(odd, {key: predictions[key] for key in odd}, one_annotator=True)
+        for name, key in tuning.GIVEN_F1.items():
+            assert figures[f"odd_before_{name}"] == metrics[key]
+        assert ("odd_before_long_auc" in figures) == (own is OWN)
+    unreadable = tuning.tune_decision(scored, start, before=DecisionConfig(rule="bert-joint"))
+    assert unreadable.figures() == tuning.tune_decision(scored, start).figures()
+
+
+def label(is_right: bool, score: float) -> labels.Label:
+    """Returns an answer of which the right one is that at 1."""
+    span = labels.LabelSpan(start_token=1 if is_right else 5, end_token=9)
+    return labels.Label(span, long_score=score)
+
+
+def test_thresholds_move_only_where_others_are_better_beyond_chance() -> None:
+    """Every fourth answer is wrong, with a low score."""
+    gold = [label(True, 0)]
+    for n, is_better in ((4, False), (400, True)):
+        keys = range(n)
+        gold_of_all = dict.fromkeys(keys, gold)
+        scores = {key: 0.9 if key % 4 else 0.4 for key in keys}
+        predictions = {key: label(bool(key % 4), scores[key]) for key in keys}
+        folds = {key: key // 4 % tuning.FOLDS for key in keys}
+        low = replace(OWN, long_threshold=0.1)
+        assert tuning.are_others_better(gold_of_all, predictions, low, folds) == is_better
+        high = replace(OWN, long_threshold=0.6)
+        assert not tuning.are_others_better(gold_of_all, predictions, high, folds)
+
+
+def test_few_questions_for_yes_or_no_do_not_change_whether_they_are_said() -> None:
+    apart = [(1.0, True), (-1.0, False)]
+    for says in (False, True):
+        own = replace(OWN, says_yes_no=says)
+        for separations in ([], apart, [(-odds, is_yes) for odds, is_yes in apart]):
+            assert tuning.tell_yes_from_no(separations, own)[1] == says
+        assert tuning.tell_yes_from_no(apart * 10, own) == (1.0, True)
+        reverse = [(-odds, is_yes) for odds, is_yes in apart]
+        assert tuning.tell_yes_from_no(reverse * 10, own) == (0.0, False)
+        unfitted = DecisionConfig(says_yes_no=says)
+        assert tuning.tell_yes_from_no(apart, unfitted) == (1.0, True)
+        assert tuning.tell_yes_from_no([], unfitted) == (0.5, False)

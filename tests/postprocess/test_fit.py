@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import softmax
 
 from nq.config import RankingWeights
 from nq.evaluation.evaluate import example_labels
@@ -15,13 +16,15 @@ from nq.formats.outputs import encode_prediction
 from nq.postprocess.evidence import gather_evidence
 from nq.postprocess.fit import (
     OPTION_WEIGHTS,
+    PENALTY,
     ChoiceSet,
+    Loss,
     block_choices,
-    fit_few_blocks,
+    fit_some_weights,
     fit_weights,
     right_options,
 )
-from nq.records import Annotation, AnswerType, Example, Prediction, Span, YesNo
+from nq.records import Annotation, AnswerType, Example, FloatArray, Prediction, Span, YesNo
 from tests.postprocess import synthetic_pages
 
 BLOCK_WEIGHTS = ("evidence", *RankingWeights.BLOCK_FEATURES, "null")
@@ -106,6 +109,99 @@ def test_fitting_recovers_the_weights_of_sampled_data() -> None:
     fitted = fit_weights(blocks, options, RankingWeights())
     for name in (*BLOCK_WEIGHTS, *OPTION_WEIGHTS):
         assert getattr(fitted, name) == pytest.approx(getattr(truth, name), abs=0.1), name
-    bent = fit_few_blocks(blocks, replace(truth, few_blocks=0.0))
+    bent = fit_some_weights(blocks, replace(truth, few_blocks=0.0), ["few_blocks"])
     assert bent.few_blocks == pytest.approx(truth.few_blocks, abs=0.1)
     assert bent == replace(truth, few_blocks=bent.few_blocks)  # the others are kept
+
+
+# --- the loss, and the decision to which it is drawn
+
+PRIORS = st.sampled_from([0.0, 3.0, 40.0])
+START = RankingWeights(
+    evidence=0.3, bm25=0.25, page_length=-1.0, null=-2.0, short_evidence=0.6, short_length=-0.5
+)
+
+
+def random_choices(seed: int, n_features: int) -> list[ChoiceSet]:
+    """Returns a few choice sets of different sizes and weights, some with impossible choices."""
+    draw, choice_sets = np.random.default_rng(seed), []
+    for _ in range(draw.integers(1, 6)):
+        size = int(draw.integers(1, 7))
+        features = draw.normal(0, 2, (size, n_features))
+        right = draw.random(size) < 0.4
+        right[draw.integers(size)] = True
+        features[(draw.random(size) < 0.2) & ~right, 0] = -np.inf
+        choice_sets.append(ChoiceSet(features, right, float(draw.choice([0.5, 1.0, 3.0]))))
+    return choice_sets
+
+
+def slow_loss(
+    choice_sets: list[ChoiceSet], start: FloatArray, w: FloatArray, prior_questions: float
+) -> float:
+    """Returns the loss as the module's docstring has it, one choice set after the other."""
+    total = sum(choices.weight for choices in choice_sets)
+    loss = PENALTY / 2 * float(((w - start) ** 2).sum())
+    for choices in choice_sets:
+        finite = np.isfinite(choices.features[:, 0])
+        features = choices.features[finite]
+        p, q = softmax(features @ w), softmax(features @ start)
+        loss -= choices.weight * float(np.log(p[choices.right[finite]].sum()))
+        loss += choices.weight * prior_questions / total * float((q * np.log(q / p)).sum())
+    return loss
+
+
+@given(seeds, PRIORS)
+def test_the_loss_is_that_of_its_formula_and_the_gradient_its_slope(
+    seed: int, prior_questions: float
+) -> None:
+    n_features = 4
+    choice_sets, draw = random_choices(seed, n_features), np.random.default_rng(seed + 1)
+    start, w = (np.append(abs(draw.normal()), draw.normal(size=n_features - 1)) for _ in range(2))
+    loss = Loss(choice_sets, start, prior_questions)
+    value, gradient = loss(w)
+    assert value == pytest.approx(slow_loss(choice_sets, start, w, prior_questions), abs=1e-9)
+    step = 1e-5
+    for i, slope in enumerate(gradient.tolist()):
+        ends = [loss(w + sign * step * np.eye(n_features)[i])[0] for sign in (1, -1)]
+        assert slope == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-4, abs=1e-4)
+
+
+def test_the_more_the_start_counts_the_less_a_fit_moves() -> None:
+    truth = replace(START, evidence=0.9, bm25=1.0, null=1.0, short_evidence=1.2)
+    sets = [sampled(names, truth, 60) for names in (BLOCK_WEIGHTS, OPTION_WEIGHTS)]
+    moves = []
+    for prior_questions in (0.0, 40.0, 400.0, 1e9):
+        fitted = fit_weights(*sets, START, prior_questions)
+        distance = [getattr(fitted, name) - getattr(START, name) for name in vars(START)]
+        moves.append(float(np.linalg.norm(distance)))
+    assert moves == sorted(moves, reverse=True)
+    assert moves[0] > 1 and moves[-1] == 0
+    assert fit_weights(*sets, START) == fit_weights(*sets, START, 0.0)
+
+
+def test_a_weight_of_a_choice_set_is_the_number_of_its_copies() -> None:
+    blocks, options = (sampled(names, START, 30) for names in (BLOCK_WEIGHTS, OPTION_WEIGHTS))
+    copies = [*blocks, *blocks[:10], *blocks[:10]]
+    weighted = [*(replace(one, weight=3.0) for one in blocks[:10]), *blocks[10:]]
+    by_copies = fit_weights(copies, options, RankingWeights(), 40)
+    by_weight = fit_weights(weighted, options, RankingWeights(), 40)
+    assert vars(by_weight) == pytest.approx(vars(by_copies), abs=1e-3)
+
+
+def test_a_fitted_decision_learns_little_of_four_questions_and_much_of_hundreds() -> None:
+    """Measured by the choices of other weights in choice sets that they were not fitted to."""
+    truth = replace(START, short_evidence=1.2, short_length=0.5, no_short=0.5)
+    others = sampled(OPTION_WEIGHTS, START, 500)
+
+    def best_choices(weights: RankingWeights) -> list[int]:
+        w = [getattr(weights, name) for name in OPTION_WEIGHTS]
+        return [int(np.argmax(choices.features @ w)) for choices in others]
+
+    def changed(n: int, prior_questions: float) -> float:
+        options = sampled(OPTION_WEIGHTS, truth, n)
+        fitted = fit_weights([], options, START, prior_questions)
+        return float(np.mean(np.not_equal(best_choices(START), best_choices(fitted))))
+
+    assert changed(4, 40) < 0.2
+    assert changed(4, 0) > 0.4
+    assert changed(400, 40) == pytest.approx(changed(400, 0), abs=0.1)
