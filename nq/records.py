@@ -181,6 +181,8 @@ class Example:
         answers: the gold answers as text, empty if there is none in the page; ``None`` where the
             file has no gold, or gold that is not text.
         passages: the passages that the candidates are; ``None`` where no retriever found them.
+        answer_rank: the rank of the first passage whose text has a gold answer; ``None`` if none of
+            them has one.
     """
 
     example_id: ExampleId
@@ -195,6 +197,7 @@ class Example:
     original: Original | None = None
     answers: tuple[str, ...] | None = None
     passages: tuple[Passage, ...] | None = None
+    answer_rank: int | None = None
 
     def passage(self, span: Span) -> Passage | None:
         """Returns the passage that contains a span, ``None`` if there is none."""
@@ -202,16 +205,10 @@ class Example:
         return next((one for block, one in pairs if block.span.contains(span)), None)
 
     @property
-    def answer_rank(self) -> int | None:
-        """The rank of the first passage with a gold answer; ``None`` if none of them has one."""
-        spans = (span for gold in self.annotations or () for span in gold.shorts)
-        ranks = (passage.rank for span in spans if (passage := self.passage(span)))
-        return min(ranks, default=None)
-
-    @property
     def lost_at_retrieval(self) -> bool:
         """Whether the passages that a retriever found have none of the gold answers."""
-        return self.passages is not None and bool(self.answers) and not self.annotations
+        is_retrieved = self.answer_rank is not None or bool(self.annotations)
+        return self.passages is not None and bool(self.answers) and not is_retrieved
 
     @property
     def lacks_passage(self) -> bool:

@@ -9,9 +9,9 @@
 | RAGAS                          | ``reference``, ``retrieved_contexts``: texts                    |
 
 A passage is a block in the order of the file, with its title as the heading, and may have a
-``score``, which is a number or text. Gold is looked for in all passages, in a training file in the
-positive ones, where its first place counts. Scores of training files are not read, since a positive
-passage that people chose has one of its own there.
+``score``, which is a number or text. Gold is looked for in the texts of all passages, not in their
+titles; in a training file in the positive ones, where its first place counts. Scores of training
+files are not read, since a positive passage that people chose has one of its own there.
 """
 
 import contextlib
@@ -51,7 +51,12 @@ def decode(record: Record) -> Example:
     passages = chain.from_iterable(_passages(record, one) for one in TRAINING)
     places = sorted(example.annotations or (), key=lambda gold: gold.shorts)[:1]
     page = _example({**record, "answers": None}, passages)
-    return replace(page, annotations=tuple(places) or None, answers=example.answers)
+    return replace(
+        page,
+        annotations=tuple(places) or None,
+        answers=example.answers,
+        answer_rank=example.answer_rank,
+    )
 
 
 def flat(record: Record) -> Record:

@@ -11,23 +11,26 @@
 A span of MRQA, ``[12, 20]`` or on the hub ``{"start": 12, "end": 20}``, ends with its last
 character.
 
-An answer with a place is one annotator's. One without a place is looked for in the page: each
-place where its words are is as good as any other. In passages of a retriever they may be in any
-case of letters, elsewhere only where they are nowhere in the same. If no answer is in the page, the
-gold is the text alone. "yes" and "no" without a place, and booleans, are yes/no answers. Empty
-texts alone mean that there is no answer.
+One without a place is looked for in the page, as whole words and inside of one block: each place is
+as good as any other, and as the places that are given. It may have any case of letters, on a page
+that no retriever found only where it is nowhere in the same. If no answer is in the page, the gold
+is the text alone. "yes" and "no" without a place, and booleans, are yes/no answers. Empty texts
+alone mean that there is no answer.
 """
 
 import ast
 import contextlib
 import re
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from nq.formats.answer_search import AnswerSearch, Place
 from nq.formats.fields import LIMITS, Record, RecordError, check_type, get, objects
 from nq.formats.lines import json_value
 from nq.formats.words import located_words, span_at
@@ -38,7 +41,9 @@ DETECTED = "detected_answers"
 IMPOSSIBLE = "is_impossible"
 PLACES: tuple[str, str] = ("answer_start", "answer_end")
 MAX_PLACES = 100
-"""Places of one answer that are looked for."""
+"""Places of one answer that are gold."""
+MAX_FOUND_PLACES = 1000
+"""Places of one answer that are looked at, those in parts of words included."""
 MAX_CELL_CHARS = 100_000  # of a list in Python, which takes a hundred times as many bytes to read
 _TRUE = ("true", "1", "1.0", "yes")
 _NUMPY = re.compile(
@@ -76,7 +81,9 @@ def with_gold(example: Example, record: Record) -> Example:
     if not answers:
         gold.append(Annotation(None, None, (), YesNo.NONE))
     all_texts = tuple(dict.fromkeys(answer.text for answer in answers))
-    return replace(example, answers=all_texts, annotations=tuple(gold) or None)
+    annotations = tuple(gold) or None
+    rank = page.first_rank(all_texts)
+    return replace(example, answers=all_texts, annotations=annotations, answer_rank=rank)
 
 
 def texts(record: Record) -> tuple[str, ...]:
@@ -175,6 +182,7 @@ class _Page:
         self.block_starts = [example.candidates[i].span.start for i in self.blocks]
         original = example.original
         self.plain = None if original is None else original.plain
+        self.spelling = example.tokens if original is None else original.spelling
 
     def annotation(self, short: Span) -> Annotation:
         """Returns the annotation with a short answer, and the top-level block around it."""
@@ -201,34 +209,82 @@ class _Page:
             )
         return self._tokens(start, end, answer.where)
 
-    def places(self, gold: TextAnswer) -> list[Span]:
-        """Returns where the words of an answer are, in the same case or else in any.
+    def places(self, answer: TextAnswer) -> list[Span]:
+        """Returns where an answer is in whole words, in the same case or else in any.
 
-        In passages of a retriever they are in any, as DPR looks for them.
+        In passages of a retriever it may be in any, as DPR looks for it.
         """
-        words = [word for word, *_ in located_words(gold.text)]
-        if not words:
-            return []
-        answer = f" {' '.join(words)} "
-        searches = [*zip(self._texts, (answer, answer.casefold()), strict=True)]
-        for page, phrase in searches if self.example.passages is None else searches[1:]:
-            spans, first, before, at = list[Span](), 0, 0, page.find(phrase)
-            while at >= 0 and len(spans) < MAX_PLACES:
-                first, before = first + page.count(" ", before, at), at
-                last = self.words[first + len(words) - 1]
-                spans.append(Span(int(self.words[first]), int(last) + 1))
-                at = page.find(phrase, at + 1)
-            if spans:
+        text = self._searched(answer.text)
+        for same_case in (True, False) if self.example.passages is None else (False,):
+            places = islice(self._search.find(text, same_case=same_case), MAX_FOUND_PLACES)
+            whole = (self._span(place) for place in places if place.is_whole)
+            if spans := list(islice(whole, MAX_PLACES)):
                 return spans
-        text = gold.text.strip()
-        start = -1 if self.plain is None else self.plain.find(text)
-        return [] if start < 0 else [self._tokens(start, start + len(text), gold.where)]
+        return []
+
+    def first_rank(self, texts: Iterable[str]) -> int | None:
+        """Returns the rank of the first passage with one of these texts, as DPR looks for them.
+
+        Parts of a word count here, such as 5 in "1.5"; ``None`` without passages or such a text.
+        """
+        passages = self.example.passages
+        if passages is None:
+            return None
+        places = (next(self._search.find(text), None) for text in texts)
+        starts = (self._span(place).start for place in places if place is not None)
+        ranks = (passages[bisect_right(self.block_starts, start) - 1].rank for start in starts)
+        return min(ranks, default=None)
+
+    def _searched(self, text: str) -> str:
+        """Returns a text in the form in which answers are looked for.
+
+        The words of the page are compared, in which the forms of quotes, hyphens and letters do not
+        count; of passages the text as it is, so that answers are retrieved where DPR says so.
+        """
+        if self.example.passages is not None:
+            return text
+        return " ".join(word for word, *_ in located_words(text))
 
     @cached_property
-    def _texts(self) -> tuple[str, str]:
-        """The words with a blank before and after each, as they are and in one case."""
-        page = f" {' '.join(self.example.tokens[i] for i in self.words.tolist())} "
-        return page, page.casefold()
+    def _search(self) -> AnswerSearch:
+        pieces = self.spelling
+        if self.example.passages is None:
+            pieces = [f"{token} " for token in self.example.tokens]
+        return AnswerSearch([pieces[i] for i in text] for text in self._texts)
+
+    @cached_property
+    def _texts(self) -> list[list[int]]:
+        """The words of each line of each block: a heading, paragraph, item or row.
+
+        The titles of passages are left out.
+        """
+        texts = list[list[int]]()
+        for i, block in enumerate(self.blocks):
+            lines = self._lines(self.example.candidates[block].span)
+            passages = self.example.passages
+            has_title = passages is not None and any(True for _ in located_words(passages[i].title))
+            texts += lines[1:] if has_title else lines
+        return texts
+
+    def _lines(self, block: Span) -> list[list[int]]:
+        """Returns the words of each line of a block."""
+        lines: list[list[int]] = [[]]
+        for i in range(block.start, block.end):
+            if not self.example.is_html[i]:
+                lines[-1].append(i)
+            if lines[-1] and self.spelling[i].endswith("\n"):
+                lines.append([])
+        return lines if lines[-1] else lines[:-1]
+
+    @cached_property
+    def _searched_words(self) -> list[int]:
+        """The token of each piece that is searched."""
+        return list(chain.from_iterable(self._texts))
+
+    def _span(self, place: Place) -> Span:
+        """Returns the tokens of an answer that was found."""
+        words = self._searched_words
+        return Span(words[place.first], words[place.last] + 1)
 
     def _tokens(self, start: int, end: int, where: str) -> Span:
         original = self.example.original

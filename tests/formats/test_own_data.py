@@ -11,9 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nq.config import WindowConfig
 from nq.formats import inputs
 from nq.formats.fields import LIMITS, RecordError
 from nq.formats.own_data import PageFolder, list_pages
+from nq.preprocess.contexts import contexts
+from nq.preprocess.features import target
 from nq.questions import read_examples
 from nq.records import Example, Original, Span, YesNo, char_span
 from tests.formats import own_data
@@ -21,6 +24,7 @@ from tests.formats.own_data import CONTEXT, placed
 from tests.formats.reading import ids, items, reasons, records
 from tests.support.nq_records import simplified, v1, write_lines
 
+NFC, NFD = (unicodedata.normalize(form, "Sören Åkerlöf") for form in ("NFC", "NFD"))
 ROW = "7{0}When was it built?{0}It was built in 1889.{0}1889"
 HTML = "<title>The Tower</title><p>Built in <b>1889</b> by\r\nEiffel &amp; Co.</p>"
 
@@ -287,7 +291,16 @@ def test_a_context_is_a_page_of_paragraphs() -> None:
         ({"context": "铁塔于1889年建成。", "answer": "1889年"}, 1, ["1889年"]),
         ({"context": "它在塔上。", "answers": [{"text": "塔", "answer_start": 2}]}, 1, ["塔"]),
         ({"context": "The o\ufb03ce.", "answer": "office"}, 1, ["o\ufb03ce"]),
-        ({"answer": "838"}, 1, ["1838"]),  # extended to the whole word
+        ({"answers": [{"text": "838", "answer_start": CONTEXT.index("838")}]}, 1, ["1838"]),
+        # whole words, with other blanks and quotes, in both forms of Unicode, inside one block
+        ({"context": "From 1902, or 1955.", "answers": ["19", "1902"]}, 2, ["1902"]),
+        ({"context": "It often rains, 1.5 or 5 times.", "answers": ["ten", "5"]}, 2, ["5"]),
+        ({"context": "By J.K. Lind at SKERRY.ORG.", "answers": ["J. K. Lind", "skerry.org"]}, 2,
+         ["J.K. Lind", "SKERRY.ORG"]),
+        ({"context": f"By {NFD} for $5 million.", "answers": [NFC, "$5 Million"]}, 2,
+         [NFD, "$5 million"]),
+        ({"context": "It is O\u2019Hara\u2019s.", "answer": "O'Hara"}, 1, ["O\u2019Hara"]),
+        ({"context": "By Tom\n\nHale and Tom\nHale.", "answer": "tom hale"}, 1, ["Tom\nHale"]),
         ({"answer": "1986", "answer_start": str(CONTEXT.index("1986"))}, 1, ["1986"]),
         ({"answers": '["1986", "Dunmore"]'}, 2, ["1986", "Dunmore"]),  # a cell of CSV
         ({"answers": '["1986", "lone \\ud800"]'}, 2, ["1986"]),
@@ -314,6 +327,19 @@ def test_gold_is_read_as_text(gold: dict[str, Any], texts: int, found: list[str]
     assert len(example.answers or ()) == texts
     assert shorts(example) == found
     assert example.annotations
+
+
+def test_no_answer_is_in_a_heading_and_in_the_text_below(tmp_path: Path) -> None:
+    write(tmp_path / "a.html", "<h1>By Tom</h1><p>Hale.</p><ul><li>Tom</li><li>Hale</li></ul>")
+    example = decode(list_pages(tmp_path), page="a", answers=["Tom Hale", "Hale"])
+    assert shorts(example) == ["Hale", "Hale"]
+
+
+def test_a_training_has_no_target_in_a_part_of_a_word() -> None:
+    example = decode(context="It was built in 1902.", answer="19")
+    config = WindowConfig()
+    assert example.answers == ("19",)
+    assert target(example, contexts(example, config), config) is None
 
 
 def test_gold_is_optional() -> None:

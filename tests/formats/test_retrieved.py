@@ -177,6 +177,41 @@ def test_gold_of_a_training_file_is_in_the_first_positive_passage_with_it() -> N
 
 
 @pytest.mark.parametrize(
+    ("passages", "answer", "rank", "found"),
+    [
+        (
+            [("Ada Brenn", "She built it."), ("Mill", "By Ada Brenn.")],
+            "Ada Brenn",
+            2,
+            ["Ada Brenn"],
+        ),
+        ([("Mill", "By Ada"), ("", "Brenn is a town.")], "Ada Brenn", None, []),
+        ([("Ada", "Brenn is a town."), ("Ada Brenn", "")], "Ada Brenn", None, []),
+        ([("", "Of 1902."), ("", "In 19 days.")], "19", 2, ["19"]),
+        ([("", "1.5 or 2.5"), ("", "5 or 7")], "5", 1, ["5"]),  # DPR finds 5 in 1.5
+        ([("", "By J.K. Lind.")], "J. K. Lind", 1, ["J.K. Lind"]),
+        ([("", "It is O\u2019Hara\u2019s.")], "O'Hara", None, []),
+        (
+            [("", "So\u0308ren A\u030akerlo\u0308f")],
+            "Sören Åkerlöf",
+            1,
+            ["So\u0308ren A\u030akerlo\u0308f"],
+        ),
+        ([("", "Yes, it is.")], "yes", 1, []),
+    ],
+)
+def test_gold_is_where_has_answer_of_dpr_finds_it(
+    passages: Any, answer: str, rank: int | None, found: list[str]
+) -> None:
+    several = [(f"p{n}", title, text) for n, (title, text) in enumerate(passages)]
+    for shape in (dpr, training):
+        example = decode(shape("q", several, [answer]))
+        spans = [span for gold in example.annotations or () for span in gold.shorts]
+        assert (example.answer_rank, list(map(example.text, spans))) == (rank, found)
+        assert example.lost_at_retrieval == (rank is None)
+
+
+@pytest.mark.parametrize(
     ("fields", "reason"),
     [
         ({"ctxs": "p1"}, "'ctxs' must be an array"),
