@@ -121,10 +121,10 @@ def text_score(example: Example, label: labels.Label) -> text_match.TextScore | 
     if example.answers is None:
         return None
     answer = example.short_answer(label.short_tokens, YesNo(label.yes_no.upper()))
-    score = text_match.score_text(example.answers, answer)
-    if example.passages is None or not score.has_answer:
-        return score
-    return replace(score, rank=example.answer_rank or 0)
+    if example.passages is None:
+        return text_match.score_text(example.answers, answer)
+    score = text_match.score_text(example.answers, answer, text_match.Rule.NQ_OPEN)
+    return replace(score, rank=example.answer_rank or 0) if score.has_answer else score
 
 
 def evaluate(

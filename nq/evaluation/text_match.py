@@ -1,4 +1,4 @@
-"""Exact match and F1 of answers that are text, by the definition of SQuAD's scorer.
+"""Exact match and F1 of answers that are text, by the rule of SQuAD's scorer or of NQ-open's.
 
 Two texts are compared after normalization: lower case, no ASCII punctuation, no articles (a, an,
 the), white space as single blanks. Of several gold answers the best one counts.
@@ -6,16 +6,25 @@ the), white space as single blanks. Of several gold answers the best one counts.
     exact match = 1 if the normalized texts are equal, else 0
     F1 = 2PR / (P + R) over their words as multisets; if either has no words, the exact match
 
-Gold answers that are empty after normalization do not count; a question without any other has no
-answer, and only the empty answer is right.
+To a question without gold answers only the empty answer is right. The rules differ in two points:
 
-Source: Rajpurkar et al. 2016, SQuAD, section 6.1, and Rajpurkar et al. 2018, Know What You Don't
-Know, for questions without an answer. Scores are in [0, 1], where SQuAD's scorer prints percent.
+==========  ======================================================================================
+SQuAD       Beside other gold answers one of which normalization leaves nothing does not count.
+NQ-open     Each gold answer counts, "A+" and "*" too. Texts are normalized by NFD first, so that
+            composed and decomposed letters are equal.
+==========  ======================================================================================
+
+Sources: Rajpurkar et al. 2016, SQuAD, section 6.1, and Rajpurkar et al. 2018, Know What You Don't
+Know, for questions without an answer; Min et al. 2021, EfficientQA, whose evaluator is
+``orqa/utils/eval_utils.py`` of google-research/language. Scores are in [0, 1], where SQuAD's scorer
+prints percent.
 """
 
+import enum
 import math
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +33,10 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 TOP = (1, 5, 20, 100)
 """The numbers of passages, the best ones of a retriever, in which answers are looked for."""
+
+
+Rule = enum.Enum("Rule", ["SQUAD", "NQ_OPEN"])
+"""How texts are compared; passages of a retriever have the rule of NQ-open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +55,34 @@ class TextScore:
     rank: int | None = None
 
 
-def normalize(text: str) -> str:
+def normalize(text: str, rule: Rule = Rule.SQUAD) -> str:
     """Returns a text as it is compared.
 
     >>> normalize("The  U.S. Army's (a) band")
     'us armys band'
     """
+    if rule is Rule.NQ_OPEN:
+        text = unicodedata.normalize("NFD", text)
     return " ".join(_ARTICLE.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
-def score_text(golds: Sequence[str], answer: str) -> TextScore:
+def score_text(golds: Sequence[str], answer: str, rule: Rule = Rule.SQUAD) -> TextScore:
     """Returns the score of an answer, empty for none, against the gold answers, if there are any.
 
     >>> score_text(["the Eiffel Tower", "Tower"], "Eiffel tower")
     TextScore(exact_match=True, f1=1.0, has_answer=True, rank=None)
     >>> score_text([], "Paris").f1, score_text([], "").f1
     (0.0, 1.0)
+    >>> score_text(["Rh+", "A+"], "A+").f1, score_text(["Rh+", "A+"], "A+", Rule.NQ_OPEN).f1
+    (0.0, 1.0)
     """
-    right = [text for text in map(normalize, golds) if text]
-    predicted = normalize(answer)
-    f1 = max(_f1(gold.split(), predicted.split()) for gold in right or [""])
-    return TextScore(predicted in (right or [""]), f1, bool(right))
+    right = [normalize(gold, rule) for gold in golds]
+    if rule is Rule.SQUAD:
+        right = [text for text in right if text]
+    right = right or [""]
+    predicted = normalize(answer, rule)
+    f1 = max(_f1(gold.split(), predicted.split()) for gold in right)
+    return TextScore(predicted in right, f1, has_answer=any(map(str.strip, golds)))
 
 
 def _f1(gold: Sequence[str], given: Sequence[str]) -> float:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import nq
 from nq.commands import eval as eval_command
 from nq.evaluation.evaluate import Evaluation, Verdict, judge_label
-from nq.evaluation.labels import Label
+from nq.evaluation.labels import Label, LabelSpan
 from nq.evaluation.text_match import TOP
 from nq.formats.retrieved import decode
 from nq.report.judgments import Stage
@@ -107,6 +107,72 @@ def test_a_run_tells_what_the_retriever_lost(
         assert eval_command.main(arguments) == 0
         printed = json.loads(capsys.readouterr().out)
         assert printed == {n: metrics[n] for n in ("squad_exact_match", "squad_f1", "squad_n")}
+
+
+def write_nq_open(folder: Path, gold: Any, predictions: Any) -> list[str]:
+    """Writes records of gold, and pairs of a question and a prediction; returns the arguments."""
+    answers = [{"question": question, "prediction": text} for question, text in predictions]
+    return [
+        *("--gold_path", str(write_lines(folder / "gold.jsonl", gold))),
+        *("--predictions_path", str(write_lines(folder / "predictions.jsonl", answers))),
+    ]
+
+
+SAME: list[dict[str, Any]] = [
+    {"question": "who lit it", "answer": ["Ada Brenn"]},
+    {"question": "which sign", "answer": ["the star", "*"]},
+    {"question": "who lit it", "answer": ["Tom Hale"]},
+]
+
+
+@pytest.mark.parametrize(
+    ("answers", "right"),
+    [
+        (["Ada Brenn", "Tom Hale"], 3),
+        (["Tom Hale", "Ada Brenn"], 1),
+        (["no one", "Tom Hale"], 2),
+        (["Tom Hale"], 2),  # one for both
+    ],
+)
+def test_of_equal_questions_each_counts(
+    answers: list[str], right: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    predictions = [("which sign", "*"), *(("who lit it ", answer) for answer in answers)]
+    assert eval_command.main(write_nq_open(tmp_path, SAME, predictions)) == 0
+    metrics = json.loads(capsys.readouterr().out)
+    assert (metrics["squad_n"], metrics["squad_exact_match"]) == (3, pytest.approx(right / 3))
+
+
+def test_equal_questions_have_one_prediction_or_one_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    predictions = [("which sign", "*"), *[("who lit it", "Tom Hale")] * 3]
+    assert eval_command.main(write_nq_open(tmp_path, SAME, predictions)) == 1
+    error = capsys.readouterr().err
+    assert "'who lit it' comes 2 times in gold, but 3 times" in error and error.count("\n") == 1
+
+
+def test_passages_and_predictions_of_nq_open_have_one_rule(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both have the Unicode forms and the answers without words of EfficientQA's evaluator."""
+    text = "The A\u030akerlo\u0308f mill"
+    example = decode(record("a", [text], ["\u00c5kerl\u00f6f mill", "*"]))
+    (gold,) = example.annotations or ()
+    (short,) = gold.shorts
+    evaluation = Evaluation()
+    span = LabelSpan(start_token=short.start, end_token=short.end)
+    evaluation.add(judge_label(example, Label(short=(span,))))
+    assert example.text(short) == "A\u030akerlo\u0308f mill"
+    metrics = {name: evaluation.metrics()[name] for name in ("squad_exact_match", "squad_f1")}
+    assert metrics == {"squad_exact_match": 1, "squad_f1": 1}
+    arguments = write_nq_open(
+        tmp_path,
+        [record("a", [text], list(example.answers or ()))],
+        [("who is a?", example.text(short))],
+    )
+    assert eval_command.main(arguments) == 0
+    assert json.loads(capsys.readouterr().out) == metrics | {"squad_n": 1}
 
 
 @pytest.mark.parametrize(

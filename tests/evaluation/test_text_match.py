@@ -1,10 +1,12 @@
 """Tests exact match and F1 on cases whose scores follow by hand from SQuAD's definition."""
 
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.evaluation.text_match import metrics, normalize, score_text
+from nq.evaluation.text_match import Rule, metrics, normalize, score_text
 
 TEXT = st.text(st.sampled_from("aA nthe.'U 7"), max_size=12)
 
@@ -41,6 +43,32 @@ def test_golden_cases(golds: list[str], answer: str, exact: bool, f1: float) -> 
     found = score_text(golds, answer)
     assert found.exact_match is exact
     assert found.f1 == pytest.approx(f1)
+
+
+NFC, NFD = (unicodedata.normalize(form, "Åmål") for form in ("NFC", "NFD"))
+
+
+@pytest.mark.parametrize(
+    ("golds", "answer", "squad", "nq_open"),
+    [
+        ([NFC], NFD, False, True),
+        (["by " + NFD], "By " + NFC, False, True),
+        (["Rh positive", "A+"], "A+", False, True),
+        (["the semicolon", ";"], ";", False, True),
+        (["*"], "*", True, True),
+        (["*"], "", True, True),  # the evaluator of EfficientQA says so, too
+        (["the semicolon", ";"], "semicolon", True, True),
+        ([], "", True, True),
+        ([], "*", True, True),
+        (["1986"], "", False, False),
+    ],
+)
+def test_rules_differ_in_unicode_forms_and_in_answers_without_words(
+    golds: list[str], answer: str, squad: bool, nq_open: bool
+) -> None:
+    for rule, exact in ((Rule.SQUAD, squad), (Rule.NQ_OPEN, nq_open)):
+        score = score_text(golds, answer, rule)
+        assert (score.exact_match, score.f1 == 1, score.has_answer) == (exact, exact, bool(golds))
 
 
 @given(TEXT, TEXT)
