@@ -1,8 +1,8 @@
 """``nq eval`` and ``python -m eval.nq_eval``: score predictions, with the official options.
 
 Gold in NQ's own formats is read as the official evaluation reads it; other gold as ``nq answer``
-reads it, with exact match and F1 where it is text. Predictions of EfficientQA have their answers
-as text and the question as key.
+reads it, with exact match and F1 where it is text, of which one answer is enough. Predictions of
+EfficientQA have their answers as text and the question as key.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def _read(args: argparse.Namespace) -> Inputs:
 
 def _few_annotators(gold: Gold, needed: int, one_annotator: bool) -> str:
     """Returns a note that examples have fewer annotators than ``needed``; empty if none has."""
-    counts = map(len, gold.values())
+    counts = [len(labels) for labels in gold.values() if not any(one.is_text for one in labels)]
     few = [n for n in counts if n < needed and not (one_annotator and n == 1)]
     if not few:
         return ""

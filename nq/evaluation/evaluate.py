@@ -181,7 +181,7 @@ def read_scorable(
 
 
 def example_labels(example: Example) -> list[labels.Label]:
-    """Returns the answers of an example's annotators.
+    """Returns the answers of an example's annotators, or each place of gold that is text.
 
     Where gold lacks the passage of yes or no, every long answer is right. Where no passage of a
     retriever has the answer, none is.
@@ -189,7 +189,7 @@ def example_labels(example: Example) -> list[labels.Label]:
     if example.lost_at_retrieval:
         behind = len(example.tokens) + 1  # and behind the span of ``judge``
         behind_the_page = labels.LabelSpan(start_token=behind, end_token=behind + 1)
-        return [labels.Label(behind_the_page, (behind_the_page,))]
+        return [labels.Label(behind_the_page, (behind_the_page,), is_text=True)]
 
     def span(span: Span | None) -> labels.LabelSpan:
         if span is None or span.start >= span.end:
@@ -197,9 +197,15 @@ def example_labels(example: Example) -> list[labels.Label]:
         return labels.LabelSpan(*byte_span(span, example.token_bytes), span.start, span.end)
 
     passage = labels.LabelSpan(is_any=True) if example.lacks_passage else None
+    is_text = example.answers is not None
     return [
-        labels.Label(passage or span(a.long), tuple(map(span, a.shorts)), a.yes_no.lower())
-        for a in example.annotations or ()
+        labels.Label(
+            passage or span(one.long),
+            tuple(map(span, one.shorts)),
+            one.yes_no.lower(),
+            is_text=is_text,
+        )
+        for one in example.annotations or ()
     ]
 
 

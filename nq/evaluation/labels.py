@@ -69,13 +69,17 @@ class LabelSpan:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """The answers of one annotator or one system to a question; only a system gives scores."""
+    """The answers of one annotator or one system to a question; only a system gives scores.
+
+    ``is_text`` stands for a place of gold that is text, which no annotators have to agree on.
+    """
 
     long: LabelSpan = LabelSpan()
     short: tuple[LabelSpan, ...] = ()
     yes_no: str = "none"
     long_score: float = 0.0
     short_score: float = 0.0
+    is_text: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.yes_no not in ("yes", "no", "none"):

@@ -5,7 +5,7 @@
 Every example gives two decisions, one for its long and one for its short answer:
 
 - gold has an answer if enough annotators (2; see ``score``) gave one; a short answer is
-  a set of spans or yes/no;
+  a set of spans or yes/no. Gold that is text has no annotators: one place of it is enough;
 - the answer is predicted if the prediction is not null;
 - it is correct if gold has an answer and that of any annotator is equal: the long span; or yes/no;
   or the whole set of short spans. Spans are equal if their bytes or their tokens are.
@@ -95,7 +95,8 @@ def decisions(
     long, short = [], []
     for key, labels in gold.items():
         p, (n_long, n_short) = predictions[key], needed
-        if one_annotator and len(labels) == 1:
+        is_text = any(label.is_text for label in labels)
+        if is_text or (one_annotator and len(labels) == 1):
             n_long = n_short = 1
         votes, equal = [x.has_long for x in labels], map(p.long.matches, (x.long for x in labels))
         long.append(_decision(votes, n_long, p.has_long, equal, p.long_score))

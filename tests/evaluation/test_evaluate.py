@@ -17,6 +17,7 @@ from nq.evaluation.evaluate import Evaluation, Verdict, accepted_answers, evalua
 from nq.formats.outputs import encode_prediction, write_predictions
 from nq.questions import read_examples
 from nq.records import Annotation, Example, Prediction, Span, YesNo
+from tests.conftest import Commands
 from tests.support.nq_records import write_lines
 
 N_TOKENS = 20
@@ -91,6 +92,32 @@ def test_metrics_are_those_of_the_evaluation_of_the_files(tmp_path: Path) -> Non
     )
     assert evaluation.metrics() == expected
     assert 0 < expected["micro_f1"] < 1
+
+
+def test_one_place_of_gold_that_is_text_is_enough(tmp_path: Path, commands: Commands) -> None:
+    """Alternatives in ``answers`` are no annotators of whom two must agree."""
+    context = "Ada Brenn built it. Brenn died."
+    golds: list[list[str]] = [["Ada Brenn"], ["Ada Brenn", "Ada B."], ["Ada Brenn", "Brenn"], []]
+    rows = [
+        {"id": n, "question": "who", "context": context, "answers": gold}
+        for n, gold in enumerate(golds)
+    ]
+    rows.append({"id": 9, "question": "who", "answers": ["Tom"], "ctxs": [{"text": context}]})
+    gold = write_lines(tmp_path / "gold.jsonl", rows)
+    right = [
+        Prediction(n, long=Span(0, 10), long_score=1, shorts=(Span(1, 3),), short_score=1)
+        for n in range(3)
+    ]
+    predictions = [encode_prediction(one) for one in (*right, Prediction(3), Prediction(9))]
+    write_predictions(path := tmp_path / "predictions.json", predictions)
+    files = ["--gold_path", gold, "--predictions_path", path]
+    metrics = json.loads(commands.out("eval", *files))
+    assert commands.err == ""
+    for name in ("long-answer-recall", "short-answer-recall", "long-best-threshold-recall"):
+        assert metrics[name] == 0.75  # of four questions with an answer
+    assert metrics["micro_f1"] == metrics["all-answer-f1"] == pytest.approx(6 / 7)
+    assert metrics == json.loads(commands.out("eval", *files, "--one_annotator"))
+    assert metrics == evaluate([gold], path)
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv"])

@@ -57,9 +57,12 @@ def is_right(example: Example, prediction: Prediction) -> tuple[bool, bool]:
     return long.correct, short.correct
 
 
-@given(seeds)
-def test_right_choices_are_those_that_the_evaluation_counts_as_right(seed: int) -> None:
+@given(seeds, st.sampled_from([None, ("gold that is text",)]))
+def test_right_choices_are_those_that_the_evaluation_counts_as_right(
+    seed: int, answers: tuple[str, ...] | None
+) -> None:
     example, (_, scores) = annotated(seed), synthetic_pages.page(seed, ties=True)
+    example = replace(example, answers=answers)
     evidence = gather_evidence(example, scores, 30)
     choices = block_choices(example, evidence)
     for row, block in enumerate(evidence.blocks.tolist()):
