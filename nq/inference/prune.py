@@ -19,8 +19,7 @@ from nq.postprocess.blocks import Blocks, blocks_in_windows
 from nq.records import READ, Columns, Example, FloatArray, IntArray
 
 PRIOR = RankingWeights(bm25=1.0, place=-1.5, words=0.5)
-"""Its order of the blocks of 251 whole articles has the answer's among the best 8 in 90 % (by BM25
-alone 68 %); of the coefficients tried it is the one that ranks best."""
+"""Of the coefficients that were tried these rank gold blocks best (``experiments.block_recall``)."""
 
 
 class PruningScorer(ScorerWrapper):

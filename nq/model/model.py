@@ -211,7 +211,8 @@ class Model:
         if self.cascade is None:
             return (self,)
         ranker, reader = self.parts
-        return Model((ranker,), self.cascade.first), Model((reader,), self.decision)
+        first = replace(self.cascade.first, prune_blocks=self.cascade.prune_blocks)
+        return Model((ranker,), first), Model((reader,), self.decision)
 
     @property
     def advice(self) -> str:
