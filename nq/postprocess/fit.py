@@ -25,8 +25,8 @@ PENALTY, DIGITS, IMPOSSIBLE = 1.0, 4, -1e6
 PRIOR_QUESTIONS = 40.0
 """Questions that a fitted decision counts as when it is fitted again: m in the loss.
 
-With the decision of the bundled model and others' pages, 4 questions then change few answers, and
-280 give the F1 that they give without it.
+Fitted again on the even half of dev, the decision of the bundled model then changes few answers by
+4 questions, and has by 280 the F1 that it has without this prior.
 """
 MIN_EVIDENCE_WEIGHT = 1e-3
 """More evidence is never a reason against a choice."""

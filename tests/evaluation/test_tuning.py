@@ -17,7 +17,7 @@ from nq.evaluation import labels, nq_eval, tuning
 from nq.formats.outputs import encode_prediction
 from nq.model.model import Model
 from nq.postprocess.decision import decide
-from nq.records import Example, Scores
+from nq.records import Example, ExampleId, Scores
 from nq.runs.job import Job
 from tests.postprocess import synthetic_pages
 from tests.postprocess.test_fit import annotated
@@ -171,17 +171,18 @@ def label(is_right: bool, score: float) -> labels.Label:
 
 def test_thresholds_move_only_where_others_are_better_beyond_chance() -> None:
     """Every fourth answer is wrong, with a low score."""
-    gold = [label(True, 0)]
+    low, high = (replace(OWN, long_threshold=threshold) for threshold in (0.1, 0.6))
     for n, is_better in ((4, False), (400, True)):
-        keys = range(n)
-        gold_of_all = dict.fromkeys(keys, gold)
-        scores = {key: 0.9 if key % 4 else 0.4 for key in keys}
-        predictions = {key: label(bool(key % 4), scores[key]) for key in keys}
-        folds = {key: key // 4 % tuning.FOLDS for key in keys}
-        low = replace(OWN, long_threshold=0.1)
-        assert tuning.are_others_better(gold_of_all, predictions, low, folds) == is_better
-        high = replace(OWN, long_threshold=0.6)
-        assert not tuning.are_others_better(gold_of_all, predictions, high, folds)
+        gold: nq_eval.Gold = {}
+        predictions: tuning.Predictions = {}
+        folds: dict[ExampleId, int] = {}
+        for key in range(n):
+            is_right = key % 4 > 0
+            gold[key] = [label(True, 0)]
+            predictions[key] = label(is_right, 0.9 if is_right else 0.4)
+            folds[key] = key % tuning.FOLDS
+        assert tuning.are_others_better(gold, predictions, low, folds) == is_better
+        assert not tuning.are_others_better(gold, predictions, high, folds)
 
 
 def test_few_questions_for_yes_or_no_do_not_change_whether_they_are_said() -> None:

@@ -24,7 +24,16 @@ from nq.postprocess.fit import (
     fit_weights,
     right_options,
 )
-from nq.records import Annotation, AnswerType, Example, FloatArray, Prediction, Span, YesNo
+from nq.records import (
+    Annotation,
+    AnswerType,
+    Example,
+    FloatArray,
+    IntArray,
+    Prediction,
+    Span,
+    YesNo,
+)
 from tests.postprocess import synthetic_pages
 
 BLOCK_WEIGHTS = ("evidence", *RankingWeights.BLOCK_FEATURES, "null")
@@ -131,9 +140,9 @@ def random_choices(seed: int, n_features: int) -> list[ChoiceSet]:
     for _ in range(draw.integers(1, 6)):
         size = int(draw.integers(1, 7))
         features = draw.normal(0, 2, (size, n_features))
-        right = draw.random(size) < 0.4
+        right: IntArray = np.asarray(draw.random(size) < 0.4, np.int64)
         right[draw.integers(size)] = True
-        features[(draw.random(size) < 0.2) & ~right, 0] = -np.inf
+        features[(draw.random(size) < 0.2) & (right == 0), 0] = -np.inf
         choice_sets.append(ChoiceSet(features, right, float(draw.choice([0.5, 1.0, 3.0]))))
     return choice_sets
 
@@ -148,7 +157,7 @@ def slow_loss(
         finite = np.isfinite(choices.features[:, 0])
         features = choices.features[finite]
         p, q = softmax(features @ w), softmax(features @ start)
-        loss -= choices.weight * float(np.log(p[choices.right[finite]].sum()))
+        loss -= choices.weight * float(np.log(p[choices.right[finite] > 0].sum()))
         loss += choices.weight * prior_questions / total * float((q * np.log(q / p)).sum())
     return loss
 
@@ -171,15 +180,15 @@ def test_the_loss_is_that_of_its_formula_and_the_gradient_its_slope(
 
 def test_the_more_the_start_counts_the_less_a_fit_moves() -> None:
     truth = replace(START, evidence=0.9, bm25=1.0, null=1.0, short_evidence=1.2)
-    sets = [sampled(names, truth, 60) for names in (BLOCK_WEIGHTS, OPTION_WEIGHTS)]
+    blocks, options = (sampled(names, truth, 60) for names in (BLOCK_WEIGHTS, OPTION_WEIGHTS))
     moves = []
     for prior_questions in (0.0, 40.0, 400.0, 1e9):
-        fitted = fit_weights(*sets, START, prior_questions)
+        fitted = fit_weights(blocks, options, START, prior_questions)
         distance = [getattr(fitted, name) - getattr(START, name) for name in vars(START)]
         moves.append(float(np.linalg.norm(distance)))
     assert moves == sorted(moves, reverse=True)
     assert moves[0] > 1 and moves[-1] == 0
-    assert fit_weights(*sets, START) == fit_weights(*sets, START, 0.0)
+    assert fit_weights(blocks, options, START) == fit_weights(blocks, options, START, 0.0)
 
 
 def test_a_weight_of_a_choice_set_is_the_number_of_its_copies() -> None:
