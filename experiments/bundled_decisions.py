@@ -116,7 +116,10 @@ def fit(args: argparse.Namespace) -> int:
         folder = Path(temporary)
         files = _even_halves(args, folder)
         ranker = Model.open(bundled_model(RANKER), decision=DecisionConfig())
-        first = fit_decision(list(_scored(ranker, files, folder)), ranker.decision)
+        ranked = fit_decision(
+            list(_scored(ranker, files, folder)), ranker.decision, has_short_answers=False
+        )
+        first = replace(ranked, short_threshold=1.0)
         start = CascadeDecision(read_blocks=READ_BLOCKS, first=first, says_yes_no=False)
         pair = Model.open(bundled_pair(), decision=start)
         both = fit_decision(list(_scored(pair, files, folder)), start)
@@ -161,7 +164,9 @@ def _scored(model: Model, files: Mapping[str, Path], folder: Path) -> Iterator[S
             yield Scored(SETS[name], example, scores)
 
 
-def fit_decision(pages: Sequence[Scored], start: DecisionConfig) -> DecisionConfig:
+def fit_decision(
+    pages: Sequence[Scored], start: DecisionConfig, has_short_answers: bool = True
+) -> DecisionConfig:
     """Returns a decision with all weights and both thresholds fitted to pages.
 
     The thresholds use predictions by weights that were fitted without the example.
@@ -172,7 +177,7 @@ def fit_decision(pages: Sequence[Scored], start: DecisionConfig) -> DecisionConf
     def fitted(left_out: int | None) -> DecisionConfig:
         kept = [both for both, fold in zip(sets, folds, strict=True) if fold != left_out]
         blocks = [block for block, _ in kept if block]
-        options = [option for _, option in kept if option]
+        options = [option for _, option in kept if option and has_short_answers]
         return replace(start, weights=fit_weights(blocks, options, start.weights))
 
     gold: Gold = {}

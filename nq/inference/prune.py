@@ -19,7 +19,7 @@ from nq.postprocess.blocks import Blocks, blocks_in_windows
 from nq.records import READ, Columns, Example, FloatArray, IntArray
 
 PRIOR = RankingWeights(bm25=1.0, place=-1.5, words=0.5)
-"""Of the coefficients that were tried these rank gold blocks best (``experiments.block_recall``)."""
+"""Of the coefficients tried, these rank gold blocks best (``experiments.block_recall``)."""
 
 
 class PruningScorer(ScorerWrapper):
