@@ -30,7 +30,6 @@ from nq.formats.input_files import find_files
 from nq.inference.profile import DEFAULT_PROFILE
 from nq.inference.scorer import score_examples
 from nq.model.folder import ModelFolder
-from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import decide
 from nq.preprocess.prepared import Request, Windows, prepare
@@ -53,7 +52,7 @@ NARROW: dict[str, Any] = {
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = arguments.PROFILES_HELP
     arguments.add_data(parser)
-    arguments.add_model(parser)
+    command.add_one_model(parser)
     arguments.add_profile(parser)
     arguments.add_settings(parser, Compute, ["batch_size"])
     command.add_option(parser, "windows", 320, "windows in a round, to the end of an example")
@@ -66,9 +65,8 @@ def prediction(args: argparse.Namespace, request: Request, folder: Path) -> dict
     Windows are written to ``prepared`` in the folder, scores to ``scores``.
     """
     from nq.inference.load import ScorerSpec, load_predictor
-    from nq.model.model import Model
 
-    model = Model.open(args.model)
+    model = command.one_model(args)
     batch_size = arguments.settings(Compute, args).batch_size
     prepared = prepare(request, folder / "prepared")
     spec = ScorerSpec(model, args.profile, batch_size)
@@ -147,7 +145,7 @@ def _repeated(files: Sequence[str], times: int) -> Iterator[bytes]:
 def benchmark(args: argparse.Namespace) -> int:
     """Runs the command."""
     import_tensorflow()
-    model, files = model_folder(args.model), find_files(args.data)
+    model, files = ModelFolder.open(args.model).path, find_files(args.data)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         request = Request(

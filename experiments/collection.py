@@ -25,11 +25,9 @@ from nq.errors import Error
 from nq.inference.batches import Shape, by_length
 from nq.model.checkpoint import with_room_for
 from nq.model.folder import ModelFolder
-from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.blocks import Blocks, bm25, lower_words
 from nq.preprocess.features import prefix
-from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.progress import ProgressBar
 from nq.questions import read_examples
 from nq.records import MODEL_INPUTS, Example, FloatArray
@@ -100,13 +98,14 @@ def cosines(model: str, questions: Sequence[str], blocks: Sequence[str]) -> Floa
 
     from nq.model import joint
 
-    folder = model_folder(model)
-    config = ModelFolder(folder).config
+    folder = ModelFolder.open(model)
+    config, windows = folder.config, folder.settings.windows
     if not config.is_dual_encoder:
-        raise Error(f"{folder} is no dual encoder: give one, as nq convert --dual-encoder makes it")
-    windows = ModelFolder(folder).settings.windows
-    tokenizer = load_tokenizer(folder, windows.compat)
-    loaded = joint.load_model(ModelFolder(folder), config=with_room_for(config, tokenizer)).model
+        raise Error(
+            f"{folder.path} is no dual encoder: give one, as nq convert --dual-encoder makes it"
+        )
+    tokenizer = folder.tokenizer(windows.compat)
+    loaded = joint.load_model(folder, config=with_room_for(config, tokenizer)).model
     _, outputs, numbers = loaded.get_layer("similarity").input
     encoder = keras.Model(loaded.inputs, [outputs, numbers])
 

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from nq import extras
+from nq.bundle import READER
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.inference.profile import Profile
+from nq.model.folder import ModelFolder
+from nq.model.model import Model
 from nq.records import ExampleId
 
 EXTRA_OF = {name: extra for extra, names in extras.EXTRAS.items() for name in names}
@@ -91,13 +94,28 @@ def add_list(
     parser.add_argument(f"--{name}", nargs="+", default=values, metavar=metavar, help=text, **more)
 
 
-def add_answering(parser: argparse.ArgumentParser, note: str = "") -> None:
+def add_answering(
+    parser: argparse.ArgumentParser,
+    note: str = "",
+    add_model: Callable[[argparse.ArgumentParser], None] = arguments.add_model,
+) -> None:
     """Adds the options that say what is answered: data, model, profile and limit."""
     parser.epilog = arguments.PROFILES_HELP
     arguments.add_data(parser, note=note)
-    arguments.add_model(parser)
+    add_model(parser)
     arguments.add_profile(parser)
     arguments.add_limit(parser)
+
+
+def add_one_model(parser: argparse.ArgumentParser) -> None:
+    """Adds ``--model`` of a study of one model, which ``one_model`` opens."""
+    text = f"folder or name of one model (default: {READER})"
+    parser.add_argument("--model", default=READER, metavar="MODEL", help=text)
+
+
+def one_model(args: argparse.Namespace) -> Model:
+    """Returns the model of ``add_one_model``; ``ValueError`` if these are two models."""
+    return Model.open(ModelFolder.open(args.model))
 
 
 def add_half(parser: argparse.ArgumentParser, default: str) -> None:

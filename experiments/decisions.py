@@ -35,13 +35,14 @@ METRICS = {
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    command.add_answering(parser, " of annotated data")
+    command.add_answering(parser, " of annotated data", command.add_one_model)
     add_half(parser, default="odd")
 
 
 def compare(args: argparse.Namespace) -> int:
     """Runs the command."""
-    job = Job(args.data, args.model, args.profile, limit=args.limit, keep_scores=True)
+    model = command.one_model(args)
+    job = Job(args.data, model, args.profile, limit=args.limit, keep_scores=True)
     with tempfile.TemporaryDirectory() as folder:
         rows = list(_rows(replace(job, root=Path(folder)), args.half))
     return command.show({"rows": rows}, args, table)

@@ -1,17 +1,17 @@
-"""Makes the models ``small`` and ``ranker`` by their recipes (``experiments.recipes``).
+"""Makes ``small``, ``ranker`` and the pair of both by their recipes (``experiments.recipes``).
 
-    python -m experiments.make_model --data ../shared/data --models ranker
+    python -m experiments.make_model --data ../shared/data --models ranker ranker+small
 
 Every training stage is a run of ``nq train`` that resumes when the same command is started again.
 The result is tuned by ``nq tune`` on dev, and on its questions about long pages
-(``experiments.long_pages``). It is in ``runs/model/NAME/model``, all
-of whose files but the model card belong into the package. A dual encoder is tuned with the other
-model of its pair: the ``small`` that was made here, else a copy of the bundled one.
+(``experiments.long_pages``). It is in ``runs/model/NAME/model``, all of whose files but the model
+card belong into the package; of the pair only the decision. A pair is made of the models that were
+made here, else of the bundled ones.
 """
 
 import argparse
+import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,10 +19,10 @@ from experiments import command
 from experiments.long_pages import long_pages
 from experiments.recipes import RECIPES, Pair, Recipe
 from experiments.training_data import data_files, read_records, write_records
+from nq.bundle import bundled_model
 from nq.commands.main import console
 from nq.model.convert import convert, to_dual_encoder
-from nq.model.folder import ModelFolder, save_settings
-from nq.model.registry import model_folder
+from nq.model.folder import ModelFolder
 from nq.model.runtime import import_tensorflow
 from nq.storage import Kind, hold
 
@@ -53,18 +53,24 @@ def make(args: argparse.Namespace) -> int:
             if not (folder / LONG).is_file():
                 short, training = (list(read_records(paths)) for paths in (dev, files))
                 write_records(folder / LONG, long_pages(short, training))
-            if recipe.pair:
-                code = _pair_up(recipe, recipe.pair, folder, tuning)
+            if isinstance(recipe, Pair):
+                code = _pair_up(recipe, folder, tuning)
             else:
-                code = _train(recipe, folder, files) or _tune(tuning, folder / "model")
+                code = _make(recipe, folder, files) or _tune(tuning, folder / "model")
         if code:
             return code
     return 0
 
 
-def _train(recipe: Recipe, folder: Path, files: Sequence[Path]) -> int:
+def _make(recipe: Recipe, folder: Path, files: Sequence[Path]) -> int:
     """Trains the stages of a recipe and stores the result; the caller holds the folder."""
     model = recipe.start(folder / "start")
+    if recipe.prefixes is not None:
+        question, block = recipe.prefixes
+        change = partial(to_dual_encoder, question_prefix=question, block_prefix=block)
+        shutil.rmtree(folder / "model", ignore_errors=True)
+        convert(model, folder / "model", storage=recipe.store, change=change)
+        return 0
     for stage in recipe.stages:
         data = folder / f"{stage.name}.jsonl.gz"
         if not data.is_file():
@@ -81,31 +87,20 @@ def _train(recipe: Recipe, folder: Path, files: Sequence[Path]) -> int:
     return 0
 
 
-def _pair_up(recipe: Recipe, pair: Pair, folder: Path, dev: Sequence[str]) -> int:
-    """Makes a dual encoder, and tunes it alone and with the model that reads for it.
-
-    The caller holds the folder.
-    """
-    model = folder / "model"
-    if not model.is_dir():
-        question, block = recipe.prefixes
-        change = partial(to_dual_encoder, question_prefix=question, block_prefix=block)
-        start = recipe.start(folder / "start")
-        convert(start, model, storage=recipe.store, change=change)
-    save_settings(model, replace(ModelFolder(model).settings, second_model=None))
-    other = folder.parent / pair.name / "model"
-    if not other.is_dir():
-        other = folder / pair.name
-        ModelFolder(model_folder(pair.name)).copy(other)
-    code = _tune(dev, model) or _tune(dev, model, other, pair.read_blocks)
-    save_settings(model, replace(ModelFolder(model).settings, second_model=pair.name))
-    return code
+def _pair_up(pair: Pair, folder: Path, dev: Sequence[str]) -> int:
+    """Makes a pair folder with the decision of both models; the caller holds the folder."""
+    ranker, reader = (_made_or_bundled(folder.parent, name) for name in (pair.ranker, pair.reader))
+    shutil.rmtree(folder / "model", ignore_errors=True)
+    options = ["--ranker", str(ranker), "--read-blocks", str(pair.read_blocks)]
+    return _tune(dev, reader, *options, "--output", str(folder / "model"))
 
 
-def _tune(
-    dev: Sequence[str], model: Path, second: Path | None = None, read_blocks: int | None = None
-) -> int:
-    options = ["--second-model", str(second), "--read-blocks", str(read_blocks)] if second else []
+def _made_or_bundled(root: Path, name: str) -> Path:
+    made = root / name / "model"
+    return made if made.is_dir() else bundled_model(name)
+
+
+def _tune(dev: Sequence[str], model: Path, *options: str) -> int:
     return console(["tune", "--data", *dev, "--model", str(model), *options, "--profile", PROFILE])
 
 

@@ -16,7 +16,7 @@ from PIL import Image
 
 from experiments import command
 from experiments.table_sources import read_result
-from nq.bundle import bundled_model, bundled_sample
+from nq.bundle import bundled_sample
 from nq.comparison.page import comparison_page
 from nq.errors import Error
 from nq.report.comparison import ComparisonRow
@@ -37,7 +37,7 @@ def draw(args: argparse.Namespace) -> int:
     """Runs the command."""
     _draw(_comparison(), "compare.png")
     with tempfile.TemporaryDirectory() as folder:
-        job = Job([bundled_sample()], bundled_model(), PROFILE, output=Path(folder) / "run")
+        job = Job([bundled_sample()], profile=PROFILE, output=Path(folder) / "run")
         page = write_report(run(job).folder).page.read_bytes()
     _draw(page + ALONE, "report.png", QUESTION)
     return 0

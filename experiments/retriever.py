@@ -1,7 +1,7 @@
 """Measures what the scores of a retriever are worth to a reader, in its decision and for ``prune``.
 
-    python -m experiments.retriever --data dev.jsonl.gz --ranker models/ranker/nq_model_ranker \\
-        --model small --profile mixed+buckets+openvino --output retrieved.jsonl
+    python -m experiments.retriever --data dev.jsonl.gz --ranker ranker --model small \\
+        --profile mixed+buckets+openvino --output retrieved.jsonl
 
 The retriever is a dual encoder. It ranks the blocks of the pages of the data, and its ranking is
 written as the file of a retriever, for the questions that have a gold short answer. The reader
@@ -22,12 +22,14 @@ import numpy as np
 from experiments import command
 from experiments.command import in_half, markdown
 from experiments.training_data import write_records
+from nq.bundle import RANKER
 from nq.config import DecisionConfig
 from nq.errors import Error
 from nq.evaluation.evaluate import Evaluation, judge
 from nq.evaluation.tuning import fold_of, tune_decision
 from nq.formats.outputs import encode_prediction
 from nq.inference.prune import windows_to_compute
+from nq.model.folder import ModelFolder
 from nq.model.model import Model
 from nq.postprocess.decision import decide
 from nq.postprocess.ranking import rank
@@ -48,9 +50,9 @@ METRICS = {
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    command.add_answering(parser, " of annotated data")
-    text = "folder of a dual encoder"
-    parser.add_argument("--ranker", type=Path, required=True, metavar="DIR", help=text)
+    command.add_answering(parser, " of annotated data", command.add_one_model)
+    text = f"folder or name of a dual encoder (default: {RANKER})"
+    parser.add_argument("--ranker", default=RANKER, metavar="MODEL", help=text)
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="a jsonl file")
 
 
@@ -116,14 +118,13 @@ def without_scores(example: Example) -> Example:
 
 def measure(args: argparse.Namespace) -> int:
     """Runs the command."""
-    job = Job(args.data, args.model, args.profile, limit=args.limit, keep_scores=True)
+    reader, ranker = command.one_model(args), Model.open(ModelFolder.open(args.ranker))
+    job = Job(args.data, ranker, args.profile, limit=args.limit, keep_scores=True)
     with tempfile.TemporaryDirectory() as folder:
-        opened = Model.open(args.ranker)  # alone, without the reader that its settings name
-        ranker = replace(opened, decision=opened.settings.decision, second=None)
-        ranked = FinishedRun(run(replace(job, model=ranker, root=Path(folder))).folder)
+        ranked = FinishedRun(run(replace(job, root=Path(folder))).folder)
         records = (retrieved(*one) for one in block_scores(ranked))
         write_records(args.output, [one for one in records if one["answers"]])
-        own = Job([str(args.output)], args.model, args.profile, keep_scores=True)
+        own = Job([str(args.output)], reader, args.profile, keep_scores=True)
         finished = FinishedRun(run(replace(own, root=Path(folder))).folder)
         rows = list(_rows(finished))
     return command.show({"questions": len(finished.predictions), "rows": rows}, args, table)

@@ -37,7 +37,7 @@ class Request:
 
 
 def real_lengths(files: Sequence[str]) -> tuple[int, ...]:
-    """Returns the class of each window of the pages in files, by the bundled model's tokenizer."""
+    """Returns the class of each window of the pages in files, by the tokenizer of ``small``."""
     import dataclasses
 
     from nq.bundle import bundled_model

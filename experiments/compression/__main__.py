@@ -24,12 +24,11 @@ from experiments.compression.measure import Compression, best_variants, variants
 from experiments.compression.models import STATES, Models, in_new_process, prunings, tiny_model
 from nq import storage
 from nq.bundle import bundled_sample
-from nq.commands import arguments, terminal, train
+from nq.commands import terminal, train
 from nq.errors import Error
 from nq.formats.input_files import find_files
 from nq.inference.profile import Profile
 from nq.model.folder import ModelFolder
-from nq.model.registry import model_folder
 from nq.storage import sha256
 
 SPEEDS = "speeds"
@@ -50,7 +49,7 @@ def _options(parser: terminal.Parser) -> None:
         metavar="FILE",
         help="annotated data; examples with even ids tune the decision, odd ones are reported",
     )
-    arguments.add_model(parser)
+    command.add_one_model(parser)
     parser.add_argument(
         "--prune",
         nargs="*",
@@ -88,7 +87,7 @@ def compression(args: argparse.Namespace) -> int:
         if args.quick:
             original = in_new_process(tiny_model, args.output / "models" / "tiny")
         else:
-            original = model_folder(args.model)
+            original = ModelFolder.open(args.model).path
         if args.prune is None:
             shape = ModelFolder(original).config
             sizes = shape.num_attention_heads, shape.intermediate_size, shape.num_hidden_layers

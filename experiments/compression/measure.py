@@ -67,7 +67,7 @@ def load(task: Computation) -> tuple[dict[str, Any], units.Work]:
     import_tensorflow(threads)
     predictor = load_predictor(
         ScorerSpec(
-            Model(ModelFolder(task.folder), windows, DecisionConfig()),
+            Model.alone(ModelFolder(task.folder), windows, DecisionConfig()),
             Profile(task.profile),
             BATCH_SIZE,
             threads,

@@ -39,7 +39,6 @@ from nq.formats.tfrecord import TARGETS
 from nq.model import checkpoint
 from nq.model.convert import fitting_windows
 from nq.model.folder import ModelFolder
-from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.preprocess.features import Sampling, training_features
 from nq.preprocess.tokenizers.load import load_tokenizer
@@ -62,9 +61,7 @@ SPAN_HEAD = "span_output/kernel"
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "source", metavar="SRC", help="model folder of any kind, or name of an installed model"
-    )
+    parser.add_argument("source", metavar="SRC", help="folder or name of one model")
     parser.add_argument("target", type=Path, metavar="DST", help="folder to write; new or empty")
     parser.add_argument(
         "--prune",
@@ -169,7 +166,7 @@ def run(args: argparse.Namespace) -> int:
     if args.target.exists() and (args.target.is_file() or any(args.target.iterdir())):
         raise ValueError(f"{args.target} is not empty: choose a new folder")
     check_writable(args.target)
-    source, pages = model_folder(args.source), arguments.pages(args)
+    source, pages = ModelFolder.open(args.source).path, arguments.pages(args)
     record = prune(source, args.target, args.prune, args.data, pages)
     if args.json:
         terminal.print_json({"output": str(args.target), "pruning": record.to_dict()})

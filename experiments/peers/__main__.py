@@ -6,7 +6,7 @@
 All compute the same weights on the same full windows of real pages, on the CPU, in alternating
 rounds, each in a process of its own. Only the computation is timed. ``pip install
 '.[cpu,onnx,openvino,peers]'`` installs all; peers that lack packages are skipped.
-All models are in memory at once, some 15 GB for the bundled one; ``--peers`` measures fewer.
+All models are in memory at once, some 15 GB for ``small``; ``--peers`` measures fewer.
 """
 
 import argparse
@@ -24,10 +24,10 @@ from experiments.peers.models import BASELINE, PEERS, Peer
 from experiments.planning import models
 from experiments.planning.models import window_gflop
 from nq import extras
+from nq.bundle import READER
 from nq.commands import arguments, terminal
 from nq.errors import Error
 from nq.model.folder import ModelFolder
-from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow
 from nq.model.tensors import check_length
 
@@ -108,7 +108,8 @@ def _if(value: float | None, form: str) -> str:
 def _options(parser: argparse.ArgumentParser) -> None:
     arguments.add_data(parser)
     model = parser.add_mutually_exclusive_group()
-    model.add_argument("--model", metavar="MODEL", help="default: the bundled model")
+    text = f"folder or name of one model (default: {READER})"
+    model.add_argument("--model", default=READER, metavar="MODEL", help=text)
     model.add_argument("--shape", choices=SHAPES, help="a model of this shape with random weights")
     text = "pieces in a window (default: the model's)"
     command.add_option(parser, "max-seq-length", None, text)
@@ -135,7 +136,7 @@ def compared(args: argparse.Namespace, files: Sequence[str], folder: Path) -> di
     from experiments.peers import inputs
     from nq.inference.batches import MIN_PIECES
 
-    model = model_folder(args.model)
+    model = ModelFolder.open(args.model).path
     if args.shape:
         model = inputs.random_model(SHAPES[args.shape], folder / args.shape)
     windows = ModelFolder(model).settings.windows

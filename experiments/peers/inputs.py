@@ -20,7 +20,7 @@ from nq.model import checkpoint, joint
 from nq.model.config import ModelConfig
 from nq.model.convert import write_hugging_face
 from nq.model.folder import ModelFolder
-from nq.model.model import Model
+from nq.model.model import ModelPart
 from nq.preprocess.prepared import Request, prepare
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
@@ -30,7 +30,7 @@ READ_BATCH = 256
 
 
 def random_model(config: ModelConfig, folder: Path, like: Path | None = None) -> Path:
-    """Makes a model folder of random weights, with vocabulary and windows of the bundled model.
+    """Makes a model folder of random weights, with vocabulary and windows of the bundled reader.
 
     ``like`` is another model folder to have them from.
     """
@@ -56,9 +56,9 @@ def task(
     request = Request(Questions(tuple(files)), load_tokenizer(model, windows.compat), windows)
     prepared = prepare(request, folder / "windows")
     shape = Shape(batch_size, windows.max_seq_length)
-    spec = dataclasses.replace(Model.open(model), windows=windows)
+    part = ModelPart(ModelFolder(model), windows)
     pages = (one.example for one in prepared)
-    some_rows = calibration_rows(pages, spec, batch_size)
+    some_rows = calibration_rows(pages, part, batch_size)
     rows, calibration = folder / "rows.npz", folder / "calibration.npz"
     full_rows = full_windows(prepared.shards, shape.length, whole(count, shape))
     np.savez(rows, allow_pickle=False, **full_rows)

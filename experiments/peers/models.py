@@ -99,7 +99,7 @@ def _nq(task: Task, variant: str) -> tuple[str, Run]:
     from nq.model.folder import ModelFolder
     from nq.model.model import Model
 
-    model = Model(ModelFolder(task.model), task.windows, DecisionConfig())
+    model = Model.alone(ModelFolder(task.model), task.windows, DecisionConfig())
     calibration = {task.model: read_rows(task.calibration)}
     spec = ScorerSpec(model, Profile(variant), task.batch_size, calibration=calibration)
     predictor = load_predictor(spec, TopK(task.length, text_only=False))

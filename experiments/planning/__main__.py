@@ -19,8 +19,8 @@ from experiments.planning.costs import Workload
 from experiments.planning.models import count_weights, window_gflop
 from experiments.planning.strategies import DATA, SINGLE, Plan
 from nq import processor
+from nq.bundle import READER
 from nq.commands import terminal
-from nq.model.registry import BUNDLED
 from nq.text import counted, grid, visible
 
 WINDOWS_PER_QUESTION = 103
@@ -127,9 +127,9 @@ def to_dict(model: str, workload: Workload, plans: Sequence[Plan]) -> dict[str, 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
-        default=BUNDLED,
-        help=f"model folder, name of an installed model, or a shape: {', '.join(models.SHAPES)} "
-        f"(default: {BUNDLED})",
+        default=READER,
+        help=f"folder or name of one model, or a shape: {', '.join(models.SHAPES)} "
+        f"(default: {READER})",
     )
     text = "windows that are computed together, by all devices"
     command.add_option(parser, "batch", None, text, required=True)

@@ -6,7 +6,6 @@ from nq.model.config import ModelConfig
 from nq.model.families import layout_of
 from nq.model.folder import ModelFolder
 from nq.model.names import TensorShape, weight_table
-from nq.model.registry import model_folder
 
 SHAPES = {
     "bert-base": ModelConfig(),
@@ -38,8 +37,8 @@ SHAPES = {
 
 
 def find(model: str) -> ModelConfig:
-    """Returns the shape of a model: a name of ``SHAPES``, of an installed model, or a folder."""
-    return SHAPES.get(model) or ModelFolder(model_folder(model)).config
+    """Returns the shape of a model: a name of ``SHAPES``, a folder, or a name."""
+    return SHAPES.get(model) or ModelFolder.open(model).config
 
 
 def weight_shapes(config: ModelConfig) -> dict[str, TensorShape]:

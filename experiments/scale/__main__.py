@@ -28,8 +28,7 @@ from nq import processor
 from nq.commands import arguments
 from nq.formats.input_files import find_files
 from nq.inference.profile import Profile
-from nq.model.folder import ModelFolder
-from nq.model.registry import model_folder
+from nq.model.folder import open_folder
 
 DOLLARS_PER_HOUR = 0.085
 """Of a core: 4.08 dollars for the 48 cores of a c5.metal of AWS, as in ``experiments/planning``."""
@@ -105,9 +104,8 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def scale(args: argparse.Namespace) -> int:
     """Runs the command."""
-    folder, files = model_folder(args.model), tuple(find_files(args.data))
-    ModelFolder(folder).check()
-    task = measure.Task(files, folder, str(args.profile), args.batch_size, args.limit)
+    folder, files = open_folder(args.model), tuple(find_files(args.data))
+    task = measure.Task(files, folder.path, str(args.profile), args.batch_size, args.limit)
     with units.started(measure.load, task, processor.cores()[:1]) as unit:
         found = unit.receive()
     result = {"profile": task.profile, "dollars_per_hour": args.dollars_per_hour, **found}

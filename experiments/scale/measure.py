@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Task:
-    """What is measured: questions with pages in files, by a model folder."""
+    """What is measured: questions with pages in files, by the model or the two of a folder."""
 
     files: tuple[str, ...]
     model: Path
@@ -80,13 +80,12 @@ def _stages(task: Task, pages: Sequence[tuple[Any, Any]]) -> tuple[dict[str, flo
     from nq.postprocess.decision import decide
     from nq.preprocess.contexts import unread_blocks
     from nq.preprocess.prepared import make_windows
-    from nq.preprocess.tokenizers.load import load_tokenizer
     from nq.records import DeadLetter, Source, Windowed
 
     model = Model.open(task.model)
 
     def windowed() -> list[Windowed]:
-        tokenizer, examples = load_tokenizer(model.folder, model.windows.compat), []
+        tokenizer, examples = model.tokenizer, list[Windowed]()
         for source, item in pages:
             made = make_windows(source, item, tokenizer, model.windows)
             if not isinstance(made, DeadLetter):

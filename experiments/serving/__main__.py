@@ -52,7 +52,7 @@ TARGETS = {
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = arguments.PROFILES_HELP
     arguments.add_model(parser)
-    arguments.add_second_model(parser)
+    arguments.add_ranker(parser)
     arguments.add_profile(parser)
     arguments.add_settings(parser, ServeConfig, only=SERVER)
     for name, default, text in (
@@ -78,7 +78,7 @@ def measure(args: argparse.Namespace) -> int:
 def _server_options(args: argparse.Namespace, config: ServeConfig) -> list[str]:
     """Returns the options of the server."""
     options = ["--profile", str(args.profile)]
-    for name in ("model", "second_model", "read_blocks"):
+    for name in ("model", "ranker", "read_blocks"):
         value = getattr(args, name)
         options += [f"--{name.replace('_', '-')}", str(value)] if value is not None else []
     for name in SERVER:

@@ -24,13 +24,14 @@ from experiments.recipes import ALL_WIKI, RECIPES, REVIEWS, Pair, Part, Recipe, 
 from nq.bundle import bundled_sample
 from nq.commands.train import parser as train_parser
 from nq.config import RankingWeights
-from nq.model.folder import ModelFolder
+from nq.model.folder import ModelFolder, PairFolder, open_folder
 from tests.support import nq_records
 
 SOURCES = (*ALL_WIKI, *REVIEWS)
 ALL_STAGES = [
     pytest.param(recipe, stage, id=f"{name}-{stage.name}")
     for name, recipe in RECIPES.items()
+    if isinstance(recipe, Recipe)
     for stage in recipe.stages
 ]
 
@@ -64,7 +65,8 @@ def test_a_recipe_makes_a_tuned_model_and_resumes(
     )
     recipes = {
         "small": Recipe(start, "float32", sizes, stages, result=("nq", "boolq")),
-        "ranker": Recipe(start, "int8", pair=Pair("small", 2), prefixes=("is ", "the ")),
+        "ranker": Recipe(start, "int8", prefixes=("is ", "the ")),
+        "ranker+small": Pair("ranker", "small", 2),
     }
     monkeypatch.setattr(make_model, "RECIPES", recipes)
     for part in ("train", "dev"):
@@ -77,7 +79,7 @@ def test_a_recipe_makes_a_tuned_model_and_resumes(
     command = ["--data", str(tmp_path / "data"), "--output", str(tmp_path / "out")]
     folder, made = tmp_path / "out" / "small", []
     for _ in range(2):
-        assert make_model.main([*command, "--models", "ranker", "small"]) == 0
+        assert make_model.main([*command, "--models", *reversed(recipes)]) == 0
         made.append(load_file(folder / "model" / "model.safetensors"))
     capsys.readouterr()
     nq, boolq = (load_file(folder / name / "model.safetensors") for name in ("nq", "boolq"))
@@ -85,12 +87,16 @@ def test_a_recipe_makes_a_tuned_model_and_resumes(
         np.testing.assert_array_equal(values, made[1][name])
         expected = (nq[name].astype(np.float64) + boolq[name]) / 2
         np.testing.assert_allclose(values, expected, rtol=1e-6, atol=1e-7)
-    small, ranker = (tmp_path / "out" / name / "model" for name in recipes)
-    assert ModelFolder(small).settings.decision.weights != RankingWeights()
-    assert ModelFolder(ranker).config.is_dual_encoder
-    assert ModelFolder(ranker).settings.second_model == "small"
-    assert ModelFolder(ranker).settings.windows.block_prefix == "the "
-    assert ModelFolder(small).settings.cascades[ModelFolder(ranker).digest].read_blocks == 2
+    small, ranker, pair = (open_folder(tmp_path / "out" / name / "model") for name in recipes)
+    assert isinstance(small, ModelFolder)
+    assert isinstance(ranker, ModelFolder)
+    assert small.settings.decision.weights != RankingWeights()
+    assert ranker.config.is_dual_encoder
+    assert ranker.settings.windows.block_prefix == "the "
+    assert isinstance(pair, PairFolder)
+    assert (pair.ranker.digest, pair.reader.digest) == (ranker.digest, small.digest)
+    assert pair.decision.read_blocks == 2
+    assert pair.decision.first == ranker.settings.decision
 
 
 MATRIX = "/encoder/layer.0/output/dense/MatMul"
