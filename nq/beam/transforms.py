@@ -15,7 +15,8 @@ from nq.errors import check_argument
 from nq.formats import inputs
 from nq.formats.own_data import PageFolder
 from nq.formats.tfrecord import encode_records
-from nq.model.folder import ModelFolder
+from nq.model.folder import ModelFolder, read_pair
+from nq.model.registry import is_pair
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.features import Sampling
 from nq.preprocess.prepared import make_windows
@@ -96,7 +97,7 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
 
     Args:
         tokenizer: folder of a model, or folder or file of a tokenizer, which every worker can read;
-            or a staged model (``nq.beam.files``).
+            or a staged model (``nq.beam.files``). Of two models in a folder it is the ranker's.
         windows: by default the settings in a model folder.
         training: the windows to train on, with their targets; ``None`` for those of inference.
         output: what is in ``windows``: ``"windows"`` for serialized ``tf.train.Example`` messages
@@ -116,6 +117,8 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
         check_argument(output in OUTPUTS, "output", output, f"one of {', '.join(OUTPUTS)}")
         is_possible = training is None or output != "examples"
         check_argument(is_possible, "training", training, 'None with output="examples"')
+        if is_pair(Path(tokenizer)):
+            tokenizer = read_pair(Path(tokenizer)).ranker.path
         windows = windows or ModelFolder(Path(tokenizer)).settings.windows
         self.settings = str(tokenizer), windows, training, output
 

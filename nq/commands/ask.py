@@ -46,7 +46,7 @@ def parser() -> terminal.Parser:
         description="Answers a question from a document: a file of text, HTML, Markdown, PDF or "
         "Word (docx), a jsonl file of NQ records, or - (the default) for standard input. Of "
         "several documents, and of those in a folder, the best blocks are read. The percentages "
-        "of the bundled model were fitted to Wikipedia; nq tune fits them to your own questions.",
+        "of the bundled models were fitted to Wikipedia; nq tune fits them to your own questions.",
         examples=(
             "nq ask 'when was it automated' lighthouse.txt",
             "curl -s https://example.org/page.html | nq ask 'who wrote it' --json",

@@ -4,6 +4,7 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
+from nq.bundle import READER
 from nq.commands import arguments, terminal
 from nq.config import WindowConfig
 from nq.errors import Error
@@ -29,7 +30,7 @@ def parser() -> terminal.Parser:
     arguments.add_data(parser)
     parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="where to write")
     tokenizer = parser.add_mutually_exclusive_group()
-    text = "model folder, or name of an installed model, with the tokenizer (default: small)"
+    text = f"folder or name of the one model that will read the windows (default: {READER})"
     tokenizer.add_argument("--model", metavar="MODEL", help=text)
     text = "vocab.txt or SentencePiece .model, or its folder"
     tokenizer.add_argument("--tokenizer", metavar="PATH", help=text)
@@ -49,8 +50,11 @@ def run(args: argparse.Namespace) -> int:
     from nq.model.folder import ModelFolder, ModelSettings
     from nq.preprocess.tokenizers.load import load_tokenizer
 
-    folder = model_folder(Path(args.tokenizer) if args.tokenizer else args.model)
-    stored = ModelSettings() if args.tokenizer else ModelFolder(folder).settings
+    if args.tokenizer:
+        folder, stored = model_folder(Path(args.tokenizer)), ModelSettings()
+    else:
+        model = ModelFolder.find(args.model or READER)
+        folder, stored = model.path, model.settings
     windows = arguments.window_settings(args, stored)
     config = arguments.settings(TrainConfig, args)
     if args.unknown:

@@ -25,7 +25,6 @@ from nq.model import checkpoint
 from nq.model.config import STORES, ModelConfig
 from nq.model.folder import ModelFolder
 from nq.model.names import WORD_EMBEDDINGS
-from nq.model.registry import model_folder
 from nq.model.runtime import import_tensorflow, no_generated_files
 from nq.preprocess.features import prefix
 from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS
@@ -72,7 +71,7 @@ def convert(
         ValueError: the folder is not empty, the model is damaged, or an argument is wrong.
     """
     check_argument(to in FORMATS, "to", to, " or ".join(FORMATS))
-    files, target = ModelFolder(model_folder(source)), Path(target)
+    files, target = ModelFolder.find(source), Path(target)
     check_argument(storage in STORES, "storage", storage, " or ".join(STORES))
     check_storage(to, storage)
     if target.exists() and (target.is_file() or any(target.iterdir())):

@@ -70,12 +70,20 @@ class ModelFolder:
     sent: str | None = field(default=None, compare=False, repr=False)
 
     @classmethod
+    def find(cls, model: str | Path) -> Self:
+        """Finds one model (``nq.model.registry.model_folder``), and does not check its files."""
+        path = registry.model_folder(model)
+        if registry.is_pair(path):
+            pair = read_pair(path)
+            raise ValueError(f"{pair.name} is two models: give one, such as {pair.reader.path}")
+        return cls(path)
+
+    @classmethod
     def open(cls, model: str | Path) -> Self:
-        """Finds one model (``nq.model.registry.model_folder``), and checks its files."""
-        folder = open_folder(model)
-        if isinstance(folder, PairFolder):
-            raise ValueError(f"{folder.name} is two models: give one, such as {folder.reader.path}")
-        return cls(folder.path)
+        """Finds one model, and checks its files."""
+        folder = cls.find(model)
+        folder.check()
+        return folder
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ModelFolder, (self.path, self.sent or self.digest)
@@ -317,7 +325,7 @@ def read_pair(path: Path) -> PairFolder:
 
 def _beside(settings: Path, name: str, value: object) -> Path:
     """Returns the folder that ``nq.json`` of a pair names."""
-    is_name = isinstance(value, str) and Path(value).name == value
+    is_name = isinstance(value, str) and Path(value).name == value not in ("", "..")
     check_argument(is_name, name, value, "the name of a folder beside it")
     folder = settings.parent / str(value)
     if not folder.is_dir():

@@ -18,7 +18,6 @@ from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, WindowCon
 from nq.errors import check_argument, is_count
 from nq.model.config import ModelConfig
 from nq.model.folder import SQUAD, ModelFolder, PairFolder, open_folder, read_pair, save_pair
-from nq.model.registry import is_pair
 from nq.model.tensors import check_length
 from nq.preprocess.tokenizers.base import Tokenizer
 
@@ -128,7 +127,8 @@ class Model:
             of_reader = given.reader.settings.windows
             of_reader = replace(of_reader, max_contexts=of_ranker.max_contexts)
             parts = ModelPart(given.ranker, of_ranker), ModelPart(given.reader, of_reader)
-            opened = cls(parts, both, given if is_pair(given.path) else None)
+            are_apart = given.path == given.reader.path
+            opened = cls(parts, both, None if are_apart else given)
         opened._check()
         return opened
 
@@ -153,7 +153,18 @@ class Model:
         return cls.alone(files, windows or settings.windows, decision or settings.decision)
 
     def _check(self) -> None:
-        """Raises ``ValueError`` if a model cannot answer, or the windows are too long for it."""
+        """Raises ``ValueError`` if a model cannot do its part, or the windows are too long."""
+        ranker, reader = self.ranker, self.reader
+        if ranker is not None and ranker.digest == reader.digest:
+            raise ValueError(
+                f"the ranker {ranker.folder} has the weights of the reader {reader.folder}: give "
+                "another one"
+            )
+        if ranker is not None and reader.config.is_dual_encoder:
+            raise ValueError(
+                f"{reader.folder} only ranks blocks: give it as the ranker, and a model that "
+                "answers"
+            )
         for part in self.parts:
             if not part.files.has_head("span_output"):
                 raise ValueError(
@@ -218,7 +229,10 @@ class Model:
     def advice(self) -> str:
         """One line on a model that only ranks, or a decision that is not tuned; or empty."""
         if self.reader.config.is_dual_encoder:
-            return f"{self.reader.name} only ranks blocks: it gives no short answers"
+            return (
+                f"{self.reader.folder} only ranks blocks, and gives no short answers: give it as "
+                "--ranker, and a --model that reads the best of them"
+            )
         if self.ranker is None or self.pair is not None:
             return ""
         return (
@@ -307,14 +321,6 @@ def _pair_of(ranker: str | Path, reader: ModelFolder | PairFolder) -> PairFolder
     if isinstance(reader, PairFolder):
         raise ValueError(f"{reader.name} is two models already: leave the ranker out")
     first = ModelFolder.open(ranker)
-    if first.digest == reader.digest:
-        raise ValueError(
-            f"the ranker {first.path} has the weights of the model itself: give another one"
-        )
-    if reader.config.is_dual_encoder:
-        raise ValueError(
-            f"{reader.path} only ranks blocks: give it as the ranker, and a model that answers"
-        )
     bundled = read_pair(bundled_pair())
     if (first, reader) == (bundled.ranker, bundled.reader):
         return bundled

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -102,20 +102,26 @@ def _hub_files(name: str, sizes: Mapping[str, int]) -> list[str]:
 
 def _without_links(folder: Path) -> Path:
     """Returns a folder without links out of it, except to ``blobs`` in Hugging Face's cache."""
-    for path in (folder, *folder.glob("*"), *folder.glob("1_Pooling/*")):
+    _check_links(folder, (*folder.glob("*"), *folder.glob("1_Pooling/*")))
+    if is_pair(folder):
+        _check_links(folder, tuple(folder.glob("*/*")))
+    return folder
+
+
+def _check_links(folder: Path, paths: Sequence[Path]) -> None:
+    for path in (folder, *paths):
         with contextlib.suppress(FileNotFoundError):
             path.stat()  # which names a link that leads to itself
     inside = folder.resolve()
     is_cached = inside.parent.name == "snapshots"
     allowed = [inside, *(one / "blobs" for one in inside.parents[1:3] if is_cached)]
-    for path in (*folder.glob("*"), *folder.glob("1_Pooling/*")):
+    for path in paths:
         target = path.resolve()
         if path.is_file() and not any(map(target.is_relative_to, allowed)):
             raise Error(
                 f"{path} is a link out of the model folder, to {target}: if you trust it, give a "
                 f"copy without links (cp -rL {shlex.quote(str(folder))} COPY)"
             )
-    return folder
 
 
 def _has_model(folder: Path) -> bool:

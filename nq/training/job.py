@@ -16,7 +16,6 @@ from nq.formats import input_files
 from nq.inference.profile import Profile
 from nq.model.config import STORES
 from nq.model.folder import ModelFolder
-from nq.model.registry import model_folder
 from nq.preprocess.tokenizers import FILES
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ class TrainingJob:
         check_argument(store in STORES, "store", store, " or ".join(STORES))
         for name in ("init", "teacher"):
             if settings.get(name) is not None:
-                settings[name] = ModelFolder(model_folder(settings[name]))
+                settings[name] = ModelFolder.find(settings[name])
         for name in ("output", "card"):
             if settings.get(name) is not None:
                 settings[name] = Path(settings[name])
