@@ -5,8 +5,8 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do $$p
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ../shared/data
-MODEL ?= small
-MODELS ?= small ranker
+MODEL ?= ranker+small
+MODELS ?= small ranker ranker+small
 SELECT ?= not extended
 PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
 PIP := -m pip --disable-pip-version-check install
@@ -32,8 +32,7 @@ GPU_CARD := nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv
 .PHONY: answer gpu-report test test-all test-fast lint types format docs tables sample model cluster cluster-stop clean
 .DEFAULT_GOAL := answer
 
-answer: $(VENV)/.run  ## Answer the bundled questions with MODEL (small, ranker)
-	@$(if $(wildcard models/$(MODEL)),$(BIN)/python $(PIP) -qq ./models/$(MODEL))
+answer: $(VENV)/.run  ## Answer the bundled questions with MODEL (ranker+small)
 	@$(BIN)/python -m nq.answer --model $(MODEL)
 
 gpu-report: $(GPU_VENV)/.run  ## Measure the profiles of the thesis on this machine's GPU (GPU_DATA, GPU_EXTRA=gpu)
@@ -74,7 +73,7 @@ tables: $(VENV)/.dev  ## Write the tables of README and docs from the results in
 sample: $(VENV)/.run  ## Make the bundled questions from their sources again
 	@$(BIN)/python -m experiments.make_sample
 
-model: $(VENV)/.run  ## Make MODELS (small ranker) from DATA again, into runs/model (hours; Maven)
+model: $(VENV)/.run  ## Make MODELS (small ranker ranker+small) from DATA again, into runs/model (hours; Maven)
 	@$(BIN)/python -m experiments.make_model --data $(DATA) --models $(MODELS)
 
 cluster: $(VENV)/.run  ## Start a Flink cluster on this machine, and print how to use it
@@ -84,7 +83,7 @@ cluster-stop: $(VENV)/.run  ## End that cluster
 	@$(BIN)/python -m experiments.cluster stop
 
 clean:  ## Remove everything that is not in git
-	rm -rf $(VENV) $(GPU_VENV) build dist *.egg-info models/*/build models/*/*.egg-info \
+	rm -rf $(VENV) $(GPU_VENV) build dist *.egg-info \
 	  .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/.run: setup.cfg pyproject.toml constraints.txt

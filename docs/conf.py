@@ -50,7 +50,8 @@ experiments/planning/README
 docs/checkpoints
 docs/compatibility
 nq/bundled/README
-models/ranker/nq_model_ranker/README
+nq/bundled/ranker/README
+nq/bundled/small/README
 ```
 
 ```{toctree}
@@ -67,7 +68,7 @@ project, release = "nq", nq.__version__
 root_doc = "README"
 include_patterns = [
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*"),
-    *("experiments/**README.md", "models/**README.md", "nq/bundled/README.md"),
+    *("experiments/**README.md", "nq/bundled/**README.md"),
 ]
 exclude_patterns = [".*", "build", "runs", "shared"]
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
