@@ -170,3 +170,12 @@ def tiny_mpnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, shape = tmp_path_factory.mktemp("tiny-mpnet"), tiny_models.MPNET
     model = joint.build(shape, seed=5)
     return tiny_models.save(folder, model, shape, vocab, max_seq_length=24, doc_stride=7)
+
+
+@pytest.fixture(scope="session")
+def tiny_pair(tiny_model: Path, tiny_mpnet: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with both tiny models, the second one as the reader; do not write into it."""
+    from nq.model.model import Model
+
+    model = Model.open(tiny_mpnet, ranker=tiny_model)
+    return model.copy(tmp_path_factory.mktemp("tiny-pair") / "pair")

@@ -319,7 +319,9 @@ def _pair_of(ranker: str | Path, reader: ModelFolder | PairFolder) -> PairFolder
     Of the two bundled models it is their folder, with the decision that was fitted to both.
     """
     if isinstance(reader, PairFolder):
-        raise ValueError(f"{reader.name} is two models already: leave the ranker out")
+        raise ValueError(
+            f"{reader.name} is two models already: leave the ranker out, or give it one model"
+        )
     first = ModelFolder.open(ranker)
     bundled = read_pair(bundled_pair())
     if (first, reader) == (bundled.ranker, bundled.reader):

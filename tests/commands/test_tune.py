@@ -101,11 +101,11 @@ def test_a_half_without_gold_is_named_before_anything_is_computed(
 def test_with_an_output_a_copy_has_the_decision(
     tiny_model: Path, tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The folder of a model that is fetched or installed is only read."""
+    """The folder of a model that is fetched or bundled is only read."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("nq.model.registry.named_model", lambda name: tiny_model)
+    monkeypatch.setattr("nq.model.registry.bundled_model", lambda name: tiny_model)
     before = tree(tiny_model)
-    arguments = ["--data", bundled_sample(), "--model", "tiny", "--profile", "baseline"]
+    arguments = ["--data", bundled_sample(), "--model", "small", "--profile", "baseline"]
     arguments += ["--limit", "12"]
     assert "--output" in commands.error("tune", *arguments)
     figures = commands.json("tune", *arguments, "--output", "mine")

@@ -171,6 +171,17 @@ def test_a_spoilt_decision_is_replaced_and_a_good_one_is_kept(
     assert judged_answers(spoilt, SHIPPED) == Judged(SHIPPED, spoilt.predictions, {})
 
 
+def test_of_two_models_a_folder_of_both_is_saved(tiny_pair: Path, tmp_path: Path) -> None:
+    spoilt = of_decision(tiny_pair, tmp_path / "spoilt", SPOILT)
+    save_judged(spoilt, judged_answers(spoilt), tmp_path / "saved")
+    saved, own = Model.open(tmp_path / "saved"), Model.open(tiny_pair)
+    assert saved.decision == fitted_to_all(spoilt)
+    assert saved.cascade is not None and own.cascade is not None
+    assert saved.cascade.first == own.cascade.first
+    assert [part.digest for part in saved.parts] == [part.digest for part in own.parts]
+    assert find_entrants([tmp_path / "saved"], have_names=True)[0].options[0] == "--model"
+
+
 def _has_answer(label: Label) -> tuple[bool, bool]:
     return label.has_short, label.has_long
 
@@ -359,13 +370,13 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_measured(
 def test_a_model_is_called_as_it_was_given(
     tiny_model: Path, tiny_mpnet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the last component of a folder, without the beginning of packages of models, and by the
-    whole text where two have the same."""
+    """By the last component of a folder, and by the whole text where two have the same."""
     for folder, model in (("a/reader", tiny_model), ("b/reader", tiny_mpnet)):
         shutil.copytree(model, tmp_path / folder)
     monkeypatch.chdir(tmp_path / "a")
-    (tmp_path / "nq_model_lakes").symlink_to(tmp_path / "b" / "reader")
-    assert names_of("../nq_model_lakes", "small") == ["lakes", "small"]
+    (tmp_path / "lakes").symlink_to(tmp_path / "b" / "reader")
+    assert names_of("../lakes", "small") == ["lakes", "small"]
+    assert names_of("ranker+small", "small") == ["ranker+small", "small"]
     assert names_of("reader", "small") == ["reader", "small"]
     assert names_of(f"{tmp_path}/b/reader/", "small") == ["reader", "small"]
     assert names_of("reader", Path("../b/reader")) == ["reader", "../b/reader"]

@@ -1,4 +1,4 @@
-"""Tests which windows a second model computes, and the scores of a cascade."""
+"""Tests which windows a reader computes, and the scores of a cascade."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from nq.inference.scorer import Rows, Steps, concatenate, example_scores
 from nq.postprocess.blocks import Blocks, blocks_in_windows
 from nq.preprocess.features import window_ranges
 from nq.records import (
-    SCORE_COLUMNS,
     READER_WINDOW,
+    SCORE_COLUMNS,
     CascadeScores,
     Columns,
     Example,
@@ -44,24 +44,24 @@ from tests.inference.table_scorer import (
     random_scores,
 )
 
-SECOND_LENGTH = 20
+READER_LENGTH = 20
 
 
 @dataclass(eq=False)
-class SecondScorer(TableScorer):
+class ReaderScorer(TableScorer):
     """A scorer that looks up the scores of windows by their first piece."""
 
     def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
         return super().steps({"numbers": rows["input_ids"]}, examples)
 
 
-def second_token_map(seed: int, token_map: IntArray) -> IntArray:
+def reader_token_map(seed: int, token_map: IntArray) -> IntArray:
     """Returns other windows of the words in a token map, with other pieces."""
     draw = np.random.default_rng([seed, 1])
     words = np.array(list(dict.fromkeys(token_map[token_map >= 0].tolist())), int)
     pieces = np.repeat(words, draw.integers(1, 3, len(words)))
-    spans = window_ranges(len(pieces), SECOND_LENGTH - 3, int(draw.integers(3, SECOND_LENGTH)))
-    result = np.full((max(1, len(spans)), SECOND_LENGTH), -1)
+    spans = window_ranges(len(pieces), READER_LENGTH - 3, int(draw.integers(3, READER_LENGTH)))
+    result = np.full((max(1, len(spans)), READER_LENGTH), -1)
     for row, (start, end) in zip(result, spans, strict=False):
         row[2 : 2 + end - start] = pieces[start:end]
     return result
@@ -72,9 +72,9 @@ class TwoModels:
     """Pages with the windows and scores of two models.
 
     Args:
-        pages: with those of the first model.
-        maps: token map of the second model, of each page.
-        table: scores of all windows of the second model, page after page.
+        pages: with those of the ranker.
+        maps: token map of the reader, of each page.
+        table: scores of all windows of the reader, page after page.
         decision: of both models.
     """
 
@@ -84,7 +84,7 @@ class TwoModels:
     decision: CascadeDecision
 
     def features(self, example: Example) -> Features:
-        """Returns the second model's windows; their first piece is their row in the table."""
+        """Returns the reader's windows; their first piece is their row in the table."""
         n = [e is example for e in self.pages.examples].index(True)
         token_map, first = self.maps[n], sum(map(len, self.maps[:n]))
         ids = np.broadcast_to(first + np.arange(len(token_map))[:, None], token_map.shape)
@@ -92,17 +92,17 @@ class TwoModels:
         return Features(example.example_id, ids, ids, ids, token_map, numbers, len(numbers))
 
     def scorer(self) -> CascadeScorer:
-        inner, second = TableScorer(self.pages.table), SecondScorer(self.table)
-        return CascadeScorer(inner, second, self.features, self.decision)
+        ranker, reader = TableScorer(self.pages.table), ReaderScorer(self.table)
+        return CascadeScorer(ranker, reader, self.features, self.decision)
 
     def with_scores(self, seed: int) -> TwoModels:
         """Returns the same pages with other scores of both models."""
-        first = random_scores(self.pages.rows["token_map"], seed)
-        second = random_scores(np.concatenate(self.maps), seed + 1)
-        return replace(self, pages=replace(self.pages, table=first), table=second)
+        of_ranker = random_scores(self.pages.rows["token_map"], seed)
+        of_reader = random_scores(np.concatenate(self.maps), seed + 1)
+        return replace(self, pages=replace(self.pages, table=of_ranker), table=of_reader)
 
     def selection(self, number: int) -> SelectedWindows:
-        """Returns what the second model computes of a page."""
+        """Returns what the reader computes of a page."""
         example, page = self.pages.examples[number], self.pages.slices[number]
         blocks, scores = blocks_in_windows(example, self.maps[number]), self.pages.scores_of(page)
         return select(example, scores, self.maps[number], self.decision, blocks)
@@ -115,7 +115,7 @@ def two_models(draw: st.DrawFn, max_pages: int = 3) -> TwoModels:
         [np.full((page.stop - page.start, 2), (0, n)) for n, page in enumerate(some.slices)]
     )
     maps = [
-        second_token_map(int(example.example_id), some.rows["token_map"][page])
+        reader_token_map(int(example.example_id), some.rows["token_map"][page])
         for example, page in zip(some.examples, some.slices, strict=True)
     ]
     table = random_scores(np.concatenate(maps), draw(st.integers(0, 999)))
@@ -196,17 +196,17 @@ def test_blocks_are_read_if_they_are_among_the_best_or_all_their_words_are(two: 
 def test_a_cascade_has_the_scores_of_both_models(two: TwoModels) -> None:
     scorer, completed = two.scorer(), list[int]()
     columns = scorer.scores(two.pages.rows, two.pages.examples, completed.append)
-    is_second = columns[READER_WINDOW] >= 0
+    is_read = columns[READER_WINDOW] >= 0
     firsts = np.cumsum([0, *map(len, two.maps)])
     selections = [two.selection(n) for n in range(len(two.maps))]
     rows = np.concatenate([first + s[0] for first, s in zip(firsts, selections, strict=False)])
     for name in SCORE_COLUMNS:
-        np.testing.assert_array_equal(columns[name][~is_second], getattr(two.pages.table, name))
-        np.testing.assert_array_equal(columns[name][is_second], getattr(two.table, name)[rows])
+        np.testing.assert_array_equal(columns[name][~is_read], getattr(two.pages.table, name))
+        np.testing.assert_array_equal(columns[name][is_read], getattr(two.table, name)[rows])
     numbers = np.concatenate([selection[0] for selection in selections])
-    assert columns[READER_WINDOW][is_second].tolist() == numbers.tolist()
+    assert columns[READER_WINDOW][is_read].tolist() == numbers.tolist()
     assert sum(completed) == len(two.pages.rows["numbers"])
-    assert scorer.second.counters.computed_windows == len(rows)
+    assert scorer.reader.counters.computed_windows == len(rows)
     for n, page in enumerate(two.pages.slices):
         keys = columns["example_keys"] == (0, n)
         ids = columns["window_ids"][keys.all(axis=1)]
@@ -239,14 +239,14 @@ NUMBERS = np.zeros((1, LENGTH), int)
 ROWS = {"token_map": TOKEN_MAP, "window_ids": np.array([[0, 1]]), "numbers": NUMBERS}
 
 
-def test_a_page_that_the_second_model_cannot_read_has_no_evidence(
+def test_a_page_that_the_reader_cannot_read_has_no_evidence(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def too_long(example: Example) -> Features:
         raise RecordError("windows 9000: expected at most 8192")
 
     inner = TableScorer(random_scores(TOKEN_MAP, 1))
-    scorer = CascadeScorer(inner, SecondScorer(inner.table), too_long, CascadeDecision())
+    scorer = CascadeScorer(inner, ReaderScorer(inner.table), too_long, CascadeDecision())
     columns = scorer.scores(ROWS, [EXAMPLE])
     assert "example 7: windows 9000" in caplog.text
     scores = example_scores(columns)

@@ -36,7 +36,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def network(folder: Path) -> FolderNetwork:
-    return FolderNetwork(Model.open(folder), "float32")
+    return FolderNetwork(Model.open(folder).reader, "float32")
 
 
 def kept(cache: Path) -> dict[str, bytes]:

@@ -78,7 +78,7 @@ def finish(steps: Steps) -> Columns:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("profile", "second"),
+    ("profile", "reader"),
     [
         ("prune+buckets+openvino", None),
         ("grappler", "tiny_mpnet"),
@@ -87,14 +87,15 @@ def finish(steps: Steps) -> Columns:
 )
 def test_an_instance_computes_the_same_bytes_in_steps_between_those_of_other_parts(
     profile: str,
-    second: str | None,
+    reader: str | None,
     spec: ScorerSpec,
     some_parts: list[Part],
     request: pytest.FixtureRequest,
 ) -> None:
-    """One of the second model's windows too, and of those that are rescored."""
-    models = {"second_model": request.getfixturevalue(second), "read_blocks": 2} if second else {}
-    model = Model.open(spec.model.folder, **models)
+    """One of a reader's windows too, and of those that are rescored."""
+    model, ranker = spec.model, spec.model.folder
+    if reader:
+        model = Model.open(request.getfixturevalue(reader), ranker=ranker, read_blocks=2)
     spec = replace(spec, model=model, profile=Profile(profile), batch_size=4, adaptive=True)
     with closing(InstancePool(spec, 1, 1)) as pool:
         expected = [pool.scores(part.rows, part.examples) for part in some_parts]

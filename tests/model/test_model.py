@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import nq
-from nq.bundle import bundled_model
+from nq.bundle import bundled_pair
+from nq.config import WindowConfig
 from nq.errors import Error
 from nq.model.folder import ModelSettings, save_settings
 from tests.support.child_processes import python
@@ -20,13 +21,13 @@ opened = collections.Counter()
 def count(event, arguments):
     if event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
         path = os.fsdecode(arguments[0])
-        if os.path.dirname(path) == sys.argv[1]:
-            opened[os.path.basename(path)] += 1
+        if path.startswith(sys.argv[1] + os.sep):
+            opened[os.path.relpath(path, sys.argv[1])] += 1
 
 sys.addaudithook(count)
 import nq
 """
-"""Counts the files in the folder of a model that a process opens."""
+"""Counts the files in the folder of the bundled models that a process opens."""
 ASK = "nq.load(profile='openvino').ask('who built it?', 'Ada Brenn built it.')"
 RUN = "nq.run(nq.bundled_sample(), limit=3, profile='openvino')"
 
@@ -35,10 +36,12 @@ RUN = "nq.run(nq.bundled_sample(), limit=3, profile='openvino')"
 @pytest.mark.parametrize("use", [ASK, RUN])
 def test_each_file_is_opened_at_most_twice(use: str, tmp_path: Path) -> None:
     code = f"{COUNTER}{use}\nprint(json.dumps(opened))"
-    done = python("-c", code, bundled_model(), folder=tmp_path)
+    done = python("-c", code, bundled_pair(), folder=tmp_path)
     opened = json.loads(done.stdout.splitlines()[-1])
-    assert {"config.json", "model.safetensors", "vocab.txt"} <= opened.keys()
-    assert max(opened.values()) <= 2 and sum(opened.values()) <= 12, opened
+    names = ("config.json", "model.safetensors", "nq.json", "vocab.txt")
+    expected = {f"{model}/{name}" for model in ("ranker", "small") for name in names}
+    assert expected | {"nq.json"} <= opened.keys()
+    assert max(opened.values()) <= 2 and sum(opened.values()) <= 26, opened
 
 
 def append(name: str, text: bytes) -> Callable[[Path], object]:
@@ -52,7 +55,7 @@ def widen(folder: Path) -> None:
 
 CHANGES: dict[str, Callable[[Path], object]] = {
     "shape": widen,
-    "settings": lambda folder: save_settings(folder, ModelSettings(second_model="small")),
+    "settings": lambda folder: save_settings(folder, ModelSettings(WindowConfig(doc_stride=7))),
     "weights": append("model.safetensors", b"\0"),
     "vocabulary": append("vocab.txt", b"zebra\n"),
 }
@@ -75,8 +78,8 @@ def test_another_process_finds_the_same_files(own_model: Path, change: str) -> N
     model = nq.Model.open(own_model)
     sent = pickle.dumps((model, model.tokenizer))
     arrived, tokenizer = pickle.loads(sent)
-    assert arrived == model and arrived.files is not model.files
-    assert (arrived.digest, tokenizer.digest) == (model.digest, model.tokenizer.digest)
+    assert arrived == model and arrived.reader.files is not model.reader.files
+    assert (arrived.key, tokenizer.digest) == (model.key, model.tokenizer.digest)
     CHANGES[change](own_model)
     with pytest.raises(Error, match=str(own_model)):
-        _ = pickle.loads(sent)[0].digest
+        _ = pickle.loads(sent)[0].reader.digest

@@ -1,4 +1,4 @@
-"""Models by name: what is a folder, what is installed, and links out of a folder."""
+"""Models by name: what is a folder, what is bundled, and links out of a folder."""
 
 import logging
 import shutil
@@ -6,62 +6,47 @@ from pathlib import Path
 
 import pytest
 
-import nq
+from nq.bundle import bundled_model, bundled_pair
 from nq.errors import Error
-from nq.model import registry
-from nq.model.registry import model_folder, model_name
+from nq.model.registry import is_pair, model_folder, model_name
 from nq.runs.job import Job
 from tests.conftest import Commands
 
 
-def install(site: Path, project: str, entry_points: str) -> None:
-    """Writes the metadata that an installed distribution has."""
-    info = site / f"{project.replace('-', '_')}-1.0.dist-info"
-    info.mkdir(parents=True)
-    metadata = f"Metadata-Version: 2.1\nName: {project}\nVersion: 1.0\n"
-    (info / "METADATA").write_text(metadata, encoding="utf-8")
-    (info / "entry_points.txt").write_text(f"[nq.models]\n{entry_points}\n", encoding="utf-8")
+def test_a_name_is_the_folder_of_a_bundled_model() -> None:
+    assert model_folder() == model_folder("ranker+small") == bundled_pair()
+    assert [model_folder(name) for name in ("ranker", "small")] == [
+        bundled_pair() / "ranker",
+        bundled_model(),
+    ]
+    names = ("ranker+small", "ranker", "small")
+    assert tuple(model_name(model_folder(name)) for name in names) == names
+    assert [is_pair(model_folder(name)) for name in names] == [True, False, False]
+    assert Job(["x"], "small") == Job(["x"], bundled_model())
+    job = Job(["/x"])
+    assert Job.from_dict(job.to_dict()) == job
+    with pytest.raises(
+        FileNotFoundError, match=r"no model 'smal' \(did you mean 'small'\?\).*bundled"
+    ):
+        model_folder("smal")
 
 
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of installed packages; the working directory is another, empty folder."""
-    for name in ("site", "work"):
-        (tmp_path / name).mkdir()
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setitem(registry.DISTRIBUTIONS, "absent", "./models/absent")
-    return tmp_path / "site"
-
-
-@pytest.fixture
-def lakes(site: Path, tiny_model: Path) -> Path:
-    """The package of an installed model of this name."""
-    install(site, "nq-model-lakes", "lakes = nq_model_lakes")
-    package = Path(shutil.copytree(tiny_model, site / "nq_model_lakes"))
-    (package / "__init__.py").write_text("raise RuntimeError('no code may run')", encoding="utf-8")
-    return package
-
-
-def test_a_name_is_the_folder_of_an_installed_package(lakes: Path) -> None:
-    assert model_folder("lakes") == lakes
-    assert (model_name(model_folder()), model_name(lakes)) == ("small", "lakes")
-    assert Job(["x"], "lakes") == Job(["x"], lakes)
-    assert Job.from_dict(Job(["x"], "lakes").to_dict()).model.folder == lakes
-    with nq.load("lakes", profile="baseline") as reader:
-        assert reader.windows.max_seq_length == 32
-
-
-def test_a_folder_with_a_model_comes_before_an_installed_one(
-    lakes: Path, tiny_model: Path, caplog: pytest.LogCaptureFixture
+def test_a_folder_with_a_model_comes_before_a_bundled_one(
+    tiny_model: Path,
+    tiny_pair: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     caplog.set_level(logging.INFO, "nq")
-    Path("lakes").mkdir()
-    assert model_folder("lakes") == lakes  # a folder without a model
-    for name in ("lakes", "small"):
-        shutil.copytree(tiny_model, name, dirs_exist_ok=True)
+    Path("small").mkdir()
+    assert model_folder("small") == bundled_model()  # a folder without a model
+    for name, source in (("lakes", tiny_model), ("small", tiny_model), ("ranker+small", tiny_pair)):
+        shutil.copytree(source, name, dirs_exist_ok=True)
         assert model_folder(name) == Path(name)
-    assert len(caplog.messages) == 1 and "small" in caplog.text
+    assert len(caplog.messages) == 2 and "small" in caplog.text
+    assert model_folder() == bundled_pair()
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.txt", "1_Pooling", ""])

@@ -166,7 +166,8 @@ def article(text: str = ARTICLE) -> Example:
 
 def place_features(example: Example) -> list[list[float]]:
     names = RankingWeights.BLOCK_FEATURES
-    return Blocks.of(example).features[:, names.index("place") :].tolist()
+    features: list[list[float]] = Blocks.of(example).features[:, names.index("place") :].tolist()
+    return features
 
 
 def test_blocks_of_an_article_have_a_place_a_lead_and_a_relative_length() -> None:

@@ -14,7 +14,6 @@ from nq.evaluation.tuning import accepted
 from nq.formats.outputs import encode_prediction
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.decision import decide
-from nq.postprocess.evidence import IMPOSSIBLE
 from nq.postprocess.ranking import decision_margin, log_odds, rank
 from nq.records import (
     AnswerType,
@@ -235,7 +234,7 @@ def with_weight(block_score: float) -> CascadeDecision:
 
 
 def two_scores(seed: int, step: int = 1) -> tuple[Example, CascadeScores]:
-    """Returns a random page with the scores of two models; the second read each step-th block."""
+    """Returns a random page with the scores of two models; the reader read each step-th block."""
     example, first = synthetic_pages.page(seed)
     _, second = synthetic_pages.page(seed + 1)
     read: IntArray = Blocks.of(example).candidates[::step]
@@ -243,7 +242,7 @@ def two_scores(seed: int, step: int = 1) -> tuple[Example, CascadeScores]:
 
 
 @given(seeds)
-def test_a_second_model_that_reads_all_blocks_decides_alone_without_block_scores(seed: int) -> None:
+def test_a_reader_of_all_blocks_decides_alone_without_block_scores(seed: int) -> None:
     example, scores = two_scores(seed)
     alone = rank(
         example, scores.second, replace(DecisionConfig(weights=WEIGHTS), long_threshold=0.2)
@@ -255,7 +254,7 @@ def test_a_second_model_that_reads_all_blocks_decides_alone_without_block_scores
 
 
 @given(seeds, st.integers(1, 3), st.floats(-2, 2))
-def test_the_block_score_of_the_first_model_is_one_more_feature_of_the_blocks_read(
+def test_the_block_score_of_the_ranker_is_one_more_feature_of_the_blocks_read(
     seed: int, step: int, weight: float
 ) -> None:
     example, scores = two_scores(seed, step)
@@ -268,18 +267,3 @@ def test_the_block_score_of_the_first_model_is_one_more_feature_of_the_blocks_re
     ranked = [by_block.get(block, lowest) for block in ranking.evidence.blocks.tolist()]
     without = rank(example, scores, CASCADE).utility
     np.testing.assert_allclose(ranking.utility, without + weight * np.array(ranked), atol=1e-9)
-
-
-@given(seeds, st.floats(-2, 2))
-def test_a_second_model_that_only_ranks_changes_places_with_the_first(
-    seed: int, weight: float
-) -> None:
-    example, scores = two_scores(seed, 1 + seed % 2)
-    types = np.full_like(scores.second.type_logits, 2 * IMPOSSIBLE)
-    types[:, [AnswerType.UNKNOWN, AnswerType.LONG]] = 0
-    ranks = replace(scores.second, type_logits=types)
-    again = rank(example, replace(scores, second=ranks), with_weight(weight))
-    swapped = CascadeScores(ranks, scores.first, scores.read)
-    first = rank(example, swapped, with_weight(weight))
-    np.testing.assert_array_equal(again.utility, first.utility)
-    assert again.prediction() == first.prediction()

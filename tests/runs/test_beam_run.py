@@ -118,13 +118,13 @@ def test_a_runner_gives_the_files_of_a_run_without_beam(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", ["prune+buckets", "rescore+mixed"])
-def test_a_reader_and_profiles(
+def test_two_models_and_profiles(
     profile: str, data: list[str], tiny_model: Path, tiny_mpnet: Path, tmp_path: Path
 ) -> None:
     jobs = [
         Job(
             data[:1],
-            Model.open(tiny_model, second_model=tiny_mpnet),
+            Model.open(tiny_mpnet, ranker=tiny_model),
             profile,
             output=tmp_path / str(runner),
             formats=FORMATS,

@@ -8,8 +8,9 @@ import pytest
 
 from nq import extras, processor, storage
 from nq.bundle import bundled_sample
-from nq.config import DecisionConfig
+from nq.config import DecisionConfig, WindowConfig
 from nq.inference.profile import Profile
+from nq.model.model import Model
 from nq.questions import Questions
 from nq.runs import profile_choice
 from nq.runs.config import AUTO
@@ -72,10 +73,14 @@ def test_the_default_may_be_one_without_rounding(monkeypatch: pytest.MonkeyPatch
         assert ["mixed" in profile for profile in both] == [False, True]
 
 
+def with_windows(model: Model, windows: WindowConfig) -> Model:
+    return Model.alone(model.reader.files, windows, model.decision)
+
+
 def test_what_a_comparison_is_for(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     model = job.model
     others = (
-        replace(model, windows=replace(model.windows, max_seq_length=24)),
+        with_windows(model, replace(model.windows, max_seq_length=24)),
         replace(model, decision=DecisionConfig(rule="bert-joint")),
     )
     questions = Questions(job.files)
@@ -87,7 +92,7 @@ def test_what_a_comparison_is_for(job: Job, monkeypatch: pytest.MonkeyPatch) -> 
     keys.add(comparison_key(model, questions))
     assert len(keys) == 5
     stride = replace(model.windows, doc_stride=8)
-    assert comparison_key(replace(model, windows=stride), questions) in keys
+    assert comparison_key(with_windows(model, stride), questions) in keys
 
 
 def test_whole_pages_are_pruned_by_default_but_no_passages_of_a_retriever(

@@ -110,10 +110,10 @@ def test_many_clients_at_once_get_the_answers_of_one(tiny_model: Path, tiny_mpne
     pages = [
         "\n\n".join(" ".join(words[n + i : n + i + 4]) for i in range(0, 12, 4)) for n in range(14)
     ]
-    models: dict[str, Any] = {"second_model": tiny_mpnet, "read_blocks": 2}
-    with nq.load(tiny_model, profile=profile, batch_size=32, **models) as reader:
+    models: dict[str, Any] = {"ranker": tiny_model, "read_blocks": 2}
+    with nq.load(tiny_mpnet, profile=profile, batch_size=32, **models) as reader:
         expected = [reader.ask("who", nq.page_from_text(page)).to_dict() for page in pages]
-    model = Model.open(tiny_model, **models)
+    model = Model.open(tiny_mpnet, **models)
     scorer = load_scorer(checked_scorer(model, profile, 32))
     with InProcess(model, scorer, batch_size=32) as server:
         answers = server.ask_at_once([ask_body(page=page, format="text") for page in pages * 4])

@@ -201,6 +201,37 @@ def test_a_run_has_the_model_with_its_settings(
 
 
 @pytest.mark.usefixtures("store")
+def test_a_run_of_two_models_has_both(
+    data: Path,
+    tiny_pair: Path,
+    tiny_model: Path,
+    tiny_mpnet: Path,
+    tmp_path: Path,
+    commands: Commands,
+) -> None:
+    import mlflow
+
+    page = page_of(ROWS[1]["page"], "it")
+    with nq.load(tiny_pair, profile="baseline", read_blocks=1) as reader:
+        answer = reader.ask(ROWS[1]["question"], page)
+    options = ["--data", data, "--profile", "baseline", "--read-blocks", "1", "--log-model"]
+    given = {"pair": [tiny_pair], "apart": [tiny_mpnet, "--ranker", tiny_model]}
+    for name, models in given.items():
+        output = ["--output", tmp_path / name]
+        result = commands.json("answer", "--model", *models, *options, *output)
+        model = load(result["model_uri"])
+        (loaded,) = model.predict(ROWS[1:])
+        assert loaded == {**answer.to_dict(), "error": None}
+        opened = nq.Model.open(tiny_pair)
+        logged = mlflow.get_logged_model(model.metadata.model_id)
+        assert logged.tags["weights"] == "+".join(part.digest for part in opened.parts)
+        params = mlflow.get_run(result["run_id"]).data.params
+        assert params["decision.read_blocks"] == "1"
+        expected_name = "pair" if name == "pair" else f"{tiny_model.name}+{tiny_mpnet.name}"
+        assert params["model"] == expected_name
+
+
+@pytest.mark.usefixtures("store")
 def test_a_registered_model_is_a_new_version_under_the_alias_of_its_profile(
     data: Path, tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:

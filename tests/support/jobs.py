@@ -33,7 +33,7 @@ def flat_job(files: Iterable[str | Path], model: Path, profile: str, **settings:
     def part(*names: str) -> dict[str, Any]:
         return {name: settings.pop(name) for name in names if name in settings}
 
-    spec = Model.open(model, **part("windows", "decision", "second_model", "read_blocks"))
+    spec = Model.open(model, **part("windows", "decision", "ranker", "read_blocks"))
     compute = Compute(**part(*(f.name for f in fields(Compute))))
     return Job(files, spec, profile, compute=compute, **settings)
 

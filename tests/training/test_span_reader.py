@@ -19,6 +19,7 @@ from safetensors.numpy import load_file
 import nq
 from experiments.peers.pipeline import vocabulary, write_model
 from experiments.pretrained import SHAPE
+from nq.bundle import bundled_model
 from nq.config import WindowConfig
 from nq.memo import Memo
 from nq.model import checkpoint, joint
@@ -274,7 +275,7 @@ def spans_of_transformers(folder: Path, questions: list[Record]) -> Iterator[tup
 # --- 2,000 records -------------------------------------------------------------------------------
 
 DATA = ROOT.parent / "shared" / "data" / "train" / "squad-train.jsonl.gz"
-RANKER = ROOT / "models" / "ranker" / "nq_model_ranker"
+RANKER = bundled_model("ranker")
 LAYERS, LENGTH, MOST_WORDS = 4, 128, 85
 
 
