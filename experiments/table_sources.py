@@ -31,6 +31,11 @@ KEYS = ("command", "date", "machine", "versions", "result")
 MODEL = "model"
 """One more key of a result of the kinds in ``BUNDLED``: the digests of ``shipped``."""
 PARTS = ("long", "short")
+EXCERPTS_AND_ARTICLES = {
+    "nq-dev": "excerpts of at most 25 blocks",
+    "nq-whole-dev": "whole Wikipedia articles",
+}
+"""Data of ``quality_odd`` in the first table of the README, and what they are in words."""
 
 ResultFile = Mapping[str, Any]
 
@@ -155,23 +160,25 @@ def serve(root: Path) -> str:
 
 
 def overview(root: Path) -> str:
-    """Returns the first table of the README: the quality of the bundled model, and the speed.
+    """Returns the first table of the README: the quality of the bundled models, and the speed.
 
     It is of several results, whose own tables in docs/ have their commands, dates and versions.
     """
     names = ("quality_odd", "match_pages", "compare_60", "compare_pages")
     files = [read_result(name, root) for name in names]
     quality, pages, *compared = (file["result"] for file in files)
-    dev = quality["rows"][0]
+    rows = {row["data"]: row for row in quality["rows"]}
     machines = dict.fromkeys(file["machine"].partition(",")[0] for file in files[2:])
     return markdown(
-        ("quality and speed of the bundled model", f"measured on {', '.join(machines)}"),
-        (
-            f"{dev['examples']} questions about excerpts of at most 25 blocks: "
-            "F1 of passages / short answers",
-            " / ".join(f"{dev[f'{part}_f1']:.2f}" for part in PARTS),
+        ("quality and speed of the bundled models", f"measured on {', '.join(machines)}"),
+        *(
+            (
+                f"{rows[data]['examples']} questions about {what}: F1 of passages / short answers",
+                " / ".join(f"{rows[data][f'{part}_f1']:.2f}" for part in PARTS),
+            )
+            for data, what in EXCERPTS_AND_ARTICLES.items()
         ),
-        (f"{pages['questions']} questions about whole Wikipedia pages", _matches(pages)),
+        (f"{pages['questions']} questions about pages with tables and lists", _matches(pages)),
         *map(_speed, ("short pages", "whole pages, skipped ones included"), compared),
     )
 
@@ -181,7 +188,7 @@ def _matches(pages: ResultFile) -> str:
 
 
 def card(root: Path) -> str:
-    """Returns the figures on the card of the bundled model, which are those in docs/quality.md."""
+    """Returns the figures on the card of both models, which are those in docs/quality.md."""
     quality, pages = (read_result(name, root)["result"] for name in ("quality_odd", "match_pages"))
     whole = f"Of {pages['questions']} questions about whole pages {_matches(pages)}."
     return f"{table_of(quality, 'quality')}\n{whole}\n"

@@ -94,7 +94,7 @@ def update(root: Path, write: bool) -> list[str]:
     marker names an unknown table, or that a result file is missing or malformed.
     """
     changed = []
-    pages = ("README.md", "docs/*.md", "experiments/README.md", "nq/bundled/README.md")
+    pages = ("README.md", "docs/*.md", "experiments/README.md", "nq/bundled/**/README.md")
     for path in chain.from_iterable(sorted(root.glob(name)) for name in pages):
         text = path.read_text(encoding="utf-8")
         name = str(path.relative_to(root))

@@ -48,7 +48,7 @@ from nq.records import (
 
 log = logging.getLogger(__name__)
 
-WINDOWS_PER_BLOCK = 2
+WINDOWS_PER_BLOCK = 4
 SelectedWindows = tuple[IntArray, IntArray]
 """What the reader computes of a page: ``[R]`` ascending numbers of its windows, and
 ``[R, 2]`` the range of blocks that each one reads (``nq.records.READ_BLOCKS``)."""
