@@ -27,7 +27,14 @@ import os
 import sys
 import warnings
 
-import lazy_loader
+try:
+    import lazy_loader
+except ModuleNotFoundError as error:  # a clone, run by a Python into which nq is not installed
+    from nq.errors import not_installed
+
+    if sys.argv[0] == "-m":  # Python looks for the module of a command, such as nq.answer
+        raise SystemExit(f"nq: error: {not_installed('lazy_loader')}") from None
+    raise ModuleNotFoundError(not_installed("lazy_loader"), name=error.name) from None
 
 # Libraries that report to their makers read these switches when they are imported. OpenVINO and
 # NNCF have none, but report nothing where ``openvino_telemetry`` cannot be imported.

@@ -1,5 +1,7 @@
 """The exception for everything that a user can correct."""
 
+import sys
+
 
 class Error(RuntimeError):
     """A command or call cannot continue; the text says why and what to do next.
@@ -13,6 +15,14 @@ class DamagedError(Error):
 
     Whoever can make such a file again does so; to others it is an ``Error``.
     """
+
+
+def not_installed(package: str) -> str:
+    """Returns what to do where a package that nq always needs is missing: nq is not installed."""
+    return (
+        f"{package} is not installed for {sys.executable}: in a clone run 'make answer' once and "
+        "'. .venv/bin/activate' in each shell, else 'pip install CLONE' in a virtual environment"
+    )
 
 
 def check_argument(condition: bool, name: str, value: object, expected: str) -> None:

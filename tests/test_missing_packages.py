@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,31 @@ def test_a_command_without_a_package_prints_one_line(
     stderr = without_progress(done.stderr)
     assert stderr.startswith("nq: error: ") and f"pip install 'nq-pipeline{message}'" in stderr
     assert len(stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("package", "module"),
+    [
+        ("lazy_loader", "nq"),
+        ("lazy_loader", "nq.answer"),
+        ("lazy_loader", "eval.nq_eval"),
+        ("lazy_loader", "experiments.tables"),
+        ("numpy", "nq.answer"),
+    ],
+)
+def test_a_python_without_nq_prints_one_line(package: str, module: str, tmp_path: Path) -> None:
+    """The Python of the system, in a clone, has none of the packages that nq always needs."""
+    done = run_without(package, tmp_path, "-m", module)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"nq: error: {package} is not installed for {sys.executable}: ")
+    assert ". .venv/bin/activate" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_import_without_nq_installed_tells_the_same(tmp_path: Path) -> None:
+    done = run_without("lazy_loader", tmp_path, "-c", "import nq")
+    message = "ModuleNotFoundError: lazy_loader is not installed for "
+    assert done.stderr.splitlines()[-1].startswith(message)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import signal
 import sys
 
 from nq import __version__
+from nq.errors import not_installed
 
 ABOUT = """Answers Natural Questions from whole Wikipedia pages: Beam jobs cut them into
 windows, a BERT-Joint model in Keras reads them under an optimization profile,
@@ -29,7 +30,14 @@ COMMANDS = {
 
 def main(argv: list[str] | None = None) -> int:
     """Runs ``console`` as the only task of a process, which a later Ctrl-C ends at once."""
-    code = console(argv)
+    try:
+        code = console(argv)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "nq"):
+            raise
+        print(f"nq: error: {not_installed(package)}", file=sys.stderr)
+        code = 1
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none
             stream.flush()
