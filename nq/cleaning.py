@@ -28,6 +28,7 @@ KINDS = {kind.name: kind for kind in (RUN, PREPARED, TRAINING, PART)}
 SHARED_WINDOWS = re.compile(r"windows-[0-9a-f]{12}")
 """Names of the folders of windows that runs make for themselves."""
 RESULT, FAILED = "--runs removes it", "cannot be removed"
+CONVERTED = "converted models, which are made again when they are needed"
 
 
 @dataclass
@@ -55,7 +56,7 @@ def clean(
     graphs = storage.cache_folder() / "graphs"
     if caches and graphs.is_dir():
         paths = sorted(graphs.glob("[!.]*/**/*"), reverse=True)
-        items.append(Item(graphs, "converted models", (*paths, *graphs.glob("[!.]*"), graphs)))
+        items.append(Item(graphs, CONVERTED, (*paths, *graphs.glob("[!.]*"), graphs)))
     for item in items:
         for path in item.paths:
             with contextlib.suppress(FileNotFoundError):  # it is gone by now

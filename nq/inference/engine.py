@@ -31,6 +31,7 @@ from nq.model.checkpoint import with_room_for
 from nq.model.config import ModelConfig
 from nq.model.model import ModelPart
 from nq.model.runtime import import_tensorflow
+from nq.text import format_bytes
 
 if TYPE_CHECKING:
     import keras
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 KEPT = 8
+CONVERTING = (
+    "converting the model, once for each model and engine: 5 to 20 seconds for a small model, a "
+    "minute or more for a large one …"
+)
 CODE = tuple(Path(__file__).parents[1] / name for name in ("inference/engines", "model"))
 
 T = TypeVar("T")
@@ -181,12 +186,14 @@ def load_graph(
             log.warning("the converted model is made again: %s", error)
             shutil.rmtree(folder, ignore_errors=True)
         if network.is_complete:
+            log.info("%s", CONVERTING)
             try:
                 graph = memo.write_files(folder.name, written)
             except (OSError, Error) as error:
                 log.debug("the converted model cannot be kept: %s", error)
             else:
-                log.info("the converted model is kept in %s", folder)
+                size = format_bytes(sum(path.stat().st_size for path in folder.iterdir()))
+                log.info("the converted model is kept: %s in %s", size, folder)
                 others = {*folder.parents[1].glob("*/tensorflow*")} - {folder}
                 for old in sorted(others, key=lambda path: path.stat().st_mtime)[: 1 - KEPT]:
                     shutil.rmtree(old)  # never the new one, which a clock set back makes the oldest

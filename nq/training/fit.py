@@ -31,10 +31,11 @@ from nq.postprocess.decision import RULES
 from nq.preprocess.prepared import Windows, prepare
 from nq.preprocess.shards import PREPARED
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.progress import new_bar, set_total
+from nq.progress import REPORT_S, new_bar, set_total
 from nq.questions import Questions
 from nq.records import UNLABELLED, DeadLetter, Example
 from nq.storage import MARK, WORK, digest_json, own_paths, remove
+from nq.text import counted
 from nq.training.distillation import Teacher
 from nq.training.job import (
     LOSS,
@@ -81,10 +82,9 @@ def train_on_files(
     model = joint.span_reader(whole) if is_reader else whole
     report = checkpoint.fill(model, tensors, shape)
     del tensors
-    log.info(
-        "%d examples, %d windows; not in the checkpoint: %s",
-        *(counts.examples, counts.windows, ", ".join(report.missing) or "nothing"),
-    )
+    log.info("%s, %s", counted(counts.examples, "example"), counted(counts.windows, "window"))
+    if report.missing:
+        log.info("not in the checkpoint, trained from the start: %s", ", ".join(report.missing))
     params = _params(job, teacher)
     content = job.description | ({"teacher_model": teacher.identity} if teacher else {})
     with tracking.Run(track, f"train {job.output.name}", "nq.train") as run:
@@ -96,6 +96,7 @@ def train_on_files(
         if teacher:
             distillation = teacher.distillation(job.distillation, data, work / "teacher")
         started = time.perf_counter()
+        log.info("training; the first step is slow, since TensorFlow prepares the network for it …")
         with new_bar(unit=" steps") as bar:
             progress = TrainingProgress(bar, run, state)
             if job.held_out is not None:
@@ -201,6 +202,8 @@ class TrainingProgress:
     def __init__(self, bar: Any, run: tracking.Run, state: TrainingState) -> None:
         self.bar, self.run, self.state = bar, run, state
         self._steps = self._evaluations = 0  # that are recorded
+        self._shown_at = time.monotonic()
+        self._shown_step: int | None = None  # the last one in the log
 
     def __call__(self, losses: Curves, total: int) -> None:
         """Reports the last of the steps, all of whose losses are given."""
@@ -208,13 +211,22 @@ class TrainingProgress:
         set_total(self.bar, total)
         self.bar.set_postfix({n: f"{x[-1]:.3f}" for n, x in losses.items()}, refresh=False)
         self.bar.update(step - self.bar.n)
-        if step % REPORT_EVERY == 0 or step == total:
+        if self._shown_step is None:
+            self._shown_step = step - 1
+        is_round = step % REPORT_EVERY == 0 or step == total
+        if is_round:
             self.record()
-            if self.bar.disable:
-                first = (step - 1) // REPORT_EVERY * REPORT_EVERY
-                recent = {name: sum(x[first:]) / (step - first) for name, x in losses.items()}
-                shown = ", ".join(f"{name} {value:.3f}" for name, value in recent.items())
-                log.info("step %d of %d, %s", step, total, shown)
+        is_due = time.monotonic() - self._shown_at >= REPORT_S
+        if self.bar.disable and (is_round or is_due):
+            self._show(losses, step, total)
+
+    def _show(self, losses: Curves, step: int, total: int) -> None:
+        """Logs the mean losses of the steps since the last such line."""
+        since = self._shown_step
+        recent = {name: float(np.mean(values[since:])) for name, values in losses.items()}
+        shown = ", ".join(f"{name} {value:.3f}" for name, value in recent.items())
+        log.info("step %d of %d, %s", step, total, shown)
+        self._shown_step, self._shown_at = step, time.monotonic()
 
     def evaluated(self, figures: Figures, is_best: bool) -> None:
         self.record()

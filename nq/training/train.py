@@ -4,6 +4,7 @@ TensorFlow and numpy are imported when a training starts, after all checks that 
 """
 
 import contextlib
+import logging
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -19,6 +20,8 @@ from nq.model.runtime import import_tensorflow
 from nq.model.tensors import check_length
 from nq.questions import Questions, mention_unnamed_pages
 from nq.training.job import STATE, TRAINING, TrainingJob, TrainingResult
+
+log = logging.getLogger(__name__)
 
 
 def train(
@@ -67,6 +70,7 @@ def train(
         for model in (job.init, *([job.teacher] if job.teacher else [])):
             model.check()
             check_length(model.config, job.windows.max_seq_length)
+        log.info("loading TensorFlow and the model, making the windows …")
         import_tensorflow()
         from nq.training.fit import train_on_files
 

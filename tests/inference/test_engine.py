@@ -13,7 +13,7 @@ import pytest
 
 import nq
 from nq.inference import engine
-from nq.inference.engine import KEPT, FolderNetwork, graph_folder, load_graph
+from nq.inference.engine import CONVERTING, KEPT, FolderNetwork, graph_folder, load_graph
 from nq.memo import DIGESTS
 from nq.model.model import Model
 from nq.storage import cache_folder
@@ -111,6 +111,21 @@ def test_two_that_write_at_once_leave_one_graph(cache: Path, tiny_model: Path) -
     assert {path.name for path in folder.iterdir()} == {"model", DIGESTS}
     assert list(cache.iterdir()) == [folder.parent] and list(folder.parent.iterdir()) == [folder]
     assert load(0) == b"graph"  # the barrier would break
+
+
+def test_a_conversion_is_told_before_and_after_it_and_once(
+    cache: Path, tiny_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    def write(folder: Path) -> None:
+        assert caplog.messages == [CONVERTING]
+        (folder / "model").write_bytes(b"graph")
+
+    for _ in range(2):
+        load_graph(network(tiny_model), [], write, lambda folder: None)
+    _, kept_in = caplog.messages
+    assert kept_in.startswith("the converted model is kept: ") and str(cache) in kept_in
 
 
 @pytest.mark.parametrize("clock_was_set_back", [False, True])
