@@ -71,7 +71,7 @@ include_patterns = [
     *("experiments/**README.md", "nq/bundled/**README.md"),
 ]
 exclude_patterns = [".*", "build", "runs", "shared"]
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 highlight_language = "text"
 smartquotes_action = "D"  # dashes alone
 
@@ -83,6 +83,10 @@ autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "special-members": "__call__"}
 autodoc_preserve_defaults = True
 maximum_signature_line_length = 80
+
+# of a session the commands are copied, without the prompt and what they print
+copybutton_prompt_text, copybutton_prompt_is_regexp = r"\$ |>>> |\.\.\. ", True
+copybutton_line_continuation_character = "\\"
 
 html_theme = "furo"
 html_title = f"nq {release}"

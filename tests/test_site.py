@@ -15,6 +15,10 @@ from tests.test_docs import PAGES
 pytest.importorskip("furo", reason="needs the extra [docs]")
 pytestmark = pytest.mark.slow
 FITS = "[...document.querySelectorAll('html, .content')].every(e => e.scrollWidth <= e.clientWidth)"
+CUT = """[...document.querySelectorAll('pre')].filter(e => e.scrollWidth > e.clientWidth)
+.map(e => e.textContent)"""
+WITHOUT_BUTTON = """[...document.querySelectorAll('.highlight')]
+.filter(e => !e.querySelector('button.copybtn')).map(e => e.textContent)"""
 RESULTS = "[...document.querySelectorAll('#search-results li a')].map(a => a.textContent)"
 
 
@@ -76,6 +80,19 @@ def test_no_page_scrolls_sideways(tab: Browser, site: Path, width: int) -> None:
     for page in pages:
         tab.open(page.as_uri())
         assert tab.run(FITS), page
+
+
+@pytest.mark.browser
+@needs_chromium
+def test_code_is_whole_and_has_a_button_that_copies_it(tab: Browser, site: Path) -> None:
+    tab.size(1280)
+    n_blocks = 0
+    for page in site.rglob("*.html"):
+        tab.open(page.as_uri())
+        assert tab.run(CUT) == [], page
+        n_blocks += tab.run("document.querySelectorAll('.highlight pre').length")
+        assert tab.run(WITHOUT_BUTTON) == [], page
+    assert n_blocks > 100
 
 
 @pytest.mark.browser
