@@ -17,7 +17,8 @@ PINNED := --constraint constraints.txt --editable
 define install
 @rm -f $@
 @{ $(@D)/bin/python $(PIP) $(1) && touch $@; } | sed -Eun \
-  -e 's/^ *(Downloading|Using cached) (\w+)-.*\(([0-9]{2,}.* MB)\)/  \2, \3/p' \
+  -e 's/^ *(Downloading|Using cached) (\w+)-.*\(([0-9]{2,}.* MB)\)/    \2, \3/p' \
+  -e 's/^Obtaining .*/  finding the packages; those of 10 MB or more are named …/p' \
   -e 's/^Installing collected packages.*/  installing, about a minute …/p'
 @test -e $@
 endef
@@ -29,8 +30,12 @@ GPU_REPORT := runs/gpu_report
 GPU_CARD := nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv 2>/dev/null \
   || echo "nvidia-smi finds no GPU: the figures are of the CPU"
 
-.PHONY: answer gpu-report test test-all test-fast lint types format docs tables sample model cluster cluster-stop clean
+.PHONY: help answer gpu-report test test-all test-fast lint types format docs tables pictures sample model \
+  cluster cluster-stop clean
 .DEFAULT_GOAL := answer
+
+help:  ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s%s\n", $$1, $$2 }' Makefile
 
 answer: $(VENV)/.run  ## Answer the bundled questions with MODEL (ranker+small)
 	@$(BIN)/python -m nq.answer --model $(MODEL)
@@ -52,11 +57,11 @@ test-all: $(VENV)/.peers lint types  ## All tests: studies, clusters, long attac
 test-fast: $(VENV)/.dev  ## The tests that take less than a few seconds each
 	@$(PYTEST) -m "not slow and not extended"
 
-lint: $(VENV)/.dev
+lint: $(VENV)/.dev  ## Check the code with ruff
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
 
-types: $(VENV)/.dev
+types: $(VENV)/.dev  ## Check the types with mypy
 	@$(BIN)/mypy
 
 format: $(VENV)/.dev  ## Format the code and fix what the linter can fix
@@ -64,11 +69,16 @@ format: $(VENV)/.dev  ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff format .
 
 docs: $(VENV)/.docs  ## Write the documentation as a site, whose first page is build/site/index.html
+	@echo "writing the site, about half a minute …"
 	@$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning -c docs . build/site
 	@cp build/site/README.html build/site/index.html
+	@echo "the site: build/site/index.html"
 
 tables: $(VENV)/.dev  ## Write the tables of README and docs from the results in experiments/results
 	@$(BIN)/python -m experiments.tables
+
+pictures: $(VENV)/.run  ## Draw the pictures of README, which then tell what its text tells (Chromium)
+	@$(BIN)/python -m experiments.picture
 
 sample: $(VENV)/.run  ## Make the bundled questions from their sources again
 	@$(BIN)/python -m experiments.make_sample

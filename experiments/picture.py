@@ -3,7 +3,8 @@
     python -m experiments.picture
 
 ``docs/compare.png`` is drawn from a committed result, ``docs/report.png`` from a run of the bundled
-questions. Chromium draws both.
+questions. Chromium draws both. Each file has the sentence with the figures that it shows, which
+README.md has too: a test compares them.
 """
 
 import argparse
@@ -13,9 +14,10 @@ import tempfile
 from pathlib import Path
 
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from experiments import command
-from experiments.table_sources import read_result
+from experiments.table_sources import ResultFile, read_result, speed
 from nq.bundle import bundled_sample
 from nq.comparison.page import comparison_page
 from nq.errors import Error
@@ -31,27 +33,40 @@ ALONE = (
 )
 """Leaves the section of the questions on the page of a report."""
 SIZE, COLOURS = (1180, 668), 128
+FIGURES = "figures"
+"""The key of the sentence in a file."""
 
 
 def draw(args: argparse.Namespace) -> int:
     """Runs the command."""
-    _draw(_comparison(), "compare.png")
+    compared = read_result(RESULT, ROOT)
+    _draw(_comparison(compared), "compare.png", " | ".join(speed(RESULT, compared["result"])))
     with tempfile.TemporaryDirectory() as folder:
         job = Job([bundled_sample()], profile=PROFILE, output=Path(folder) / "run")
-        page = write_report(run(job).folder).page.read_bytes()
-    _draw(page + ALONE, "report.png", QUESTION)
+        result = run(job)
+        page = write_report(result.folder).page.read_bytes()
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in result.verdicts.items())
+    _draw(page + ALONE, "report.png", verdicts, QUESTION)
     return 0
 
 
-def _comparison() -> bytes:
-    data = read_result(RESULT, ROOT)
+def figures(name: str) -> str:
+    """Returns the sentence with the figures that a picture in ``docs/`` shows."""
+    with Image.open(ROOT / "docs" / name) as picture:
+        return str(picture.info.get(FIGURES, ""))
+
+
+def _comparison(data: ResultFile) -> bytes:
     rows = [ComparisonRow(**row) for row in data["result"]["rows"]]
     about = "60 questions about excerpts", data["machine"], data["date"]
     return comparison_page(rows, f"{len(rows)} profiles", data["result"]["reason"], about)
 
 
-def _draw(page: bytes, name: str, place: str = "") -> None:
-    """Draws a page in ``docs/``, in few colours, so that the file is small."""
+def _draw(page: bytes, name: str, shown: str, place: str = "") -> None:
+    """Draws a page in ``docs/``, in few colours, so that the file is small.
+
+    ``shown`` is the sentence with its figures.
+    """
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         raise Error("the picture needs Chromium: install chromium or google-chrome")
@@ -64,7 +79,10 @@ def _draw(page: bytes, name: str, place: str = "") -> None:
         command_line = [browser, *options, "--virtual-time-budget=10000", address]
         subprocess.run(command_line, check=True, capture_output=True)
         few = Image.open(picture).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
-        few.save(ROOT / "docs" / name, optimize=True)
+        texts = PngInfo()
+        texts.add_text(FIGURES, shown)
+        few.save(ROOT / "docs" / name, optimize=True, pnginfo=texts)
+    print(f"docs/{name}: {shown}")
 
 
 main = command.main(draw)

@@ -36,6 +36,8 @@ EXCERPTS_AND_ARTICLES = {
     "nq-whole-dev": "whole Wikipedia articles",
 }
 """Data of ``quality_odd`` in the first table of the README, and what they are in words."""
+COMPARED = {"compare_60": ("such excerpts", 60), "compare_pages": ("whole pages", 40)}
+"""Maps results of ``nq compare`` to the pages and the number of their questions."""
 
 ResultFile = Mapping[str, Any]
 
@@ -179,7 +181,7 @@ def overview(root: Path) -> str:
             for data, what in EXCERPTS_AND_ARTICLES.items()
         ),
         (f"{pages['questions']} questions about pages with tables and lists", _matches(pages)),
-        *map(_speed, ("short pages", "whole pages, skipped ones included"), compared),
+        *map(speed, names[2:], compared),
     )
 
 
@@ -194,12 +196,14 @@ def card(root: Path) -> str:
     return f"{table_of(quality, 'quality')}\n{whole}\n"
 
 
-def _speed(pages: str, result: ResultFile) -> tuple[str, str]:
-    """Returns how fast the profile to take of ``nq compare`` is."""
+def speed(name: str, result: ResultFile) -> tuple[str, str]:
+    """Returns how fast the profile to take of ``nq compare`` is, in a result of this name."""
     (row,) = (row for row in result["rows"] if row["profile"] == result["take"])
+    pages, n_questions = COMPARED[name]
+    per_second = n_questions / row["predict_s"]
     return (
-        f"windows of {pages}, `{row['profile']}`",
-        f"{row['windows_per_s']:.3g} in a second, {row['times_baseline']:.1f} times `baseline`",
+        f"questions about {pages} that `{row['profile']}` answers",
+        f"{per_second:.2g} in a second, {row['times_baseline']:.1f} times `baseline`",
     )
 
 
