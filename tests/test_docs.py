@@ -10,6 +10,7 @@ import pkgutil
 import re
 import shlex
 import shutil
+import subprocess
 from configparser import ConfigParser
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import nq
+from experiments import picture
 from experiments.peers.models import PEERS
 from nq.commands import main as console
 from nq.formats import inputs, outputs, own_data
@@ -119,6 +121,27 @@ def known_options(command: str) -> frozenset[str]:
 
 def test_readme_is_short() -> None:
     assert len(README.splitlines()) <= MAX_README_LINES
+
+
+@pytest.mark.parametrize("name", ["compare.png", "report.png"])
+def test_pictures_of_the_readme_show_the_figures_of_its_text(name: str) -> None:
+    """A picture that is of another run: ``make pictures`` draws it again."""
+    shown = picture.figures(name)
+    assert NUMBER.search(shown) and shown in README
+    assert f"](docs/{name})" in README
+
+
+def test_commands_of_the_first_block_can_be_typed_one_after_the_other() -> None:
+    first, *others = (block for language, block in BLOCK.findall(README) if not language)
+    commands = [line.partition("#")[0].strip() for line in first.splitlines()]
+    assert commands[-2:] == ["make answer", ". .venv/bin/activate"]
+    assert not [block for block in others if ".venv/bin/" in block]
+
+
+def test_make_help_lists_every_target() -> None:
+    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = [line.split()[1] for line in done.stdout.splitlines()]
+    assert set(listed) == TARGETS
 
 
 def test_a_clone_has_no_name_of_a_package() -> None:
