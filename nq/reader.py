@@ -206,6 +206,8 @@ class Reader:
         numbers = {"top_k": top_k, "max_answer_len": max_answer_len}
         windows = {"max_seq_len": max_seq_len, "doc_stride": doc_stride}
         given = {name: value for name, value in windows.items() if value is not None}
+        if batch_size is not None:
+            numbers["batch_size"] = batch_size
         for name, value in {**numbers, **given}.items():
             minimum = int(name != "doc_stride")
             expected = f"a whole number from {minimum} on"

@@ -192,6 +192,13 @@ def test_an_iterator_is_answered_one_by_one(reader: nq.Reader) -> None:
         reader.ask(endless(), top=-1)
 
 
+@pytest.mark.parametrize("size", [0, -1, 1.5, True, "4"])
+def test_a_wrong_batch_size_is_refused_when_it_is_given(reader: nq.Reader, size: Any) -> None:
+    for questions in (ROWS[0], ROWS, iter(ROWS)):
+        with pytest.raises(ValueError, match=f"batch_size is {size!r}"):
+            reader(questions, batch_size=size)
+
+
 def test_a_dataset_is_streamed(reader: nq.Reader) -> None:
     datasets = pytest.importorskip("datasets")
     rows = datasets.Dataset.from_list(ROWS * 7)
