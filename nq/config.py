@@ -19,6 +19,10 @@ PAGE_SCOPE, BLOCK_SCOPE = "page", "block"
 ORIGINAL_CONTEXTS, ALL_CONTEXTS = 48, 1 << 30
 """The ``max_contexts`` of BERT-Joint, and one beyond the blocks of every page."""
 DOC_STRIDE = 128
+ORIGIN = re.compile(
+    r"([a-z][a-z0-9+.-]*)://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::([1-9][0-9]{0,4}))?"
+)
+DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def option(default: Any, help: str = "", **checks: Any) -> Any:
@@ -386,6 +390,21 @@ class ServeConfig(Settings):
         super().__post_init__()
         ensure(bool(self.host), "host is empty: expected an address, such as 127.0.0.1")
         for origin in self.allow_origin:
-            expected = "expected scheme and host, such as https://example.org, or *"
-            is_origin = re.fullmatch(r"\*|[a-z][a-z0-9+.-]*://[^/?#@\sA-Z]+", origin)
-            ensure(bool(is_origin), f"allow_origin is {origin!r:.80}: {expected}")
+            expected = "expected *, or scheme, host and any port but the default, in lower case"
+            text = f"allow_origin is {origin!r:.80}: {expected}, such as https://qa.example.org"
+            ensure(origin == "*" or _is_origin(origin), text)
+
+
+def _is_origin(text: str) -> bool:
+    """Returns whether browsers send this text as the origin of a page.
+
+    They write hosts in ASCII, and leave out the default port of a scheme: HTML standard, 7.1.1.
+
+    >>> [_is_origin(f"https://{end}") for end in ("a.example:8443", "a.example:443", "*.example")]
+    [True, False, False]
+    """
+    parts = ORIGIN.fullmatch(text)
+    if parts is None:
+        return False
+    scheme, port = parts.groups()
+    return port is None or (int(port) < 65536 and int(port) != DEFAULT_PORTS.get(scheme))

@@ -169,9 +169,14 @@ class Access:
         self._token = None if token is None else token.encode()
         names = f"localhost,127.0.0.1,::1,{config.host},{config.allowed_hosts or ''}".lower()
         self._hosts = {*filter(None, names.replace(" ", "").split(","))}
-        methods, sent, read = ("GET", "HEAD", "POST"), ("Authorization",), ("Retry-After",)
         self._with_origin = CORSMiddleware(  # before the token, which a preflight does not have
-            self._with_token, config.allow_origin, methods, sent, expose_headers=read
+            self._with_token,
+            config.allow_origin,
+            allow_methods=("GET", "HEAD", "POST"),
+            allow_headers=("Authorization",),
+            expose_headers=("Retry-After",),
+            # a site on the internet asks a server in a private network; not any site may
+            allow_private_network=bool(config.allow_origin) and "*" not in config.allow_origin,
         )
         text, of, registry = "Seconds of a request.", ["endpoint", "status"], answering.metrics
         self._requests = Counter("nq_requests", "Answered requests.", of, registry=registry)

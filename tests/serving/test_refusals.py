@@ -1,6 +1,7 @@
 """Tests what the server answers to requests that are wrong, too large, too many or too slow."""
 
 import asyncio
+import itertools
 import json
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -14,6 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from nq.config import ServeConfig
 from nq.model.model import Model
 from nq.serving.app import MAX_UPLOADS, SILENCE_S
 from nq.serving.service import THREADS
@@ -237,10 +239,42 @@ def test_scripts_of_allowed_sites_alone_may_ask(
             assert one.status_code == 421 and name not in one.headers
 
 
-def test_what_is_no_site_is_no_origin(commands: Commands) -> None:
-    for origin in ("qa.example", "https://qa.example/", "https://QA.example", "null", ""):
+@pytest.mark.parametrize(("allowed", "is_allowed"), [(SITE, True), (OTHER, False), ("*", False)])
+def test_a_named_site_alone_may_ask_a_private_network(
+    allowed: str, is_allowed: bool, tiny_model: Path
+) -> None:
+    preflight = {"Origin": SITE, "Access-Control-Request-Method": "POST"}
+    preflight["Access-Control-Request-Private-Network"] = "true"
+    with InProcess(Model.open(tiny_model), allow_origin=[allowed]) as server:
+        response = server.runner.run(server.send("OPTIONS", "/v1/ask", headers=preflight))
+    names = ("access-control-allow-origin", "access-control-allow-private-network")
+    answer = {name: response.headers.get(name) for name in names}
+    assert response.is_success == is_allowed
+    assert (answer == dict(zip(names, (SITE, "true"), strict=True))) == is_allowed
+
+
+NO_ORIGINS = {
+    "not scheme and host": ("qa.example", "https://qa.example/", "https://", "null", ""),
+    "not in lower case": ("https://QA.example", "HTTPS://qa.example"),
+    "a pattern": ("https://*.example", "https://qa.*", "https://*", "*://qa.example", "**"),
+    "a default port": ("https://qa.example:443", "http://qa.example:80", "http://[::1]:80"),
+    "no port": ("https://qa.example:", "https://qa.example:0", "https://qa.example:65536"),
+    "not in ASCII": ("https://b\u00fccher.example", "https://qa.example:\u0663"),
+}
+
+
+def test_what_browsers_never_send_is_no_origin(commands: Commands) -> None:
+    for origin in itertools.chain.from_iterable(NO_ORIGINS.values()):
         commands.out("serve", "--allow-origin", SITE, "--allow-origin", origin, code=2)
-        assert f"allow_origin is {origin!r}: " in commands.err
+        (line,) = commands.err.strip().splitlines()[-1:]
+        assert f"allow_origin is {origin!r}: expected *, or scheme, host and " in line
+
+
+def test_other_ports_and_schemes_are_origins() -> None:
+    ports = "http://qa.example:443", "https://127.0.0.1:80", "http://[::1]:8000"
+    names = "https://xn--bcher-kva.example", "http://localhost:3000", "moz-extension://a-1"
+    origins = (*ports, *names)
+    assert ServeConfig(allow_origin=origins).allow_origin == origins
 
 
 @pytest.mark.slow
