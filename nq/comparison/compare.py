@@ -135,7 +135,7 @@ def compare(
             label, entrant = f"{one.label}, round {number} of {rounds}", by_name[one.model]
             phase(label)
             repeating = partial(phase, f"{label}: repeating, the machine was busy")
-            is_right = partial(_is_right, folder, questions, entrant.model)
+            is_right = partial(_is_right, folder, questions, entrant.model, one)
             return measured(number, one, [*own, *entrant.options], memo, is_right, repeating)
 
         needed = "" if models else rows[0].label
@@ -186,12 +186,20 @@ def _steps(rows: Sequence[ComparisonRow], rounds: int) -> list[tuple[int, Compar
     return sorted(steps, key=lambda step: (step[0], rows.index(step[1])))
 
 
-def _is_right(folder: Path, questions: Questions, model: Model, run: Run) -> bool:
-    """Returns whether the folder of a run has one of these questions and this model."""
+def _is_right(
+    folder: Path, questions: Questions, model: Model, asked: ComparisonRow, run: Run
+) -> bool:
+    """Returns whether the folder of a run has one of these questions, this model and this row."""
     try:
-        return FinishedRun(folder / run["name"], check=False).has_read(questions, model)
+        finished = FinishedRun(folder / run["name"], check=False)
+        has_read = finished.has_read(questions, model)
     except (Error, OSError, ValueError):
         return False
+    job = finished.job
+    has_profile = str(job.profile) == asked.profile
+    has_batch = asked.batch_size in (None, job.compute.batch_size)
+    has_windows = asked.max_seq_length in (None, job.model.windows.max_seq_length)
+    return has_read and has_profile and has_batch and has_windows
 
 
 @contextlib.contextmanager

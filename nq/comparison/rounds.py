@@ -172,7 +172,7 @@ def run_all(
             expected_s = sum(taken.get(label, mean(taken.values())) for label in left)
             if expected_s > LONGER * told_s:
                 runs_left = counted(len(left), "run")
-                log.info("%s, which take about %.1f minutes", runs_left, expected_s / 60)
+                log.info("%s left: about %.1f minutes", runs_left, expected_s / 60)
                 told_s = expected_s
             told_s -= told_s / len(left)  # what the next run is expected to take
     return [run for run in runs if run["label"] not in errors], errors

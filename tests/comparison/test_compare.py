@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from pathlib import Path
 from statistics import median
@@ -25,7 +25,11 @@ from nq.comparison import compare, rounds
 from nq.comparison.verdict import advice
 from nq.config import TrackingConfig
 from nq.errors import Error
+from nq.memo import Memo
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
+from nq.model.model import Model
+from nq.questions import Questions
+from nq.report.comparison import ComparisonRow
 from nq.runs import profile_choice
 from nq.runs.folder import FinishedRun
 from nq.runs.measure import BUSY, machine
@@ -294,17 +298,53 @@ def test_a_busy_run_is_repeated_once_and_its_round_does_not_count(here: Here) ->
     assert list(busy) == [False]
 
 
-def test_removed_answers_are_given_again(here: Here) -> None:
-    marks = iter([False] * 4)
+def test_answers_that_were_removed_or_replaced_are_given_again(here: Here) -> None:
+    marks = iter([False] * 6)
     here.mark(marks)
-    speeds = []
-    for given, profiles in ((str(here.data), "baseline"), ([here.data], ["baseline"])):
+    speeds, other = [], nq.Job([here.data], here.model, "grappler", limit=2)
+    for is_replaced, is_list in itertools.product((False, True), repeat=2):
+        given, profiles = ([here.data], ["baseline"]) if is_list else (str(here.data), "baseline")
         rows = compare.compare(given, profiles, model=here.model, rounds=1, limit=2)
         (metrics,) = rows.folder.glob("baseline-*/metrics.json")
-        assert json.loads(metrics.read_bytes())["examples"] == 2
+        result = json.loads(metrics.read_bytes())
+        assert (result["examples"], result["profile"]) == (2, "baseline")
         speeds.append({row.profile: row.windows_per_s for row in rows})
-        shutil.rmtree(next(rows.folder.glob("baseline-*")))
-    assert speeds[0] == speeds[1] and not list(marks)
+        if is_replaced:  # such as by the option --output
+            nq.run(replace(other, output=metrics.parent))
+        else:
+            shutil.rmtree(metrics.parent)
+    assert all(one == speeds[0] for one in speeds) and not list(marks)
+
+
+def test_a_run_is_right_if_it_has_profile_batch_and_windows_of_its_row(
+    here: Here, tmp_path: Path
+) -> None:
+    model = Model.open(here.model)
+    finished = nq.run([here.data], model=model, output=tmp_path / "run", profile="grappler")
+    batch, length = nq.Compute().batch_size, model.windows.max_seq_length
+
+    def is_right(row: ComparisonRow) -> bool:
+        with Questions.open([str(here.data)]) as questions:
+            run = {"name": finished.folder.name}
+            return compare._is_right(tmp_path, questions, model, row, run)
+
+    row = ComparisonRow("grappler")
+    assert is_right(row) and is_right(replace(row, batch_size=batch, max_seq_length=length))
+    others: list[dict[str, Any]] = [{"profile": "baseline"}, {"batch_size": batch + 1}]
+    others += [{"max_seq_length": length + 1}]
+    assert not any(is_right(replace(row, **other)) for other in others)
+
+
+@pytest.mark.parametrize(("questions", "left"), [(2, "1 run left: about "), (3, "2 runs left: ")])
+def test_the_time_that_is_left_is_told(
+    questions: int, left: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = [(1, ComparisonRow(f"profile {number}")) for number in range(questions)]
+    caplog.set_level("INFO", "nq")
+    run = {"label": "profile 0"}
+    rounds.run_all(steps, lambda number, one: run, Memo(tmp_path), lambda done, total: None)
+    (first, *_) = caplog.messages
+    assert first.startswith(left) and first.endswith(" minutes")
 
 
 @pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes")  # in MLflow
