@@ -169,7 +169,8 @@ def load_graph(
 ) -> T:
     """Returns ``read(folder)`` of the cached graph, whose files ``write`` makes if there are none.
 
-    Nothing is kept of a network that lacks weights, which its loading must report each time.
+    Nothing is kept of a network that lacks weights, which its loading must report each time, nor of
+    a folder that has changed since its digest, by which a graph is found, was read.
     """
 
     def written(folder: Path) -> T:
@@ -177,6 +178,13 @@ def load_graph(
         return read(folder)
 
     if isinstance(network, FolderNetwork):
+        model = network.folder
+
+        def checked(folder: Path) -> T:
+            graph = written(folder)
+            model.check_same()
+            return graph
+
         folder = graph_folder(network, packages)
         memo = Memo(folder.parent)
         try:
@@ -188,7 +196,7 @@ def load_graph(
         if network.is_complete:
             log.info("%s", CONVERTING)
             try:
-                graph = memo.write_files(folder.name, written)
+                graph = memo.write_files(folder.name, checked)
             except (OSError, Error) as error:
                 log.debug("the converted model cannot be kept: %s", error)
             else:

@@ -11,6 +11,8 @@ from nq import storage, tracking
 from nq.config import TrackingConfig
 from nq.evaluation.gate import question_counts
 from nq.evaluation.nq_eval import Gold
+from nq.memo import Memo
+from nq.model.model import Model
 from nq.progress import reporting
 from nq.questions import Questions, mention_unnamed_pages
 from nq.runs import parity, record
@@ -53,7 +55,7 @@ def run(
         OSError: a file cannot be read or written.
         ValueError: an input file as a whole, or the model, cannot be used.
         Error: another run writes to the folder, or it holds files of others or an input; a package
-            is missing; or profile and decision rule do not fit together.
+            is missing; profile and decision rule do not fit together; or the model changed.
     """
     if not isinstance(job, Job):
         job = Job(job, **settings)
@@ -111,6 +113,7 @@ def _answer(
         tracked.open(folder.mlflow_file, clock.started)
         files = folder.write(run_answers.answers(table_rows), job.formats)
         clock.enter(SCORE)
+        _check_model(job.model, run_answers.memo)
         totals, evaluation = run_answers.totals(), files.evaluation
         metrics = evaluation.metrics()
         measured, tracked.ended = clock.finish(totals), time.time()
@@ -136,3 +139,16 @@ def _answer(
         )
         folder.finish(result.to_dict(), job.formats, run_answers.memo, job.keep_scores)
         return folder, result, evaluation.gold
+
+
+def _check_model(model: Model, scores: Memo | None) -> None:
+    """Checks that the model is the one that was opened; if it changed, the scores are removed.
+
+    A later run of the model that was opened would else continue with scores of the other.
+    """
+    try:
+        model.check_same()
+    except Exception:
+        if scores is not None:
+            scores.clear()
+        raise

@@ -94,6 +94,16 @@ def test_a_damaged_graph_is_made_again(
         assert caplog.text == ""
 
 
+def test_no_graph_is_kept_of_a_model_that_changed(cache: Path, own_model: Path) -> None:
+    """It would be found by the digest of the weights before."""
+    given = network(own_model)
+    _ = given.folder.digest
+    settings = json.loads((own_model / "config.json").read_bytes())
+    (own_model / "config.json").write_text(json.dumps(settings | {"layer_norm_eps": 0.5}))
+    load_graph(given, [], lambda folder: (folder / "model").touch(), lambda folder: None)
+    assert not kept(cache) and not graph_folder(given, []).exists()
+
+
 def test_two_that_write_at_once_leave_one_graph(cache: Path, tiny_model: Path) -> None:
     together, given = Barrier(2), network(tiny_model)
     assert given.is_complete

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, TrackingConfig
@@ -16,19 +17,42 @@ from nq.errors import Error
 from nq.evaluation.answer_files import PREDICTIONS, AnswerRow, table_row
 from nq.evaluation.evaluate import Verdict
 from nq.mlflow_store import import_mlflow
-from nq.model.folder import ModelFolder
+from nq.model.folder import ModelFolder, ModelSettings, save_settings
+from nq.model.model import Model
 from nq.questions import read_examples
 from nq.records import Annotation, Example, Prediction, Span, YesNo
 from nq.report.comparison import row
 from nq.report.page import format_seconds
-from nq.runs.folder import METRICS
+from nq.runs.folder import JOB, METRICS
 from nq.runs.job import Job
 from nq.runs.result import Result, summary
 from nq.runs.run import run
 from nq.runs.run_page import write_report
-from tests.support.jobs import flat_job
+from tests.support.jobs import flat_job, predictions
 
 QUESTIONS = 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("instances", "kind"), [(None, Error), (None, ValueError), (1, Error)])
+def test_a_model_that_changes_while_it_answers_is_an_error(
+    instances: int | None, kind: type[Exception], own_model: Path, tmp_path: Path
+) -> None:
+    """Nothing of the run is kept: a run of the first weights gives their answers."""
+    weights = own_model / "model.safetensors"
+    if kind is Error:  # else the settings have the digest of the weights
+        save_settings(own_model, ModelSettings(Model.open(own_model).windows))
+    before = weights.read_bytes()
+    job = make_job(own_model, tmp_path, instances=instances)
+    expected = predictions(run(replace(job, output=tmp_path / "first")).folder)
+    tensors = {name: -tensor for name, tensor in load_file(weights).items()}
+    save_file(tensors, weights)
+    with pytest.raises(kind, match=str(own_model)):
+        run(job)
+    assert not (tmp_path / "run" / METRICS).exists() and not (tmp_path / "run" / JOB).exists()
+    weights.write_bytes(before)
+    result = run(job)
+    assert result.totals.resumed_windows == 0 and predictions(result.folder) == expected
 
 
 def make_job(model: Path, folder: Path, profile: str = "baseline", **settings: Any) -> Job:
