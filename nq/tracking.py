@@ -97,7 +97,7 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str]:
     return {key: visible(str(value), True) for key, value in values.items()}
 
 
-GIVEN_RUN = "MLFLOW_RUN_ID"
+GIVEN_RUN, GIVEN_NAME = "MLFLOW_RUN_ID", "MLFLOW_RUN_NAME"
 
 
 def has_given_run() -> bool:
@@ -110,6 +110,7 @@ class Run:
 
     It is a new run, or the one that the variable ``MLFLOW_RUN_ID`` names, as ``mlflow run`` sets it
     for the process that it starts; like ``mlflow.start_run``, the first run of a process takes it.
+    That run, if it is new, has the name in the variable ``MLFLOW_RUN_NAME``, if there is one.
     The run is opened by ``open``, or by the first call that needs it. It ends as FINISHED, as
     FAILED after an exception, or as KILLED after an interruption; after an exception or an
     interruption nothing is opened, so that a command that cannot start leaves no run, and after an
@@ -253,6 +254,8 @@ class Run:
         if not self.available:
             return None  # the command has ended meanwhile
         interrupted, given = self._interrupted(), os.environ.pop(GIVEN_RUN, None)
+        if name := os.environ.pop(GIVEN_NAME, ""):
+            self.name = visible(name)
         tags = _tags(self._source)
         if interrupted and interrupted != given:
             tags[RESUMES] = interrupted

@@ -31,6 +31,7 @@ pytestmark = pytest.mark.slow  # importing MLflow takes ten seconds
 
 VARIABLES = {
     *("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_EXPERIMENT_ID", "MLFLOW_RUN_ID"),
+    "MLFLOW_RUN_NAME",
     *ENVIRONMENT,
 }
 QUICK_S = 20.0  # maximum delay by a store that fails, on a busy machine; MLflow waits a minute
@@ -458,6 +459,20 @@ def test_the_given_run_is_continued_and_ended(
     assert [file.path for file in client.list_artifacts(run_id)] == ["answers.json"]
     with Run(TrackingConfig(store)) as second:
         assert second.run_id != run_id
+
+
+def test_the_first_run_has_the_given_name_if_it_is_new(store: str) -> None:
+    def recorded(name: str) -> str:
+        with Run(TrackingConfig(store), name) as run:
+            return str(stored(run).info.run_name)
+
+    for given, expected in (("mine\n", r"mine\u000a"), ("", "first")):
+        os.environ["MLFLOW_RUN_NAME"] = given
+        assert [recorded("first"), recorded("second")] == [expected, "second"]
+    client = connect(store)
+    os.environ["MLFLOW_RUN_ID"] = client.create_run("0", run_name="continued").info.run_id
+    os.environ["MLFLOW_RUN_NAME"] = "mine"
+    assert [recorded("first"), recorded("second")] == ["continued", "second"]
 
 
 def test_a_killed_run_that_is_given_again_does_not_continue_itself(
