@@ -58,8 +58,11 @@ def run(args: argparse.Namespace) -> int:
         print(visible(str(written.analysis), lines=True))
     if written.rows:
         print(f"\n{comparison_table(written.rows)}")
-    if written.parity and written.parity.gate:
-        print(written.parity.gate)
+    parity = written.parity
+    if parity and parity.standing:
+        print(visible(parity.standing))
+    if parity and parity.gate and parity.gate.verdict:
+        print(f"gate: {parity.gate}")
     print(f"\nwritten to {visible(str(written.page))}")
     return 0
 

@@ -127,7 +127,8 @@ def compare_runs(
         own = storage.own_paths(run.path, RUN)
         sources += [path for path in own if path.name != COMPARISON_PAGE]
     storage.check_output_file(output, sources, storage.PAGE_MARK)
-    has_models = len({tuple(one.digest for one in run.job.model.parts) for run in runs}) > 1
+    models = first.description["models"]  # a tuned copy is another model, too
+    has_models = any(run.description["models"] != models for run in runs)
     has_sizes = has_models or len({run.job.model.windows for run in runs}) > 1
     rows = [
         row(
@@ -180,7 +181,8 @@ def compared_rows(rows: Sequence[ComparisonRow], compared: ComparedRuns) -> list
                 judged=quality(compared.evaluations[label].metrics()),
             )
         result.append(compared_row)
-    if has_models and compared.counts[rows[0].label]:
+    is_judged = has_models or rows[0].name
+    if is_judged and compared.counts[rows[0].label]:
         best = compared.counts[max(result, key=lambda one: one.f1 or 0.0).label]
         for number, one in enumerate(result):
             result[number] = replace(one, behind=f1_behind(compared.counts[one.label], best))

@@ -1,10 +1,10 @@
 """The verdict on the rows of a comparison: which to take, and why."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import lt, truediv
 from statistics import median
 
-from nq.evaluation.gate import LEVEL, median_interval
+from nq.evaluation.gate import LEVEL, SAME, distance, median_interval, standing
 from nq.report.comparison import BASELINE, ComparisonRow, figure
 from nq.text import counted
 
@@ -12,8 +12,6 @@ MAX_LOSS, MAX_CHANCE = 0.005, 0.05
 """The profile to take may lose this share of the micro-F1 of baseline; and by chance the second."""
 MAX_BEHIND = 0.01
 """The model to take may have an F1 this much lower than the best; ``MAX_CHANCE`` by chance."""
-MAX_NAMES = 3
-"""Runs of the same F1 that a sentence names."""
 MIN_ROUNDS, MIN_BUSY_ROUNDS, NEAR = 2, 3, 0.95
 """Quiet rounds that a verdict needs, and rounds on a busy machine; the share of the highest speed
 that is as fast on a quiet one."""
@@ -104,45 +102,40 @@ def _model_advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
         fastest = next((name(row) for row in rows if not row.error), "")
         advice = f"the fastest is {fastest}, and the page has the questions on which they differ"
         return "", f"No model is named, since the questions have no gold answers: {advice}."
-    best = max(judged, key=_f1)
-    quality = f"the best F1, {figure(best.f1, 3)}"
-    if problem := _too_few(best, rows):
-        return "", f"{name(best)} has {quality}. No model is named: {problem}."
+    if problem := _too_few(judged[0], rows):
+        return "", f"{_standing(judged, name)}. No model is named: {problem}."
     measured, busy = _by_speed(judged), is_busy(rows)
     fit = [row for row in measured if _is_as_good(row)]
     near = _fastest(fit, busy)
     take = max(near, key=_f1)
-    second = max((row for row in judged if row is not best), key=_f1, default=None)
-    if take is not best:
-        times = figure(median(map(truediv, take.ratios, best.ratios)), 2)
-        reason = f"its F1 of {figure(take.f1, 3)} is {_distance(take)} lower than the best, that of"
-        reason += f" {name(best)}, and it is {times} times as fast"
+    best = [row for row in judged if _is_best(row)]
+    reason = _standing(judged if take in best else [*best, take], name)
+    slower = [row for row in best if row not in near]
+    if slower:
+        times = figure(median(map(truediv, take.ratios, slower[0].ratios)), 2)
+        reason += f", and {name(take)} is {times} times as fast"
         reason += " on a busy machine" if busy else ""
-    else:
-        reason = f"it has {quality}"
-        reason += f"; that of {name(second)} is {_distance(second)} lower" if second else ""
     reason += _as_fast(name(row) for row in near if row is not take)
     text = f"Take {name(take)}: {reason}."
-    if len(fit) > 1 and all((row.behind or (0.0, 0.0))[1] <= 0 for row in fit):
-        text += f" No difference in F1 can be seen between {', '.join(map(name, fit))}."
     if measured[0] not in fit:
         first = measured[0]
-        text += f" The fastest, {name(first)}, is not as good: {_distance(first)} lower."
+        text += f" The fastest, {name(first)}, is not as good: {distance(first.behind or ())}."
     return take.label, text
+
+
+def _standing(rows: Iterable[ComparisonRow], name: Callable[[ComparisonRow], str]) -> str:
+    """Returns which row has the best F1, or that several have the same; each is judged."""
+    return standing({name(row): (_f1(row), *(row.behind or (0.0, 0.0, 0.0))) for row in rows})
 
 
 def _runs_advice(rows: Sequence[ComparisonRow]) -> str:
     """Returns what can be said of runs that were not measured in turn."""
-    judged, machines = [row for row in rows if row.f1 is not None], {row.machine for row in rows}
+    judged, machines = [row for row in rows if row.behind], {row.machine for row in rows}
     text = "No run is named, since they were not measured in turn, as nq compare does."
     if len(machines) > 1:
         text = f"No run is named, since the speeds are of {len(machines)} machines."
     if judged:
-        best = max(map(_f1, judged))
-        names = [row.name for row in judged if _f1(row) == best]
-        have = "has" if len(names) == 1 else "have"
-        which = ", ".join(names) if len(names) <= MAX_NAMES else f"{len(names)} runs"
-        text = f"{which} {have} the best F1, {figure(best, 3)}. {text}"
+        text = f"{_standing(judged, lambda row: row.label)}. {text}"
     return text
 
 
@@ -150,15 +143,13 @@ def _f1(row: ComparisonRow) -> float:
     return row.f1 or 0.0
 
 
+def _is_best(row: ComparisonRow) -> bool:
+    return row.behind is not None and row.behind[0] < SAME
+
+
 def _is_as_good(row: ComparisonRow) -> bool:
     behind, low, _ = row.behind or (0.0, 0.0, 0.0)
     return behind <= (MAX_BEHIND if low > 0 else MAX_CHANCE)
-
-
-def _distance(row: ComparisonRow) -> str:
-    """Returns how much lower an F1 is than the best, with its interval."""
-    behind, low, high = (figure(x + 0.0, 3) for x in row.behind or ())
-    return f"{behind} ({LEVEL:.0%}: {low} to {high})"
 
 
 def _keeps_answers(row: ComparisonRow) -> bool:

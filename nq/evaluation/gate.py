@@ -24,6 +24,8 @@ from nq.evaluation.nq_eval import Gold, decisions
 from nq.records import ExampleId
 
 LEVEL, RESAMPLES = 0.9, 2000
+SAME, MAX_NAMES = 1e-9, 3
+"""Below the first number, a difference of two F1 is none; of the same F1 so many names are told."""
 BATCH_ITEMS = 1_000_000
 """Questions that are drawn at once, which bounds the memory."""
 PASSED, FAILED, UNDECIDED = "passed", "failed", "undecided"
@@ -85,9 +87,9 @@ class Gate:
 class Parity:
     """The differences between a run and another run of the same questions.
 
-    ``against`` is the other run's profile and folder. There are ``max_drift`` and ``mean_drift``
-    of nine logits a window (``nq.runs.parity``) if both runs computed a window. ``f1`` has this
-    run's scores minus the other's.
+    ``against`` is the other run's profile, model and folder. There are ``max_drift`` and
+    ``mean_drift`` of nine logits a window (``nq.runs.parity``) if both runs computed a window.
+    ``f1`` has this run's scores minus the other's; ``standing`` says which is better, given gold.
     """
 
     against: str
@@ -97,6 +99,7 @@ class Parity:
     mean_drift: float | None
     f1: Mapping[str, float]
     gate: Gate | None = None
+    standing: str = ""
 
     @property
     def changed_share(self) -> float:
@@ -172,6 +175,41 @@ def is_better(
     """
     _, low, _ = f1_behind(question_counts(gold, others), question_counts(gold, answers))
     return low > 0
+
+
+def standing(several: Mapping[str, tuple[float, float, float, float]]) -> str:
+    """Returns which of several models or runs has the best F1, and how far the next one is from it.
+
+    Args:
+        several: by name the F1, how much lower it is than the best, and the ends of the interval of
+            that (``f1_behind``).
+
+    >>> standing({"a": (0.6, 0, 0, 0), "b": (0.59, 0.01, -0.02, 0.04)})
+    'a has the best F1, 0.600; that of b is 0.010 lower (90%: -0.020 to 0.040, may be chance)'
+    >>> standing({"a": (1, 0, 0, 0), "b": (1, 0, 0, 0)})
+    'a and b have the same F1, 1.000'
+    """
+    best = [name for name, (_, behind, *_) in several.items() if behind < SAME]
+    others = [(f1, name) for name, (f1, *_) in several.items() if name not in best]
+    f1, *_ = several[best[0]]
+    if len(best) > 1:
+        *names, last = best if len(best) <= MAX_NAMES else [*best[:1], f"{len(best) - 1} others"]
+        text = f"{', '.join(names)} and {last} have the same F1, {f1:.3f}"
+    else:
+        text = (
+            f"{best[0]} has the best F1, {f1:.3f}" if others else f"{best[0]} has an F1 of {f1:.3f}"
+        )
+    if others:
+        _, name = max(others, key=lambda one: one[0])
+        text += f"; that of {name} is {distance(several[name][1:])}"
+    return text
+
+
+def distance(behind: Sequence[float]) -> str:
+    """Returns how much lower an F1 is than another, given with its interval as by ``f1_behind``."""
+    one, low, high = (f"{x + 0.0:.3f}" for x in behind)
+    chance = ", may be chance" if behind[1] <= 0 else ""
+    return f"{one} lower ({LEVEL:.0%}: {low} to {high}{chance})"
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from nq import storage
 from nq.bundle import bundled_pair
 from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, WindowConfig
 from nq.errors import check_argument, is_count
@@ -243,7 +244,15 @@ class Model:
     @property
     def key(self) -> list[dict[str, str]]:
         """What tells the models from others, as JSON values, wherever their folders are."""
-        return [part.files.key(part.windows.compat) for part in self.parts]
+        return self.key_under(self)
+
+    def key_under(self, other: Model) -> list[dict[str, str]]:
+        """Returns what ``key`` would be under the compatibility modes of another model."""
+        pairs = zip(self.parts, other.parts, strict=False)
+        keys = [part.files.key(theirs.windows.compat) for part, theirs in pairs]
+        if self.pair is not None:
+            keys.append({"decision": storage.digest_json(self.pair.decision.to_dict())})
+        return keys
 
     def check_same(self) -> None:
         """Raises ``Error`` if a file of the models has changed since it was read."""

@@ -177,7 +177,7 @@ def cells(
     A narrow table of models has only those that tell which to take.
     """
     others = {row.against for row in rows if row.changed is not None}
-    other = others.pop().partition(" in ")[0] if len(others) == 1 else "others"
+    other = others.pop().partition(" · ")[0] if len(others) == 1 else "others"
     other = "first" if rows[0].name and other == rows[0].name else other
     seconds = SECONDS.items() if any(row.name for row in rows) else ()
     has_models = any(row.model for row in rows)

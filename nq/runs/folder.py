@@ -225,9 +225,8 @@ class FinishedRun(RunFolder):
             return False
         if model is None:
             return True
-        own = self.job.model.parts  # the options of the run may name another compatibility mode
-        pairs = zip(model.parts, own, strict=False)  # or a ranker
-        keys = [one.files.key(theirs.windows.compat) for one, theirs in pairs]
+        # the options of the run may name another compatibility mode, or a ranker
+        keys = model.key_under(self.job.model)
         return bool(keys == self.description["models"][: len(keys)])
 
     def with_answers(self, predictions: Mapping[ExampleId, labels.Label]) -> Self:

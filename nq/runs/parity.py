@@ -9,13 +9,15 @@ drift.
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from nq.errors import Error
 from nq.evaluation import labels
-from nq.evaluation.gate import Counts, Parity, relative_loss
+from nq.evaluation.gate import Counts, Parity, f1_behind, question_counts, relative_loss, standing
+from nq.evaluation.nq_eval import Gold
 from nq.formats.input_files import shown
 from nq.questions import Questions
 from nq.records import READ, READER_WINDOW, ExampleKey, FloatArray, IntArray
@@ -48,8 +50,8 @@ def open_other(job: Job, questions: Questions) -> FinishedRun | None:
 
 
 def name_of(run: FinishedRun) -> str:
-    """Returns what tells a run from others: its profile and its folder."""
-    return f"{run.metrics['profile']} in {shown(str(run.path))}"
+    """Returns what tells a run from others: its profile, its model and its folder."""
+    return f"{run.metrics['profile']} · {run.job.model.name} in {shown(str(run.path))}"
 
 
 def check_same_questions(run: FinishedRun, other: FinishedRun) -> None:
@@ -89,6 +91,24 @@ def compare(
         {n: ours[n] - others[n] for n in F1 if n in ours and n in others},
         gate,
     )
+
+
+def compare_two(
+    run: FinishedRun, other: FinishedRun, gold: Gold, max_loss: float | None = None
+) -> Parity:
+    """Returns what ``compare`` does, and which of the two runs has the better F1, given gold."""
+    both = run, other
+    counts = [question_counts(gold, one.predictions) for one in both]
+    difference = compare(run, other, counts, max_loss)
+    if not gold:
+        return difference
+    f1 = [one.metrics["metrics"][F1[0]] for one in both]
+    best = counts[f1.index(max(f1))]
+    several = {
+        name_of(one): (own_f1, *f1_behind(own, best))
+        for one, own_f1, own in zip(both, f1, counts, strict=True)
+    }
+    return replace(difference, standing=standing(several))
 
 
 def _drifts(run: FinishedRun, other: FinishedRun) -> Iterator[FloatArray]:

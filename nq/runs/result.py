@@ -211,9 +211,10 @@ def _notes(result: Result) -> list[str]:
             f"against {parity.against}: {parity.changed} of {parity.answers} answers changed "
             f"({parity.changed_share:.1%}){scores}{drift}"
         )
-        if parity.gate:
-            label = "gate" if parity.gate.verdict else "loss"
-            lines.append(f"{label}: {parity.gate}")
+        if parity.standing:
+            lines.append(parity.standing)
+        if parity.gate and parity.gate.verdict:
+            lines.append(f"gate: {parity.gate}")
     if totals.resumed_windows:
         scored = counted(totals.resumed_windows, "window")
         lines.append(f"resumed: an interrupted run scored {scored}; the seconds are of both")

@@ -9,7 +9,6 @@ from typing import Any
 
 from nq import storage, tracking
 from nq.config import TrackingConfig
-from nq.evaluation.gate import question_counts
 from nq.evaluation.nq_eval import Gold
 from nq.memo import Memo
 from nq.model.model import Model
@@ -83,8 +82,7 @@ def run(
                 result = replace(result, model_uri=record.log_model(tracked, job))
             if other is not None:
                 finished = FinishedRun(result.folder, check=False)
-                counts = [question_counts(gold, one.predictions) for one in (finished, other)]
-                difference = parity.compare(finished, other, counts, job.max_loss)
+                difference = parity.compare_two(finished, other, gold, job.max_loss)
                 finished.add_parity(difference, job.sources)
                 record.record_parity(tracked, difference, result.folder)
                 result = replace(result, parity=difference)

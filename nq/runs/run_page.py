@@ -9,7 +9,7 @@ from nq import storage
 from nq.config import ALL_CONTEXTS
 from nq.errors import Error
 from nq.evaluation.evaluate import example_labels
-from nq.evaluation.gate import Parity, question_counts
+from nq.evaluation.gate import Parity
 from nq.evaluation.nq_eval import Gold, decisions_of_one
 from nq.formats.input_files import shown
 from nq.inference.scorer import no_progress
@@ -70,11 +70,10 @@ def write_report(
 
 def _compare(run: FinishedRun, other: FinishedRun, gold: Gold) -> Parity:
     """Compares two runs, with the limit of the loss under which the run was compared before."""
-    counts = [question_counts(gold, one.predictions) for one in (run, other)]
     earlier, max_loss = run.metrics.get("parity"), None
     if earlier and earlier["against"] == parity.name_of(other) and "gate" in earlier:
         max_loss = earlier["gate"]["max_loss"]
-    return parity.compare(run, other, counts, max_loss)
+    return parity.compare_two(run, other, gold, max_loss)
 
 
 def _questions(

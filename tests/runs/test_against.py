@@ -51,17 +51,31 @@ def arguments(folder: Path, data: Path, model: Path, *options: object) -> list[o
 
 @pytest.mark.slow
 def test_a_run_of_another_model_passes_the_gate(
-    first: Path, data: Path, tiny_mpnet: Path, tmp_path: Path, commands: Commands
+    first: Path,
+    data: Path,
+    tiny_model: Path,
+    tiny_mpnet: Path,
+    tmp_path: Path,
+    commands: Commands,
 ) -> None:
     gate = ("--against", first, "--max-loss", 0.02)
     command = arguments(tmp_path / "run", data, tiny_mpnet, *LONG_ONLY, *gate)
     parity = commands.json(*command)["parity"]
-    assert parity["against"] == f"grappler in {first}"
+    assert parity["against"] == f"grappler · {tiny_model.name} in {first}"
+    names = f"grappler · {tiny_mpnet.name} in {tmp_path / 'run'} and {parity['against']}"
+    assert parity["standing"] == f"{names} have the same F1, 0.667"
     assert (parity["answers"], parity["max_drift"]) == (QUESTIONS, None)  # other windows
     assert parity["gate"]["verdict"] == "passed"
     assert (parity["gate"]["loss"], parity["gate"]["high"]) == (0, 0)
     metrics = read(tmp_path / "run" / METRICS)
     assert metrics["parity"] == parity
+    assert f"\n{parity['standing']}\ngate: " in commands.out(*command)
+    against = ("--against", first, "--output", tmp_path / "report.html")
+    assert parity["standing"] in commands.out("report", tmp_path / "run", *against)
+    assert parity["standing"] in (tmp_path / "report.html").read_text("utf-8")
+    both = commands.json("report", tmp_path / "run", first)["reason"]
+    assert " and " in both and " have the same F1, 0.667. No run is named" in both
+    assert tiny_model.name in both and tiny_mpnet.name in both and "best" not in both
     FinishedRun(tmp_path / "run")
     assert "metrics.json" in read(tmp_path / "run" / JOB)["files"]
     assert not (tmp_path / "run" / "scores").exists()
