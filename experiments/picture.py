@@ -29,7 +29,9 @@ from nq.runs.run_page import write_report
 ROOT = Path(__file__).parents[1]
 RESULT, PROFILE, QUESTION = "compare_60", "mixed+buckets+openvino", "6740638640302989540"
 ALONE = (
-    b"<style>.top, #figures, #errors { display: none !important } main { padding: 16px }</style>"
+    b"<style>.top, h1, .figures, #figures, #errors { display: none !important }"
+    b" main { padding: 16px } #questions { grid-template-columns: 26rem 1fr !important;"
+    b" height: calc(100vh - 32px) !important }</style>"
 )
 """Leaves the section of the questions on the page of a report."""
 SIZE, COLOURS = (1180, 668), 128

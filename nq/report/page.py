@@ -16,6 +16,7 @@ import orjson
 from nq.evaluation.evaluate import Verdict
 from nq.evaluation.gate import Parity
 from nq.evaluation.nq_eval import Decision, Gold, best, sweep
+from nq.evaluation.text_match import TOP
 from nq.report.analysis import COUNTS, Analysis, analyse, number
 from nq.report.comparison import ComparisonRow, cells, phases, prediction_s, row
 from nq.report.judgments import KINDS, MEANING, TRAITS, Case, Stage
@@ -145,6 +146,7 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         phases=phases,
         prediction_s=prediction_s,
         seconds=format_seconds,
+        top=TOP[:3],
         size=format_bytes,
         kinds=KINDS,
         counts=COUNTS,

@@ -1,6 +1,6 @@
 """A page of three blocks with stage outputs, random cases, and questions of every outcome."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -128,8 +128,9 @@ HOSTILE = (
     '<img src="http://example.org/x.png" onerror="document.title=\'broken\'"> '
     "{{ 7 * 7 }} ${7*7} &lt;b&gt; \"'` ]]> \u2028\u2029\u202e <b>bold</b> \x00 end"
 )
+SCORES = {"micro_f1": 0.5, "long-answer-f1": 0.6, "short-answer-f1": 0.4}
 METRICS = {
-    "metrics": {"micro_f1": 0.5, "long-answer-f1": 0.6, "short-answer-f1": 0.4},
+    "metrics": SCORES,
     "time": {"load_s": 1.5, "predict_s": 4.5, "total_s": 6.0},
     **{"examples": 5, "answered": 4, "dead_letters": 0, "windows": 9, "windows_per_s": 2.0},
     **{"peak_memory_bytes": 1 << 30, "speed_comparable": "yes"},
@@ -203,15 +204,19 @@ def hostile(number: int) -> Question:
 
 
 def write_example_page(
-    path: Path, questions: Iterable[Question], name: str = "profile", comparable: str = "yes"
+    path: Path,
+    questions: Iterable[Question],
+    name: str = "profile",
+    comparable: str = "yes",
+    scores: Mapping[str, float] | None = None,
 ) -> Report:
-    """Writes the page of questions that are all annotated."""
+    """Writes the page of questions that are all annotated; the run has further ``scores``."""
     questions = list(questions)
     changed = sum(one.changed for one in questions)
     parity = Parity("other", len(questions), changed, None, None, {})
     view = RunView(
         description={"profile": name, "data": name, name: name},
-        metrics=METRICS | {"speed_comparable": comparable},
+        metrics=METRICS | {"speed_comparable": comparable, "metrics": {**SCORES, **(scores or {})}},
         stages=STAGES,
         thresholds={"long": 0.1},
         other=METRICS if questions[0].other else None,

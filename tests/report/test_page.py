@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nq.evaluation.text_match import TOP
 from tests.report.examples import (
     FIRST,
     HOSTILE,
@@ -177,8 +178,10 @@ def test_a_comparison_begins_with_what_changed(tab: Browser, tmp_path: Path) -> 
     open_page(tab, path)
     figures = "[...document.querySelectorAll('.figures li')].map(one => one.innerText)"
     assert "changed answers\n10\nof 20" in tab.run(figures)[0]
+    section = "document.querySelector('main > section').id"
+    assert tab.run(section) == "questions" and tab.run("window.scrollY") == 0
     assert not any("comparable" in text for text in tab.run(figures))
-    rows = "[...document.querySelectorAll('.figures + .wide tbody tr')].map(one => one.innerText)"
+    rows = "[...document.querySelectorAll('#figures > .wide tbody tr')].map(one => one.innerText)"
     mine, remark, other = tab.run(rows)
     assert "runs/mine" in mine and "runs/other" in other
     assert remark == "speed not comparable: resumed"
@@ -188,8 +191,27 @@ def test_a_comparison_begins_with_what_changed(tab: Browser, tmp_path: Path) -> 
     write_example_page(path, questions(5), comparable="no: resumed")
     open_page(tab, path)
     assert not any("comparable" in text for text in tab.run(figures))
-    line = tab.run("document.querySelector('.figures + p').innerText")
+    line = tab.run("document.querySelector('#figures > p').innerText")
     assert line == "Speed not comparable: resumed."
+
+
+def test_figures_stand_beside_the_questions_those_of_a_retriever_first(
+    tab: Browser, tmp_path: Path
+) -> None:
+    scores = {"squad_exact_match": 0.375, "squad_f1": 0.5, "retrieval_all": 0.9}
+    scores |= {f"retrieval_top_{k}": 0.1 + k / 200 for k in TOP}
+    write_example_page(tmp_path / "page.html", questions(40), scores=scores)
+    open_page(tab, tmp_path / "page.html")
+    names = tab.run("[...document.querySelectorAll('.figures li')].map(one => one.innerText)")
+    first = ["exact match\n0.375", "in the top 1\n0.105", "in the top 5\n0.125"]
+    assert names[:5] == [*first, "in the top 20\n0.200", "micro-F1\n0.500"]
+    assert sum("exact match" in name for name in names) == 1
+    boxes = "['.list-side', '#detail', '.figures'].map(one => document.querySelector(one)"
+    for width, n_beside in ((1280, 3), (1000, 2)):
+        tab.size(width)
+        places = tab.run(f"{boxes}.getBoundingClientRect()).map(one => [one.left, one.top])")
+        assert [left for left, _ in places[:n_beside]] == sorted({left for left, _ in places})
+        assert max(top for _, top in places) < 900 / 2
 
 
 def test_many_questions_open(tab: Browser, tmp_path: Path) -> None:
