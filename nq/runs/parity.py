@@ -125,8 +125,15 @@ def _drifts(run: FinishedRun, other: FinishedRun) -> Iterator[FloatArray]:
 def _windows(run: FinishedRun) -> list[Any]:
     """Returns the values that identify the windows and positions that a run's models scored."""
     job, request = run.description["job"], run.read
-    others = run.description["models"][1:], [one["windows"] for one in job["models"][1:]]
-    return [request["tokenizer"], request["windows"], job["decision"]["rule"], *others]
+    of_reader = [one["windows"] for one in job["models"][1:]]
+    tokenizers = [one.get("tokenizer") for one in run.description["models"][1:]]
+    return [
+        request["tokenizer"],
+        request["windows"],
+        job["decision"]["rule"],
+        of_reader,
+        tokenizers,
+    ]
 
 
 def _logits(store: ScoreStore, key: ExampleKey) -> tuple[IntArray, FloatArray]:

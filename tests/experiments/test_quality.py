@@ -23,7 +23,9 @@ from nq.evaluation.text_match import normalize
 from nq.inference.profile import Profile
 from nq.inference.rescore import CLOSE, compute_type
 from nq.model.folder import ModelFolder, save_settings
+from nq.records import Span
 from tests.experiments.conftest import RunCommand
+from tests.preprocess.synthetic_examples import page
 from tests.support.jobs import predictions
 from tests.support.nq_records import write_lines
 
@@ -57,6 +59,7 @@ def test_the_figures_of_a_tuned_model_are_those_of_its_tuning(
     tuned = nq.tune([SAMPLE], nq.Model.open(tiny_model), "grappler", output=tmp_path / "tuned")
     options = ["--data", SAMPLE, "--model", tmp_path / "tuned", "--profile", "grappler"]
     (row,) = run_command(quality.main, *options)["rows"]
+    assert 0 < row.pop("first_paragraph_long_f1") < 1
     assert row.pop("data") == SAMPLE.stem and 0 <= row.pop("yes_no_auc") <= 1
     assert row == {name: tuned[f"odd_{name}"] for name in row}
 
@@ -149,3 +152,9 @@ def test_all_figures_of_the_benchmark_are_measured(
     assert figures.pop("prediction on disk over in memory, %") > -100
     assert len(figures) == 7 and all(value > 0 for value in figures.values())
     assert {f"peak memory at {n} pages, MB" for n in (N, 10 * N)} <= figures.keys()
+
+
+def test_the_first_paragraph_is_the_first_with_words() -> None:
+    example = page("<Table> a </Table> <P> </P> <P> b c </P> <P> d </P>")
+    assert quality.first_paragraph(example) == Span(5, 9)
+    assert quality.first_paragraph(page("<Ul> a </Ul>")) is None
