@@ -14,7 +14,7 @@ ALLOWED: dict[str, set[str]] = {
     "eval": {"commands"},
     "beam": {"evaluation", "formats", "inference", "model", "postprocess", "preprocess"},
     "comparison": {
-        *("evaluation", "formats", "inference", "model", "postprocess", "report", "runs"),
+        *("evaluation", "formats", "inference", "model", "report", "runs"),
     },
     "evaluation": {"formats", "postprocess"},
     "formats": set(),
