@@ -27,7 +27,7 @@ def parser() -> terminal.Parser:
         description="Fits the default decision (weights, calibration, thresholds) to the examples "
         "with even ids, writes it into the model folder, or with --output into a copy of it, and "
         "measures it on those with odd ids, beside the decision before. The fit starts from the "
-        "decision of the model, which counts as 40 examples. "
+        "decision of the model, which counts as 80 examples. "
         "With --ranker it is the decision of both models, in a new folder of both.",
         examples=(
             "nq tune --data dev.jsonl.gz --model my_model",

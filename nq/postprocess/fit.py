@@ -22,7 +22,7 @@ from nq.postprocess.evidence import Evidence, Options
 from nq.records import AnswerType, Example, FloatArray, IntArray, Span, YesNo
 
 PENALTY, DIGITS, IMPOSSIBLE = 1.0, 4, -1e6
-PRIOR_QUESTIONS = 40.0
+PRIOR_QUESTIONS = 80.0
 """Questions that a fitted decision counts as when it is fitted again: m in the loss.
 
 Fitted again on the even half of dev, the decision of the bundled model then changes few answers by

@@ -41,7 +41,7 @@ def tune(
     """Fits the decision of a model to one half of annotated data, as ``nq tune`` does.
 
     It is fitted on the even half, written into the model folder or a copy of it, and measured on
-    the odd half. The fit starts from the decision of the model, which counts as 40 questions.
+    the odd half. The fit starts from the decision of the model, which counts as 80 questions.
 
     Args:
         files: annotated files, globs or folders.
