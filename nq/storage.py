@@ -48,7 +48,7 @@ MARK, LOCK, UNFINISHED = ".nq-folder.json", ".nq-folder.lock", ".unfinished-"
 PAGE_MARK = b'<meta name="generator" content="nq">'
 """Is in the first 4 KiB of every HTML page that a command writes."""
 SHA256, FORMAT = "sha256", "format"
-FORMAT_NUMBER = 3
+FORMAT_NUMBER = 4
 """A change of a file that commands read again adds 1; what has another number is made again."""
 TIMESTAMP_STEP_NS = 2 * 10**9
 """The coarsest step of a file system's timestamps (FAT)."""

@@ -247,8 +247,11 @@ class Model:
         return self.key_under(self)
 
     def key_under(self, other: Model) -> list[dict[str, str]]:
-        """Returns what ``key`` would be under the compatibility modes of another model."""
-        pairs = zip(self.parts, other.parts, strict=False)
+        """Returns what ``key`` would be under the compatibility modes of another model.
+
+        The other model may be this one behind a ranker.
+        """
+        pairs = zip(self.parts, other.parts[-len(self.parts) :], strict=False)
         keys = [part.files.key(theirs.windows.compat) for part, theirs in pairs]
         if self.pair is not None:
             keys.append({"decision": storage.digest_json(self.pair.decision.to_dict())})

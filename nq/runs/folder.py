@@ -227,7 +227,7 @@ class FinishedRun(RunFolder):
             return True
         # the options of the run may name another compatibility mode, or a ranker
         keys = model.key_under(self.job.model)
-        return bool(keys == self.description["models"][: len(keys)])
+        return bool(keys == self.description["models"][-len(keys) :])
 
     def with_answers(self, predictions: Mapping[ExampleId, labels.Label]) -> Self:
         """Returns the run as if it had given these answers."""
