@@ -93,7 +93,7 @@ WORDLESS = Alternative(SECOND, (), YesNo.NONE, 0.02, 0.001)
     [
         (Prediction(0, FIRST, 0.97, (), 0.96), ASKS, None, (0.97, None)),
         (Prediction(0, FIRST, 0.9, (), 0.2), N_BEST[0], None, (0.9, None)),  # below a threshold
-        (Prediction(0, None, 0.9, (ADA,), 0.834), N_BEST[0], "Ada Brenn", (None, 0.834)),
+        (Prediction(0, None, 0.9, (ADA,), 0.834), N_BEST[0], "Ada Brenn", (None, None)),
         (Prediction(0, FIRST, 0.9, (), 0.8, YesNo.YES), replace(ASKS, yes_no=YesNo.YES), "yes", ()),
         (Prediction(0, None, 0.1, (), 0.1), N_BEST[0], None, (None, None)),
     ],

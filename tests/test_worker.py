@@ -51,7 +51,7 @@ def test_variables_are_added_to_the_environment(monkeypatch: pytest.MonkeyPatch)
 
 def test_no_other_module_starts_python() -> None:
     files = (ROOT / "nq").rglob("*.py")
-    starting = [file.name for file in files if "sys.executable" in file.read_text("utf-8")]
+    starting = [file.name for file in files if "sys.executable, " in file.read_text("utf-8")]
     assert starting == ["worker.py"]
 
 

@@ -89,14 +89,16 @@ def test_a_damaged_file_fails(files: list[str], limit: int | None) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["tiny_model", "tiny_pair"])
 def test_a_pipeline_of_the_user_gives_the_predictions_of_a_run(
-    files: list[str], tiny_model: Path, tmp_path: Path
+    name: str, files: list[str], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    expected = run(Job(files, tiny_model, output=tmp_path / "run", formats="nbest"))
+    model: Path = request.getfixturevalue(name)
+    expected = run(Job(files, model, output=tmp_path / "run", formats="nbest"))
     lines = (expected.folder / "nbest.jsonl").read_bytes().splitlines(keepends=True)
     with beam.Pipeline(options=IN_MEMORY) as pipeline:
-        made = pipeline | ReadQuestions(files) | MakeWindows(tiny_model, output="examples")
-        decided = made.windows | ScoreWindows(tiny_model) | Decide(tiny_model, "nbest")
+        made = pipeline | ReadQuestions(files) | MakeWindows(model, output="examples")
+        decided = made.windows | ScoreWindows(model) | Decide(model, "nbest")
         found = decided | "Predictions" >> beam.Map(lambda one: one.prediction)
         nbest = decided | "NBest" >> beam.Map(lambda one: one.answered.outputs["nbest"])
         letters = made.dead_letters | beam.Map(lambda letter: letter.source.line)

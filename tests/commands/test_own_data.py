@@ -78,12 +78,13 @@ def test_all_blocks_of_a_page_are_read_as_nq_ask_reads_them(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     others = [f"The old mill number {i} stands on the river." for i in range(59)]
-    text, question = "\n\n".join([*others, own_data.CONTEXT]), "When was it automated?"
+    text = "\n\n".join([*others, own_data.CONTEXT])
+    question, model = "When was the lighthouse automated?", ["--model", "small"]
     Path("page.txt").write_text(text, newline="")
     lines = [{"question": question, "context": text}, {"question": question, "page": "page"}]
     write_lines(Path("own.jsonl"), [line | {"answer": "1986"} for line in lines])
-    asked = commands.json("ask", question, "page.txt")
-    answer = ["answer", "--data", "own.jsonl", "--pages", ".", "--no-track", "--formats", "squad"]
+    asked = commands.json("ask", question, "page.txt", *model)
+    answer = ["answer", *model, "--data", "own.jsonl", "--pages", ".", "--formats", "squad"]
     reading = {
         "default": [],
         "pruned": ["--profile", "buckets+prune+openvino"],
@@ -91,7 +92,7 @@ def test_all_blocks_of_a_page_are_read_as_nq_ask_reads_them(
         "limited": ["--set", "max_contexts=48"],
     }
     for name, options in reading.items():
-        figures = commands.json(*answer, "--output", name, *options)
+        figures = commands.json(*answer, "--no-track", "--output", name, *options)
         n_unread = (len(others) + 2 - 47 if name == "limited" else 0) * len(lines)
         assert figures["unread_blocks"] == n_unread
         answers = set(load(Path(name, "squad.json")).values())

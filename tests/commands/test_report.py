@@ -187,7 +187,8 @@ def change_tokenizer(run: Path) -> None:
     model = run.parent / "model"
     with (model / "vocab.txt").open("a", encoding="utf-8") as file:
         file.write("zoo\n")
-    edit_job(run, model=str(model))
+    (first,) = storage.read_json(run / "job.json")["job"]["models"]
+    edit_job(run, models=[{**first, "folder": str(model)}])
 
 
 @pytest.mark.parametrize(

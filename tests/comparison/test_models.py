@@ -60,7 +60,8 @@ class Compared:
     def run(self, model: Path) -> FinishedRun:
         """Returns the run of a model."""
         for mark in self.rows.folder.glob("*/job.json"):
-            if storage.read_json(mark)["job"]["model"] == str(model):
+            (one,) = storage.read_json(mark)["job"]["models"]
+            if one["folder"] == str(model):
                 return FinishedRun(mark.parent, self.files)
         raise LookupError(model)
 

@@ -22,6 +22,7 @@ from nq.evaluation.answer_files import PREDICTIONS
 from nq.formats.outputs import encode_prediction
 from nq.model.folder import ModelFolder, PairFolder, open_folder, save_settings
 from nq.model.model import Model
+from nq.questions import Questions
 from nq.records import READER_WINDOW, SCORE_COLUMNS, Columns
 from nq.runs.folder import JOB, KEPT_SCORES, FinishedRun
 from nq.runs.job import Job
@@ -84,7 +85,11 @@ def test_a_run_is_described_compared_and_repeated_in_memory(
     profile = "mixed+prune+rescore"
     job = make_job(tiny_mpnet, tiny_model, tmp_path / "run", read_blocks=2, profile=profile)
     other = replace(job, profile="baseline", output=tmp_path / "baseline")
-    result = run(replace(job, against=run(other).folder))
+    finished = FinishedRun(run(other).folder)
+    questions = Questions(job.files, limit=QUESTIONS)
+    read = [finished.has_read(questions, Model.open(one)) for one in (tiny_mpnet, tiny_model)]
+    assert read == [True, False] and finished.has_read(questions, job.model)
+    result = run(replace(job, against=finished.path))
     assert result.parity is not None and result.parity.answers == QUESTIONS
     assert result.parity.max_drift is not None
     description = json.loads((result.folder / JOB).read_text("utf-8"))["job"]
@@ -325,7 +330,7 @@ def test_a_pair_is_copied_and_described_as_a_whole(tiny_pair: Path, tmp_path: Pa
     copied = Model.open(model.copy(tmp_path / "copy"))
     assert copied.decision == model.decision
     assert [one.windows for one in copied.parts] == [one.windows for one in model.parts]
-    assert copied.key == model.key
+    assert copied.key[:2] == model.key[:2]
     assert Model.from_dict(model.to_dict()).to_dict() == model.to_dict()
     assert copied == model.moved(tmp_path / "copy")
     assert copied.size_mb == pytest.approx(model.size_mb, rel=0.1)

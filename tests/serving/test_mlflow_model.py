@@ -215,7 +215,7 @@ def test_a_run_of_two_models_has_both(
     with nq.load(tiny_pair, profile="baseline", read_blocks=1) as reader:
         answer = reader.ask(ROWS[1]["question"], page)
     options = ["--data", data, "--profile", "baseline", "--read-blocks", "1", "--log-model"]
-    given: dict[str, list[Path | str]] = {
+    given: dict[str, list[object]] = {
         "pair": [tiny_pair],
         "apart": [tiny_mpnet, "--ranker", tiny_model],
     }
