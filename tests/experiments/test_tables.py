@@ -1,13 +1,12 @@
 """Tables of the documentation: written from result files, checked, and recorded by a command."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from experiments import table_sources, tables
-from nq.bundle import bundled_model
-from nq.model.folder import ModelFolder
 
 MATCH: dict[str, object] = {"questions": 4, "answered_in_short": 2, "matched": 1}
 PEERS = {"peers": [], "peak_gflop_per_s": {}, "model": "base", "windows": 1, "max_seq_length": 8}
@@ -32,14 +31,15 @@ def test_record_needs_a_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository without tables, with a copy of the bundled model."""
-    root, model = tmp_path / "root", tmp_path / "model"
+def root(tmp_path: Path, tiny_pair: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository without tables, with a copy of a tiny pair as the default models."""
+    root = tmp_path / "root"
     (root / "experiments").mkdir(parents=True)
     (root / "README.md").touch()
     (root / "experiments" / "README.md").touch()
-    ModelFolder(bundled_model()).copy(model)
-    monkeypatch.setattr(table_sources, "bundled_model", lambda: model)
+    pair = shutil.copytree(tiny_pair, tmp_path / "pair")
+    monkeypatch.setattr(table_sources, "DEFAULT", pair)
+    monkeypatch.setattr(table_sources, "READER", pair / "reader")
     monkeypatch.setattr(tables, "ROOT", root)
     return root
 
@@ -52,18 +52,20 @@ def record(name: str, result: dict[str, object], root: Path) -> Path:
 
 def change(folder: Path, **settings: object) -> None:
     file = folder / "nq.json"
-    file.write_text(json.dumps({**json.loads(file.read_bytes()), **settings}))
+    values = json.loads(file.read_bytes())
+    changed = {**values["decision"], **settings}
+    file.write_text(json.dumps({**values, "decision": changed}))
 
 
-def test_a_result_is_stale_where_another_model_ships(
+def test_a_result_is_stale_where_other_models_ship(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, independent = record("match_pages", MATCH, root), record("peers_base", PEERS, root)
     assert tables.main(["--check"]) == 0
     assert "model" not in json.loads(independent.read_bytes())
-    change(tmp_path / "model", cascades={})  # of this model behind others
+    change(tmp_path / "pair" / "reader", long_threshold=0.5)  # of the reader alone
     assert tables.main(["--check"]) == 0
-    change(tmp_path / "model", decision={"long_threshold": 0.5})
+    change(tmp_path / "pair", long_threshold=0.5)
     capsys.readouterr()
     assert tables.main(["--check"]) == 1
     (line,) = capsys.readouterr().out.splitlines()
@@ -78,10 +80,16 @@ def test_a_result_is_stale_where_another_model_ships(
     assert tables.main(["--check"]) == 1
 
 
-def test_a_cascade_depends_on_the_decisions_of_both_models(root: Path, tmp_path: Path) -> None:
-    fitted = table_sources.read_result("cascade_dev", Path(table_sources.__file__).parents[1])
-    record("cascade_dev", fitted["result"], root)
-    change(tmp_path / "model", decision={"long_threshold": 0.5})
-    assert table_sources.stale(root) == []
-    change(tmp_path / "model", cascades={})
-    assert len(table_sources.stale(root)) == 1
+def test_a_result_depends_on_the_model_that_its_command_names(root: Path, tmp_path: Path) -> None:
+    pair = tmp_path / "pair"
+    command = f"python -m experiments.string_match --model {pair / 'reader'}"
+    of_reader, of_both = (
+        table_sources.shipped("match_pages", text) for text in (command, "nq compare")
+    )
+    assert of_both["weights"].split("+")[1] == of_reader["weights"]
+    change(pair / "reader", long_threshold=0.5)
+    now = table_sources.shipped("match_pages", command)
+    assert now["settings"] != of_reader["settings"]
+    times = table_sources.shipped("scale_pages", command)
+    change(pair / "reader", long_threshold=0.6)
+    assert table_sources.shipped("scale_pages", command) == times
