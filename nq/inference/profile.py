@@ -114,7 +114,7 @@ OPTIMIZATIONS = {
         {"buckets": True},
     ),
     "prune": Optimization(
-        "computes only the windows of the blocks that share most words with the question; answers "
+        "computes only the windows of the blocks that rank best by their words and place; answers "
         "may change",
         {"prune": True},
         needs_ranking=True,
