@@ -27,7 +27,7 @@ from nq.runs.run import run
 from nq.runs.run_page import write_report
 
 ROOT = Path(__file__).parents[1]
-RESULT, PROFILE, QUESTION = "compare_60", "mixed+buckets+openvino", "6740638640302989540"
+RESULT, PROFILE, QUESTION = "compare_20", "mixed+buckets+openvino", "6740638640302989540"
 ALONE = (
     b"<style>.top, h1, .figures, #figures, #errors { display: none !important }"
     b" main { padding: 16px } #questions { grid-template-columns: 26rem 1fr !important;"

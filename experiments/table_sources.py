@@ -36,7 +36,7 @@ EXCERPTS_AND_ARTICLES = {
     "nq-whole-dev": "whole Wikipedia articles",
 }
 """Data of ``quality_odd`` in the first table of the README, and what they are in words."""
-COMPARED = {"compare_60": ("such excerpts", 60), "compare_pages": ("whole pages", 40)}
+COMPARED = {"compare_20": ("such excerpts", 20), "compare_pages": ("whole pages", 10)}
 """Maps results of ``nq compare`` to the pages and the number of their questions."""
 
 ResultFile = Mapping[str, Any]
@@ -166,7 +166,7 @@ def overview(root: Path) -> str:
 
     It is of several results, whose own tables in docs/ have their commands, dates and versions.
     """
-    names = ("quality_odd", "match_pages", "compare_60", "compare_pages")
+    names = ("quality_odd", "match_pages", "compare_20", "compare_pages")
     files = [read_result(name, root) for name in names]
     quality, pages, *compared = (file["result"] for file in files)
     rows = {row["data"]: row for row in quality["rows"]}

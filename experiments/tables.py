@@ -2,7 +2,7 @@
 
     python -m experiments.tables            # rewrites every table that is out of date
     python -m experiments.tables --check    # exits with 1 if a file or a result is out of date
-    python -m experiments.tables --record compare_60 -- nq compare … --json
+    python -m experiments.tables --record compare_20 -- nq compare … --json
     python -m experiments.tables --show scaling_cpu         # prints all rows of a study
 
 A table is between ``<!-- table: NAME -->`` and ``<!-- end -->``. NAME is a table of the code or a

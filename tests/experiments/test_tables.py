@@ -24,7 +24,7 @@ def test_results_were_measured_with_the_model_that_ships() -> None:
 def test_record_needs_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert tables.main(["--show", "compression_cpu"]) == 0
     assert "| int8 + 2 instances |" in capsys.readouterr().out
-    assert tables.main(["--record", "compare_60"]) == 2
+    assert tables.main(["--record", "compare_20"]) == 2
     assert "COMMAND" in capsys.readouterr().err
     assert tables.main(["--record", "speed", "--", "true"]) == 1
     assert "'speed'" in capsys.readouterr().err
