@@ -196,6 +196,11 @@ def card(root: Path) -> str:
     return f"{table_of(quality, 'quality')}\n{whole}\n"
 
 
+def card_small(root: Path) -> str:
+    """Returns the figures on the card of the reader alone."""
+    return table_of(read_result("quality_small", root)["result"], "quality")
+
+
 def speed(name: str, result: ResultFile) -> tuple[str, str]:
     """Returns how fast the profile to take of ``nq compare`` is, in a result of this name."""
     (row,) = (row for row in result["rows"] if row["profile"] == result["take"])
@@ -299,6 +304,7 @@ SOURCES: dict[str, Callable[[Path], str]] = {
     "api": api,
     "overview": overview,
     "card": card,
+    "card_small": card_small,
     "serve": serve,
     "scale_check": scale_check,
 }

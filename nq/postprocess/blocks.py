@@ -36,7 +36,7 @@ BOILERPLATE = (("^",), ("Jump", "up"), ("This", "page", "was", "last", "edited")
 """First words of Wikipedia's notes, references and page footers, which are never answers."""
 K, B = 1.2, 0.75
 FEW = 8
-"""The pages to which the decision of the bundled model was fitted have that many, but for a few."""
+"""The pages to which the decision of `small` was fitted have that many, but for a few."""
 MIN_HEADINGS = 3
 """Headings of sections that a page has at least if it is a whole article."""
 _HEADING = re.compile("<(/?)H[2-6]>")
