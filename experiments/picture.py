@@ -17,7 +17,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from experiments import command
-from experiments.table_sources import ResultFile, read_result, speed
+from experiments.table_sources import COMPARED, ResultFile, read_result, speed
 from nq.bundle import bundled_sample
 from nq.comparison.page import comparison_page
 from nq.errors import Error
@@ -60,7 +60,8 @@ def figures(name: str) -> str:
 
 def _comparison(data: ResultFile) -> bytes:
     rows = [ComparisonRow(**row) for row in data["result"]["rows"]]
-    about = "60 questions about excerpts", data["machine"], data["date"]
+    questions = f"{COMPARED[RESULT][1]} questions about excerpts"
+    about = questions, data["machine"], data["date"]
     return comparison_page(rows, f"{len(rows)} profiles", data["result"]["reason"], about)
 
 
