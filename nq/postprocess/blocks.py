@@ -118,6 +118,8 @@ def place_features(example: Example, spans: Sequence[Span]) -> FloatArray:
 
 def section_headings(example: Example) -> dict[int, str]:
     """Returns the text of the headings below the title (H2 to H6) by their first tokens."""
+    if example.original is not None:
+        return _headings_in_blocks(example, example.original.spelling)
     headings = dict[int, str]()
     start = None
     for i in np.flatnonzero(example.is_html).tolist():
@@ -130,6 +132,22 @@ def section_headings(example: Example) -> dict[int, str]:
             headings[start] = " ".join(example.tokens[start + 1 : i])
             start = None
     return headings
+
+
+def _headings_in_blocks(example: Example, spelling: Sequence[str]) -> dict[int, str]:
+    """Returns the headings of a document below its title by the first tokens of their blocks.
+
+    They are lines at the beginning of a block; the title is such a line of the first one.
+    """
+    headings = dict[int, str]()
+    for candidate in example.candidates:
+        span = candidate.span
+        words = [i for i in range(span.start, span.end) if not example.is_html[i]]
+        ends = [n for n, i in enumerate(words) if spelling[i].endswith("\n")]
+        if candidate.top_level and ends:
+            headings[span.start] = " ".join(example.tokens[i] for i in words[: ends[-1] + 1])
+    title = min(headings, default=None)
+    return {start: text for start, text in headings.items() if start != title}
 
 
 def blocks_in_windows(example: Example, token_map: IntArray) -> Blocks:

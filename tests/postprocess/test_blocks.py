@@ -205,3 +205,22 @@ def test_places_are_those_of_the_page_whatever_the_order_of_the_candidates(seed:
     by_span = dict(zip(in_order.candidates.tolist(), place_features(example), strict=True))
     expected = [by_span[order[i]] for i in blocks.candidates.tolist()]
     assert np.allclose(place_features(shuffled), expected)
+
+
+HTML_ARTICLE = (
+    '<meta name="generator" content="MediaWiki 1.45"><h1>Ice</h1><table><tr><td>a b c</td></tr>'
+    "</table><p>d<br>e</p><h2>Uses</h2><p>f</p><h3>Food</h3><ul><li>g</li></ul><h2>Trade</h2><p>h</p>"
+)
+
+
+def test_a_saved_page_of_mediawiki_has_the_places_of_its_article() -> None:
+    lines = "<Table> Ice a b c </Table> <P> d e </P> <H2> Uses </H2> <P> Uses f </P>"
+    same = f"{lines} <H3> Food </H3> <Ul> Food g </Ul> <H2> Trade </H2> <P> Trade h </P>"
+    expected = place_features(article(same))
+    assert np.any(expected)
+    assert place_features(page_from_html(HTML_ARTICLE).example) == expected
+    for other in (
+        HTML_ARTICLE.replace("MediaWiki", "other"),
+        HTML_ARTICLE.replace("<h2>Trade</h2>", ""),
+    ):
+        assert not np.any(place_features(page_from_html(other).example))
