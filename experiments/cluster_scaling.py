@@ -72,7 +72,8 @@ def measure(args: argparse.Namespace, questions: int, cluster: Cluster | None) -
     """
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "nq.answer", "--data", *args.data]
-        command += ["--limit", str(questions), "--profile", args.profile, "--threads", "1"]
+        command += ["--model", args.model, "--limit", str(questions)]
+        command += ["--profile", args.profile, "--threads", "1"]
         command += ["--no-track", "--json", "--output", f"{folder}/run"]
         pin = [] if cluster else ["taskset", "--cpu-list", str(processor.cores()[0])]
         workers = Workers(cluster)
@@ -156,6 +157,7 @@ def table(result: Mapping[str, Any]) -> str:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", nargs="+", required=True, metavar="FILE", help="questions")
+    command.add_one_model(parser)
     parser.add_argument(
         "--profile", default="buckets+openvino", help="default: buckets+openvino", metavar="P"
     )
