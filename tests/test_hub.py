@@ -341,7 +341,7 @@ def test_commands_take_models_and_data_of_the_hub(server: Hub, commands: Command
     result = commands.json("answer", *options, "--output", "run", "--formats", "squad")
     assert result["examples"] == 3
     job = json.loads(Path("run/job.json").read_text(encoding="utf-8"))["job"]
-    assert model_name(Path(job["model"])) == name
+    assert model_name(Path(job["models"][0]["folder"])) == name
     assert [shown(path) for path in job["files"]] == [
         f"hf://datasets/org/questions@{server.commit(DATA)}/squad.parquet"
     ]

@@ -530,7 +530,10 @@ def test_profiles_are_measured_in_batches_and_windows_of_several_sizes(
     assert rows == {("baseline", None, None), (here.default, None, None)} | sizes
     assert all(row["windows_per_s"] > 0 < row["questions_per_s"] for row in result["rows"])
     jobs = [json.loads(path.read_bytes())["job"] for path in (tmp_path / "out").glob("*/job.json")]
-    run = {(job["profile"], job["batch_size"], job["windows"]["max_seq_length"]) for job in jobs}
+    run = {
+        (job["profile"], job["batch_size"], job["models"][0]["windows"]["max_seq_length"])
+        for job in jobs
+    }
     assert len(run) == 4 and sizes <= run
     measured = tmp_path / "out" / compare.MEASURED
     times = {path: path.stat().st_mtime_ns for path in measured.iterdir()}

@@ -34,14 +34,15 @@ RUN = "nq.run(nq.bundled_sample(), limit=3, profile='openvino')"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("use", [ASK, RUN])
-def test_each_file_is_opened_at_most_twice(use: str, tmp_path: Path) -> None:
+def test_each_file_is_opened_a_few_times(use: str, tmp_path: Path) -> None:
     code = f"{COUNTER}{use}\nprint(json.dumps(opened))"
     done = python("-c", code, bundled_pair(), folder=tmp_path)
     opened = json.loads(done.stdout.splitlines()[-1])
     names = ("config.json", "model.safetensors", "nq.json", "vocab.txt")
     expected = {f"{model}/{name}" for model in ("ranker", "small") for name in names}
     assert expected | {"nq.json"} <= opened.keys()
-    assert max(opened.values()) <= 2 and sum(opened.values()) <= 26, opened
+    # twice to load it, and again when the graph is kept, whose model must be the same
+    assert max(opened.values()) <= 4 and sum(opened.values()) <= 36, opened
 
 
 def append(name: str, text: bytes) -> Callable[[Path], object]:

@@ -19,7 +19,6 @@ import psutil
 from nq.config import ServeConfig
 from nq.inference.scorer import Scorer
 from nq.model.model import Model
-from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.serving.app import make_app
 from nq.serving.service import Answering
 
@@ -50,8 +49,7 @@ class InProcess:
         **settings: Any,
     ) -> None:
         config = ServeConfig(**settings)
-        tokenizer = load_tokenizer(model.folder, model.windows.compat)
-        self.answering = Answering(model, tokenizer, config)
+        self.answering = Answering(model, model.tokenizer, config)
         self.answering.is_alive = lambda: True
         self.app = make_app(self.answering, token)
         self.runner = asyncio.Runner()
