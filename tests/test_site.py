@@ -41,6 +41,7 @@ def test_a_broken_link_and_a_missing_docstring_fail(tmp_path: Path) -> None:
         *PAGES,
         "CHANGELOG.md",
         *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.*")),
+        *(str(path.relative_to(ROOT)) for path in (ROOT / "nq" / "bundled").glob("*/README.md")),
     ):
         (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / page, tmp_path / page)
