@@ -186,7 +186,7 @@ class Model:
 
     @property
     def windows(self) -> WindowConfig:
-        """How pages become the windows of the first model, which all have scores of."""
+        """How pages become windows of the first model, the ranker if there are two."""
         return self.parts[0].windows
 
     @property

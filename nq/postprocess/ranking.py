@@ -1,8 +1,8 @@
 """The default decision: block, span and type of the answer are ranked together, by probability.
 
-The evidence of the model (``nq.postprocess.evidence``), the lexical overlap of question and block
-and the length of the page (``nq.postprocess.blocks``) enter two softmaxes, whose weights are
-``config.RankingWeights``:
+The evidence of the model (``nq.postprocess.evidence``), the lexical overlap of question and block,
+the length of the page and the place of the block in an article (``nq.postprocess.blocks``) enter
+two softmaxes, whose weights are ``config.RankingWeights``:
 
     P(block) over the blocks of the page and "no answer",
     P(option | block) over its short spans, yes, no and "no short answer".
