@@ -22,15 +22,15 @@ from experiments.command import add_half, in_half
 from nq.collection import ranking
 from nq.commands import arguments
 from nq.errors import Error
-from nq.inference.batches import Shape, by_length
-from nq.model.checkpoint import with_room_for
-from nq.model.folder import ModelFolder
-from nq.model.runtime import import_tensorflow
+from nq.inference.load import ScorerSpec, load_scorer
+from nq.inference.profile import reader_profile
+from nq.inference.vectors import VectorScorer
+from nq.model.model import Model
 from nq.postprocess.blocks import Blocks, bm25, lower_words
 from nq.preprocess.features import prefix
 from nq.progress import ProgressBar
 from nq.questions import read_examples
-from nq.records import MODEL_INPUTS, Example, FloatArray
+from nq.records import Example, FloatArray
 
 log = logging.getLogger(__name__)
 
@@ -93,52 +93,28 @@ def first_ranks(
 
 def cosines(model: str, questions: Sequence[str], blocks: Sequence[str]) -> FloatArray:
     """Returns ``[Q, B]`` the cosine of each question and each block by a dual encoder."""
-    import_tensorflow()
-    import keras
-
-    from nq.model import joint
-
-    folder = ModelFolder.open(model)
-    config, windows = folder.config, folder.settings.windows
-    if not config.is_dual_encoder:
+    part = Model.open(model)
+    if not part.reader.config.is_dual_encoder:
         raise Error(
-            f"{folder.path} is no dual encoder: give one, as nq convert --dual-encoder makes it"
+            f"{part.folder} is no dual encoder: give one, as nq convert --dual-encoder makes it"
         )
-    tokenizer = folder.tokenizer(windows.compat)
-    loaded = joint.load_model(folder, config=with_room_for(config, tokenizer)).model
-    _, outputs, numbers = loaded.get_layer("similarity").input
-    encoder = keras.Model(loaded.inputs, [outputs, numbers])
+    scorer = load_scorer(ScorerSpec(part, reader_profile(), BATCH_SIZE, adaptive=True))
+    assert isinstance(scorer, VectorScorer)
+    windows = part.windows
+    tokenizer = part.tokenizer
 
-    def encoded(texts: Sequence[str], text_prefix: str, bar: ProgressBar) -> FloatArray:
-        """Returns ``[N, hidden]``: each text by itself, in the place of a question."""
-        head = [tokenizer.marker_id("[Q]"), *prefix(text_prefix, tokenizer)]
-        room = windows.max_seq_length - len(head) - 2
-        ids = [
-            [tokenizer.cls_id, *head, *tokenizer.encode_text(text).ids[:room], tokenizer.sep_id]
-            for text in texts
-        ]
-        means = np.zeros((len(ids), config.hidden_size))
-        shape = Shape(BATCH_SIZE, windows.max_seq_length)
-        for batch in by_length(np.array(list(map(len, ids))), shape):
-            size = len(batch.rows), batch.shape.length
-            rows = {name: np.zeros(size, np.int32) for name in MODEL_INPUTS}
-            for i, row in enumerate(batch.rows.tolist()):
-                rows["input_ids"][i, : len(ids[row])] = ids[row]
-                rows["input_mask"][i, : len(ids[row])] = 1
-            values, text = encoder.predict_on_batch(rows)
-            pooled = (text == 0)[..., None]
-            pooled[:, 2:] &= not config.pools_first_piece
-            means[batch.rows] = (values.reshape(*text.shape, -1) * pooled).sum(axis=1)
-            bar(len(batch.rows), len(ids))
-        unit: FloatArray = means / np.linalg.norm(means, axis=1, keepdims=True)
-        return unit
+    def encoded(texts: Sequence[str], text_prefix: str, what: str) -> FloatArray:
+        """Returns ``[N, units]``; of a text that is longer than a window its first part counts."""
+        head = [tokenizer.cls_id, *prefix(text_prefix, tokenizer)]
+        room = windows.max_seq_length - len(head) - 1
+        ids = [[*head, *tokenizer.encode_text(text).ids[:room], tokenizer.sep_id] for text in texts]
+        with ProgressBar(f"encoding {what}", what) as bar:
+            return scorer.encode(ids, lambda done: bar(done, len(ids)))
 
     started = time.perf_counter()
-    with ProgressBar("encoding blocks", "blocks") as bar:
-        of_blocks = encoded(blocks, windows.block_prefix, bar)
+    of_blocks = encoded(blocks, windows.block_prefix, "blocks")
     log.info("%d blocks encoded in %.0f s", len(blocks), time.perf_counter() - started)
-    with ProgressBar("encoding questions", "questions") as bar:
-        return encoded(questions, windows.question_prefix, bar) @ of_blocks.T
+    return encoded(questions, windows.question_prefix, "questions") @ of_blocks.T
 
 
 def _gold(example: Example) -> set[tuple[str, ...]]:

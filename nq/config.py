@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, get_type_hints
 MAX_NUMBER = 1e18
 """The largest number that a file of settings may hold."""
 DECISION_RULES = ("default", "squad", "bert-joint", "kisialiou")
-PAGE_SCOPE, BLOCK_SCOPE = "page", "block"
+PAGE_SCOPE, BLOCK_SCOPE, TEXT_SCOPE = "page", "block", "text"
 ORIGINAL_CONTEXTS, ALL_CONTEXTS = 48, 1 << 30
 """The ``max_contexts`` of BERT-Joint, and one beyond the blocks of every page."""
 DOC_STRIDE = 128
@@ -209,8 +209,9 @@ class WindowConfig(Settings):
     )
     window_scope: str = option(
         PAGE_SCOPE,
-        "what a window may hold: text of several blocks of the page, or of one block only",
-        choices=(PAGE_SCOPE, BLOCK_SCOPE),
+        "what a window may hold: text of several blocks of the page, of one block only, or, for a "
+        "dual encoder, whole blocks that are encoded apart",
+        choices=(PAGE_SCOPE, BLOCK_SCOPE, TEXT_SCOPE),
     )
     question_prefix: str = ""
     block_prefix: str = ""
@@ -220,6 +221,11 @@ class WindowConfig(Settings):
         ensure(
             self.window_scope == PAGE_SCOPE or not self.switches.split_words_again,
             f"compat {self.compat} has no windows of one block: leave window_scope at {PAGE_SCOPE}",
+        )
+        ensure(
+            self.window_scope != TEXT_SCOPE or not self.switches.running_text,
+            f"compat {self.compat} reads question and page together: window_scope cannot be "
+            f"{TEXT_SCOPE}",
         )
         if self.max_seq_length == 0:
             object.__setattr__(self, "max_seq_length", self.switches.max_seq_length)

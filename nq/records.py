@@ -415,6 +415,8 @@ Scores = WindowScores | CascadeScores
 
 SCORE_COLUMNS = tuple(WindowScores.__slots__)
 """Names of the score columns, in the order in which engines return them."""
+VECTORS = "vectors"
+"""Column of texts that a dual encoder has encoded, float32 ``[texts, hidden]``."""
 READ = "read"
 """Optional column: whether the model computed the window, or pruning left it out."""
 RESCORED = "rescored"

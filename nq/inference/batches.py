@@ -71,6 +71,33 @@ def fitted(n_pieces: IntArray, shape: Shape) -> list[Batch]:
     ]
 
 
+def by_own_length(n_pieces: IntArray, shape: Shape, step: int) -> list[Batch]:
+    """Returns batches of texts whose padded length depends on each text alone, the longest first.
+
+    That is a multiple of ``step``, or with ``step`` 0 a power of two, of which there are fewer. A
+    batch has at most as many pieces as ``shape``.
+
+    >>> [(b.rows.tolist(), b.shape.length) for b in
+    ...  by_own_length(np.array([20, 5, 16, 70]), Shape(2, 96), 16)]
+    [([3], 80), ([0], 32), ([1, 2], 16)]
+    """
+    steps = np.maximum(n_pieces, 1)
+    padded = -(-steps // step) * step if step else 2 ** np.ceil(np.log2(np.maximum(steps, 16)))
+    padded = np.minimum(padded.astype(np.int64), shape.length)
+    result = list[Batch]()
+    for length in np.unique(padded)[::-1].tolist():
+        rows = np.flatnonzero(padded == length)
+        size = max(1, shape.batch_size * shape.length // length)
+        for first in range(0, len(rows), size):
+            result.append(Batch(rows[first : first + size], Shape(size, length)))
+    return result
+
+
+def of_size(plan: list[Batch]) -> list[Batch]:
+    """Returns batches whose shapes have just as many rows as there are."""
+    return [replace(one, shape=replace(one.shape, batch_size=len(one.rows))) for one in plan]
+
+
 def without_empty_rows(plan: list[Batch]) -> list[Batch]:
     """Returns batches with as few rows as a power of two allows, so that there are few shapes.
 

@@ -14,9 +14,10 @@ from nq.inference.engine import Computation, FolderNetwork, Network
 from nq.inference.predictor import Predictor
 from nq.inference.profile import TENSORFLOW, Profile
 from nq.inference.prune import PruningScorer
-from nq.inference.reduction import Reduction, TopK
+from nq.inference.reduction import Reduction, TopK, Vectors
 from nq.inference.rescore import RescoringScorer, close_margin, exact_profile
 from nq.inference.scorer import PART_BATCHES, PART_FACTOR, Rows, Scorer, parts, windowed
+from nq.inference.vectors import VectorScorer, VectorStore
 from nq.model.folder import ModelFolder
 from nq.model.model import Model, ModelPart
 from nq.model.runtime import import_tensorflow
@@ -103,7 +104,7 @@ def load_scorer(spec: ScorerSpec) -> Scorer:
     profile, model = spec.profile, spec.model
     margin = close_margin(profile, _device(profile)) if profile.changes.rescore else None
     first, *others = model.separate
-    scorer: Scorer = load_predictor(replace(spec, model=first))
+    scorer = _load_one(replace(spec, model=first))
     if profile.changes.prune:
         scorer = PruningScorer(scorer, first.decision)
     if model.cascade is not None:
@@ -117,6 +118,16 @@ def load_scorer(spec: ScorerSpec) -> Scorer:
     return RescoringScorer(scorer, lambda: load_scorer(exact), model.decision, margin)
 
 
+def _load_one(spec: ScorerSpec) -> Scorer:
+    """Loads the only model of a spec, without pruning and rescoring."""
+    model, rule = spec.model.reader, RULES[spec.model.decision.rule]
+    if not model.config.is_dual_encoder:
+        return load_predictor(spec)
+    encoder = load_predictor(spec, Vectors())
+    reduction = TopK(rule.k, rule.text_only)
+    return VectorScorer(encoder, model.tokenizer.cls_id, reduction, VectorStore())
+
+
 def load_predictor(
     spec: ScorerSpec, reduction: Reduction | None = None, network: Network | None = None
 ) -> Predictor:
@@ -127,13 +138,14 @@ def load_predictor(
     """
     model, profile = spec.model.reader, spec.profile
     rule, plain = RULES[spec.model.decision.rule], replace(spec, profile=Profile())
+    encodes_texts = model.config.is_dual_encoder and profile.changes.engine != TENSORFLOW
     computation = Computation(
         network or FolderNetwork(model, profile.policy(_device(profile))),
         profile,
         reduction or TopK(rule.k, rule.text_only),
         spec.calibration.get(model.folder, {}),
         spec.threads,
-        spec.adaptive,
+        spec.adaptive or encodes_texts,
     )
     return Predictor(
         computation,

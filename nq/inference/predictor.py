@@ -20,13 +20,16 @@ from nq.errors import Error
 from nq.inference import batches
 from nq.inference.batches import Batch, Shape
 from nq.inference.engine import Computation, Step, make_engine
+from nq.inference.reduction import Vectors
 from nq.inference.scorer import PART_BATCHES, Counters, Rows, Scorer, Steps
-from nq.records import WINDOW_COLUMNS, Example, IntArray
+from nq.records import VECTORS, WINDOW_COLUMNS, Example, IntArray
 from nq.text import truncate
 
 log = logging.getLogger(__name__)
 
 MAX_REASON_CHARS = 300
+TEXT_STEP = 16
+"""Of what the padded length of a text of a dual encoder is a multiple."""
 
 
 class Predictor(Scorer):
@@ -65,7 +68,13 @@ class Predictor(Scorer):
         }
 
     def _plan(self, n_pieces: IntArray) -> Sequence[Batch]:
-        if self._is_adaptive and self._engine.any_shape:
+        any_shape = self._is_adaptive and self._engine.any_shape
+        if self._columns == Vectors.columns:
+            plan = batches.by_own_length(n_pieces, self.shape, TEXT_STEP if any_shape else 0)
+            if any_shape:
+                return batches.of_size(plan)
+            return batches.without_empty_rows(plan) if self._is_adaptive else plan
+        if any_shape:
             return batches.fitted(n_pieces, self.shape)
         plan = batches.in_order(len(n_pieces), self.shape)
         if self.profile.changes.buckets:
@@ -76,12 +85,12 @@ class Predictor(Scorer):
         """Returns the scores of a batch, computed again in float32 if a logit is not finite."""
         columns = self._run(batch, rows)
         named = zip(self._columns, columns, strict=True)
-        logits = [column for name, column in named if "logit" in name]
+        logits = [column for name, column in named if "logit" in name or name == VECTORS]
         is_finite = np.isfinite(np.concatenate(logits, axis=1)).all(axis=1)
         if is_finite.all():
             return columns
         row = batch.rows[is_finite.argmin()]
-        window = f"window {rows['window_ids'][row, 0]}"
+        window = f"window {rows['window_ids'][row, 0]}" if "window_ids" in rows else "a text"
         if "example_keys" in rows:
             file, line = rows["example_keys"][row]
             window += f" of the example in line {line} of input file {file}"
@@ -149,5 +158,5 @@ class Predictor(Scorer):
 def _padded(rows: IntArray, shape: Shape) -> IntArray:
     """Returns the rows cut or padded with zeros to ``shape``."""
     rows = rows[:, : shape.length]
-    missing = shape.batch_size - len(rows)
-    return np.pad(rows, ((0, missing), (0, 0))) if missing else rows
+    missing = shape.batch_size - rows.shape[0], shape.length - rows.shape[1]
+    return np.pad(rows, [(0, n) for n in missing]) if any(missing) else rows

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nq.records import SCORE_COLUMNS
+from nq.records import SCORE_COLUMNS, VECTORS
 
 LOGITS = ("start_logits", "end_logits", "type_logits")
 
@@ -52,7 +52,18 @@ class TopK:
         )
 
 
-Reduction = TopK | AllLogits
+@dataclass(frozen=True)
+class Vectors:
+    """Keeps the vector of each text, the output of a dual encoder."""
+
+    columns: ClassVar[tuple[str, ...]] = (VECTORS,)
+
+    def __call__(self, outputs: dict[str, Any], token_map: Any) -> tuple[Any, ...]:
+        """Returns the column of one batch, ``[B, hidden]``."""
+        return (outputs[VECTORS],)
+
+
+Reduction = TopK | AllLogits | Vectors
 
 
 def top_positions(logits: Any, allowed: Any, token_map: Any, k: int) -> tuple[Any, Any, Any]:

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -50,6 +50,7 @@ PART_FACTOR = 4
 Progress = Callable[[int], None]
 """Receives the number of windows that have just been completed."""
 
+T = TypeVar("T")
 Steps = Generator[int, None, Columns]
 """Yields between two steps the windows that the first has completed; at its end returns columns."""
 
@@ -145,13 +146,13 @@ class ScorerWrapper(Scorer):
         self.batch_size, self.part_batches = inner.batch_size, inner.part_batches
 
 
-def advance(steps: Steps) -> int | Columns:
-    """Runs one step; returns the number of windows it completed or, at the end, all columns."""
+def advance(steps: Generator[int, None, T]) -> int | T:
+    """Runs one step; returns the number of windows it completed or, at the end, the result."""
     try:
         return next(steps)
     except StopIteration as end:
-        columns: Columns = end.value
-        return columns
+        result: T = end.value
+        return result
 
 
 def uncounted(scorer: Scorer, rows: Rows, examples: Sequence[Example] = ()) -> Steps:

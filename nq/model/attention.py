@@ -35,35 +35,6 @@ class MaskBias(keras.layers.Layer):
         return (1 - ops.cast(mask, self.compute_dtype)) * minimum
 
 
-class TextBias(MaskBias):
-    """Turns text numbers ``[B, L]`` into a bias ``[B, 1, L, L]`` that masks all other texts."""
-
-    def call(self, numbers: Any) -> Any:
-        return self.bias(same_text(numbers))[:, None]
-
-
-class TextPositions(keras.layers.Layer):
-    """Counts the position of each piece within its text, from text numbers int ``[B, L]``.
-
-    A window has ``length`` pieces at most. The sums are integers, because an engine that computes
-    in bfloat16 would round others.
-    """
-
-    def __init__(self, length: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.before = np.tri(length, k=-1, dtype=np.int32)
-
-    def call(self, numbers: Any) -> Any:
-        length = ops.shape(numbers)[1]
-        before = ops.convert_to_tensor(self.before)[:length, :length]
-        return ops.sum(ops.cast(same_text(numbers), "int32") * before, axis=-1)
-
-
-def same_text(numbers: Any) -> Any:
-    """Returns bool ``[B, L, L]``: which pieces are of one text, by their numbers ``[B, L]``."""
-    return numbers[:, :, None] == numbers[:, None, :]
-
-
 class RelativeBias(keras.layers.Layer):
     """Computes an attention bias for each head from the distance between two pieces.
 

@@ -20,7 +20,7 @@ from nq.model.families import encode_config, layout_of
 from nq.model.folder import CARD, CONFIG, ModelFolder, ModelSettings, save_settings
 from nq.model.tensors import CheckpointTensors
 from nq.preprocess.tokenizers import FILES
-from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
+from nq.preprocess.tokenizers.base import Tokenizer
 from nq.records import FloatArray
 
 TYPE_HEAD = ("type_output/kernel", "type_output/bias")
@@ -50,30 +50,15 @@ class LoadReport:
         return "; ".join(warnings)
 
 
-def dual_encoder_ids(tokenizer: Tokenizer) -> dict[str, int]:
-    """Returns the marker ids of a dual encoder, by the names of their fields in ``ModelConfig``."""
-    return {
-        "separator_id": tokenizer.sep_id,
-        "unknown_id": tokenizer.unk_id,
-        "first_marker_id": tokenizer.marker_id(BLOCK_MARKERS[0]),
-        "last_marker_id": tokenizer.marker_id(BLOCK_MARKERS[-1]),
-        "last_context_id": tokenizer.marker_id(CONTEXT_MARKERS[-1]),
-    }
-
-
 def with_room_for(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
     """Returns ``config`` with a row of word embeddings for each id of the tokenizer."""
     pieces, rows = tokenizer.pieces, config.vocab_size
     files = ", ".join(sorted(tokenizer.files))
-    other = ""
     if pieces > rows or tokenizer.vocab_size <= rows - max(PADDING_ROWS, rows // PADDING_SHARE):
-        other = f"{files} has {pieces} pieces, {CONFIG} says vocab_size {rows}"
-    elif config.is_dual_encoder:
-        for name, value in dual_encoder_ids(tokenizer).items():
-            if value != getattr(config, name):
-                other = f"{files} has {name} {value}, {CONFIG} {getattr(config, name)}"
-    if other:
-        raise ValueError(f"{other}: put the vocabulary there that the model came with")
+        raise ValueError(
+            f"{files} has {pieces} pieces, {CONFIG} says vocab_size {rows}: put the vocabulary "
+            "there that the model came with"
+        )
     return dataclasses.replace(config, vocab_size=max(rows, tokenizer.vocab_size))
 
 

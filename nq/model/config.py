@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from nq.config import Settings, ensure, option
 
+MEAN, CLS = "mean", "cls"
 STORES = ("float32", "float16", "int8")
 MAX_INTEGER = (1 << 31) - 1  # of TensorFlow's indices
 MAX_POSITIONS = 1 << 16  # of models without a table of positions, which has as many rows
@@ -45,20 +46,11 @@ class ModelConfig(Settings):
         has_span_transform: whether a linear layer, gelu and a norm precede the span head.
         head_size: columns of query, key and value for each head where heads were removed; 0 for
             ``hidden_size / num_attention_heads``, the only size that ``transformers`` knows.
-        separator_id, unknown_id: ids of [SEP] and [UNK] for a dual encoder, else 0.
-        first_marker_id, last_marker_id: ids of the first and the last type marker for a dual
-            encoder, else 0. The ids of [ContextId=n] follow, up to ``last_context_id``.
-        prefix_pieces: pieces of ``WindowConfig.block_prefix``.
-        pools_first_piece: whether the output of its first piece stands for a text in a dual
-            encoder; otherwise the mean of all outputs does.
+        pooling: what stands for a text in a dual encoder: the mean of its outputs, or that of its
+            first piece, [CLS]; empty for a model that reads question and page together.
     """
 
-    DUAL_ENCODER_IDS: ClassVar[tuple[str, ...]] = (
-        *("separator_id", "unknown_id", "first_marker_id", "last_marker_id", "last_context_id"),
-    )
-    BEYOND_TRANSFORMERS: ClassVar[tuple[str, ...]] = (
-        *("head_size", *DUAL_ENCODER_IDS, "prefix_pieces", "pools_first_piece"),
-    )
+    BEYOND_TRANSFORMERS: ClassVar[tuple[str, ...]] = ("head_size", "pooling")
 
     vocab_size: int = option(30522, minimum=1)
     hidden_size: int = option(768, minimum=1)
@@ -91,24 +83,13 @@ class ModelConfig(Settings):
     has_biases: bool = True
     has_span_transform: bool = False
     head_size: int = option(0, minimum=0)
-    separator_id: int = 0
-    unknown_id: int = 0
-    first_marker_id: int = 0
-    last_marker_id: int = 0
-    last_context_id: int = 0
-    prefix_pieces: int = option(0, minimum=0)
-    pools_first_piece: bool = False
+    pooling: str = option("", choices=("", MEAN, CLS))
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, number in vars(self).items():
             fits = not isinstance(number, int) or abs(number) <= MAX_INTEGER
             ensure(fits, f"{name} is {number!r:.40}: expected a number of at most {MAX_INTEGER}")
-        own = [getattr(self, name) for name in self.DUAL_ENCODER_IDS]
-        ensure(
-            (min(own) > 0 and own[2] <= own[3] < own[4]) or not any(own),
-            f"{', '.join(self.DUAL_ENCODER_IDS)} are {own}: expected those of a dual encoder, or 0",
-        )
         if self.head_size * self.num_attention_heads == self.hidden_size:
             object.__setattr__(self, "head_size", 0)
         width, heads = self.hidden_size, self.num_attention_heads
@@ -143,7 +124,7 @@ class ModelConfig(Settings):
     @property
     def is_dual_encoder(self) -> bool:
         """Whether question and blocks are encoded apart, and compared."""
-        return self.first_marker_id > 0
+        return self.pooling != ""
 
     @property
     def head_width(self) -> int:

@@ -18,16 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nq import extras
-from nq.config import WindowConfig
+from nq.config import TEXT_SCOPE, WindowConfig
 from nq.errors import check_argument
 from nq.json_files import read_json_object
 from nq.model import checkpoint
-from nq.model.config import STORES, ModelConfig
+from nq.model.config import CLS, MEAN, STORES, ModelConfig
 from nq.model.folder import ModelFolder
 from nq.model.names import WORD_EMBEDDINGS
 from nq.model.runtime import import_tensorflow, no_generated_files
-from nq.preprocess.features import prefix
-from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS
 from nq.storage import UNFINISHED, check_writable, hold_part
 
 if TYPE_CHECKING:
@@ -35,10 +33,8 @@ if TYPE_CHECKING:
 
 SAVEDMODEL, ONNX = "tf_saved_model", "onnx"
 """Formats of Keras that ``export`` writes."""
-RANKER_WINDOWS = WindowConfig(max_seq_length=512, doc_stride=448)
-"""Long windows with little overlap: few blocks are cut, and no piece needs the words around it."""
-MEAN, CLS = "pooling_mode_mean_tokens", "pooling_mode_cls_token"
-"""What stands for a text in a dual encoder, as ``sentence-transformers`` calls it."""
+RANKER_WINDOWS = WindowConfig(max_seq_length=512, window_scope=TEXT_SCOPE, doc_stride=512)
+"""Long windows, so that few blocks are divided; the parts of a divided block do not overlap."""
 
 
 def check_storage(to: str, storage: str) -> None:
@@ -114,47 +110,38 @@ def to_dual_encoder(
 ) -> LoadedModel:
     """Returns the dual encoder (``nq.model.dual_encoder``) that a sentence encoder makes.
 
-    The markers around each block get the embeddings of [CLS] and [SEP], and all segments that of
-    the first one, so that each text of a window is encoded as it would be by itself. A text is
-    represented as the folder's ``1_Pooling`` says, else by the mean of all outputs. The prefixes
-    are those that the encoder was trained with before each question and before each block.
+    A text is represented as the folder's ``1_Pooling`` says, else by the mean of all outputs. The
+    prefixes are those that the encoder was trained with before each question and before each block.
     """
     from nq.model import joint
 
-    folder, config = loaded.folder, loaded.config
-    if config.is_dual_encoder:
+    folder = loaded.folder
+    if loaded.config.is_dual_encoder:
         raise ValueError(f"{folder} is a dual encoder already")
-    path, used = folder / "1_Pooling" / "config.json", [MEAN]
-    if path.is_file():
-        modes = read_json_object(path).items()
-        used = sorted(name for name, value in modes if "_mode_" in name and value is True)
-        if used not in ([MEAN], [CLS]):
-            raise ValueError(f"{path} names {used or 'no mode'}: expected {MEAN} or {CLS}")
-    tokenizer = loaded.files.tokenizer()
-    config = checkpoint.with_room_for(config, tokenizer)
-    begins = [tokenizer.marker_id(marker) for marker in BLOCK_MARKERS]
-    contexts = [tokenizer.marker_id(marker) for marker in CONTEXT_MARKERS]
-    if [*begins, *contexts] != [*range(begins[0], contexts[-1] + 1)]:
-        raise ValueError(f"{folder}: the markers of blocks have no ids of their own in a row")
-    values: dict[str, Any] = {**checkpoint.dual_encoder_ids(tokenizer)}
-    values |= {"prefix_pieces": len(prefix(block_prefix, tokenizer))}
-    config = dataclasses.replace(config, **values, pools_first_piece=used == [CLS])
-    loaded = joint.load_model(loaded.files, config=config)
-    lost = [name for name in loaded.report.missing if not name.startswith(WORD_EMBEDDINGS)]
+    config = dataclasses.replace(loaded.config, pooling=_pooling(folder / "1_Pooling"))
+    config = checkpoint.with_room_for(config, loaded.files.tokenizer())
+    dual = joint.load_model(loaded.files, config=config)
+    lost = [name for name in dual.report.missing if not name.startswith(WORD_EMBEDDINGS)]
     if lost:
         raise ValueError(f"{folder} is no whole encoder, it lacks {', '.join(lost[:3])}")
-    embeddings = loaded.model.get_layer("embeddings")
-    word = embeddings.word.numpy()
-    word[[tokenizer.marker_id("[Q]"), *begins]] = word[tokenizer.cls_id]
-    word[contexts] = word[tokenizer.sep_id]
-    embeddings.word.assign(word)
-    if config.type_vocab_size:
-        first = embeddings.segment.numpy()[:1]
-        embeddings.segment.assign(np.repeat(first, config.type_vocab_size, axis=0))
     windows = dataclasses.replace(
         RANKER_WINDOWS, question_prefix=question_prefix, block_prefix=block_prefix
     )
-    return dataclasses.replace(loaded, windows=windows)
+    return dataclasses.replace(dual, windows=windows)
+
+
+def _pooling(folder: Path) -> str:
+    """Returns what stands for a text by the folder of ``sentence-transformers``."""
+    path = folder / "config.json"
+    if not path.is_file():
+        return MEAN
+    modes = read_json_object(path).items()
+    used = sorted(name for name, value in modes if "_mode_" in name and value is True)
+    of_mode = {"pooling_mode_mean_tokens": MEAN, "pooling_mode_cls_token": CLS}
+    if len(used) != 1 or used[0] not in of_mode:
+        expected = " or ".join(of_mode)
+        raise ValueError(f"{path} names {used or 'no mode'}: expected {expected}")
+    return of_mode[used[0]]
 
 
 def _write_nq(loaded: LoadedModel, folder: Path, storage: str) -> None:

@@ -30,9 +30,8 @@ ACTIVATIONS = {"gelu": _gelu, "gelu_new": ops.gelu, "relu": ops.relu}  # by defa
 class Embeddings(keras.layers.Layer):
     """Adds word, position and segment embeddings.
 
-    Ids, segments and positions, by default those from the beginning of the window, are int
-    ``[B, L]``, the result is ``[B * L, config.table_width]``. A segment table of one row is added
-    to every piece; segments are then ignored.
+    Ids and segments are int ``[B, L]``, the result is ``[B * L, config.table_width]``. A segment
+    table of one row is added to every piece; segments are then ignored.
     """
 
     def __init__(self, config: ModelConfig, initializer: Any, **kwargs: Any) -> None:
@@ -56,7 +55,7 @@ class Embeddings(keras.layers.Layer):
                 )
                 setattr(self, name, table)
 
-    def call(self, input_ids: Any, segment_ids: Any, positions: Any = None) -> Any:
+    def call(self, input_ids: Any, segment_ids: Any) -> Any:
         length, first = ops.shape(input_ids)[1], self.config.position_offset
         x = ops.cast(ops.take(self.word, input_ids, axis=0), self.compute_dtype)
         if self.config.type_vocab_size > 1:
@@ -64,16 +63,11 @@ class Embeddings(keras.layers.Layer):
         elif self.config.type_vocab_size:
             x = x + ops.cast(self.segment[0], self.compute_dtype)
         if self.config.position_biased_input:
-            if positions is None:
-                position = self.position[first : first + length]
-            else:
-                position = ops.take(self.position, first + positions, axis=0)
+            position = self.position[first : first + length]
             x = x + ops.cast(position, self.compute_dtype)
         return ops.reshape(x, (-1, self.config.table_width))
 
-    def compute_output_shape(
-        self, input_ids_shape: Any, segment_ids_shape: Any, positions_shape: Any = None
-    ) -> Any:
+    def compute_output_shape(self, input_ids_shape: Any, segment_ids_shape: Any) -> Any:
         return None, self.config.table_width  # JAX cannot infer it for windows of any length
 
 
@@ -135,7 +129,6 @@ def encoder(
     dropout: float = 0.0,
     seed: int = 0,
     full: bool = False,
-    texts: Any = None,
 ) -> Any:
     """Connects the layers of the encoder.
 
@@ -143,8 +136,6 @@ def encoder(
         inputs: symbolic ``input_ids``, ``input_mask`` and ``segment_ids``, each int ``[B, L]``.
         dropout: rate of the dropout layers; there are none if it is 0.
         full: whether no window has padding, so that attention needs no mask.
-        texts: symbolic numbers of texts, int ``[B, L]``, of which each is encoded by itself;
-            padding has a number of its own. By default all of a window is one text.
 
     Returns:
         ``[B * L, hidden]`` in the compute dtype.
@@ -164,18 +155,13 @@ def encoder(
     def add(name: str, *x: Any) -> Any:
         return layer(keras.layers.Add, name)(list(x))
 
-    ids, places = inputs["input_ids"], [inputs["segment_ids"]]
-    if texts is not None:
-        biases = [layer(attention.TextBias, "text_bias")(texts)]
-        if config.position_biased_input:
-            places.append(layer(attention.TextPositions, "text_positions", config.positions)(texts))
-    else:
-        biases = [] if full else [layer(attention.MaskBias, "mask_bias")(inputs["input_mask"])]
+    ids = inputs["input_ids"]
+    biases = [] if full else [layer(attention.MaskBias, "mask_bias")(inputs["input_mask"])]
     if config.relative_attention_num_buckets:
         biases.append(
             layer(attention.RelativeBias, "relative_bias", config, layer.initializer)(ids)
         )
-    x = layer(Embeddings, "embeddings", config, layer.initializer)(ids, *places)
+    x = layer(Embeddings, "embeddings", config, layer.initializer)(ids, inputs["segment_ids"])
     x = drop(norm("embeddings_norm", x), 1)
     if config.embedding_size:
         x = layer.dense(config.hidden_size, "embeddings_projection")(x)

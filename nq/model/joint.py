@@ -1,6 +1,7 @@
 """BERT-Joint: an encoder with heads for the start, the end and the type of the answer.
 
-Alberti, Lee and Collins 2019, https://arxiv.org/abs/1901.08634.
+Alberti, Lee and Collins 2019, https://arxiv.org/abs/1901.08634. A dual encoder has no heads; what
+it is for is in ``nq.model.dual_encoder``.
 """
 
 from dataclasses import dataclass
@@ -13,10 +14,10 @@ from keras import ops
 from nq.config import WindowConfig
 from nq.model import checkpoint
 from nq.model.config import ModelConfig
-from nq.model.dual_encoder import KnownMarkers, LongOnly, Similarity, TextNumbers
+from nq.model.dual_encoder import TextVector
 from nq.model.encoder import ACTIVATIONS, LayerNorm, Layers, encoder
 from nq.model.folder import ModelFolder
-from nq.records import MODEL_INPUTS, AnswerType
+from nq.records import MODEL_INPUTS, VECTORS, AnswerType
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +76,7 @@ def build(
     seed: int = 0,
     initialize: bool = True,
 ) -> keras.Model:
-    """Builds a BERT-Joint model for batches of any size and windows of any length.
+    """Builds a BERT-Joint model, or a dual encoder, for windows of any length in any batch.
 
     Args:
         dtype: Keras dtype policy. With ``mixed_bfloat16`` and ``mixed_float16`` weights are
@@ -87,7 +88,8 @@ def build(
 
     Returns:
         A model from ``MODEL_INPUTS`` (int32 ``[B, L]``) to ``start_logits`` and ``end_logits``
-        (``[B, L]``) and ``type_logits`` (``[B, 5]``), which are always float32.
+        (``[B, L]``) and ``type_logits`` (``[B, 5]``), of a dual encoder to ``vectors`` (``[B,
+        hidden]``). They are always float32.
     """
     normal = keras.initializers.TruncatedNormal(
         stddev=config.initializer_range, seed=keras.random.SeedGenerator(seed)
@@ -118,19 +120,11 @@ def connect_layers(
     names = [name for name in MODEL_INPUTS if not (full and name == "input_mask")]
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
     ids = inputs["input_ids"]
+    x = encoder(config, inputs, layer, dropout, seed, full)
     if config.is_dual_encoder:
         mask = [] if full else [inputs["input_mask"]]
-        ids = layer(KnownMarkers, "known_markers", config)(ids)
-        texts = layer(TextNumbers, "text_numbers", config)(ids, *mask)
-        x = encoder(config, {**inputs, "input_ids": ids}, layer, dropout, seed, full, texts)
-        similarity = layer(Similarity, "similarity", config, dtype="float32")(ids, x, texts)
-        outputs = {
-            name: layer(keras.layers.Identity, name, dtype="float32")(similarity)
-            for name in ("start_logits", "end_logits")
-        }
-        outputs["type_logits"] = layer(LongOnly, "type_logits", dtype="float32")(ids)
-        return keras.Model(inputs, outputs, name="dual_encoder")
-    x = encoder(config, inputs, layer, dropout, seed, full)
+        vectors = layer(TextVector, VECTORS, config, dtype="float32")(x, ids, *mask)
+        return keras.Model(inputs, {VECTORS: vectors}, name="dual_encoder")
     read = x
     if config.has_span_transform:
         read = layer.dense(

@@ -15,7 +15,13 @@ from typing import Any, Self
 
 from nq import storage
 from nq.bundle import bundled_pair
-from nq.config import CascadeDecision, CascadeWeights, DecisionConfig, WindowConfig
+from nq.config import (
+    TEXT_SCOPE,
+    CascadeDecision,
+    CascadeWeights,
+    DecisionConfig,
+    WindowConfig,
+)
 from nq.errors import check_argument, is_count
 from nq.model.config import ModelConfig
 from nq.model.folder import SQUAD, ModelFolder, PairFolder, open_folder, read_pair, save_pair
@@ -124,7 +130,7 @@ class Model:
         else:
             both = given.decision if decision is None else _of_both(decision, given.ranker)
             both = replace(both, read_blocks=read_blocks or both.read_blocks)
-            of_ranker = windows or given.ranker.settings.windows
+            of_ranker = _windows(given.ranker, windows)
             of_reader = given.reader.settings.windows
             of_reader = replace(of_reader, max_contexts=of_ranker.max_contexts)
             parts = ModelPart(given.ranker, of_ranker), ModelPart(given.reader, of_reader)
@@ -151,7 +157,7 @@ class Model:
         if isinstance(decision, CascadeDecision):
             raise ValueError("the decision is for two models: give a ranker too")
         settings = files.settings
-        return cls.alone(files, windows or settings.windows, decision or settings.decision)
+        return cls.alone(files, _windows(files, windows), decision or settings.decision)
 
     def _check(self) -> None:
         """Raises ``ValueError`` if a model cannot do its part, or the windows are too long."""
@@ -323,6 +329,25 @@ class Model:
 def _copy(part: ModelPart, target: Path, decision: DecisionConfig) -> Path:
     settings = replace(part.files.settings, windows=part.windows, decision=decision)
     return part.files.copy(target, settings)
+
+
+def _windows(files: ModelFolder, given: WindowConfig | None) -> WindowConfig:
+    """Returns how pages become windows of a model; those of a dual encoder are texts apart."""
+    own = files.settings.windows
+    windows = given or own
+    if files.config.is_dual_encoder:
+        return replace(
+            windows,
+            window_scope=TEXT_SCOPE,
+            question_prefix=own.question_prefix,
+            block_prefix=own.block_prefix,
+        )
+    if windows.window_scope == TEXT_SCOPE:
+        raise ValueError(
+            f"window_scope is {TEXT_SCOPE}, which is for a dual encoder: {files.path} reads "
+            "question and page together"
+        )
+    return windows
 
 
 def _pair_of(ranker: str | Path, reader: ModelFolder | PairFolder) -> PairFolder:

@@ -14,6 +14,12 @@ target is the whole block. Ours differs where several short answers are far apar
 merged span is no answer: it takes the first short answer of the page, with those that follow it as
 in a list.
 
+A dual encoder has several texts in a window, the question and whole blocks, each as it is encoded
+by itself. The question has the room of the longest one, so that the texts of a page are the same
+for all questions; a block that is longer than a window is divided into several texts:
+
+[CLS] query: who … [SEP] [CLS] passage: The flow … [SEP] [CLS] passage: He … [SEP] 0 0
+
 In windows of running text the target is that of ``run_qa`` of transformers: the short answer of the
 first annotator who gave one, in pieces that begin and end with it or around it.
 """
@@ -25,7 +31,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from nq.config import PAGE_SCOPE, WindowConfig
+from nq.config import PAGE_SCOPE, TEXT_SCOPE, WindowConfig
 from nq.formats.fields import LIMITS, RecordError
 from nq.preprocess import contexts as ctx
 from nq.preprocess.contexts import RunningText
@@ -81,12 +87,18 @@ def window_ranges(n_pieces: int, length: int, stride: int) -> list[tuple[int, in
 
 
 def query(question: str, tokenizer: Tokenizer, config: WindowConfig) -> list[int]:
-    """Returns ``[Q]`` and the question's pieces; beyond ``max_query_length`` the last ones."""
+    """Returns ``[Q]`` and the question's pieces; beyond ``max_query_length`` the last ones.
+
+    A dual encoder has its prefix in place of ``[Q]``.
+    """
     pieces = list(chain.from_iterable(tokenizer.encode(question.split(" "))))
-    marker = [tokenizer.marker_id("[Q]"), *prefix(config.question_prefix, tokenizer)]
+    if config.window_scope == TEXT_SCOPE:
+        head = prefix(config.question_prefix, tokenizer)
+    else:
+        head = [tokenizer.marker_id("[Q]")]
     if config.switches.keep_query_marker:
-        return marker + pieces[max(0, len(pieces) - (config.max_query_length - len(marker))) :]
-    return (marker + pieces)[-config.max_query_length :]
+        return head + pieces[max(0, len(pieces) - (config.max_query_length - len(head))) :]
+    return (head + pieces)[-config.max_query_length :]
 
 
 def prefix(text: str, tokenizer: Tokenizer) -> list[int]:
@@ -240,23 +252,70 @@ class _WindowBuilder:
     def __init__(self, example: Example, tokenizer: Tokenizer, config: WindowConfig) -> None:
         self.config, self.tokenizer = config, tokenizer
         self.contexts = ctx.contexts(example, config)
-        read = self._read_text if config.switches.running_text else self._read_words
-        parts = read(example)
-        self.offset = 1 + len(self.query) + tokenizer.separators
-        length = config.max_seq_length - self.offset - 1
-        if length < 1:
-            raise RecordError(
-                f"max_seq_length {config.max_seq_length} leaves no room for the page behind a "
-                f"question of {len(self.query)} pieces; choose a larger one"
-            )
+        if config.window_scope == TEXT_SCOPE:
+            self.separators = 1
+            self.segment = 0
+            ranges = self._read_texts(example)
+        else:
+            self.separators = tokenizer.separators
+            self.segment = int(tokenizer.segments)
+            read = self._read_text if config.switches.running_text else self._read_words
+            ranges = self._cut(read(example))
+        self.offset = 1 + len(self.query) + self.separators
+        self.ranges = np.array(ranges or [(0, 0)], np.int64)
+
+    def _cut(self, parts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Returns the windows in which piece ranges are cut that follow the question."""
+        config = self.config
+        length = config.max_seq_length - len(self.query) - self.separators - 2
+        self._check_room(length)
         n_windows = sum(len(_starts(b - a, length, config.doc_stride)) for a, b in parts)
-        LIMITS.check(windows=n_windows, window_pieces=n_windows * config.max_seq_length)
-        ranges = [
+        self._check_number(n_windows)
+        return [
             (first + start, first + end)
             for first, last in parts
             for start, end in window_ranges(last - first, length, config.doc_stride)
         ]
-        self.ranges = np.array(ranges or [(0, 0)], np.int64)
+
+    def _check_room(self, pieces: int) -> None:
+        if pieces < 1:
+            raise RecordError(
+                f"max_seq_length {self.config.max_seq_length} leaves no room for the page behind a "
+                f"question of {len(self.query)} pieces; choose a larger one"
+            )
+
+    def _check_number(self, windows: int) -> None:
+        LIMITS.check(windows=windows, window_pieces=windows * self.config.max_seq_length)
+
+    def _read_texts(self, example: Example) -> list[tuple[int, int]]:
+        """Reads the blocks as texts; returns the windows, each without its last [SEP]."""
+        config, tokenizer = self.config, self.tokenizer
+        self.query = query(example.question, tokenizer, config)
+        head = [tokenizer.cls_id, *prefix(config.block_prefix, tokenizer)]
+        room = config.max_seq_length - config.max_query_length - 2
+        longest = room - len(head) - 1
+        self._check_room(longest)
+        pieces = list[int]()
+        doc = list[int]()
+        ranges = list[tuple[int, int]]()
+        first = 0
+        for context in self.contexts:
+            encoded = tokenizer.encode(context.words)
+            ids = list(chain.from_iterable(encoded))
+            tokens = np.repeat(context.doc, list(map(len, encoded))).tolist()
+            for start, end in window_ranges(len(ids), longest, config.doc_stride):
+                begin = len(pieces)
+                pieces += [*head, *ids[start:end], tokenizer.sep_id]
+                doc += [*[-1] * len(head), *tokens[start:end], -1]
+                if len(pieces) - first > room:
+                    ranges.append((first, begin - 1))
+                    first = begin
+        if pieces:
+            ranges.append((first, len(pieces) - 1))
+        self._check_number(len(ranges))
+        self.pieces = np.array([*pieces, tokenizer.pad_id], np.int32)  # never none at all
+        self.doc = np.array([*doc, -1], np.int32)
+        return ranges
 
     def _read_text(self, example: Example) -> list[tuple[int, int]]:
         """Reads the blocks as running text; returns the piece ranges in which windows are cut."""
@@ -279,9 +338,6 @@ class _WindowBuilder:
         encoded = tokenizer.encode(words.words)
         for i in words.markers:
             encoded[i] = (tokenizer.marker_id(words.words[i]),)
-        block_prefix = tuple(prefix(config.block_prefix, tokenizer))
-        for i in words.markers[1::2]:
-            encoded[i] += block_prefix
         lengths = list(map(len, encoded))
         self.pieces = np.fromiter(chain.from_iterable(encoded), np.int32, sum(lengths))
         self.doc = np.repeat(np.asarray(words.doc, np.int32), lengths)
@@ -312,13 +368,13 @@ class _WindowBuilder:
         last = offset + (end - start)
         piece = np.where(in_span, piece, 0)
         ids = np.where(in_span, self.pieces[piece], tokenizer.pad_id)
-        separators = [tokenizer.sep_id] * tokenizer.separators
+        separators = [tokenizer.sep_id] * self.separators
         ids[:, :offset] = [tokenizer.cls_id, *self.query, *separators]
         np.put_along_axis(ids, last, tokenizer.sep_id, axis=1)
         mask = pos <= last
         return {
             "input_ids": ids.astype(np.int32),
             "input_mask": mask.astype(np.int32),
-            "segment_ids": (mask & (pos >= offset) & tokenizer.segments).astype(np.int32),
+            "segment_ids": np.where(mask & (pos >= offset), self.segment, 0).astype(np.int32),
             "token_map": np.where(in_span, self.doc[piece], -1).astype(np.int32),
         }

@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
@@ -14,24 +14,30 @@ from hypothesis import strategies as st
 import nq
 from nq.commands.main import console
 from nq.config import DecisionConfig, WindowConfig
-from nq.inference.batches import Shape
-from nq.inference.engine import Computation, Network
-from nq.inference.predictor import Predictor
+from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import Profile
-from nq.inference.reduction import TopK
+from nq.inference.vectors import (
+    ABSENT,
+    ENTRY_BYTES,
+    MIDDLE,
+    SCALE,
+    VectorScorer,
+    VectorStore,
+    text_key,
+)
 from nq.model import checkpoint, joint
-from nq.model.dual_encoder import ABSENT, MIDDLE, SCALE, KnownMarkers
 from nq.model.encoder import Layers, encoder
 from nq.model.folder import ModelFolder, ModelSettings
 from nq.preprocess.features import features
-from nq.preprocess.tokenizers.base import BLOCK_MARKERS, CONTEXT_MARKERS, Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.records import MODEL_INPUTS, AnswerType, Example, FloatArray, YesNo
+from nq.records import MODEL_INPUTS, VECTORS, AnswerType, Columns, Example, FloatArray, YesNo
 from tests.preprocess.synthetic_examples import page
 from tests.support import tiny_models
 
 BLOCKS = ("the lake is deep", "old old lakes of the moon", "a", "is the lake old and deep " * 4)
-WINDOWS = WindowConfig(max_seq_length=24, doc_stride=9, max_query_length=8)
+WINDOWS = WindowConfig(max_seq_length=32, max_query_length=8)
+ROUNDING = SCALE * 2**-10
+"""What the rounding of two vectors to float16 changes in a logit at most."""
 SHAPES = {
     "bert": dataclasses.replace(tiny_models.SHAPE, initializer_range=0.4),
     "mpnet": tiny_models.MPNET,
@@ -47,9 +53,9 @@ OPTIONS = {
 }
 
 
-def example() -> Example:
-    """Returns an example whose page has the blocks ``BLOCKS``."""
-    return page(" ".join(f"<P> {block.strip()} </P>" for block in BLOCKS), "is the lake deep")
+def example(question: str = "is the lake deep", blocks: Sequence[str] = BLOCKS) -> Example:
+    """Returns an example whose page has these blocks."""
+    return page(" ".join(f"<P> {block.strip()} </P>" for block in blocks), question)
 
 
 @pytest.fixture(params=list(SHAPES))
@@ -92,109 +98,129 @@ def alone(source: Path, pieces: list[int]) -> FloatArray:
     return vector
 
 
-def texts(
-    ids: list[int], tokenizer: Tokenizer, prefix_pieces: int
-) -> Iterator[tuple[int, list[int]]]:
-    """Yields the position of the first word of each text of a window, and its pieces."""
-    begins = {tokenizer.marker_id(marker) for marker in BLOCK_MARKERS}
-    to_cls = dict.fromkeys({*begins, tokenizer.marker_id("[Q]")}, tokenizer.cls_id)
-    contexts = {tokenizer.marker_id(marker) for marker in CONTEXT_MARKERS}
-    stand_for = to_cls | dict.fromkeys(contexts, tokenizer.sep_id)
-    text, first, previous = list[int](), 1, -1
-    for position, piece in enumerate(ids[1:], 1):
-        if piece in begins or previous == tokenizer.sep_id:
-            yield first, text
-            text, first = [], position + (1 + prefix_pieces) * (piece in begins)
-        text.append(stand_for.get(piece, piece))
-        previous = piece
-    yield first, text
+def loaded(ranker: Path, profile: str = "openvino") -> VectorScorer:
+    """Loads the dual encoder as a scorer."""
+    scorer = load_scorer(ScorerSpec(nq.Model.open(ranker), Profile(profile), 4))
+    assert isinstance(scorer, VectorScorer)
+    return scorer
+
+
+def window_rows(ranker: Path, *examples: Example) -> Columns:
+    """Returns the windows of examples one after the other."""
+    model = nq.Model.open(ranker)
+    parts = [features(one, model.tokenizer, model.windows).rows for one in examples]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def pieces_of(rows: Columns, row: int, cls_id: int) -> list[tuple[int, list[int]]]:
+    """Returns the texts of a window, by the position of their first word."""
+    ids = rows["input_ids"][row, : rows["input_mask"][row].sum()].tolist()
+    starts = [i for i, piece in enumerate(ids) if piece == cls_id]
+    texts = [ids[a:b] for a, b in zip(starts, [*starts[1:], len(ids)], strict=True)]
+    words = [
+        next((i for i in range(a, a + len(text)) if rows["token_map"][row, i] >= 0), 0)
+        for a, text in zip(starts, texts, strict=True)
+    ]
+    return list(zip(words, texts, strict=True))
 
 
 @pytest.mark.slow
 def test_each_text_is_encoded_as_by_itself(source: Path, ranker: Path) -> None:
-    tokenizer, model = load_tokenizer(ranker), joint.load_model(ModelFolder(ranker)).model
-    settings = ModelFolder(ranker).settings.windows
-    assert settings.to_dict().items() >= (PREFIXED if OPTIONS[source.name] else {}).items()
-    settings = dataclasses.replace(settings, max_seq_length=24, doc_stride=9, max_query_length=8)
-    windows = features(example(), tokenizer, settings)
-    rows = windows.rows
-    outputs = model({name: np.asarray(rows[name], np.int32) for name in MODEL_INPUTS})
-    start, end = np.asarray(outputs["start_logits"]), np.asarray(outputs["end_logits"])
-    np.testing.assert_array_equal(start, end)
-    for logits in np.asarray(outputs["type_logits"]):
+    tokenizer = load_tokenizer(ranker)
+    windows = ModelFolder(ranker).settings.windows
+    assert windows.to_dict().items() >= (PREFIXED if OPTIONS[source.name] else {}).items()
+    network = joint.load_model(ModelFolder(ranker)).model
+    rows = window_rows(ranker, example())
+    columns = loaded(ranker, "baseline").scores(rows)
+    np.testing.assert_array_equal(columns["start_logit"], columns["end_logit"])
+    assert not columns["cls_logit"].any()
+    for logits in columns["type_logits"]:
         assert set(np.flatnonzero(logits > ABSENT)) == {AnswerType.UNKNOWN, AnswerType.LONG}
-    compared = 0
-    assert len(windows) > 3
-    for row, n_pieces in enumerate(windows.input_mask.sum(axis=1).tolist()):
-        ids = windows.input_ids[row, :n_pieces].tolist()
-        (_, question), *blocks = texts(ids, tokenizer, ModelFolder(ranker).config.prefix_pieces)
+    n_blocks = 0
+    for row in range(len(rows["input_ids"])):
+        (_, question), *blocks = pieces_of(rows, row, tokenizer.cls_id)
         query = alone(source, question)
-        assert start[row, 0] == 0
-        expected = np.full(len(ids), ABSENT)
+        places = zip(columns["start_pos"][row], columns["start_logit"][row], strict=True)
+        found = {int(place): logit for place, logit in places if logit > ABSENT}
+        assert found.keys() == {first for first, _ in blocks}
         for first, text in blocks:
-            if len(text) == 1:
-                continue  # a separator or a marker, without words
-            mean = alone(source, text)
-            cosine = mean @ query / np.linalg.norm(mean) / np.linalg.norm(query)
-            if first < n_pieces:
-                expected[first] = SCALE * (cosine - MIDDLE)
-        words = windows.token_map[row, :n_pieces] >= 0
-        np.testing.assert_allclose(start[row, :n_pieces][words], expected[words], atol=1e-4)
-        compared += int(np.sum(words & (expected > ABSENT)))
-    assert compared >= len(BLOCKS) + 2
-    assert np.ptp(start[start > ABSENT]) > 0.5
-
-
-UNKNOWN_ID, CLS_ID, SEP_ID, PARAGRAPH, CONTEXT, WORD = 1, 2, 3, 10, 25, 40
-MARKED = dataclasses.replace(
-    tiny_models.SHAPE,
-    separator_id=SEP_ID,
-    unknown_id=UNKNOWN_ID,
-    first_marker_id=PARAGRAPH,
-    last_marker_id=19,
-    last_context_id=30,
-)
-words = st.lists(st.sampled_from([WORD, UNKNOWN_ID]), min_size=1, max_size=4)
-blocks = st.tuples(st.booleans(), st.booleans(), words)
-
-
-@given(words, st.lists(blocks, max_size=5))
-def test_unknown_markers_become_known(
-    question: list[int], page: list[tuple[bool, bool, list[int]]]
-) -> None:
-    """Of each block it is drawn whether its context and its type have a marker."""
-    given, expected = ([CLS_ID, PARAGRAPH, *question, SEP_ID] for _ in range(2))
-    for number, (has_context, has_type, text) in enumerate(page):
-        found = has_context or has_type or number == 0
-        context, kind = (30, PARAGRAPH) if found else (UNKNOWN_ID, UNKNOWN_ID)
-        given += [CONTEXT if has_context else UNKNOWN_ID, 12 if has_type else UNKNOWN_ID, *text]
-        expected += [CONTEXT if has_context else context, 12 if has_type else kind, *text]
-    known = KnownMarkers(MARKED)(np.array([given], np.int32))
-    assert np.asarray(known).tolist() == [expected]
+            vector = alone(source, text)
+            inputs = {name: np.zeros((1, len(text)), np.int32) for name in MODEL_INPUTS}
+            inputs |= {"input_ids": np.array([text]), "input_mask": inputs["input_mask"] + 1}
+            own = np.asarray(network(inputs)[VECTORS])[0]
+            np.testing.assert_allclose(own, vector / np.linalg.norm(vector), atol=1e-5)
+            cosine = vector @ query / np.linalg.norm(vector) / np.linalg.norm(query)
+            assert found[first] == pytest.approx(SCALE * (cosine - MIDDLE), abs=ROUNDING)
+        n_blocks += len(blocks)
+    assert n_blocks > len(BLOCKS)  # a long one is divided
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["mpnet"], indirect=True)
-@pytest.mark.parametrize("profile", ["xla", "mixed+buckets+openvino", "onnx"])
+@pytest.mark.parametrize("profile", ["mixed+xla", "buckets+openvino", "onnx"])
 def test_engines_agree(profile: str, ranker: Path) -> None:
-    loaded = joint.load_model(ModelFolder(ranker))
-    windows = features(example(), load_tokenizer(ranker), WINDOWS)
-    rows = {name: x.astype(np.int32) for name, x in windows.rows.items()}
+    rows = window_rows(ranker, example())
+    expected = loaded(ranker, "baseline").scores(rows)["start_logit"]
+    atol = 0.3 if "mixed" in profile else ROUNDING
+    found = loaded(ranker, profile).scores(rows)["start_logit"]
+    np.testing.assert_allclose(found, expected, atol=atol)
 
-    def block_logits(name: str) -> dict[tuple[int, int], float]:
-        """Returns the logits of blocks by window and position."""
-        parsed = Profile(name)
-        own = joint.build(loaded.config, dtype=parsed.policy("CPU"), initialize=False)
-        own.set_weights(loaded.model.get_weights())
-        computation = Computation(Network(loaded.config, own), parsed, TopK(5, True))
-        columns = Predictor(computation, Shape(4, 24)).scores(rows, ())
-        places, logits = columns["start_pos"], columns["start_logit"]
-        found = zip(*np.nonzero(logits > ABSENT / 2), strict=True)
-        return {(int(w), int(places[w, k])): float(logits[w, k]) for w, k in found}
 
-    expected = block_logits("baseline")
-    assert len(expected) > len(BLOCKS)
-    assert block_logits(profile) == pytest.approx(expected, abs=0.3 if "mixed" in profile else 1e-3)
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["bert"], indirect=True)
+def test_a_text_is_encoded_once(ranker: Path) -> None:
+    """Vectors depend on their text alone: scores are the same in any company, known or new."""
+    scorer = loaded(ranker)
+    asked = example("is it old"), example(), example("is it old", BLOCKS[:2]), example("a moon")
+    apart = [loaded(ranker).scores(window_rows(ranker, one)) for one in asked]
+    encoded = list[int]()
+    for one, expected in zip(asked, apart, strict=True):
+        before = scorer.encoder.counters.computed_windows
+        columns = scorer.scores(window_rows(ranker, one))
+        encoded.append(scorer.encoder.counters.computed_windows - before)
+        for name, column in expected.items():
+            np.testing.assert_array_equal(columns[name], column)
+    assert encoded[0] > len(BLOCKS)
+    assert encoded[1:] == [1, 0, 1]  # the question, if it is new
+    together = loaded(ranker)
+    columns = together.scores(window_rows(ranker, *asked))
+    assert together.encoder.counters.computed_windows == sum(encoded)
+    for name in columns:
+        np.testing.assert_array_equal(columns[name], np.concatenate([x[name] for x in apart]))
+    assert together.counters.computed_windows == len(columns["start_pos"])
+
+
+keys = st.lists(st.integers(0, 12), max_size=6)
+
+
+@given(st.lists(keys, max_size=8), st.integers(0, 6))
+def test_the_vectors_used_last_stay(calls: list[list[int]], most: int) -> None:
+    """Against a list of keys, of which the last ``most`` are those that stay."""
+    vector = np.zeros(8, np.float16)
+    one = VectorStore(limit_bytes=most * (vector.nbytes + ENTRY_BYTES))
+    used = list[bytes]()
+    for numbers in calls:
+        wanted = list(dict.fromkeys(text_key(np.array([n], np.int32)) for n in numbers))
+        found = one.find(wanted)
+        assert [*found] == [key for key in wanted if key in used]
+        one.add({key: vector for key in wanted if key not in found})
+        old = [key for key in wanted if key in found]
+        new = [key for key in wanted if key not in found]
+        used = [key for key in used if key not in wanted] + old + new
+        used = used[len(used) - most :] if len(used) > most else used
+
+
+@pytest.mark.parametrize("source", ["bert"], indirect=True)
+def test_windows_of_texts_are_for_dual_encoders(source: Path, ranker: Path) -> None:
+    settings = ModelFolder(ranker).settings.windows
+    shorter = dataclasses.replace(WINDOWS, max_seq_length=24)
+    assert nq.Model.open(ranker, windows=shorter).windows == dataclasses.replace(
+        settings, max_seq_length=24, doc_stride=shorter.doc_stride
+    )
+    with pytest.raises(ValueError, match="is for a dual encoder"):
+        nq.Model.open(source, windows=settings)
+    with pytest.raises(ValueError, match="compat squad reads question and page together"):
+        dataclasses.replace(settings, compat="squad")
 
 
 @pytest.mark.slow

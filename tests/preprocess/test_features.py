@@ -1,6 +1,7 @@
 """From a page to integer rows and targets: against a slower truth, and what they promise."""
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.config import BLOCK_SCOPE, PAGE_SCOPE, WindowConfig
+from nq.config import BLOCK_SCOPE, PAGE_SCOPE, TEXT_SCOPE, WindowConfig
 from nq.formats.own_data import decode_context
 from nq.preprocess.contexts import contexts
 from nq.preprocess.contexts import words as words_of
@@ -81,6 +82,36 @@ def slowly(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> dict
     return rows
 
 
+def texts_slowly(
+    example: Example, tokenizer: Tokenizer, config: WindowConfig
+) -> Iterator[list[tuple[int, int]]]:
+    """Yields the piece and document token of each place of every window of texts."""
+
+    def text(pieces: Places, prefix: str) -> Places:
+        head = [tokenizer.cls_id, *itertools.chain(*tokenizer.encode(prefix.split()))]
+        return [*((piece, -1) for piece in head), *pieces, (tokenizer.sep_id, -1)]
+
+    asked = [(p, -1) for p in itertools.chain(*tokenizer.encode(example.question.split(" ")))]
+    prefix_pieces = len(text([], config.question_prefix)) - 2
+    question = text(asked[max(0, len(asked) - config.max_query_length + prefix_pieces) :], "who ")
+    room = config.max_seq_length - config.max_query_length - 2
+    longest = room - len(text([], config.block_prefix))
+    window = list[tuple[int, int]]()
+    for block in sequences(example, tokenizer, replace(config, window_scope=BLOCK_SCOPE)):
+        words = block[2:]  # without the markers
+        start = 0
+        while words:
+            part = text(words[start : start + longest], config.block_prefix)
+            if len(window) + len(part) > room:
+                yield question + window
+                window = []
+            window = window + part
+            if start + longest >= len(words):
+                break
+            start += min(longest, config.doc_stride)
+    yield question + (window or [(tokenizer.sep_id, -1)])
+
+
 def positives(
     example: Example, tokenizer: Tokenizer, config: WindowConfig
 ) -> list[tuple[int, int, int]]:
@@ -141,6 +172,34 @@ def test_rows_against_a_slower_truth(
         assert rows(made) == slowly(example, tokenizer, config)
         assert made.window_numbers.tolist() == list(range(made.n_windows))
         assert made.input_ids.max() < tokenizer.vocab_size
+
+
+@few
+@given(pages(), st.integers(8, 24), st.integers(1, 30), st.sampled_from(["", "a "]))
+def test_texts_against_a_slower_truth(
+    tokenizers: list[Tokenizer], example: Example, room: int, stride: int, prefix: str
+) -> None:
+    """Whole blocks with a prefix, in windows with room for the longest question."""
+    config = WindowConfig(8 + room, stride, 5, max_contexts=6, window_scope=TEXT_SCOPE)
+    config = replace(config, question_prefix="who ", block_prefix=prefix)
+    for tokenizer in tokenizers:
+        made = features(example, tokenizer, config)
+        expected = list(texts_slowly(example, tokenizer, config))
+        assert made.input_mask.sum(axis=1).tolist() == list(map(len, expected))
+        for row, places in enumerate(expected):
+            assert made.input_ids[row, : len(places)].tolist() == [piece for piece, _ in places]
+            assert made.token_map[row, : len(places)].tolist() == [doc for _, doc in places]
+            assert set(made.input_ids[row, len(places) :].tolist()) <= {tokenizer.pad_id}
+        assert not made.segment_ids.any()
+        other = features(replace(example, question="is it"), tokenizer, config)
+        assert [*pages_of(made, tokenizer)] == [*pages_of(other, tokenizer)]
+
+
+def pages_of(made: Features, tokenizer: Tokenizer) -> Iterator[list[int]]:
+    """Yields the pieces of each window behind the question."""
+    for ids, n_pieces in zip(made.input_ids, made.input_mask.sum(axis=1), strict=True):
+        pieces = ids[:n_pieces].tolist()
+        yield pieces[pieces.index(tokenizer.sep_id) :]
 
 
 @few

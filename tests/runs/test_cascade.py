@@ -16,7 +16,7 @@ import pytest
 import nq
 from nq.bundle import bundled_sample
 from nq.commands.main import console
-from nq.config import BLOCK_SCOPE, CascadeDecision, RankingWeights, WindowConfig
+from nq.config import CascadeDecision, RankingWeights, WindowConfig
 from nq.errors import Error
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.formats.outputs import encode_prediction
@@ -372,9 +372,6 @@ def dual_encoder(tiny_mpnet: Path, tmp_path: Path) -> Path:
     """A dual encoder that encodes each block by itself."""
     folder = tmp_path / "dual"
     assert console(["convert", str(tiny_mpnet), str(folder), "--dual-encoder"]) == 0
-    settings = ModelFolder(folder).settings
-    windows = replace(ModelFolder(tiny_mpnet).settings.windows, window_scope=BLOCK_SCOPE)
-    save_settings(folder, replace(settings, windows=windows))
     return folder
 
 

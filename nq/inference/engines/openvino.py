@@ -28,7 +28,6 @@ RUNTIME = {"float32": {"f32"}, "bfloat16": {"bf16"}, "int8": {"i8", "u8"}}
 PRODUCTS = ("FullyConnected", "MatMul")
 NOT_IN_8_BITS = r".*/(layer_\d+_output|span_output|span_transform|pooler|type_output)(_\d+)?/MatMul"
 MODEL = "model.xml"
-OUTPUTS = ("start_logits", "end_logits", "type_logits")
 
 
 class Engine:
@@ -97,7 +96,7 @@ class Engine:
         if actual != threads and not self._has_warned:
             self._has_warned = True
             log.warning("OpenVINO ignores its threads: found %s, expected %s", actual, threads)
-        outputs = {name: compiled.output(name) for name in OUTPUTS}
+        outputs = {node.any_name: node for node in compiled.outputs}
 
         def logits(rows: Rows) -> dict[str, Any]:
             values = compiled({name: rows[name] for name in names}, share_inputs=True)

@@ -107,10 +107,11 @@ def check_in_force(profile: Profile, step: Any, precision: str) -> None:
         n for part in (graph.node, *(f.node_def for f in graph.library.function)) for n in part
     ]
     products = {tf.as_dtype(n.attr["T"].type).name for n in nodes if n.op in PRODUCTS}
+    heads = {"float32"}  # which a dual encoder does not have
     options = tf.config.optimizer.get_experimental_options()
     for what, actual, expected in (
         ("compiled by XLA", step.function_def.attr["_XlaMustCompile"].b, changes.jit_compile),
-        ("types of the matrix products", sorted(products), sorted({precision, "float32"})),
+        ("types of the matrix products", sorted(products | heads), sorted({precision, *heads})),
         ("weights frozen", not any(n.op in READS for n in nodes), changes.frozen),
         *((f"Grappler's {name}", options.get(name), on) for name, on in changes.grappler.items()),
     ):
