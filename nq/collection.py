@@ -9,8 +9,9 @@ document, an interpolation of passage and document (Callan 1994, Passage-Level E
 Retrieval), since a good document names its subject once and not in each paragraph.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import TypeVar
@@ -20,10 +21,15 @@ import numpy as np
 from nq.answers import Page, Selection
 from nq.config import WindowConfig
 from nq.errors import Error
-from nq.postprocess.blocks import Blocks, bm25, lower_words
+from nq.index import BlockIndex, Document
+from nq.inference.scorer import no_progress
+from nq.postprocess.blocks import bm25
 from nq.records import Candidate, Example, FloatArray, IntArray, Span
 
 T = TypeVar("T")
+Progress = Callable[[str, int, int], None]
+COSINE = 40.0
+"""Weight of the cosine beside BM25."""
 BLOCKS = 47
 """Blocks of several documents that are read where ``max_contexts`` gives no other number."""
 
@@ -34,7 +40,8 @@ def select_page(
     read: Callable[[T], Page],
     windows: WindowConfig,
     skip_bad: bool = False,
-    progress: Callable[[int, int], None] = lambda new, total: None,
+    progress: Progress = no_progress,
+    index: BlockIndex | None = None,
 ) -> Page:
     """Returns a page of the best blocks of several documents; of a single one the page itself.
 
@@ -44,39 +51,44 @@ def select_page(
         windows: whose ``max_contexts`` limits the blocks, to ``BLOCKS`` where it is 0.
         skip_bad: whether documents that cannot be read are left out, and named in the selection;
             otherwise, and if none can be read, they are an error.
-        progress: is called with 1 and their number after each document.
+        progress: is called with what is being done, the documents or blocks that are done since the
+            last call, and their number.
+        index: ranks by vectors too, and knows documents by their content.
     """
     if len(sources) == 1:
         return read(sources[0])
-    blocks, sizes, skipped = list[tuple[int, Span]](), dict[int, int](), list[str]()
-
-    def words() -> Iterator[list[str]]:
-        for number, source in enumerate(sources):
-            try:
-                example = read(source).example
-                spans = [example.candidates[i].span for i in Blocks.of(example).candidates]
-            except (OSError, ValueError, Error) as error:
-                if not skip_bad:
-                    raise
-                reason = f"{source}: {error.strerror}" if isinstance(error, OSError) else str(error)
-                skipped.append(" ".join(reason.split()))
+    documents = dict[int, Document]()
+    skipped = list[str]()
+    for number, source in enumerate(sources):
+        try:
+            if index is None:
+                documents[number] = Document.of(read(source).example, None)
             else:
-                sizes[number] = len(example.tokens)
-                blocks.extend((number, span) for span in spans)
-                yield from (lower_words(example, span) for span in spans)
-            progress(1, len(sources))
-
-    scores = bm25(question, words())
+                documents[number] = index.document(source, partial(read, source))
+        except (OSError, ValueError, Error) as error:
+            if not skip_bad:
+                raise
+            reason = f"{source}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            skipped.append(" ".join(reason.split()))
+        progress("reading documents", 1, len(sources))
+    blocks = [(number, span) for number, one in documents.items() for span in one.blocks]
     if not blocks:
         first = f"; the first: {skipped[0]}" if skipped else ""
         raise Error(f"none of the {len(sources)} documents has a text that can be read{first}")
+    words = (text.split(" ") for one in documents.values() for text in one.words)
+    scores = bm25(question, words)
+    if index is not None:
+        known = list(documents.values())
+        cosines = index.cosines(question, known, partial(progress, "encoding blocks"))
+        if cosines is not None:
+            scores = scores + COSINE * cosines
     limit = windows.max_blocks if windows.max_contexts else BLOCKS
     best = sorted(ranking(scores, np.array([number for number, _ in blocks]))[:limit])
     parts = list[tuple[Page, Span]]()
     for number, group in groupby((blocks[row] for row in best), key=itemgetter(0)):
         page = read(sources[number])
         page = replace(page, name=page.name or f"document {number + 1}")
-        if len(page.example.tokens) != sizes[number]:
+        if len(page.example.tokens) != documents[number].size:
             raise Error(f"{page.name} has changed while it was read: ask again")
         parts += [(page, span) for _, span in group]
     return _joined(parts, len(blocks) - len(parts), tuple(skipped))

@@ -100,3 +100,25 @@ class ProgressBar:
                     self._done, self._total, elapsed, 0, prefix=self._shown, unit=self._unit
                 )
             log.info("%s", line)
+
+
+class ProgressBars:
+    """Shows a bar for each kind of work, one after the other."""
+
+    def __init__(self) -> None:
+        self._open = contextlib.ExitStack()
+        self._work = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    def __call__(self, work: str, new: int, total: int) -> None:
+        """Advances the bar of a work, such as ``reading documents``, by ``new`` of ``total``."""
+        if work != self._work:
+            self._open.close()
+            self._bar = self._open.enter_context(ProgressBar(work, work.rsplit(maxsplit=1)[-1]))
+            self._work = work
+        self._bar(new, total)

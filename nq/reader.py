@@ -3,12 +3,12 @@
 import logging
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from os.path import isfile
 from pathlib import Path
-from typing import Any, Self, cast, overload
+from typing import Any, Self, TypeVar, cast, overload
 
 import numpy as np
 import orjson
@@ -23,7 +23,8 @@ from nq.formats.documents import page_of
 from nq.formats.inputs import is_file_name, read_page
 from nq.formats.natural_questions import decode_simplified
 from nq.formats.own_data import files_in
-from nq.inference.load import ScorerSpec, load_predictor, load_scorer
+from nq.index import BlockIndex
+from nq.inference.load import ScorerSpec, load_predictor, load_scorer, vector_scorer
 from nq.inference.profile import Profile, reader_profile
 from nq.inference.scorer import (
     PART_BATCHES,
@@ -34,6 +35,7 @@ from nq.inference.scorer import (
     Steps,
     answers,
     concatenate,
+    no_progress,
     windowed,
 )
 from nq.model.model import Model
@@ -59,6 +61,8 @@ from nq.transformers_pipeline import (
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 Document = Page | str | Path
 """A page, its text or HTML, or its file."""
 Documents = Document | list[Document] | list[Page] | list[str] | list[Path]
@@ -83,11 +87,17 @@ class Reader:
         decision: how scores become answers.
     """
 
-    def __init__(self, spec: ScorerSpec) -> None:
+    def __init__(self, spec: ScorerSpec, makes_index: bool = False) -> None:
         model, self.profile = spec.model, spec.profile
         self.windows, self.decision = model.windows, model.decision
         self._tokenizer: Tokenizer = model.tokenizer
-        self._scorer = _SharedScorer(load_scorer(spec))
+        scorer = load_scorer(spec)
+        self._scorer = _SharedScorer(scorer)
+        dual_encoder = vector_scorer(scorer)
+        self._index: BlockIndex | None = None
+        if dual_encoder is not None:
+            lock = self._scorer.lock
+            self._index = BlockIndex(dual_encoder, model.parts[0], lock, makes_index)
         self._spec, self._predictor = spec, cast(Any, None)
         is_squad_reader = model.ranker is None and model.reader.files.is_squad_reader
         self._has_types = not is_squad_reader
@@ -250,7 +260,7 @@ class Reader:
     def close(self) -> None:
         """Frees the model; later calls of other methods raise ``nq.Error``."""
         self._scorer.close()
-        self._predictor = None
+        self._predictor = self._index = None
 
     def __enter__(self) -> Self:
         return self
@@ -263,8 +273,19 @@ class Reader:
         given = source if isinstance(source, list) else [source]
         check_argument(bool(given), "page", given, "a list with at least one page")
         documents = [one for part in given for one in _documents(part)]
-        skip_bad = any(map(_is_folder, given))
-        return select_page(question, documents, _page, self.windows, skip_bad)
+        return self.select(question, documents, _page, any(map(_is_folder, given)))
+
+    def select(
+        self,
+        question: str,
+        documents: Sequence[T],
+        read: Callable[[T], Page],
+        skip_bad: bool = False,
+        progress: Callable[[str, int, int], None] = no_progress,
+    ) -> Page:
+        """Returns a page with the best blocks of documents (``nq.collection.select_page``)."""
+        windows = self.windows
+        return select_page(question, documents, read, windows, skip_bad, progress, self._index)
 
     def _answers(
         self, examples: Iterable[Example], decision: DecisionConfig | None = None

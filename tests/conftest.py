@@ -1,5 +1,6 @@
 """Tiny folders that tests share; see ``tests.support.tiny_models``."""
 
+import dataclasses
 import fcntl
 import json
 import logging
@@ -170,6 +171,19 @@ def tiny_mpnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, shape = tmp_path_factory.mktemp("tiny-mpnet"), tiny_models.MPNET
     model = joint.build(shape, seed=5)
     return tiny_models.save(folder, model, shape, vocab, max_seq_length=24, doc_stride=7)
+
+
+@pytest.fixture(scope="session")
+def tiny_ranker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A complete model folder of a dual encoder; read it, do not write into it."""
+    from nq.model import joint
+
+    path = tmp_path_factory.mktemp("ranker-vocab") / "vocab.txt"
+    vocab = tiny_models.write_vocab(path, tiny_models.MPNET_VOCABULARY)
+    shape = dataclasses.replace(tiny_models.MPNET, pooling="mean")
+    model = joint.build(shape, seed=5)
+    folder = tmp_path_factory.mktemp("tiny-ranker")
+    return tiny_models.save(folder, model, shape, vocab, max_seq_length=24)
 
 
 @pytest.fixture(scope="session")

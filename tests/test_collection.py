@@ -53,17 +53,19 @@ def test_documents_that_cannot_be_read_are_an_error_or_named(tmp_path: Path) -> 
     paths = [tmp_path / name for name in ("a.txt", "b.txt", "missing.txt")]
     paths[0].write_text("the lake is deep")
     paths[1].write_bytes(b"a\0b")
-    progress = list[tuple[int, int]]()
+    progress = list[tuple[str, int, int]]()
+
+    def count(work: str, new: int, total: int) -> None:
+        progress.append((work, new, total))
 
     def read(skip_bad: bool, first: int = 0) -> Page:
-        count = lambda new, total: progress.append((new, total))  # noqa: E731
         return select_page("lake", paths[first:], nq.read_page, WindowConfig(), skip_bad, count)
 
     with pytest.raises(ValueError, match=str(paths[1])):
         read(skip_bad=False)
     progress.clear()
     selection = read(skip_bad=True).selection
-    assert progress == [(1, 3)] * 3
+    assert progress == [("reading documents", 1, 3)] * 3
     assert selection
     for path, reason in zip(paths[1:], selection.skipped, strict=True):
         assert reason.startswith(str(path))

@@ -12,6 +12,7 @@ import stat
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from nq.answers import CANNOT_TELL, Answer, Page
@@ -23,7 +24,7 @@ from nq.formats.fields import LIMITS
 from nq.formats.input_files import SHARD_SUFFIXES, is_stream
 from nq.formats.own_data import QUESTION, files_in
 from nq.page_process import PageProcess
-from nq.progress import ProgressBar
+from nq.progress import ProgressBars
 from nq.records import Span
 from nq.text import one_line, truncate, visible
 
@@ -63,6 +64,9 @@ def parser() -> terminal.Parser:
     parser.add_argument("--record", metavar="N|ID", help=text)
     text = "runners-up to show (default: 3)"
     parser.add_argument("--top", type=arguments.count_from_0, default=3, metavar="N", help=text)
+    text = "encode all blocks of several documents, once, however long it takes (by default if "
+    text += "that is at most a minute)"
+    parser.flag("index", text)
     arguments.add_profile(parser, reader=True)
     arguments.add_model(parser)
     arguments.add_ranker(parser)
@@ -83,21 +87,20 @@ def _ask(args: argparse.Namespace, process: PageProcess) -> int:
     page = _read_page(files[0], args.record, process) if len(files) == 1 else None
     if page is None and args.record is not None:
         raise terminal.UsageError("--record is for a single jsonl file")
-    from nq.collection import select_page
     from nq.reader import BATCH_SIZE, Reader, checked_scorer
 
     model = arguments.open_model(args)
-    spec = checked_scorer(model, args.profile, BATCH_SIZE)
+    spec = replace(checked_scorer(model, args.profile, BATCH_SIZE), keeps_vectors=True)
 
-    def read(path: str) -> Page:
-        return process.read(path, inputs.read_page, path)
+    def read(path: Path) -> Page:
+        return process.read(str(path), inputs.read_page, str(path))
 
-    with Reader(spec) as reader:
+    with Reader(spec, makes_index=args.index) as reader:
         for text in _questions() if question is None else [question]:
             best = page
             if best is None:
-                with ProgressBar("reading documents", "documents") as bar:
-                    best = select_page(text, files, read, model.windows, True, bar)
+                with ProgressBars() as bars:
+                    best = reader.select(text, list(map(Path, files)), read, True, bars)
             answer = reader.ask(text, best, args.top)
             _mention_unread(answer, len(files))
             if args.json:

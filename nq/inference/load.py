@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from nq import __version__
 from nq.errors import Error
 from nq.inference.batches import Shape
 from nq.inference.cascade import CascadeScorer
@@ -16,7 +17,16 @@ from nq.inference.profile import TENSORFLOW, Profile
 from nq.inference.prune import PruningScorer
 from nq.inference.reduction import Reduction, TopK, Vectors
 from nq.inference.rescore import RescoringScorer, close_margin, exact_profile
-from nq.inference.scorer import PART_BATCHES, PART_FACTOR, Rows, Scorer, parts, windowed
+from nq.inference.scorer import (
+    PART_BATCHES,
+    PART_FACTOR,
+    Rows,
+    Scorer,
+    ScorerWrapper,
+    parts,
+    windowed,
+)
+from nq.inference.vector_file import VectorFile, vector_folder
 from nq.inference.vectors import VectorScorer, VectorStore
 from nq.model.folder import ModelFolder
 from nq.model.model import Model, ModelPart
@@ -24,6 +34,7 @@ from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import RULES
 from nq.preprocess.features import features
 from nq.records import Columns, Example
+from nq.storage import digest_json
 
 CALIBRATION_WINDOWS = 64
 
@@ -37,6 +48,7 @@ class ScorerSpec:
     Args:
         threads: intra-op threads; ``None`` for the engine's choice.
         calibration: windows of real data for each model folder, where the profile has ``int8``.
+        keeps_vectors: whether the vectors of a dual encoder are kept in the user's cache.
         adaptive: whether a batch has as many rows as a call has windows, at most ``batch_size``.
             Otherwise batches of one shape are filled up, which suits many windows.
     """
@@ -47,6 +59,7 @@ class ScorerSpec:
     threads: int | None = None
     calibration: Mapping[Path, Rows] = field(default_factory=dict, repr=False)
     adaptive: bool = False
+    keeps_vectors: bool = False
 
     def __post_init__(self) -> None:
         check_rule(self.model, self.profile)
@@ -125,7 +138,23 @@ def _load_one(spec: ScorerSpec) -> Scorer:
         return load_predictor(spec)
     encoder = load_predictor(spec, Vectors())
     reduction = TopK(rule.k, rule.text_only)
-    return VectorScorer(encoder, model.tokenizer.cls_id, reduction, VectorStore())
+    file = _vector_file(model, encoder) if spec.keeps_vectors else None
+    return VectorScorer(encoder, model.tokenizer.cls_id, reduction, VectorStore(file))
+
+
+def _vector_file(model: ModelPart, encoder: Predictor) -> VectorFile:
+    """Returns the file for the vectors of a model under an engine and its compute type."""
+    engine = encoder.profile.changes.engine
+    network = [model.digest, model.config.to_dict()]
+    key = digest_json([*network, engine, encoder.precision, __version__])
+    return VectorFile(vector_folder() / f"{key[:32]}.sqlite")
+
+
+def vector_scorer(scorer: Scorer) -> VectorScorer | None:
+    """Returns the dual encoder that ranks for a scorer, ``None`` if there is none."""
+    while isinstance(scorer, ScorerWrapper):
+        scorer = scorer.inner
+    return scorer if isinstance(scorer, VectorScorer) else None
 
 
 def load_predictor(

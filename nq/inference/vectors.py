@@ -11,13 +11,15 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from nq.inference.predictor import Predictor
 from nq.inference.reduction import TopK
 from nq.inference.scorer import Counters, Progress, Rows, Scorer, Steps, advance, no_progress
+from nq.inference.vector_file import VectorFile
 from nq.records import (
     SCORE_COLUMNS,
     VECTORS,
@@ -42,21 +44,11 @@ SCALE, MIDDLE = 50.0, 0.8
 prefers one near 1; e5's cosines are between 0.7 and 0.9."""
 
 
-class KeptVectors(Protocol):
-    """Vectors that are kept elsewhere, float16 ``[units]`` by key."""
-
-    def find(self, keys: Iterable[bytes]) -> dict[bytes, FloatArray]:
-        """Returns those that are there."""
-
-    def add(self, vectors: Mapping[bytes, FloatArray]) -> None:
-        """Keeps vectors, as far as there is room."""
-
-
 class VectorStore:
-    """The vectors used last, by key, and all others in ``kept`` if there is one."""
+    """The vectors used last, by key, and all in a file if there is one."""
 
-    def __init__(self, kept: KeptVectors | None = None, limit_bytes: int = KEPT_MB << 20) -> None:
-        self._kept = kept
+    def __init__(self, file: VectorFile | None = None, limit_bytes: int = KEPT_MB << 20) -> None:
+        self.file = file
         self._room = limit_bytes
         self._vectors = OrderedDict[bytes, FloatArray]()
 
@@ -70,8 +62,8 @@ class VectorStore:
                 found[key] = self._vectors[key]
             else:
                 missing.append(key)
-        if self._kept is not None and missing:
-            kept = self._kept.find(missing)
+        if self.file is not None and missing:
+            kept = self.file.find(missing)
             self._remember(kept)
             found |= kept
         return found
@@ -79,8 +71,8 @@ class VectorStore:
     def add(self, vectors: Mapping[bytes, FloatArray]) -> None:
         """Keeps vectors; those that were used longest ago make room for them."""
         self._remember(vectors)
-        if self._kept is not None:
-            self._kept.add(vectors)
+        if self.file is not None:
+            self.file.add(vectors)
 
     def _remember(self, vectors: Mapping[bytes, FloatArray]) -> None:
         for key, vector in vectors.items():
@@ -138,7 +130,7 @@ class VectorScorer(Scorer):
         self.precision, self.device = encoder.precision, encoder.device
         self.batch_size, self.part_batches = encoder.batch_size, encoder.part_batches
         self.counters = Counters()
-        self._cls_id, self._reduction, self._store = cls_id, reduction, store
+        self._cls_id, self._reduction, self.store = cls_id, reduction, store
 
     def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
         """See ``Scorer.steps``; each is a batch of texts, and the examples are not used."""
@@ -155,9 +147,7 @@ class VectorScorer(Scorer):
         columns = self._reduction(_logits(rows, texts, result), rows["token_map"])
         return dict(zip(SCORE_COLUMNS, columns, strict=True))
 
-    def encode(
-        self, texts: Sequence[Sequence[int]], progress: Progress = no_progress
-    ) -> FloatArray:
+    def encode(self, texts: Sequence[ArrayLike], progress: Progress = no_progress) -> FloatArray:
         """Returns the vectors of texts, each given by its pieces, float32 ``[N, units]``.
 
         ``progress`` receives the numbers of texts that have just been encoded.
@@ -171,7 +161,7 @@ class VectorScorer(Scorer):
         """Returns the vectors of texts; yields the number of texts that a batch has encoded."""
         keys = list(map(text_key, texts))
         of_key = dict(zip(keys, texts, strict=True))
-        vectors = self._store.find(of_key)
+        vectors = self.store.find(of_key)
         missing = [key for key in of_key if key not in vectors]
         for first in range(0, len(missing), CHUNK):
             some = missing[first : first + CHUNK]
@@ -181,7 +171,7 @@ class VectorScorer(Scorer):
                 yield result
             computed = result[VECTORS].astype(np.float16)
             new = dict(zip(some, computed, strict=True))
-            self._store.add(new)
+            self.store.add(new)
             vectors |= new
         return np.array([vectors[key] for key in keys], np.float32)
 
