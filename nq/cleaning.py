@@ -28,7 +28,11 @@ KINDS = {kind.name: kind for kind in (RUN, PREPARED, TRAINING, PART)}
 SHARED_WINDOWS = re.compile(r"windows-[0-9a-f]{12}")
 """Names of the folders of windows that runs make for themselves."""
 RESULT, FAILED = "--runs removes it", "cannot be removed"
-CONVERTED = "converted models, which are made again when they are needed"
+CACHES = {
+    "graphs": "converted models, which are made again when they are needed",
+    "vectors": "vectors of documents, which are made again when they are needed",
+}
+"""What the folders in the user's cache have."""
 
 
 @dataclass
@@ -50,13 +54,14 @@ def clean(
 ) -> list[Item]:
     """Removes what commands left in folders and in all folders below them; returns it by path.
 
-    The folders must exist; ``caches`` are the converted models in the user's cache.
+    The folders must exist; ``caches`` are converted models and vectors in the user's cache.
     """
     items = list(_items(roots, "" if remove_results else RESULT))
-    graphs = storage.cache_folder() / "graphs"
-    if caches and graphs.is_dir():
-        paths = sorted(graphs.glob("[!.]*/**/*"), reverse=True)
-        items.append(Item(graphs, CONVERTED, (*paths, *graphs.glob("[!.]*"), graphs)))
+    for name, what in CACHES.items():
+        folder = storage.cache_folder() / name
+        if caches and folder.is_dir():
+            paths = sorted(folder.glob("[!.]*/**/*"), reverse=True)
+            items.append(Item(folder, what, (*paths, *folder.glob("[!.]*"), folder)))
     for item in items:
         for path in item.paths:
             with contextlib.suppress(FileNotFoundError):  # it is gone by now

@@ -1,6 +1,7 @@
 """Documents ranked by words and vectors: what is kept of them, and when it is made again."""
 
 import contextlib
+import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from nq.collection import COSINE, select_page
 from nq.index import BlockIndex, Document
 from nq.inference.load import ScorerSpec, load_scorer, vector_scorer
 from nq.inference.profile import Profile
+from nq.inference.vector_file import VectorFile, vector_folder
 from nq.inference.vectors import MIDDLE, SCALE, VectorScorer
 from nq.model.model import Model, ModelPart
 from nq.postprocess.blocks import Blocks, bm25
@@ -205,3 +207,32 @@ def test_a_folder_is_asked_again(
     path.write_bytes(path.read_bytes()[:5000])
     assert commands.json("ask", "is the lake deep", folder, *options) == first
     assert commands.err.count("made again") == 1
+
+
+def test_the_vectors_of_named_pages_are_kept(
+    tiny_model: Path, tiny_ranker: Path, folder: Path, caches: Path, commands: Commands
+) -> None:
+    questions = folder.parent / "questions.jsonl"
+    lines = [{"question": "is the lake deep", "page": path.name} for path in folder.iterdir()]
+    questions.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    options = ("--model", tiny_model, "--ranker", tiny_ranker, "--profile", "openvino")
+    data = ("--data", questions, "--pages", folder, "--no-track", "--json")
+    outputs = [folder.parent / name for name in ("first", "second")]
+    for output in outputs:
+        commands.json("answer", *data, *options, "--output", output)
+        assert len(list(caches.iterdir())) == 1
+    first, second = ((output / "predictions.json").read_bytes() for output in outputs)
+    assert first == second
+
+
+def test_clean_removes_vectors(
+    tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    path = vector_folder() / "a.sqlite"
+    VectorFile(path).add({b"key": np.zeros(4, np.float16)})
+    assert "vectors of documents" in commands.out("clean", "--dry-run")
+    assert path.exists()
+    commands.out("clean")
+    assert not path.parent.exists()

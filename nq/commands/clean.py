@@ -13,8 +13,9 @@ def parser() -> terminal.Parser:
     parser = terminal.Parser(
         prog="nq clean",
         description="Removes what other commands left and can make again: prepared windows, "
-        "unfinished runs, the state of finished trainings and, if no folder is given, converted "
-        "models in the cache (for each engine four bytes a weight: 128 MB for each bundled model). "
+        "unfinished runs, the state of finished trainings and, if no folder is given, what is in "
+        "the cache: converted models (for each engine four bytes a weight: 128 MB for each bundled "
+        "model) and vectors of documents. "
         "Files of others and what a running process uses are kept.",
         examples=("nq clean --dry-run", "nq clean runs more_runs", "nq clean --runs"),
     )

@@ -122,8 +122,13 @@ class Job(Settings):
     @property
     def scorer(self) -> ScorerSpec:
         """The description of the scorer under the chosen profile, without calibration."""
-        compute = self.compute
-        return ScorerSpec(self.model, self.chosen_profile, compute.batch_size, compute.threads)
+        return ScorerSpec(
+            self.model,
+            self.chosen_profile,
+            self.compute.batch_size,
+            self.compute.threads,
+            keeps_vectors=self.pages is not None,
+        )
 
     def request(self, questions: Questions) -> Request:
         """Returns what the windows are made of."""
