@@ -119,7 +119,9 @@ def load_scorer(spec: ScorerSpec) -> Scorer:
     first, *others = model.separate
     scorer = _load_one(replace(spec, model=first))
     if profile.changes.prune:
-        scorer = PruningScorer(scorer, first.decision)
+        part = first.reader
+        cls_id = part.tokenizer.cls_id if part.config.is_dual_encoder else None
+        scorer = PruningScorer(scorer, first.decision, cls_id)
     if model.cascade is not None:
         (reader,) = others
         reader_features = partial(features, tokenizer=reader.tokenizer, config=reader.windows)

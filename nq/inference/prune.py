@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from nq.config import DecisionConfig, RankingWeights
 from nq.inference.scorer import PART_FACTOR, Rows, Scorer, ScorerWrapper, Steps, example_slices
+from nq.inference.vectors import Texts
 from nq.postprocess.blocks import Blocks, blocks_in_windows
 from nq.records import READ, Columns, Example, FloatArray, IntArray
 
@@ -23,22 +24,28 @@ PRIOR = RankingWeights(bm25=1.0, place=-1.5, words=0.5)
 
 
 class PruningScorer(ScorerWrapper):
-    """Scores the windows with a word of the best ``prune_blocks`` blocks of a page."""
+    """Scores the windows with a word of the best ``prune_blocks`` blocks of a page.
 
-    def __init__(self, inner: Scorer, decision: DecisionConfig) -> None:
+    With ``cls_id`` the windows are those of a dual encoder, and only the texts of these blocks.
+    """
+
+    def __init__(self, inner: Scorer, decision: DecisionConfig, cls_id: int | None = None) -> None:
         super().__init__(inner)
         self.decision = decision
+        self._cls_id = cls_id
         self.part_batches = PART_FACTOR * inner.part_batches
 
     def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
         """See ``Scorer.steps``; the column ``READ`` tells which windows were computed."""
-        computed = np.concatenate(
-            [
-                windows_to_compute(example, rows["token_map"][page], self.decision)
-                for example, page in zip(examples, example_slices(rows), strict=True)
-            ]
-        )
+        of_best = [
+            best_positions(example, rows["token_map"][page], self.decision)
+            for example, page in zip(examples, example_slices(rows), strict=True)
+        ]
+        computed = np.concatenate(list(map(_with_any, of_best)))
         read = {name: x[computed] for name, x in rows.items()}
+        if self._cls_id is not None:
+            texts = Texts.of(read, self._cls_id)
+            read["input_mask"] = texts.kept(read, np.concatenate(of_best)[computed])
         scored = yield from self.inner.steps(read, ())
         columns: Columns = {READ: computed}
         for name, values in scored.items():
@@ -48,10 +55,10 @@ class PruningScorer(ScorerWrapper):
         return columns
 
 
-def windows_to_compute(
+def best_positions(
     example: Example, token_map: IntArray, decision: DecisionConfig
 ) -> NDArray[np.bool_]:
-    """Returns which windows of an example ``prune`` computes, ``[W]``; at least one.
+    """Returns which positions of an example are of a block that ``prune`` keeps, ``[W, L]``.
 
     ``token_map`` is ``[W, L]``, -1 for no document token. Of equal scores the earlier block of the
     page counts.
@@ -60,8 +67,20 @@ def windows_to_compute(
     scores = _scores(example, blocks, decision)
     best = np.argsort(-scores, kind="stable")[: decision.prune_blocks]
     of_position = np.where(token_map < 0, -1, blocks.of_token[token_map])
-    computed = np.asarray(np.isin(of_position, blocks.candidates[best]).any(axis=1))
-    return computed if computed.any() else np.arange(len(computed)) == 0
+    return np.asarray(np.isin(of_position, blocks.candidates[best]))
+
+
+def windows_to_compute(
+    example: Example, token_map: IntArray, decision: DecisionConfig
+) -> NDArray[np.bool_]:
+    """Returns which windows of an example ``prune`` computes, ``[W]``; at least one."""
+    return _with_any(best_positions(example, token_map, decision))
+
+
+def _with_any(positions: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Returns which windows have one of the positions ``[W, L]``; if none, the first."""
+    windows = np.asarray(positions.any(axis=1))
+    return windows if windows.any() else np.arange(len(windows)) == 0
 
 
 def _scores(example: Example, blocks: Blocks, decision: DecisionConfig) -> FloatArray:

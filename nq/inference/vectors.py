@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from nq.inference.predictor import Predictor
 from nq.inference.reduction import TopK
@@ -100,14 +100,31 @@ class Texts:
 
     @classmethod
     def of(cls, rows: Rows, cls_id: int) -> Self:
-        """Finds the texts, each of which begins with [CLS]."""
+        """Finds the texts, each of which begins with [CLS], and ends before the next or a gap."""
         ids = np.ascontiguousarray(rows["input_ids"], np.int32)
         mask = rows["input_mask"] > 0
-        row, start = np.nonzero((ids == cls_id) & mask)
-        is_last = np.append(row[1:] != row[:-1], True)
-        end = np.where(is_last, mask.sum(axis=1)[row], np.append(start[1:], 0))
+        begins = (ids == cls_id) & mask
+        length = ids.shape[1]
+        edges = np.where(begins | ~mask, np.arange(length), length)
+        next_edge = np.minimum.accumulate(edges[:, ::-1], axis=1)[:, ::-1]
+        following = np.pad(next_edge[:, 1:], ((0, 0), (0, 1)), constant_values=length)
+        row, start = np.nonzero(begins)
+        end = following[row, start]
         places = zip(row.tolist(), start.tolist(), end.tolist(), strict=True)
         return cls(row, start, end, [ids[r, first:last] for r, first, last in places])
+
+    def kept(self, rows: Rows, wanted: NDArray[np.bool_]) -> IntArray:
+        """Returns the mask ``[W, L]`` of rows in which only the question and some texts are left.
+
+        Left are texts with a position that is ``wanted``, bool ``[W, L]``.
+        """
+        mask = rows["input_mask"].copy()
+        counts = np.pad(np.cumsum(wanted, axis=1), ((0, 0), (1, 0)))
+        is_wanted = counts[self.row, self.end] > counts[self.row, self.start]
+        gone = ~(is_wanted | (self.start == 0))
+        for row, start, end in zip(self.row[gone], self.start[gone], self.end[gone], strict=True):
+            mask[row, start:end] = 0
+        return mask
 
 
 def text_key(pieces: IntArray) -> bytes:

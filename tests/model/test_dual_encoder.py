@@ -16,6 +16,7 @@ from nq.commands.main import console
 from nq.config import DecisionConfig, WindowConfig
 from nq.inference.load import ScorerSpec, load_scorer
 from nq.inference.profile import Profile
+from nq.inference.prune import PRIOR, PruningScorer
 from nq.inference.vectors import (
     ABSENT,
     ENTRY_BYTES,
@@ -28,6 +29,7 @@ from nq.inference.vectors import (
 from nq.model import checkpoint, joint
 from nq.model.encoder import Layers, encoder
 from nq.model.folder import ModelFolder, ModelSettings
+from nq.postprocess.blocks import Blocks
 from nq.preprocess.features import features
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import MODEL_INPUTS, VECTORS, AnswerType, Columns, Example, FloatArray, YesNo
@@ -188,6 +190,31 @@ def test_a_text_is_encoded_once(ranker: Path) -> None:
     for name in columns:
         np.testing.assert_array_equal(columns[name], np.concatenate([x[name] for x in apart]))
     assert together.counters.computed_windows == len(columns["start_pos"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["bert"], indirect=True)
+@pytest.mark.parametrize("n_blocks", [1, 2, 9])
+def test_prune_encodes_the_texts_of_the_best_blocks(n_blocks: int, ranker: Path) -> None:
+    asked = example("is the lake old")
+    decision = DecisionConfig(prune_blocks=n_blocks)
+    rows = window_rows(ranker, asked)
+    blocks = Blocks.of(asked)
+    best = blocks.candidates[np.argsort(-blocks.prior(PRIOR), kind="stable")[:n_blocks]]
+
+    def block_logits(columns: Columns) -> dict[int, float]:
+        """Returns the logits of texts by their first token."""
+        found = (columns["start_logit"] > ABSENT) & (columns["start_doc"] >= 0)
+        tokens = columns["start_doc"][found].tolist()
+        return dict(zip(tokens, columns["start_logit"][found].tolist(), strict=True))
+
+    whole = block_logits(loaded(ranker).scores(rows))
+    expected = {token: x for token, x in whole.items() if blocks.of_token[token] in best}
+    scorer = loaded(ranker)
+    cls_id = nq.Model.open(ranker).tokenizer.cls_id
+    pruned = PruningScorer(scorer, decision, cls_id).scores(rows, [asked])
+    assert block_logits(pruned) == expected
+    assert scorer.encoder.counters.computed_windows == 1 + len(expected)
 
 
 keys = st.lists(st.integers(0, 12), max_size=6)
