@@ -295,6 +295,7 @@ TABLES = {
     "rescoring": "rescoring",
     "scale": "scale.__main__",
     "serving": "serving.__main__",
+    "vectors": "vectors",
 }
 """Maps other kinds of results to the module that prints them."""
 SOURCES: dict[str, Callable[[Path], str]] = {
@@ -308,7 +309,7 @@ SOURCES: dict[str, Callable[[Path], str]] = {
     "serve": serve,
     "scale_check": scale_check,
 }
-TIMES = ("cluster", "compression", "scale", "serving")
+TIMES = ("cluster", "compression", "scale", "serving", "vectors")
 """Kinds of results that do not depend on the decision; compression fits one of its own."""
 BUNDLED = ("compare", "decisions", "match", "quality", "reading", "rescoring", *TIMES)
 """Kinds of results that bundled models give; all others have random weights."""
