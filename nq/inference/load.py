@@ -27,7 +27,7 @@ from nq.inference.scorer import (
     windowed,
 )
 from nq.inference.vector_file import VectorFile, vector_folder
-from nq.inference.vectors import VectorScorer, VectorStore
+from nq.inference.vectors import Texts, VectorScorer, VectorStore, text_rows
 from nq.model.folder import ModelFolder
 from nq.model.model import Model, ModelPart
 from nq.model.runtime import import_tensorflow
@@ -103,13 +103,19 @@ def check_rule(model: Model, profile: Profile) -> None:
 
 
 def calibration_rows(examples: Iterator[Example], model: ModelPart, batch_size: int) -> Columns:
-    """Returns windows of the first examples, evenly spaced in those of a part."""
+    """Returns windows of the first examples, evenly spaced in those of a part.
+
+    Of a dual encoder they are texts.
+    """
     made = (windowed(example, model.tokenizer, model.windows) for example in examples)
     part = next(parts(made, PART_BATCHES * batch_size), None)
     if part is None:
         raise Error("there are no windows to calibrate int8 on: leave int8 out")
-    step = -(-len(part) // CALIBRATION_WINDOWS)
-    return {name: column[::step] for name, column in part.rows.items()}
+    rows = part.rows
+    if model.config.is_dual_encoder:
+        rows = text_rows(Texts.of(rows, model.tokenizer.cls_id).pieces)
+    step = -(-len(rows["input_ids"]) // CALIBRATION_WINDOWS)
+    return {name: column[::step] for name, column in rows.items()}
 
 
 def load_scorer(spec: ScorerSpec) -> Scorer:
