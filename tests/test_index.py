@@ -207,6 +207,8 @@ def test_a_folder_is_asked_again(
     path.write_bytes(path.read_bytes()[:5000])
     assert commands.json("ask", "is the lake deep", folder, *options) == first
     assert commands.err.count("made again") == 1
+    error = commands.error("ask", "a question", folder, "--index", "--model", tiny_model, code=2)
+    assert "--index is for a dual encoder" in error
 
 
 def test_the_vectors_of_named_pages_are_kept(

@@ -90,6 +90,11 @@ def _ask(args: argparse.Namespace, process: PageProcess) -> int:
     from nq.reader import BATCH_SIZE, Reader, checked_scorer
 
     model = arguments.open_model(args)
+    if args.index and not model.parts[0].config.is_dual_encoder:
+        raise terminal.UsageError(
+            f"--index is for a dual encoder, and {model.parts[0].name} is none: leave it out, or "
+            "give one as --ranker"
+        )
     spec = replace(checked_scorer(model, args.profile, BATCH_SIZE), keeps_vectors=True)
 
     def read(path: Path) -> Page:
