@@ -154,17 +154,23 @@ def _eager(workload: Workload, seed: int) -> Callable[[], Step]:
 
 
 def _openvino(workload: Workload, seed: int) -> Callable[[], Step]:
+    import tempfile
+    from pathlib import Path
+
     network = _network(workload.config, seed)
     import openvino
 
-    from nq.inference.engines.openvino import converted, split_products
+    from nq.model.graph import write_graph
 
-    model = converted(network.model)
-    split_products(model)
+    core = openvino.Core()
+    with tempfile.TemporaryDirectory() as folder, network.stored() as files:
+        path = Path(folder) / "model.xml"
+        write_graph(files, workload.config, path)
+        model = core.read_model(path)
     names = [node.any_name for node in model.inputs]
     model.reshape({name: [workload.batch, workload.length] for name in names})
     options = {**HINTS, "NUM_STREAMS": "1", "INFERENCE_NUM_THREADS": workload.threads}
-    compiled = openvino.Core().compile_model(model, "CPU", {**options, "ENABLE_CPU_PINNING": False})
+    compiled = core.compile_model(model, "CPU", {**options, "ENABLE_CPU_PINNING": False})
     batch = rows(workload)
     inputs = {name: batch[name] for name in names}
 

@@ -1,9 +1,8 @@
 """Networks, engines that compute with them, and the graphs that engines keep.
 
-Graphs for engines other than TensorFlow are converted once and kept in the user's cache. A
-conversion needs TensorFlow and takes seconds; a process that finds the graph imports neither
-TensorFlow nor Keras. The folder of a graph is a memo, named by a digest of all that it depends on,
-with a part for each version of TensorFlow. The newest ``KEPT`` graphs stay.
+Graphs for engines other than TensorFlow are made once, which takes seconds, and kept in the user's
+cache. A process that finds the graph imports neither TensorFlow nor Keras. The cache is a memo with
+a part for each graph, named by a digest of all that the graph depends on. The newest ``KEPT`` stay.
 """
 
 from __future__ import annotations
@@ -27,8 +26,9 @@ from nq.inference.profile import Profile
 from nq.inference.reduction import Reduction
 from nq.inference.scorer import Rows
 from nq.memo import Memo
-from nq.model.checkpoint import with_room_for
+from nq.model import checkpoint
 from nq.model.config import ModelConfig
+from nq.model.folder import ModelFolder
 from nq.model.model import ModelPart
 from nq.model.runtime import import_tensorflow
 from nq.text import format_bytes
@@ -36,14 +36,12 @@ from nq.text import format_bytes
 if TYPE_CHECKING:
     import keras
 
-    from nq.model.joint import LoadedModel
-
 log = logging.getLogger(__name__)
 
 KEPT = 8
 CONVERTING = (
-    "converting the model, once for each model and engine: 5 to 20 seconds for a small model, a "
-    "minute or more for a large one …"
+    "converting the model, once for each model and engine: some seconds for a small model, up to "
+    "a minute for a large one …"
 )
 CODE = tuple(Path(__file__).parents[1] / name for name in ("inference/engines", "model"))
 
@@ -67,41 +65,51 @@ class Network:
 
         return joint.for_full_windows(self.model, self.config)
 
+    @contextlib.contextmanager
+    def stored(self) -> Iterator[ModelFolder]:
+        """Yields a folder with the weights of the network, which exists in the block."""
+        with tempfile.TemporaryDirectory(prefix="nq-graph-") as name:
+            checkpoint.save_weights(Path(name), self.model, self.config)
+            yield ModelFolder(Path(name))
+
 
 class FolderNetwork(Network):
     """The network of a model folder, under a Keras dtype policy.
 
-    Its weights are loaded, and TensorFlow and Keras imported, when the model is first needed. The
-    tokenizer of the folder may have more ids than there are embeddings: those of markers, which
+    Its weights are loaded, and TensorFlow and Keras imported, when the Keras model is first needed.
+    The tokenizer of the folder may have more ids than there are embeddings: those of markers, which
     running text does not have. Its readers need no head for types either.
     """
 
     def __init__(self, model: ModelPart, policy: str) -> None:
         self.folder, self._policy, config = model.files, policy, model.config
         self._needs_types = not model.windows.switches.running_text
-        wide = with_room_for(config, model.tokenizer)
+        wide = checkpoint.with_room_for(config, model.tokenizer)
         self.config = wide if self._needs_types else config
 
     @cached_property
-    def _loaded(self) -> LoadedModel:
+    def model(self) -> keras.Model:
+        """The Keras model; of missing weights, which are random, a warning is logged."""
+        _ = self.is_complete
         import_tensorflow()
         from nq.model import joint
 
-        loaded = joint.load_model(self.folder, dtype=self._policy, config=self.config)
-        if warning := loaded.report.warning(self._needs_types):
-            log.warning("%s", warning)
-        if loaded.report.unexpected:
-            log.info("unused tensors of the checkpoint: %s", ", ".join(loaded.report.unexpected))
-        return loaded
+        return joint.load_model(self.folder, dtype=self._policy, config=self.config).model
 
-    @property
-    def model(self) -> keras.Model:
-        return self._loaded.model
-
-    @property
+    @cached_property
     def is_complete(self) -> bool:
-        """Whether the folder has all weights of the model."""
-        return not self._loaded.report.warning(self._needs_types)
+        """Whether the folder has all weights of the model, without which a warning is logged."""
+        report = checkpoint.LoadReport.of(self.folder.tensors(), self.config)
+        if warning := report.warning(self._needs_types):
+            log.warning("%s", warning)
+        if report.unexpected:
+            log.info("unused tensors of the checkpoint: %s", ", ".join(report.unexpected))
+        return not warning
+
+    @contextlib.contextmanager
+    def stored(self) -> Iterator[ModelFolder]:
+        """Yields the folder of the model."""
+        yield self.folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +210,7 @@ def load_graph(
             else:
                 size = format_bytes(sum(path.stat().st_size for path in folder.iterdir()))
                 log.info("the converted model is kept: %s in %s", size, folder)
-                others = {*folder.parents[1].glob("*/tensorflow*")} - {folder}
+                others = {*memo.folder.glob("[!.]*")} - {folder}
                 for old in sorted(others, key=lambda path: path.stat().st_mtime)[: 1 - KEPT]:
                     shutil.rmtree(old)  # never the new one, which a clock set back makes the oldest
                 return graph
@@ -211,13 +219,10 @@ def load_graph(
 
 
 def graph_folder(network: FolderNetwork, packages: Sequence[str]) -> Path:
-    """Returns the folder of a graph; without TensorFlow, one that any of its versions made."""
+    """Returns the folder of the graph that versions of packages make of a network."""
     code = [storage.sha256(path) for folder in CODE for path in sorted(folder.rglob("*.py"))]
     depends = [
         *(network.folder.digest, network.config.to_dict(), code),
         *(__version__, [installed(name) for name in ("keras", *packages)]),
     ]
-    folder = storage.cache_folder() / "graphs" / storage.digest_json(depends)[:32]
-    earlier = sorted(path.name for path in folder.glob("tensorflow*"))
-    name = installed("tensorflow-cpu") or installed("tensorflow") or next(iter(earlier), "none")
-    return folder / name
+    return storage.cache_folder() / "graphs" / storage.digest_json(depends)[:32]

@@ -6,10 +6,10 @@ A saved folder is that of a BERT (or of another family) for Hugging Face with tw
 
 import dataclasses
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -38,6 +38,25 @@ class LoadReport:
 
     missing: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, tensors: CheckpointTensors, config: ModelConfig, paths: Iterable[str] | None = None
+    ) -> Self:
+        """Compares a checkpoint with the weights at ``paths``, by default all of the model."""
+        table = tensors.table(config)
+        missing: list[str] = []
+        used: set[str] = set()
+        for path in table if paths is None else paths:
+            weight = table[path]
+            if not tensors.fill(weight):
+                missing.append(path)
+                continue
+            used.update(weight.tensors)
+            rows = tensors.shapes[weight.tensors[0]][0]
+            if path == names.WORD_EMBEDDINGS and rows < weight.shape[0]:
+                missing.append(f"{path}[{rows}:]")
+        return cls(tuple(missing), tuple(sorted(tensors.shapes.keys() - used)))
 
     def warning(self, needs_types: bool = True) -> str:
         """Returns one line on the missing weights that matter, an empty one if none does."""
@@ -69,32 +88,28 @@ def fill(model: Any, tensors: CheckpointTensors, config: ModelConfig) -> LoadRep
     all types have the same logit. Other missing kernels are drawn at random if the model was built
     with zeros, as are missing rows of the word embeddings.
     """
+    report = LoadReport.of(tensors, config, [variable.path for variable in model.weights])
     table = tensors.table(config)
-    missing: list[str] = []
-    used: set[str] = set()
     draw = np.random.default_rng(0)
     for variable in model.weights:
         path, weight = variable.path, table[variable.path]
         if not tensors.fill(weight):
-            missing.append(path)
             if path in TYPE_HEAD:
                 variable.assign(np.zeros(variable.shape, np.float32))
             elif path.endswith("kernel") and not np.any(variable.numpy()):
                 value = draw.normal(0, config.initializer_range, variable.shape)
                 variable.assign(value.astype(np.float32))
             continue
-        used.update(weight.tensors)
         values = [tensors.read(name) for name in weight.tensors]
         values = [value.T for value in values] if weight.transposed else values
         value = values[0] if len(values) == 1 else np.concatenate(values, axis=-1)
         rows, all_rows = len(value), variable.shape[0]
         if rows < all_rows:  # of word embeddings
-            missing.append(f"{path}[{rows}:]")
             shape = (all_rows - rows, *value.shape[1:])
             more = np.random.default_rng(0).normal(0, config.initializer_range, shape)
             value = np.concatenate([value, more.astype(np.float32)])
         _write(variable, value.astype(variable.dtype, copy=False))  # ml_dtypes knows bfloat16
-    return LoadReport(tuple(missing), tuple(sorted(tensors.shapes.keys() - used)))
+    return report
 
 
 def _write(variable: Any, value: FloatArray) -> None:

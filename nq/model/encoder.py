@@ -63,7 +63,7 @@ class Embeddings(keras.layers.Layer):
         elif self.config.type_vocab_size:
             x = x + ops.cast(self.segment[0], self.compute_dtype)
         if self.config.position_biased_input:
-            position = self.position[first : first + length]
+            position = ops.take(self.position, first + ops.arange(length), axis=0)
             x = x + ops.cast(position, self.compute_dtype)
         return ops.reshape(x, (-1, self.config.table_width))
 

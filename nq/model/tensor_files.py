@@ -29,6 +29,7 @@ from nq.errors import check_argument
 from nq.formats.lines import POINTER_BYTES, check_whole
 from nq.model import names
 from nq.model.names import ANSWER_HEADS, WORD_EMBEDDINGS, Layout, TensorShape
+from nq.model.runtime import import_tensorflow
 from nq.model.tensors import CheckpointTensors
 from nq.records import FloatArray
 from nq.storage import atomic_write
@@ -182,8 +183,7 @@ def find_tensorflow(folder: Path) -> Path | None:
 
 def read_tensorflow(prefix: Path) -> CheckpointTensors:
     """Returns the tensors of a checkpoint; its keys tell which of the two formats it has."""
-    import tensorflow as tf
-
+    tf = import_tensorflow()
     errors = (tf.errors.OpError, LookupError, ValueError, RuntimeError, TypeError)
     try:
         reader = tf.train.load_checkpoint(str(prefix))

@@ -47,7 +47,7 @@ class Engine:
             export(network.model, folder / MODEL, ONNX)
 
         if self.precision != "int8":
-            packages = ["onnx", "tf2onnx"]
+            packages = ["onnx", "tf2onnx", "tensorflow", "tensorflow-cpu"]
             return load_graph(network, packages, write, lambda new: self._opened(new / MODEL))
         with tempfile.TemporaryDirectory() as folder, naming(Path(folder)):
             write(Path(folder))

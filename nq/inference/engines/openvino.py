@@ -1,10 +1,8 @@
-"""OpenVINO runs the traced network, in float32, bfloat16 or calibrated 8 bits."""
+"""OpenVINO runs the graph of a network, in float32, bfloat16 or calibrated 8 bits."""
 
 import contextlib
-import gc
 import io
 import logging
-import tempfile
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,7 @@ from nq.inference.batches import Shape
 from nq.inference.engine import Computation, Step, load_graph, quiet, with_reduction
 from nq.inference.profile import ProfileNotInForceError
 from nq.inference.scorer import Rows
-from nq.model.runtime import no_generated_files
-from nq.storage import naming
+from nq.model.graph import write_graph
 
 log = logging.getLogger(__name__)
 
@@ -26,12 +23,13 @@ CAPABILITIES = "OPTIMIZATION_CAPABILITIES"
 HINTS = {"float32": "f32", "bfloat16": "bf16"}
 RUNTIME = {"float32": {"f32"}, "bfloat16": {"bf16"}, "int8": {"i8", "u8"}}
 PRODUCTS = ("FullyConnected", "MatMul")
-NOT_IN_8_BITS = r".*/(layer_\d+_output|span_output|span_transform|pooler|type_output)(_\d+)?/MatMul"
+NOT_IN_8_BITS = r"(layer_\d+_output|span_output|span_transform|pooler|type_output)/.*"
+"""The names of products; see ``nq.model.graph``."""
 MODEL = "model.xml"
 
 
 class Engine:
-    """Compiles the converted network once for each shape, or once for all where it is adaptive.
+    """Compiles the graph once for each shape, or once for all where it is adaptive.
 
     For full windows of a known shape the mask is a constant, which OpenVINO folds away.
     """
@@ -52,7 +50,7 @@ class Engine:
     def compiled(self, shape: Shape) -> Step:
         if self.computation.adaptive:
             return self._any_shape
-        model = self._converted.clone()
+        model = self._graph.clone()
         if shape.full:
             set_input(model, "input_mask", np.ones((shape.batch_size, shape.length), np.int32))
         names = [node.any_name for node in model.inputs]
@@ -61,26 +59,21 @@ class Engine:
 
     @cached_property
     def _any_shape(self) -> Step:
-        return self._compiled(self._converted)
+        return self._compiled(self._graph)
 
     @cached_property
-    def _converted(self) -> Any:
-        """The model for any shape."""
+    def _graph(self) -> Any:
+        """The graph for any shape, quantized where the profile says so."""
         network = self.computation.network
-        if self.precision == "int8":
-            return self.quantized(split_products(converted(network.model)))
-        import openvino
 
         def write(folder: Path) -> None:
-            model = split_products(converted(network.model))
-            try:
-                openvino.save_model(model, folder / MODEL, compress_to_fp16=False)
-            except RuntimeError as error:  # such as for a full disk
-                raise OSError(f"{folder / MODEL} cannot be written: {error}") from error
+            with network.stored() as files:
+                write_graph(files, network.config, folder / MODEL)
 
-        return load_graph(
+        graph = load_graph(
             network, ["openvino"], write, lambda folder: self._core.read_model(folder / MODEL)
         )
+        return self.quantized(graph) if self.precision == "int8" else graph
 
     def _compiled(self, model: Any) -> Step:
         names = [node.any_name for node in model.inputs]
@@ -146,26 +139,6 @@ class Engine:
             raise ProfileNotInForceError(profile, what, sorted(types), shown)
 
 
-def converted(model: Any) -> Any:
-    """Converts a Keras model to an OpenVINO model for any batch size and length.
-
-    OpenVINO 2026.4 converts live functions on Python before 3.13 only, and folders on all.
-    """
-    import openvino
-    import tensorflow as tf
-
-    specs = {node.name: tf.TensorSpec(node.shape, node.dtype, node.name) for node in model.inputs}
-    step = tf.function(lambda **rows: model(rows, training=False), autograph=False)
-    saved = tf.Module()
-    saved.weights = [weight.value for weight in model.weights]
-    with tempfile.TemporaryDirectory(prefix="nq-graph-") as folder, naming(Path(folder)):
-        with no_generated_files():
-            tf.saved_model.save(saved, folder, step.get_concrete_function(**specs))
-        result = openvino.convert_model(folder)
-    gc.collect()  # the trace and the model reference each other
-    return result
-
-
 def set_input(model: Any, name: str, value: Any) -> None:
     """Replaces an input of the model by a constant, in place."""
     from openvino import opset13 as op
@@ -173,39 +146,6 @@ def set_input(model: Any, name: str, value: Any) -> None:
     parameter = model.input(name).get_node()
     parameter.output(0).replace(op.constant(value).output(0))
     model.remove_parameter(parameter)
-
-
-def split_products(model: Any) -> Any:
-    """Replaces each product whose result is split by one product per part, in place; returns it.
-
-    OpenVINO would copy query, key and value out of their one product: 2 % of a BERT-base's time.
-    """
-    from openvino import opset13 as op
-
-    for split in model.get_ordered_ops():
-        if split.get_type_name() != "Split":
-            continue
-        source, bias = split.input_value(0).get_node(), None
-        if source.get_type_name() == "Add":
-            bias, source = source.input_value(1).get_node(), source.input_value(0).get_node()
-        constants = [node for node in (bias, source.input_value(1).get_node()) if node is not None]
-        types = [node.get_type_name() for node in (source, *constants)]
-        if types != ["MatMul", *["Constant"] * len(constants)]:
-            continue
-        x, transposed = source.input_value(0), source.get_attributes()["transpose_b"]
-        parts = split.get_output_size()
-        kernels = np.split(constants[-1].get_data(), parts, axis=0 if transposed else 1)
-        biases = [None] * parts if bias is None else np.split(bias.get_data(), parts, axis=-1)
-        columns = zip(split.outputs(), kernels, biases, strict=True)
-        for i, (output, kernel, part) in enumerate(columns):
-            product = op.matmul(x, op.constant(np.ascontiguousarray(kernel)), False, transposed)
-            product.set_friendly_name(f"{source.get_friendly_name()}_{i}")
-            if part is not None:
-                product = op.add(product, op.constant(np.ascontiguousarray(part)))
-            for target in output.get_target_inputs():
-                target.replace_source_output(product.output(0))
-    model.validate_nodes_and_infer_types()
-    return model
 
 
 def round_gathered_products(model: Any) -> None:
@@ -218,7 +158,9 @@ def round_gathered_products(model: Any) -> None:
     for gather in [node for node in model.get_ordered_ops() if node.get_type_name() == "Gather"]:
         reshape = gather.input_value(0).get_node()
         product = reshape.input_value(0).get_node() if reshape.inputs() else reshape
-        if (reshape.get_type_name(), product.get_type_name()) != ("Reshape", "MatMul"):
+        types = reshape.get_type_name(), product.get_type_name()
+        is_of_pairs = len(gather.input_value(1).get_partial_shape()) == 2
+        if types != ("Reshape", "MatMul") or not is_of_pairs:
             continue
         factors = [op.convert(value, "bf16") for value in product.input_values()]
         users = gather.output(0).get_target_inputs()
