@@ -12,7 +12,8 @@ EXTRAS = {
     "cpu": ("tensorflow",),
     "beam": ("apache_beam",),
     "mlflow": ("mlflow",),
-    "openvino": ("openvino", "nncf"),
+    "openvino": ("openvino",),
+    "int8": ("nncf",),
     "hub": ("huggingface_hub",),
     "pdf": ("pypdf",),
     "onnx": ("onnx", "onnxruntime", "tf2onnx"),
@@ -55,7 +56,8 @@ def tensorflow_extra() -> str:
 
 def has_gpu() -> bool:
     """Returns whether there is a GPU, and a TensorFlow that can use it."""
-    return Path("/dev/nvidiactl").exists() and tensorflow_extra() == "gpu"
+    has_tensorflow = not missing("cpu")
+    return Path("/dev/nvidiactl").exists() and has_tensorflow and tensorflow_extra() == "gpu"
 
 
 def requirement(*extras: str) -> str:
@@ -66,19 +68,23 @@ def requirement(*extras: str) -> str:
 def install(*extras: str) -> str:
     """Returns the advice to install extras.
 
-    >>> install("cpu")
-    "run pip install 'nq-pipeline[cpu]'"
+    >>> install("hub")
+    "run pip install 'nq-pipeline[hub]'"
     """
-    return f"run pip install '{DISTRIBUTION}[{','.join(extras)}]'"
+    advice = f"run pip install '{DISTRIBUTION}[{','.join(extras)}]'"
+    if "cpu" in extras:
+        advice += f" (or '{DISTRIBUTION}[gpu]' for an NVIDIA GPU)"
+    return advice
 
 
-def require(extra: str) -> None:
-    """Checks that the packages of an extra are installed.
+def require(*extras: str) -> None:
+    """Checks that the packages of extras are installed.
 
     Raises:
         Error: A package is not installed; the message names the command that installs it.
     """
-    names = [_PROJECTS.get(name, name) for name in missing(extra)]
+    lacking = [extra for extra in extras if missing(extra)]
+    names = [_PROJECTS.get(name, name) for extra in lacking for name in missing(extra)]
     if names:
         verb = "is" if len(names) == 1 else "are"
-        raise Error(f"{' and '.join(names)} {verb} not installed: {install(extra)}")
+        raise Error(f"{' and '.join(names)} {verb} not installed: {install(*lacking)}")

@@ -1,6 +1,7 @@
 """Saves models in MLflow's format."""
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,13 @@ def save_model(
     folder: Path,
     model: Path,
     profile: str | None = None,
-    extra: str | None = None,
+    needed: Sequence[str] = ("openvino",),
     logged: Any = None,
 ) -> None:
     """Saves a model as ``mlflow.pyfunc.load_model`` loads it, with its code and requirements.
 
-    The ``model`` is its folder, ``extra`` is what the profile needs, and ``logged`` MLflow's entity
-    of a model that belongs to a run.
+    The ``model`` is its folder, ``needed`` are the extras of the profile, by default of the one for
+    questions in memory, and ``logged`` is MLflow's entity of a model that belongs to a run.
     """
     import_mlflow()
     # MLflow warns of type hints in its own code when it is imported
@@ -50,7 +51,7 @@ def save_model(
     )
     outputs = [ColSpec(kind, name, name == "question") for kind, names in fields for name in names]
     about = {"run_id": logged.source_run_id, "model_id": logged.model_id} if logged else {}
-    names = (extras.tensorflow_extra(), "mlflow", extra)
+    names = [extras.tensorflow_extra() if name == "cpu" else name for name in needed]
     pyfunc.save_model(
         folder,
         python_model=str(CODE),
@@ -58,6 +59,6 @@ def save_model(
         model_config={"profile": profile},
         signature=ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs)),
         input_example=EXAMPLE,
-        pip_requirements=[extras.requirement(*filter(None, names))],
+        pip_requirements=[extras.requirement("mlflow", *names)],
         mlflow_model=Model(**about),
     )

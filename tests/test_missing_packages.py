@@ -12,6 +12,7 @@ from tests.support.child_processes import ROOT, python
 from tests.support.nq_records import write_lines
 from tests.support.terminal_output import without_progress
 
+NQ_DATA = (str(ROOT / "nq" / "sample" / "questions.jsonl"), "--limit", "1")
 BLOCK = "import os, sys\nfor name in os.environ['MISSING'].split(): sys.modules[name] = None\n"
 
 
@@ -36,11 +37,22 @@ def run_without(
         ("zstandard", ["answer", "--data", "a.jsonl.zst"], "[zstd]"),
         ("mlflow", ["ui"], "[mlflow]"),
         ("tensorflow", ["answer", "--no-track", "--profile", "grappler"], "[cpu]"),
+        ("tensorflow", ["tune", "--data", *NQ_DATA, "--model", "small", "--output", "o"], "[cpu]"),
+        ("tensorflow", ["train", "--data", *NQ_DATA, "--init", "small", "--output", "o"], "[cpu]"),
+        ("tensorflow", ["convert", "small", "o"], "[cpu]"),
+        ("nncf", ["ask", "who", "page.txt", "--profile", "openvino+int8"], "[int8]"),
+        ("nncf openvino", ["serve", "--profile", "openvino+int8"], "[openvino,int8]"),
+        ("tensorflow openvino onnx", ["ask", "who", "page.txt"], "[openvino]"),
     ],
 )
 def test_a_command_without_a_package_prints_one_line(
-    packages: str, arguments: list[str], message: str, tmp_path: Path
+    packages: str,
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # without converted models
     (tmp_path / "page.txt").write_text("the lake is deep")
     write_lines(tmp_path / "a.jsonl.zst", [])
     done = run_without(packages, tmp_path, "-m", "nq", *arguments)
@@ -48,6 +60,26 @@ def test_a_command_without_a_package_prints_one_line(
     stderr = without_progress(done.stderr)
     assert stderr.startswith("nq: error: ") and f"pip install 'nq-pipeline{message}'" in stderr
     assert len(stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_questions_are_answered_without_tensorflow(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "page.txt").write_text("the lake is deep")
+    sample, model = ROOT / "nq" / "sample" / "questions.jsonl", ("--model", tiny_model)
+    outputs = []
+    for command in (
+        ("ask", "what is deep", "page.txt", "--json", *model),
+        ("answer", "--data", sample, "--limit", 1, "--no-track", "--json", *model),
+    ):
+        done = run_without("tensorflow nncf onnx", tmp_path, "-m", "nq", *command)
+        assert done.returncode == 0, done.stderr
+        outputs.append(json.loads(done.stdout))
+    asked, answered = outputs
+    assert asked["question"] == "what is deep"
+    assert "openvino" in answered["profile"] and answered["windows"] > 0
 
 
 @pytest.mark.parametrize(

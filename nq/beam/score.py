@@ -20,7 +20,7 @@ from nq.config import DecisionConfig, WindowConfig
 from nq.evaluation.answer_files import Answered, answer
 from nq.formats import outputs
 from nq.inference.load import ScorerSpec, load_scorer
-from nq.inference.profile import DEFAULT_PROFILE, Profile
+from nq.inference.profile import DEFAULT_PROFILE, TENSORFLOW, Profile
 from nq.inference.scorer import Counters, Part, Scored, Scorer
 from nq.model.model import Model
 from nq.model.runtime import import_tensorflow
@@ -145,7 +145,8 @@ class _Handler(ModelHandler[Sequence[Windowed], tuple[Scored, Work], _Loaded]): 
         self.spec, self.staged = spec, staged
 
     def load_model(self) -> _Loaded:
-        import_tensorflow(self.spec.threads)
+        if self.spec.profile.changes.engine == TENSORFLOW:
+            import_tensorflow(self.spec.threads)
         folders = [part.folder for part in self.spec.model.parts]
         copies = {one: local_folder(self.staged.get(one, str(one))) for one in folders}
         return _Loaded(load_scorer(self.spec.in_folders(copies)))

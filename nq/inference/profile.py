@@ -25,8 +25,8 @@ COMPUTE_TYPE = {"CPU": "bfloat16", "GPU": "float16"}
 SLOW_BFLOAT16 = "a CPU without fast bfloat16"
 THESIS = ("mixed", "xla", "grappler")
 TENSORFLOW, OPENVINO, ONNX = "tensorflow", "openvino", "onnx"
-ENGINE_EXTRAS = (OPENVINO, ONNX)
-"""Engines whose packages an extra of the same name installs."""
+ENGINE_EXTRAS = {TENSORFLOW: "cpu", OPENVINO: "openvino", ONNX: "onnx"}
+"""Maps each engine to the extra that installs its packages."""
 BASELINE_HELP = "graph mode in float32, no compiler, TensorFlow's graph rewrites disabled"
 
 GRAPPLER_OFF = {"disable_meta_optimizer": True}
@@ -211,15 +211,21 @@ class Profile:
         reasons = ((name, OPTIMIZATIONS[name].no_gain) for name in own)
         return {name: why[place] for name, why in reasons for place in why if place in here}
 
+    @property
+    def required_extras(self) -> tuple[str, ...]:
+        """The extras that install the packages that this profile needs."""
+        changes = self.changes
+        engine = ENGINE_EXTRAS[changes.engine]
+        calibrates = changes.int8 and changes.engine == OPENVINO
+        return (engine, "int8") if calibrates else (engine,)
+
     def missing(self) -> tuple[str, ...]:
         """Returns the packages that this profile needs and that are not installed."""
-        engine = self.changes.engine
-        return extras.missing(engine) if engine in ENGINE_EXTRAS else ()
+        return tuple(name for extra in self.required_extras for name in extras.missing(extra))
 
     def require(self) -> None:
-        """Raises an error if a package of its engine is not installed."""
-        if self.changes.engine in ENGINE_EXTRAS:
-            extras.require(self.changes.engine)
+        """Raises an error if a package that this profile needs is not installed."""
+        extras.require(*self.required_extras)
 
     def precision(self, device: str) -> str:
         """Returns the compute type on a ``CPU`` or a ``GPU``."""
@@ -251,10 +257,15 @@ def profiles(names: Sequence[str] = tuple(OPTIMIZATIONS)) -> list[Profile]:
 
 
 def reader_profile(on_gpu: bool | None = None) -> Profile:
-    """Returns the default for questions in memory: float32, without TensorFlow on a CPU."""
+    """Returns the default for questions in memory: float32, without TensorFlow on a CPU.
+
+    It is the first that is installed; if none is, its packages are to be installed.
+    """
     on_gpu = extras.has_gpu() if on_gpu is None else on_gpu
-    engines = map(Profile, () if on_gpu else ENGINE_EXTRAS)
-    return next((one for one in engines if not one.missing()), Profile(DEFAULT_PROFILE))
+    if on_gpu:
+        return Profile(DEFAULT_PROFILE)
+    candidates = [Profile(name) for name in (OPENVINO, ONNX, DEFAULT_PROFILE)]
+    return next((one for one in candidates if not one.missing()), candidates[0])
 
 
 def describe() -> str:

@@ -11,11 +11,11 @@ from pathlib import Path
 from types import ModuleType
 
 from nq.errors import Error, check_argument
-from nq.extras import DISTRIBUTION, has_gpu, install
+from nq.extras import has_gpu, install
 from nq.text import counted
 
 ADDRESS_MB = 2900  # with less, libraries crash
-INSTALL = f"{install('cpu')} (or '{DISTRIBUTION}[gpu]' for an NVIDIA GPU)"
+INSTALL = install("cpu")
 
 
 def import_tensorflow(threads: int | None = None) -> ModuleType:

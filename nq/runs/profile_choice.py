@@ -102,12 +102,14 @@ def comparison_key(model: Model, questions: Questions) -> str:
 def default_choice(device: str, prune: bool = False, mixed: bool = True) -> str:
     """Returns the first candidate that is installed and fast here; ``prune`` is added on request.
 
-    It is one without ``mixed`` on request, and on a CPU without fast bfloat16.
+    It is one without ``mixed`` on request, and on a CPU without fast bfloat16. If none is
+    installed, it is the fastest, whose packages are to be installed.
     """
     has_mixed = mixed and (device != "CPU" or processor.has_fast_bfloat16())
     named = map(Profile, CANDIDATES[device])
-    usable = (one for one in named if not one.missing() and (has_mixed or not one.changes.mixed))
-    return str(Profile(next(usable).names | ({"prune"} if prune else set())))
+    fast = [one for one in named if has_mixed or not one.changes.mixed]
+    chosen = next((one for one in fast if not one.missing()), fast[0])
+    return str(Profile(chosen.names | ({"prune"} if prune else set())))
 
 
 def without_gain(profile: Profile, device: str) -> str:

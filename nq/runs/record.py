@@ -10,7 +10,7 @@ from nq import tracking
 from nq.config import TrackingConfig
 from nq.evaluation.gate import Parity
 from nq.formats.input_files import shown
-from nq.inference.profile import ENGINE_EXTRAS
+from nq.inference.profile import ENGINE_EXTRAS, ONNX, TENSORFLOW
 from nq.mlflow_format import save_model
 from nq.runs.folder import JOB, METRICS, REPORT, RunFolder
 from nq.runs.job import Job
@@ -136,9 +136,12 @@ def log_model(tracked: tracking.Run, job: Job) -> str | None:
     """Logs the models of a job with their settings; returns their URI, ``None`` if it failed."""
 
     def save(folder: Path, logged: Any) -> None:
-        engine = job.chosen_profile.changes.engine
-        extra = engine if engine in ENGINE_EXTRAS else None
-        save_model(folder, job.model.copy(folder.parent / "model"), str(job.profile), extra, logged)
+        profile = job.chosen_profile
+        needed = [*profile.required_extras]
+        if profile.changes.engine == ONNX:
+            needed.append(ENGINE_EXTRAS[TENSORFLOW])  # which the conversion uses
+        copy = job.model.copy(folder.parent / "model")
+        save_model(folder, copy, str(job.profile), needed, logged)
 
     return tracked.log_model(save, str(job.profile).replace("+", "-"))
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nq import storage
+from nq import extras, storage
 from nq.config import TrackingConfig
 from nq.errors import DamagedError, Error
 from nq.memo import REQUEST, Memo
@@ -44,13 +44,15 @@ def train(
     Raises:
         OSError: a file cannot be read or written, or there is no model.
         ValueError: the data or a setting cannot be used.
-        Error: another training uses the folder, or it holds another one or files of others.
+        Error: TensorFlow is not installed, another training uses the folder, or it holds another
+            one or files of others.
         TypeError: there is no such setting, or ``init`` or ``output`` is missing.
     """
     if not isinstance(job, TrainingJob):
         job = TrainingJob.of(job, **settings)
     elif settings:
         job = replace(job, **settings)
+    extras.require("cpu")
     card, begun = job.card_text(), time.time()
     sources: list[str | Path] = [job.init.path]
     if job.card:

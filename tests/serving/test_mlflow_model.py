@@ -75,7 +75,7 @@ def test_it_answers_as_the_python_api_does(saved: Path, loaded: Any, tiny_model:
     (example,) = json.loads((saved / "input_example.json").read_text("utf-8"))
     assert loaded.predict([example])[0].keys() == answers[0].keys()
     requirements = (saved / "requirements.txt").read_text("utf-8").splitlines()
-    assert f"nq-pipeline[cpu,mlflow]=={nq.__version__}" in requirements
+    assert f"nq-pipeline[mlflow,openvino]=={nq.__version__}" in requirements
 
 
 BAD_ROWS: list[tuple[dict[str, Any], str]] = [
