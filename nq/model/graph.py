@@ -4,9 +4,12 @@ A process imports Keras with one backend. That of OpenVINO builds the nodes of a
 compute, so that neither TensorFlow nor a conversion is needed.
 """
 
+import importlib
 import os
+import sys
 from collections import Counter
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -46,6 +49,7 @@ def write_graph(files: ModelFolder, config: ModelConfig, path: Path) -> None:
 
 def write_in_process(request: Request) -> None:
     """See ``write_graph``; Keras must have the backend ``openvino`` here."""
+    _postpone("scipy.signal")
     import openvino
     from openvino._offline_transformations import apply_moc_transformations
 
@@ -60,6 +64,22 @@ def write_in_process(request: Request) -> None:
         openvino.save_model(graph, path, compress_to_fp16=False)
     except RuntimeError as error:  # such as for a full disk
         raise OSError(f"{path} cannot be written: {error}") from error
+
+
+def _postpone(name: str) -> None:
+    """Lets a module be imported when one of its attributes is needed.
+
+    SciPy's signal processing, which no model uses, takes two thirds of the import of Keras.
+    """
+    module: Any = ModuleType(name)
+
+    def load(attribute: str) -> Any:
+        if sys.modules[name] is module:
+            del sys.modules[name]
+        return getattr(importlib.import_module(name), attribute)
+
+    module.__getattr__ = load
+    sys.modules.setdefault(name, module)
 
 
 def _traced(model: Any) -> Any:
