@@ -17,11 +17,11 @@ from itertools import islice
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from scipy.special import softmax
 
 from nq.errors import check_argument
 from nq.formats.documents import page_from_text
 from nq.postprocess.ranking import Ranking
+from nq.postprocess.spans import softmax
 from nq.preprocess.features import window_ranges
 from nq.preprocess.tokenizers.base import TextPieces, Tokenizer
 from nq.records import Columns, Example, FloatArray, IntArray

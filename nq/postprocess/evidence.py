@@ -20,12 +20,11 @@ such as "how much was he paid", get them.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import softmax
 
 from nq.config import RankingWeights
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.question_words import asks_for_words
-from nq.postprocess.spans import Pairs, pairs
+from nq.postprocess.spans import Pairs, pairs, softmax
 from nq.records import AnswerType, Example, FloatArray, IntArray, WindowScores
 
 TYPES = (AnswerType.SHORT, AnswerType.LONG, AnswerType.YES, AnswerType.NO)

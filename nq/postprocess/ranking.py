@@ -30,12 +30,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import softmax
 
 from nq.config import CascadeDecision, DecisionConfig
 from nq.errors import Error
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.evidence import Evidence, Options, gather_evidence
+from nq.postprocess.spans import softmax
 from nq.records import (
     Alternative,
     AnswerType,

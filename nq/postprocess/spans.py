@@ -89,3 +89,13 @@ def pairs(
             keys = -start_pos, -start, -end_pos, -end, -window
     docs = scores.start_doc[window, i], scores.end_doc[window, j]
     return Pairs(score, window, start_pos, end_pos, *docs).where(np.lexsort((*keys, -score)))
+
+
+def softmax(x: FloatArray) -> FloatArray:
+    """Returns the softmax over a vector, without the import of ``scipy.special``, 0.2 s.
+
+    >>> softmax(np.array([0.0, np.log(3.0)])).round(2).tolist()
+    [0.25, 0.75]
+    """
+    exponentials = np.exp(x - x.max())
+    return np.asarray(exponentials / exponentials.sum())

@@ -1,9 +1,11 @@
 """Tests of the pairs of positions against a search over all k * k * W of them."""
 
+import numpy as np
+import scipy.special
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.postprocess.spans import Pairs, pairs
+from nq.postprocess.spans import Pairs, pairs, softmax
 from nq.records import WindowScores
 from tests.postprocess import synthetic_pages
 
@@ -50,3 +52,9 @@ def test_pairs_are_those_of_brute_force_in_the_same_order(
     assert list(zip(*columns, strict=True)) == brute_force(
         scores, max_pieces, min_pieces, min(k, 8)
     )
+
+
+@given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=40), st.sampled_from([16, 32, 64]))
+def test_softmax_is_that_of_scipy(values: list[float], bits: int) -> None:
+    x = np.array(values, f"float{bits}")
+    np.testing.assert_array_equal(softmax(x), scipy.special.softmax(x))
