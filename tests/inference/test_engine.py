@@ -24,7 +24,7 @@ QUESTION, PAGE = "the lake", "the lake is deep\n\nthe river is long\n\nthe lake 
 ASK = """
 import json, sys, nq
 answer = nq.load(sys.argv[1], profile=sys.argv[2]).ask(sys.argv[3], sys.argv[4])
-imported = sorted({"tensorflow", "keras"} & sys.modules.keys())
+imported = [name for name in ("keras", "tensorflow") if sys.modules.get(name)]
 print(json.dumps(answer.to_dict() | {"imported": imported}))
 """
 
@@ -56,7 +56,7 @@ def test_no_process_needs_tensorflow(cache: Path, tiny_model: Path, tmp_path: Pa
         answers.append(json.loads(done.stdout))
         assert len(list(cache.iterdir())) == 1
     assert answers[0] == answers[1] == answers[2]
-    assert answers[2]["imported"] == []  # though both are there
+    assert answers[2]["imported"] == []  # though both can be imported
 
 
 @pytest.mark.slow
