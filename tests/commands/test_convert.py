@@ -139,13 +139,13 @@ def test_exports_give_the_same_logits_for_any_batch_and_length(
     }
     session = onnxruntime.InferenceSession(str(tmp_path / "onnx" / "model.onnx"))
     given, names = [x.name for x in session.get_inputs()], [x.name for x in session.get_outputs()]
-    model = load(source)
+    model, rounding = load(source), 3e-5  # of float32, which differs between processors
     for rows in batches:
         saved = serve(**{name: tf.constant(value) for name, value in rows.items()})
         onnx = dict(zip(names, session.run(None, {n: rows[n] for n in given}), strict=True))
         for name, value in model(rows).items():
-            np.testing.assert_allclose(saved[name], value, atol=1e-5)
-            np.testing.assert_allclose(onnx[name], value, atol=1e-5)
+            np.testing.assert_allclose(saved[name], value, atol=rounding)
+            np.testing.assert_allclose(onnx[name], value, atol=rounding)
 
 
 def test_a_model_with_fewer_heads_is_converted_but_not_to_hugging_faces_folder(
