@@ -3,6 +3,7 @@
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do $$python -c \
   'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$python && break; done)
 VENV := .venv
+SITE := build/site
 BIN := $(VENV)/bin
 DATA ?= ../shared/data
 MODEL ?= ranker+small
@@ -70,9 +71,9 @@ format: $(VENV)/.dev  ## Format the code and fix what the linter can fix
 
 docs: $(VENV)/.docs  ## Write the documentation as a site, whose first page is build/site/index.html
 	@echo "writing the site, about half a minute …"
-	@$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning -c docs . build/site
-	@cp build/site/README.html build/site/index.html
-	@echo "the site: build/site/index.html"
+	@$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning -c docs . $(SITE)
+	@cp $(SITE)/README.html $(SITE)/index.html
+	@echo "the site: $(SITE)/index.html"
 
 tables: $(VENV)/.dev  ## Write the tables of README and docs from the results in experiments/results
 	@$(BIN)/python -m experiments.tables

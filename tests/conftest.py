@@ -155,6 +155,19 @@ def tiny_model(tiny_vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return tiny_models.save(folder, model, shape, tiny_vocab, max_seq_length=32, doc_stride=8)
 
 
+@pytest.fixture(scope="session")
+def converted_model(tiny_model: Path) -> Path:
+    """The tiny model, whose graph for OpenVINO is in the cache of the pytest run.
+
+    A process that answers with it under ``openvino`` needs no TensorFlow and tells no conversion.
+    """
+    import nq
+
+    with nq.load(tiny_model, profile="openvino") as reader:
+        reader.ask("the lake", "the lake is deep")
+    return tiny_model
+
+
 @pytest.fixture
 def own_model(tiny_model: Path, tmp_path: Path) -> Path:
     """A copy of the tiny model to write into."""

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from nq import interruption
-from tests.support.child_processes import first_line, started
+from tests.support.child_processes import PATIENCE_S, first_line, started
 
-PATIENCE_S = 60.0
 START = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # tests may run where it is ignored

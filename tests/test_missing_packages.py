@@ -108,9 +108,9 @@ def test_an_import_without_nq_installed_tells_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_without_mlflow_a_run_is_not_recorded(tiny_model: Path, tmp_path: Path) -> None:
-    arguments = ["answer", "--model", tiny_model, "--limit", 1, "--json", "--output", "run"]
-    arguments += ["--profile", "grappler"]
+def test_without_mlflow_a_run_is_not_recorded(converted_model: Path, tmp_path: Path) -> None:
+    arguments = ["answer", "--model", converted_model, "--limit", 1, "--json", "--output", "run"]
+    arguments += ["--profile", "openvino"]
     done = run_without("mlflow", tmp_path, "-m", "nq", *arguments)
     assert done.returncode == 0
     assert json.loads(done.stdout)["run_id"] is None

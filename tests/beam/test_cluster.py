@@ -6,9 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,13 @@ from nq.bundle import bundled_sample
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.runs.folder import JOB
 from nq.storage import DEAD_LETTERS, UNFINISHED
+from tests.support.child_processes import wait_until
 from tests.support.terminal_output import without_progress
 
 ROOT = Path(__file__).parents[2]
 COPIES = 5
-PROFILE = ["--profile", "grappler"]
+PROFILE = ["--profile", "openvino"]
 BAD_LINES = b'{"question_text": "no page"}\n', b"no record\n"
-TIMEOUT_S = 240.0
 
 pytestmark = [
     pytest.mark.cluster,
@@ -39,6 +38,14 @@ pytestmark = [
         reason="needs Java and Maven to start a cluster",
     ),
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compiler() -> Iterator[None]:
+    """Java compiles its code once and fast, since its programs end after a minute."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -89,26 +96,20 @@ class Answering:
 
     def result(self) -> dict[str, Any]:
         """Waits for a success; returns the summary."""
-        output, errors = self.process.communicate(timeout=TIMEOUT_S)
+        output, errors = self.process.communicate()
         assert self.process.returncode == 0, errors
         summary: dict[str, Any] = json.loads(output)
         return summary
 
     def error(self) -> str:
         """Waits for a failure; returns its one line, without those of the progress."""
-        output, errors = self.process.communicate(timeout=TIMEOUT_S)
+        output, errors = self.process.communicate()
         lines = without_progress(errors).splitlines()
         assert (self.process.returncode, output) == (1, ""), errors
         assert [line.startswith("nq: error: ") for line in lines] == [True], errors
         assert not (self.output / PREDICTIONS).exists()
         assert not (self.output / JOB).exists()
         return lines[0].removeprefix("nq: error: ")
-
-    def wait_for(self, condition: Callable[[], bool]) -> None:
-        """Waits until a condition holds while the command runs."""
-        while not condition():
-            assert self.process.poll() is None, self.process.communicate()
-            time.sleep(0.1)
 
     def answered(self) -> int:
         """Returns how many questions the workers have answered so far."""
@@ -130,11 +131,11 @@ def cancel(cluster: Cluster, job: str) -> None:
 
 @pytest.fixture(scope="module")
 def local(
-    questions: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
+    questions: Path, converted_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, bytes]:
     """The files that the command writes without a cluster."""
     output = tmp_path_factory.mktemp("local") / "run"
-    Answering(output, tiny_model, "--data", str(questions), *PROFILE).result()
+    Answering(output, converted_model, "--data", str(questions), *PROFILE).result()
     return files(output)
 
 
@@ -162,7 +163,7 @@ def test_a_job_that_was_cancelled_is_started_again(
     """The results are those of a local run, with the dead letters of the workers."""
     options = ["--data", str(questions), *PROFILE, *cluster.options()]
     answering = Answering(tmp_path / "run", tiny_model, *options)
-    answering.wait_for(lambda: bool(flink_jobs(cluster, "RUNNING")))
+    wait_until(lambda: flink_jobs(cluster, "RUNNING"), answering.process)
     cancel(cluster, flink_jobs(cluster, "RUNNING")[0]["jid"])
     assert "was cancelled: the same command starts it again" in answering.error()
     summary = Answering(tmp_path / "run", tiny_model, *options).result()
@@ -193,7 +194,7 @@ def test_a_task_manager_that_is_killed_costs_no_answer(
     """This test is the last one: one TaskManager remains."""
     data = ["--data", str(questions), *PROFILE]
     answering = Answering(tmp_path / "run", tiny_model, *data, *cluster.options())
-    answering.wait_for(lambda: answering.answered() > 0)
+    wait_until(answering.answered, answering.process)
     os.kill(cluster.pids["taskmanager-2"], signal.SIGKILL)
     killed_after = answering.answered()
     summary = answering.result()

@@ -23,7 +23,7 @@ def test_the_decision_of_the_model_folder_is_replaced(
     monkeypatch.chdir(tmp_path)
     model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
     before = ModelFolder(model).settings
-    arguments = ["--data", bundled_sample(), "--model", model, "--profile", "baseline"]
+    arguments = ["--data", bundled_sample(), "--model", model, "--profile", "openvino"]
     first = commands.json("tune", *arguments, "--keep-scores")
     tuned = ModelFolder(model).settings
     assert tuned.windows == before.windows
@@ -53,11 +53,11 @@ def test_a_fitted_decision_is_where_the_next_fit_starts(
 ) -> None:
     """Its scores are those of the fit before, since they do not depend on the decision."""
     monkeypatch.chdir(tmp_path)
-    arguments = ["--data", bundled_sample(), "--profile", "baseline", "--keep-scores"]
+    arguments = ["--data", bundled_sample(), "--profile", "openvino", "--keep-scores"]
     free = commands.json("tune", *arguments, "--model", tiny_model, "--output", "first")
     first = ModelFolder(Path("first")).settings.decision
     again = commands.json("tune", *arguments, "--model", "./first", "--output", "again")
-    assert len(list(Path("runs").glob("baseline-*"))) == 1
+    assert len(list(Path("runs").glob("openvino-*"))) == 1
     names = ("long_threshold", "short_threshold", "odd_micro_f1", "odd_long_f1", "odd_short_f1")
     before = [again[name.replace("odd_", "odd_before_", 1)] for name in names[2:]]
     assert before == [free[name] for name in names[2:]]
@@ -93,7 +93,7 @@ def test_a_half_without_gold_is_named_before_anything_is_computed(
     data = write_lines(tmp_path / "own.jsonl", [{"id": i, **one} for i in ids])
     before = tree(tmp_path)
     arguments = ["--data", data, "--model", tiny_model, "--output", "mine"]
-    error = commands.error("tune", *arguments, "--profile", "baseline")
+    error = commands.error("tune", *arguments, "--profile", "openvino")
     assert problem in error and str(data) in error and tree(tmp_path) == before
 
 
@@ -105,7 +105,7 @@ def test_with_an_output_a_copy_has_the_decision(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("nq.model.registry.bundled_model", lambda name: tiny_model)
     before = tree(tiny_model)
-    arguments = ["--data", bundled_sample(), "--model", "small", "--profile", "baseline"]
+    arguments = ["--data", bundled_sample(), "--model", "small", "--profile", "openvino"]
     arguments += ["--limit", "12"]
     assert "--output" in commands.error("tune", *arguments)
     figures = commands.json("tune", *arguments, "--output", "mine")

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -54,31 +56,43 @@ def start(port: int, folder: Path, **variables: str) -> subprocess.Popen[str]:
     )
 
 
-def test_the_printed_address_has_a_table_with_the_saved_view(store: str, tmp_path: Path) -> None:
-    """No process runs the Python files of the working folder."""
-    for name in ("html", "json", "mlflow", "uvicorn"):
-        (tmp_path / f"{name}.py").write_text("open('ran', 'w')", encoding="utf-8")
-    port = free_port()
-    with start(port, tmp_path, MLFLOW_TRACKING_URI=store) as process:
-        assert process.stdout and process.stderr
-        address = urllib.parse.urlsplit(process.stdout.readline().strip())
-        page = urllib.parse.urlsplit(address.fragment)
-        query = urllib.parse.parse_qs(page.query)
-        assert query["workflowType"] == ["machine_learning"]
-        experiment_id = page.path.split("/")[2]
-        api = f"http://{address.netloc}/ajax-api/2.0/mlflow/experiments/get"
-        with urllib.request.urlopen(f"{api}?experiment_id={experiment_id}") as answer:
-            tags = {tag["key"]: tag["value"] for tag in json.load(answer)["experiment"]["tags"]}
-        state = json.loads(tags[f"mlflow.sharedViewState.{query['viewStateShareKey'][0]}"])
-        columns = {"metrics.`micro_f1`", "params.`profile`", "tags.`speed_comparable`"}
-        assert columns <= set(state["selectedColumns"])
-        assert urllib.parse.urlsplit(process.stdout.readline()).netloc == address.netloc
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 143
-        assert "MLflow" in process.stderr.readline()  # before the address, which takes long
+@dataclass(frozen=True)
+class Running:
+    """``nq ui`` that serves a store, and the addresses that it has printed."""
 
-    wait_until(lambda: is_closed(port))  # the server's own processes end after it
-    assert not (tmp_path / "ran").exists()
+    process: subprocess.Popen[str]
+    port: int
+    runs: str
+    models: str
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def running(store: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Runs in a folder with files that have the names of modules; the last of its tests ends it."""
+    port, folder = free_port(), tmp_path_factory.mktemp("working")
+    for name in ("html", "json", "mlflow", "uvicorn"):
+        (folder / f"{name}.py").write_text("open('ran', 'w')", encoding="utf-8")
+    with start(port, folder, MLFLOW_TRACKING_URI=store) as process:
+        assert process.stdout
+        runs, models = (process.stdout.readline().strip() for _ in range(2))
+        yield Running(process, port, runs, models, folder)
+        process.terminate()
+
+
+def test_the_printed_address_has_a_table_with_the_saved_view(running: Running) -> None:
+    address = urllib.parse.urlsplit(running.runs)
+    page = urllib.parse.urlsplit(address.fragment)
+    query = urllib.parse.parse_qs(page.query)
+    assert query["workflowType"] == ["machine_learning"]
+    experiment_id = page.path.split("/")[2]
+    api = f"http://{address.netloc}/ajax-api/2.0/mlflow/experiments/get"
+    with urllib.request.urlopen(f"{api}?experiment_id={experiment_id}") as answer:
+        tags = {tag["key"]: tag["value"] for tag in json.load(answer)["experiment"]["tags"]}
+    state = json.loads(tags[f"mlflow.sharedViewState.{query['viewStateShareKey'][0]}"])
+    columns = {"metrics.`micro_f1`", "params.`profile`", "tags.`speed_comparable`"}
+    assert columns <= set(state["selectedColumns"])
+    assert urllib.parse.urlsplit(running.models).netloc == address.netloc
 
 
 TABLE = "document.querySelector('.ag-root')?.getBoundingClientRect().right ?? 0"
@@ -89,9 +103,7 @@ CHARTS = """[...document.querySelectorAll("[data-testid=experiment-view-compare-
 
 
 @needs_chromium
-def test_the_first_columns_and_charts_of_mlflows_pages(
-    store: str, tmp_path: Path, chromium: Browser
-) -> None:
+def test_the_first_columns_and_charts_of_mlflows_pages(running: Running, chromium: Browser) -> None:
     """At its first visit a browser has MLflow's assistant at the right, which leaves less room."""
     columns = ["Run Name", "Created", "questions", "micro_f1", "predict_s", "speed_comparable"]
 
@@ -100,23 +112,27 @@ def test_the_first_columns_and_charts_of_mlflows_pages(
         end = chromium.run(TABLE)
         return [name for right, name in sorted(chromium.run(HEADERS)) if name and right <= end]
 
-    process = start(free_port(), tmp_path, MLFLOW_TRACKING_URI=store)
-    try:
-        assert process.stdout
-        runs, models = (process.stdout.readline().strip() for _ in range(2))
-        chromium.size(1500)
-        chromium.open(runs)
-        wait_until(lambda: shown() == columns)
-        chromium.run("localStorage.setItem('mlflow.assistant.panelOpen_v1', 'false')")
-        chromium.open("about:blank")  # a page is not loaded where only the part after # differs
-        chromium.open(runs)
-        wait_until(lambda: shown()[:8] == [*columns, "profile", "Dataset"])
-        chromium.open("about:blank")
-        chromium.open(models)
-        wait_until(lambda: chromium.run(CHARTS)[:3] == ["micro_f1", "windows_per_s", "size_mb"])
-    finally:
-        process.terminate()
-        process.communicate()
+    chromium.size(1500)
+    chromium.open(running.runs)
+    wait_until(lambda: shown() == columns)
+    chromium.run("localStorage.setItem('mlflow.assistant.panelOpen_v1', 'false')")
+    chromium.open("about:blank")  # a page is not loaded where only the part after # differs
+    chromium.open(running.runs)
+    wait_until(lambda: shown()[:8] == [*columns, "profile", "Dataset"])
+    chromium.open("about:blank")
+    chromium.open(running.models)
+    wait_until(lambda: chromium.run(CHARTS)[:3] == ["micro_f1", "windows_per_s", "size_mb"])
+
+
+def test_sigterm_ends_the_server_and_no_file_of_the_working_folder_was_run(
+    running: Running,
+) -> None:
+    running.process.send_signal(signal.SIGTERM)
+    assert running.process.wait() == 143
+    assert running.process.stderr
+    assert "MLflow" in running.process.stderr.readline()  # before the address, which takes long
+    wait_until(lambda: is_closed(running.port))  # the server's own processes end after it
+    assert not (running.folder / "ran").exists()
 
 
 def is_closed(port: int) -> bool:

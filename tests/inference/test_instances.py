@@ -118,7 +118,7 @@ def test_steps_begin_again_in_a_new_process_but_only_once(
     spec: ScorerSpec, some_parts: list[Part]
 ) -> None:
     part, other, *_ = some_parts
-    with closing(InstancePool(replace(spec, profile=Profile()), 1, 1)) as pool:
+    with closing(InstancePool(replace(spec, profile=Profile("openvino")), 1, 1)) as pool:
         expected = [pool.scores(one.rows, one.examples) for one in (part, other)]
         (instance,) = pool.instances
         killed, waiting = (instance.steps(one.rows, one.examples) for one in (part, other))
@@ -145,7 +145,7 @@ def test_an_error_or_two_deaths_of_a_part_cost_no_other_part(
         for process in processes():
             process.kill()
 
-    with closing(InstancePool(replace(spec, profile=Profile()), 1, 1)) as pool:
+    with closing(InstancePool(replace(spec, profile=Profile("openvino")), 1, 1)) as pool:
         expected = pool.scores(part.rows, part.examples)
         bad = {name: column for name, column in part.rows.items() if name != "input_ids"}
         with pytest.raises(KeyError, match="input_ids"):

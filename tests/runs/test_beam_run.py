@@ -65,7 +65,7 @@ def job(
     **more: Any,
 ) -> Job:
     beam = Beam(runner, beam_options, temp) if runner else None
-    return flat_job(data, model, "baseline", output=output, formats=FORMATS, beam=beam, **more)
+    return flat_job(data, model, "openvino", output=output, formats=FORMATS, beam=beam, **more)
 
 
 def assert_equal(found: Result, expected: Result) -> None:

@@ -38,7 +38,7 @@ QUESTIONS, ALL = 6, 1000
 
 
 def make_job(reader: Path, ranker: Path | None, output: Path, **settings: Any) -> Job:
-    job = {"profile": "baseline", "batch_size": 4, "limit": QUESTIONS, "keep_scores": True}
+    job = {"profile": "openvino", "batch_size": 4, "limit": QUESTIONS, "keep_scores": True}
     return flat_job([bundled_sample()], reader, ranker=ranker, output=output, **{**job, **settings})
 
 
@@ -164,7 +164,7 @@ def test_everything_of_both_models_identifies_a_run(
 
 
 def tune(commands: Commands, model: Path, *options: object) -> Any:
-    paths = ["--data", bundled_sample(), "--model", model, "--profile", "baseline"]
+    paths = ["--data", bundled_sample(), "--model", model, "--profile", "openvino"]
     return commands.json("tune", *paths, *options)
 
 
@@ -174,7 +174,7 @@ def test_tuning_two_models_makes_a_pair_folder_that_answers_as_tuned(
 ) -> None:
     before, pair = [tree(model) for model in (tiny_model, tiny_mpnet)], tmp_path / "pair"
     options = ["--ranker", tiny_model, "--read-blocks", "3"]
-    paths = ["--data", bundled_sample(), "--model", tiny_mpnet, "--profile", "baseline"]
+    paths = ["--data", bundled_sample(), "--model", tiny_mpnet, "--profile", "openvino"]
     assert "--output" in commands.error("tune", *paths, *options)
     figures = tune(commands, tiny_mpnet, *options, "--output", pair)
     assert [tree(model) for model in (tiny_model, tiny_mpnet)] == before
@@ -188,7 +188,7 @@ def test_tuning_two_models_makes_a_pair_folder_that_answers_as_tuned(
     assert tuned.long_threshold == figures["long_threshold"]
     assert (opened.name, opened.advice) == ("pair", "")
     assert Model.open(pair, read_blocks=2).decision == replace(tuned, read_blocks=2)
-    apart = flat_job([bundled_sample()], tiny_mpnet, "baseline", ranker=tiny_model, decision=tuned)
+    apart = flat_job([bundled_sample()], tiny_mpnet, "openvino", ranker=tiny_model, decision=tuned)
     for name, model in (("apart", apart.model), ("pair", opened)):
         run(replace(apart, model=model, limit=QUESTIONS, output=tmp_path / "runs" / name))
     assert predictions(tmp_path / "runs" / "apart") == predictions(tmp_path / "runs" / "pair")
@@ -225,7 +225,7 @@ def test_a_run_of_a_pair_is_reported_and_compared_where_the_pair_moved(
             Job(
                 [bundled_sample()],
                 Model.open(pair, read_blocks=blocks),
-                "baseline",
+                "openvino",
                 output=tmp_path / name,
                 limit=QUESTIONS,
                 keep_scores=True,
@@ -306,7 +306,7 @@ def test_a_damaged_pair_is_one_line(
     pair = Path(shutil.copytree(tiny_pair, tmp_path / "pair"))
     damage(pair)
     page = write(tmp_path / "page.txt", "The lake is deep.")
-    error = commands.error("ask", "who", page, "--model", pair, "--profile", "baseline")
+    error = commands.error("ask", "who", page, "--model", pair, "--profile", "openvino")
     assert re.search(problem, error), error
     assert str(pair) in error or "ranks no blocks" in error
 

@@ -39,7 +39,7 @@ def job(tiny_model: Path, tmp_path: Path) -> Job:
     files = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
     files[0].write_bytes(b"".join([*lines[:2], b"bad\n", lines[2]]))
     files[1].write_bytes(b"".join([lines[1], *lines[3:5]]))
-    return Job(files, tiny_model, "baseline", root=tmp_path / "runs", compute=Compute(batch_size=8))
+    return Job(files, tiny_model, "openvino", root=tmp_path / "runs", compute=Compute(batch_size=8))
 
 
 def answered(scores: Scoring) -> list[tuple[object, int]]:

@@ -29,15 +29,17 @@ IN_PROCESS = """
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 import nq
-from tests.runs.test_pipeline import make_job
-job = make_job(Path(sys.argv[1]), Path(sys.argv[2]), None)
-result = nq.run(job)
+files, model, folder = [nq.bundled_sample()], sys.argv[1], Path(sys.argv[2])
+one, two = (
+    nq.Job(files, model, "grappler", output=folder / str(n), limit=1, compute=nq.Compute(threads=n))
+    for n in (1, 2)
+)
+nq.run(one)
 names = Counter(path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm"))
-print(result.totals.resumed_windows, names["tf_Compute"])
+print(names["tf_Compute"])
 try:
-    nq.run(nq.Job(job.files, job.model, output=sys.argv[2] + "-2", compute=nq.Compute(threads=2)))
+    nq.run(two)
 except nq.Error as error:
     print(error)
 """
@@ -49,6 +51,7 @@ def make_job(model: Path, output: Path, instances: int | None) -> Job:
     return Job(
         files,
         model,
+        "openvino",
         output=output,
         limit=8,
         compute=Compute(batch_size=1, instances=instances, threads=1),
@@ -138,14 +141,19 @@ def test_runs_that_die_resume_with_any_number_of_instances(
     stored = parts(output / storage.WORK)
     assert len(pids) == 2 and len(stored) > 2
     (output / storage.WORK / list(stored)[1]).unlink()
-    done = python("-c", IN_PROCESS, tiny_model, output)
-    assert done.returncode == 0, done.stderr
-    first, error = done.stdout.splitlines()
-    resumed, threads = map(int, first.split())
-    assert 0 < resumed < undisturbed.totals.windows and threads == 1
-    assert "with 1 threads already and cannot change to 2" in error
+    resumed = run(make_job(tiny_model, output, None)).totals.resumed_windows
+    assert 0 < resumed < undisturbed.totals.windows
     expected = (undisturbed.folder / PREDICTIONS).read_bytes()
     assert (output / PREDICTIONS).read_bytes() == expected
+
+
+@pytest.mark.slow
+def test_tensorflow_keeps_the_threads_of_the_first_run(tiny_model: Path, tmp_path: Path) -> None:
+    done = python("-c", IN_PROCESS, tiny_model, tmp_path)
+    assert done.returncode == 0, done.stderr
+    threads, error = done.stdout.splitlines()
+    assert threads == "1"
+    assert "with 1 threads already and cannot change to 2" in error
 
 
 def test_scores_depend_on_threads_and_not_on_instances(tiny_model: Path, tmp_path: Path) -> None:

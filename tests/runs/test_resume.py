@@ -44,7 +44,8 @@ def until_killed(before: Callable[[], None] = lambda: None) -> RunProgress:
 
 
 def make_job(model: Path, output: Path) -> Job:
-    return Job([bundled_sample()], model, output=output, limit=6, compute=Compute(batch_size=1))
+    files, compute = [bundled_sample()], Compute(batch_size=1)
+    return Job(files, model, "openvino", output=output, limit=6, compute=compute)
 
 
 def run_until_killed(model: Path, output: Path) -> None:

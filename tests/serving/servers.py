@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -21,9 +20,9 @@ from nq.inference.scorer import Scorer
 from nq.model.model import Model
 from nq.serving.app import make_app
 from nq.serving.service import Answering
+from tests.support.child_processes import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
-START_S, END_S = 240.0, 60.0
 TOKEN = "secret"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 PAGE = (
@@ -101,7 +100,7 @@ class RunningServer:
             self.process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "nq", "serve", "--model", str(model), "--json"),
-                    *("--profile", "baseline", "--port", "0", *options),
+                    *("--profile", "openvino", "--port", "0", *options),
                 ],
                 cwd=folder,
                 env=os.environ | {"PYTHONPATH": str(ROOT), "NQ_TOKEN": TOKEN},
@@ -113,8 +112,7 @@ class RunningServer:
     def wait(self) -> Self:
         """Waits until the server can answer questions."""
         assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], START_S)
-        line = self.process.stdout.readline() if ready else b""
+        line = self.process.stdout.readline()  # or nothing, where it has ended
         assert line, self.log()
         self.url = json.loads(line)["url"]
         return self
@@ -123,7 +121,7 @@ class RunningServer:
         return self.log_file.read_text(encoding="utf-8")
 
     def client(self) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=60, trust_env=False, headers=BEARER)
+        return httpx.Client(base_url=self.url, timeout=PATIENCE_S, trust_env=False, headers=BEARER)
 
     def stream(self, path: str, *parts: bytes, end: bool = True) -> socket.socket:
         """Returns a connection over which a request with a body in parts has been sent."""
@@ -141,7 +139,7 @@ class RunningServer:
 
     def connect(self) -> socket.socket:
         host, port = self.url.removeprefix("http://").split(":")
-        return socket.create_connection((host, int(port)), 60)
+        return socket.create_connection((host, int(port)), PATIENCE_S)
 
     def _send(self, method: str, path: str, headers: str = "") -> socket.socket:
         """Returns a connection over which the head of a request has been sent."""
@@ -166,7 +164,7 @@ class RunningServer:
     def stop(self) -> int:
         """Ends the server as an administrator does; returns its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(END_S)
+        return self.process.wait()
 
     def __enter__(self) -> Self:
         return self

@@ -20,7 +20,7 @@ from nq.formats.documents import page_of
 from nq.mlflow_store import ENVIRONMENT, import_mlflow
 from tests.conftest import Commands
 from tests.serving.servers import ROOT
-from tests.support.child_processes import free_port, wait_until
+from tests.support.child_processes import PATIENCE_S, free_port, wait_until
 from tests.support.nq_records import simplified, write_lines
 
 pytestmark = pytest.mark.slow  # importing MLflow takes seconds
@@ -142,11 +142,11 @@ def served(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
-        process.wait(30)
+        process.wait()
 
 
 def test_mlflow_serves_it(served: str, tiny_model: Path) -> None:
-    with httpx.Client(base_url=served, timeout=60, trust_env=False) as client:
+    with httpx.Client(base_url=served, timeout=PATIENCE_S, trust_env=False) as client:
         empty = {"question": "who", "page": ""}
         answers = client.post("/invocations", json={"inputs": [*ROWS, empty]}).json()
         last = answers["predictions"].pop()

@@ -8,11 +8,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 60.0
+PATIENCE_S = 600.0
+"""After which a test fails that would wait for ever; what it waits for takes seconds."""
 
 
 def _environment(others: Mapping[str, str]) -> dict[str, str]:
@@ -68,11 +70,16 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    """Waits until a condition holds."""
+def wait_until(
+    condition: Callable[[], object], process: subprocess.Popen[Any] | None = None
+) -> None:
+    """Waits until a condition holds; with a process, as long as that runs."""
     end = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < end, "the condition has not come true"
+        if process is not None:
+            assert process.poll() is None, "the process has ended"
+        else:
+            assert time.monotonic() < end, "the condition has not come true"
         time.sleep(0.02)
 
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.child_processes import PATIENCE_S
+
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-TIMEOUT_S = 60.0
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium to render the page")
 
@@ -63,7 +64,7 @@ class Browser:
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
-            ready, _, _ = select.select([self._answers], [], [], TIMEOUT_S)
+            ready, _, _ = select.select([self._answers], [], [], PATIENCE_S)
             assert ready, "Chromium does not answer"
             data = os.read(self._answers, 1 << 20)
             assert data, "Chromium has ended"
@@ -147,6 +148,6 @@ def browser(profile: Path) -> Iterator[Browser]:
         yield Browser(process, commands, answers)
     finally:
         process.terminate()
-        process.wait(TIMEOUT_S)
+        process.wait()
         os.close(commands)
         os.close(answers)

@@ -5,12 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
 from nq.mlflow_store import ENVIRONMENT
-from tests.support.child_processes import free_port
+from tests.support.child_processes import free_port, wait_until
 
 
 class Server:
@@ -37,11 +36,12 @@ class Server:
             )
 
     def wait(self) -> None:
-        for _ in range(600):
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.uri}/health"):
-                return
-            time.sleep(0.1)
-        raise TimeoutError(self.output.read_text())
+        wait_until(self._answers, self.process)
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.uri}/health"):
+            return True
+        return False
 
     def send(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
