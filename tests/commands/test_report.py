@@ -21,7 +21,7 @@ from tests.support.folders import of_earlier_version
 from tests.support.nq_records import write_lines
 from tests.support.terminal_output import without_progress
 
-EXAMPLES = 8
+EXAMPLES, PROFILE = 8, "openvino"
 
 
 def sample_records() -> list[dict[str, Any]]:
@@ -35,7 +35,9 @@ def answer(model: Path, folder: Path, records: list[dict[str, Any]], **job: Any)
     data = write_lines(folder / "data.jsonl", records)
     decision = DecisionConfig(long_threshold=-1e9, short_threshold=-1e9)
     return nq.run(
-        nq.Job([data], nq.Model.open(model, decision=decision), output=folder / "run", **job)
+        nq.Job(
+            [data], nq.Model.open(model, decision=decision), PROFILE, output=folder / "run", **job
+        )
     )
 
 
@@ -104,7 +106,9 @@ def test_two_runs_are_compared(
 ) -> None:
     data, never = run.parent / "data.jsonl", DecisionConfig(long_threshold=1e9, short_threshold=1e9)
     other = nq.run(
-        nq.Job([data], nq.Model.open(tiny_model, decision=never), output=tmp_path / "other")
+        nq.Job(
+            [data], nq.Model.open(tiny_model, decision=never), PROFILE, output=tmp_path / "other"
+        )
     ).folder
     report = commands.json("report", run, "--against", other)
     rows, details = embedded(run / REPORT, "rows"), embedded(run / REPORT, "details")
@@ -116,7 +120,7 @@ def test_two_runs_are_compared(
     shown = commands.out("report", run, "--against", run)
     assert "   changed\n" in shown and shown.count(" · ") >= 2 and "pare" in shown
     page = (run / REPORT).read_text("utf-8")
-    assert '<th scope="col">changed from grappler</th>' in page and "cached" not in page
+    assert '<th scope="col">changed from openvino</th>' in page and "cached" not in page
     for path in (run / "predictions.json", other / "job.json", data):
         before = path.read_bytes()
         options = ["--data", data, "--output", path, "--against", other]

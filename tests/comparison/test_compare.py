@@ -120,7 +120,8 @@ def test_a_profile_that_is_not_installed_has_a_row(continued: Continued) -> None
 def test_a_row_has_the_figures_of_its_runs(continued: Continued) -> None:
     for row in (row for row in continued.result["rows"] if not row["error"]):
         assert row["low"] == row["windows_per_s"] == row["high"] > 0
-        assert row["first_start_s"] > 0 and row["memory_mb"] > 100 and row["changed"] == 0
+        assert row["first_start_s"] > 0 and row["memory_mb"] > 100
+        assert row["changed"] == 0 or "mixed" in row["profile"]
         assert row["micro_f1"] is not None
 
 
@@ -174,7 +175,8 @@ def test_the_runs_of_a_comparison_are_recorded_as_those_of_an_answering(
         engine = "openvino" if "openvino" in params["profile"] else "tensorflow"
         assert model.params.items() - params.items() == {("engine", engine)}
         figures = {metric.key: metric.value for metric in model.metrics}
-        assert figures[tracking.PREDICT_S] == point.value and figures[tracking.CHANGED] == 0
+        assert figures[tracking.PREDICT_S] == point.value
+        assert figures[tracking.CHANGED] == 0 or "mixed" in params["profile"]
         assert not [name for name in figures if name.startswith("rounds/")]
         (dataset,) = run.inputs.dataset_inputs
         assert {metric.dataset_digest for metric in model.metrics} == {dataset.dataset.digest}

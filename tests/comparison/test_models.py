@@ -78,7 +78,7 @@ def compared(
         patch.setattr(rounds, "answer_in_process", answer_quiet)
         rows = compare(
             [file],
-            "grappler",
+            "openvino",
             models=[tiny_model, tiny_mpnet],
             rounds=2,
             save_tuned=saved,
@@ -94,7 +94,7 @@ def test_each_model_has_a_row_with_its_figures(
     rows = {row.model: row for row in compared.rows}
     assert set(rows) == {tiny_model.name, tiny_mpnet.name}
     for row in rows.values():
-        assert row.profile == "grappler" and row.error == "" and len(row.ratios) == 2
+        assert row.profile == "openvino" and row.error == "" and len(row.ratios) == 2
         names = {"micro_f1", "long_f1", "short_f1"}
         assert (
             set(row.quality) == set(row.fitted) == set(row.judged) == names
@@ -146,7 +146,7 @@ SPOILT = DecisionConfig(long_threshold=2.0, short_threshold=2.0)  # it gives no 
 def of_decision(model: Path, folder: Path, decision: DecisionConfig) -> FinishedRun:
     """Returns a run of a model by a decision on the bundled questions, with its scores."""
     opened = Model.open(model, decision=decision)
-    job = nq.Job([bundled_sample()], opened, "grappler", output=folder, keep_scores=True)
+    job = nq.Job([bundled_sample()], opened, "openvino", output=folder, keep_scores=True)
     return FinishedRun(nq.run(job).folder)
 
 
@@ -247,7 +247,7 @@ def test_the_page_tells_what_was_measured_and_how_often_the_models_agree(
 ) -> None:
     page = compared.rows.page.read_text("utf-8")
     assert "2 models on questions.jsonl</h1>" in page
-    assert f"{MIN_TUNED} questions ·" in page and "tensorflow" in page and "100%" in page
+    assert f"{MIN_TUNED} questions ·" in page and "openvino" in page and "100%" in page
     share = 1 - max(row.changed or 0 for row in compared.rows) / MIN_TUNED
     assert f"<td>{share:.0%}</td>" in page
     whole = storage.read_json(compared.rows.folder / "compare.json")
@@ -259,7 +259,7 @@ def test_an_equal_comparison_measures_nothing_again(
 ) -> None:
     monkeypatch.setattr(rounds, "answer_in_process", None)
     models, output = [tiny_model, tiny_mpnet], compared.rows.folder
-    again = compare(compared.files, "grappler", models=models, rounds=2, output=output)
+    again = compare(compared.files, "openvino", models=models, rounds=2, output=output)
     assert again == compared.rows
 
 
@@ -278,7 +278,7 @@ def test_shipped_decisions_need_no_scores(
 
     monkeypatch.setattr(rounds, "answer_in_process", answer)
     (row,) = compare(
-        *(compared.files, "grappler"),
+        *(compared.files, "openvino"),
         models=[tiny_model],
         decisions=SHIPPED,
         rounds=1,
@@ -291,7 +291,7 @@ def test_shipped_decisions_need_no_scores(
     squad["qas"][0]["answers"] = [{"text": "deep", "answer_start": 6}]  # type: ignore[index]
     file = tmp_path / "squad.json"
     file.write_text(json.dumps({"data": [{"title": "Lake", "paragraphs": [squad]}]}))
-    (row,) = compare([file], "grappler", models=[tiny_model], rounds=1, output=tmp_path / "text")
+    (row,) = compare([file], "openvino", models=[tiny_model], rounds=1, output=tmp_path / "text")
     assert {"exact_match", "squad_f1"} <= set(row.quality) and row.fitted == {}
 
 
@@ -309,7 +309,7 @@ def test_a_model_that_cannot_have_a_profile_is_a_row_with_its_reason(
 
     monkeypatch.setattr(rounds, "answer_in_process", answer_quiet)
     arguments = ["compare", "--models", other, tiny_model, "--data", *compared.files]
-    arguments += ["--profiles", "grappler+prune", "--rounds", "1", "--limit", "2", "--no-track"]
+    arguments += ["--profiles", "openvino+prune", "--rounds", "1", "--limit", "2", "--no-track"]
     result = json.loads(commands.out(*arguments, "--output", tmp_path / "out", "--json", code=1))
     assert "1 row failed: original · " in commands.err
     first, failed = result["rows"]
@@ -328,7 +328,7 @@ def test_without_gold_no_model_is_named(
         patch.setattr(rounds, "answer_in_process", answer_quiet)
         models, output, phases = [tiny_model, tiny_mpnet], tmp_path / "out", list[str]()
         options: dict[str, Any] = {"rounds": 1, "output": output, "on_phase": phases.append}
-        rows = compare([file], "grappler", models=models, **options)
+        rows = compare([file], "openvino", models=models, **options)
     assert all(row.behind is None and not row.quality for row in rows)
     assert "No model is named, since the questions have no gold" in repr(rows)
 

@@ -46,7 +46,7 @@ def tune_without(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> 
                 record["annotations"] = [{**record["annotations"][0], **NO_ANSWER}]
         file = write_lines(folder / "sample.jsonl", records)
         model = Model.open(tiny_model, decision=DecisionConfig())
-        job = Job([file], model, "baseline", output=folder / "run")
+        job = Job([file], model, "openvino", output=folder / "run")
         completed: list[int] = []
         with scoring(job, lambda windows, total: completed.append(windows)) as scores:
             tuned = tuning.tune_decision(scores, job.model.decision)

@@ -46,7 +46,7 @@ def read(path: Path) -> Any:
 
 def arguments(folder: Path, data: Path, model: Path, *options: object) -> list[object]:
     paths = ["--data", data, "--model", model, "--output", folder]
-    return ["answer", *paths, "--no-track", "--profile", "grappler", *options]
+    return ["answer", *paths, "--no-track", "--profile", "openvino", *options]
 
 
 @pytest.mark.slow
@@ -61,8 +61,8 @@ def test_a_run_of_another_model_passes_the_gate(
     gate = ("--against", first, "--max-loss", 0.02)
     command = arguments(tmp_path / "run", data, tiny_mpnet, *LONG_ONLY, *gate)
     parity = commands.json(*command)["parity"]
-    assert parity["against"] == f"grappler · {tiny_model.name} in {first}"
-    names = f"grappler · {tiny_mpnet.name} in {tmp_path / 'run'} and {parity['against']}"
+    assert parity["against"] == f"openvino · {tiny_model.name} in {first}"
+    names = f"openvino · {tiny_mpnet.name} in {tmp_path / 'run'} and {parity['against']}"
     assert parity["standing"] == f"{names} have the same F1, 0.667"
     assert (parity["answers"], parity["max_drift"]) == (QUESTIONS, None)  # other windows
     assert parity["gate"]["verdict"] == "passed"

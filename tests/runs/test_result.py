@@ -43,7 +43,7 @@ def test_a_model_that_changes_while_it_answers_is_an_error(
     if kind is Error:  # else the settings have the digest of the weights
         save_settings(own_model, ModelSettings(Model.open(own_model).windows))
     before = weights.read_bytes()
-    job = make_job(own_model, tmp_path, instances=instances)
+    job = make_job(own_model, tmp_path, "baseline", instances=instances)
     first = replace(job, output=tmp_path / "first", compute=replace(job.compute, instances=None))
     expected = predictions(run(first).folder)
     tensors = {name: -tensor for name, tensor in load_file(weights).items()}
@@ -56,7 +56,7 @@ def test_a_model_that_changes_while_it_answers_is_an_error(
     assert result.totals.resumed_windows == 0 and predictions(result.folder) == expected
 
 
-def make_job(model: Path, folder: Path, profile: str = "baseline", **settings: Any) -> Job:
+def make_job(model: Path, folder: Path, profile: str = "openvino", **settings: Any) -> Job:
     """Returns a job over the first questions of the sample, in a file of their own."""
     data = folder / "data.jsonl"
     lines = bundled_sample().read_bytes().splitlines(keepends=True)[:QUESTIONS]
@@ -85,7 +85,7 @@ def test_the_counts_are_those_of_the_files(result: Result) -> None:
 def test_a_result_has_a_line_a_summary_and_a_table_in_which_all_is_escaped(result: Result) -> None:
     row = AnswerRow("who <b>", "a & b\x1b " + "word " * 90, Verdict.WRONG, ("<i>", ""))
     own = replace(result, folder=Path("<u>"), rows=(row, *result.rows * 6))
-    assert re.fullmatch(r"Result\('<u>': 6 questions, .*, profile baseline\)", repr(own))
+    assert re.fullmatch(r"Result\('<u>': 6 questions, .*, profile openvino\)", repr(own))
     counts, table, figures = str(own).split("\n\n")
     assert "<i> | (no words)" in table and "\x1b" not in table
     first, verdicts = counts.split("\n")
@@ -124,7 +124,7 @@ def test_a_number_is_the_same_wherever_it_is(tiny_model: Path, tmp_path: Path) -
     """In the result, ``metrics.json``, the page, a row of runs, and the run of MLflow."""
     store = f"sqlite:///{tmp_path / 'runs.db'}"
     anything = DecisionConfig(long_threshold=-1e9, short_threshold=-1e9)
-    job = make_job(tiny_model, tmp_path, "grappler+buckets", decision=anything)
+    job = make_job(tiny_model, tmp_path, "buckets+openvino", decision=anything)
     result = run(job, track=TrackingConfig(store), table_rows=QUESTIONS)
     written = json.loads((result.folder / METRICS).read_bytes())
     assert written["verdicts"] == result.verdicts

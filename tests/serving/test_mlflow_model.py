@@ -182,19 +182,19 @@ def test_a_run_has_the_model_with_its_settings(
     import mlflow
 
     paths = ["--data", data, "--model", tiny_model, "--output", tmp_path / "run"]
-    options = ["--profile", "baseline", "--set", "doc_stride=5", "--log-model"]
+    options = ["--profile", "openvino", "--set", "doc_stride=5", "--log-model"]
     result = commands.json("answer", *paths, *options)
     assert f"mlflow models serve -m {result['model_uri']} --env-manager local" in commands.err
     model = load(result["model_uri"])
     outputs = mlflow.get_run(result["run_id"]).outputs.model_outputs
     assert [f"models:/{output.model_id}" for output in outputs] == [result["model_uri"]]
     logged = mlflow.get_logged_model(model.metadata.model_id)
-    assert logged.name == f"{tiny_model.name} · baseline"
+    assert logged.name == f"{tiny_model.name} · openvino"
     assert {"micro_f1", "windows_per_s"} <= {metric.key for metric in logged.metrics}
     assert not [tag for tag in logged.tags if "external" in tag.lower()]
     reader = model.unwrap_python_model().reader
-    assert (str(reader.profile), reader.windows.doc_stride) == ("baseline", 5)
-    with nq.load(tiny_model, profile="baseline", windows=reader.windows) as same:
+    assert (str(reader.profile), reader.windows.doc_stride) == ("openvino", 5)
+    with nq.load(tiny_model, profile="openvino", windows=reader.windows) as same:
         page = page_of(ROWS[0]["page"], "it")
         answer = same.ask(ROWS[0]["question"], page, 0)
         assert model.predict(ROWS[:1]) == [{**answer.to_dict(), "error": None}]
@@ -212,9 +212,9 @@ def test_a_run_of_two_models_has_both(
     import mlflow
 
     page = page_of(ROWS[1]["page"], "it")
-    with nq.load(tiny_pair, profile="baseline", read_blocks=1) as reader:
+    with nq.load(tiny_pair, profile="openvino", read_blocks=1) as reader:
         answer = reader.ask(ROWS[1]["question"], page)
-    options = ["--data", data, "--profile", "baseline", "--read-blocks", "1", "--log-model"]
+    options = ["--data", data, "--profile", "openvino", "--read-blocks", "1", "--log-model"]
     given: dict[str, list[object]] = {
         "pair": [tiny_pair],
         "apart": [tiny_mpnet, "--ranker", tiny_model],
@@ -240,21 +240,21 @@ def test_a_registered_model_is_a_new_version_under_the_alias_of_its_profile(
 ) -> None:
     from mlflow import MlflowClient
 
-    paths = ["--data", data, "--model", tiny_model, "--profile", "grappler+buckets"]
+    paths = ["--data", data, "--model", tiny_model, "--profile", "buckets+openvino"]
     for version in ("1", "2"):
         output = tmp_path / version
         result = commands.json("answer", *paths, "--output", output, "--register", "lake model")
         command = shlex.join(["mlflow", "models", "serve", "-m", result["model_uri"]])
         assert f"has its model: {command} --env-manager" in commands.err
         assert result["model_uri"] == f"models:/lake model/{version}"
-        by_alias = MlflowClient().get_model_version_by_alias("lake model", "grappler-buckets")
+        by_alias = MlflowClient().get_model_version_by_alias("lake model", "buckets-openvino")
         assert (str(by_alias.version), by_alias.run_id) == (version, result["run_id"])
         (output,) = MlflowClient().get_run(result["run_id"]).outputs.model_outputs
         logged = MlflowClient().get_logged_model(output.model_id)
         (named,) = json.loads(logged.tags["mlflow.modelVersions"])
         assert (named["name"], str(named["version"])) == ("lake model", version)
-    model = load("models:/lake model@grappler-buckets")
-    assert str(model.unwrap_python_model().reader.profile) == "grappler+buckets"
+    model = load("models:/lake model@buckets-openvino")
+    assert str(model.unwrap_python_model().reader.profile) == "buckets+openvino"
     error = commands.error("answer", *paths, "--register", "a", "--no-track", code=2)
     assert "--log-model and --register need a recorded run" in error
 
