@@ -25,7 +25,7 @@ from tests.support.child_processes import wait_until
 from tests.support.terminal_output import without_progress
 
 ROOT = Path(__file__).parents[2]
-COPIES = 5
+COPIES = 2
 PROFILE = ["--profile", "openvino"]
 BAD_LINES = b'{"question_text": "no page"}\n', b"no record\n"
 
