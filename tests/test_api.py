@@ -69,7 +69,7 @@ def test_questions_about_a_page_are_answered(page: nq.Page) -> None:
 
 @pytest.mark.slow
 def test_the_bundled_model_has_its_known_quality(tmp_path: Path) -> None:
-    result = nq.run(nq.Job([nq.bundled_sample()], root=tmp_path))
+    result = nq.run(nq.Job([nq.bundled_sample()], profile="openvino", root=tmp_path))
     assert result.examples == result.metrics["long-answer-n"] == 40
     for name, expected in SAMPLE_METRICS.items():
         assert result.metrics[name] == pytest.approx(expected, abs=0.005)

@@ -165,10 +165,9 @@ def test_the_default_profile_is_that_of_a_local_run(
 def test_the_sample_by_two_processes(tiny_model: Path, tmp_path: Path) -> None:
     """The parts of two workers are others, and so may be the low bits; no answer is."""
     sample = [bundled_sample()]
-    expected = run(job(sample, tiny_model, tmp_path / "local", None))
-    found = run(
-        job(sample, tiny_model, tmp_path / "two", workers=2, against=expected.folder), table_rows=3
-    )
+    expected = run(job(sample, tiny_model, tmp_path / "local", None, limit=12))
+    two = job(sample, tiny_model, tmp_path / "two", workers=2, limit=12, against=expected.folder)
+    found = run(two, table_rows=3)
     assert found.parity is not None
     assert (found.parity.answers, found.parity.changed) == (expected.examples, 0)
     assert found.beam is not None and found.beam["workers"] == 2
