@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -122,21 +123,27 @@ def load_scorer(spec: ScorerSpec) -> Scorer:
     """Loads models as a scorer under their profile, wrapped for pruning and rescoring."""
     profile, model = spec.profile, spec.model
     margin = close_margin(profile, _device(profile)) if profile.changes.rescore else None
-    first, *others = model.separate
-    scorer = _load_one(replace(spec, model=first))
+    scorer, *readers = _load_each([replace(spec, model=one) for one in model.separate])
     if profile.changes.prune:
-        part = first.reader
+        part = model.parts[0]
         cls_id = part.tokenizer.cls_id if part.config.is_dual_encoder else None
-        scorer = PruningScorer(scorer, first.decision, cls_id)
+        scorer = PruningScorer(scorer, model.separate[0].decision, cls_id)
     if model.cascade is not None:
-        (reader,) = others
-        reader_features = partial(features, tokenizer=reader.tokenizer, config=reader.windows)
-        predictor = load_predictor(replace(spec, model=reader))
-        scorer = CascadeScorer(scorer, predictor, reader_features, model.cascade)
+        part = model.reader
+        reader_features = partial(features, tokenizer=part.tokenizer, config=part.windows)
+        scorer = CascadeScorer(scorer, readers[0], reader_features, model.cascade)
     if margin is None:
         return scorer
     exact = replace(spec, profile=exact_profile(profile))
     return RescoringScorer(scorer, lambda: load_scorer(exact), model.decision, margin)
+
+
+def _load_each(specs: Sequence[ScorerSpec]) -> list[Scorer]:
+    """Loads models, at the same time unless TensorFlow runs them: graphs may have to be made."""
+    if specs[0].profile.changes.engine == TENSORFLOW:
+        return list(map(_load_one, specs))
+    with ThreadPoolExecutor() as executor:
+        return list(executor.map(_load_one, specs))
 
 
 def _load_one(spec: ScorerSpec) -> Scorer:
@@ -174,7 +181,8 @@ def load_predictor(
     ``network`` is that of another predictor under this profile.
     """
     model, profile = spec.model.reader, spec.profile
-    rule, plain = RULES[spec.model.decision.rule], replace(spec, profile=Profile())
+    rule = RULES[spec.model.decision.rule]
+    exact = replace(spec, profile=exact_profile(profile))
     encodes_texts = model.config.is_dual_encoder and profile.changes.engine != TENSORFLOW
     computation = Computation(
         network or FolderNetwork(model, profile.policy(_device(profile))),
@@ -187,7 +195,7 @@ def load_predictor(
     return Predictor(
         computation,
         Shape(spec.batch_size, model.windows.max_seq_length),
-        None if profile == plain.profile else lambda: load_predictor(plain, reduction),
+        None if profile == exact.profile else lambda: load_predictor(exact, reduction),
     )
 
 
