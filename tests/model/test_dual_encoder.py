@@ -22,9 +22,11 @@ from nq.inference.vectors import (
     ENTRY_BYTES,
     MIDDLE,
     SCALE,
+    Texts,
     VectorScorer,
     VectorStore,
     text_key,
+    text_rows,
 )
 from nq.model import checkpoint, joint
 from nq.model.encoder import Layers, encoder
@@ -157,15 +159,18 @@ def test_each_text_is_encoded_as_by_itself(source: Path, ranker: Path) -> None:
     assert n_blocks > len(BLOCKS)  # a long one is divided
 
 
+ENGINES = [("mixed+xla", "mpnet"), ("onnx", "mpnet"), *(("openvino", name) for name in SHAPES)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("source", ["mpnet"], indirect=True)
-@pytest.mark.parametrize("profile", ["mixed+xla", "buckets+openvino", "onnx"])
+@pytest.mark.parametrize(("profile", "source"), ENGINES, indirect=["source"])
 def test_engines_agree(profile: str, ranker: Path) -> None:
     rows = window_rows(ranker, example())
-    expected = loaded(ranker, "baseline").scores(rows)["start_logit"]
-    atol = 0.3 if "mixed" in profile else ROUNDING
-    found = loaded(ranker, profile).scores(rows)["start_logit"]
-    np.testing.assert_allclose(found, expected, atol=atol)
+    texts = text_rows(Texts.of(rows, nq.Model.open(ranker).tokenizer.cls_id).pieces)
+    expected, found = (
+        loaded(ranker, name).encoder.scores(texts)[VECTORS] for name in ("baseline", profile)
+    )
+    np.testing.assert_allclose(found, expected, atol=0.02 if "mixed" in profile else 1e-5)
 
 
 @pytest.mark.slow
