@@ -45,7 +45,7 @@ class PruningScorer(ScorerWrapper):
         read = {name: x[computed] for name, x in rows.items()}
         if self._cls_id is not None:
             texts = Texts.of(read, self._cls_id)
-            read["input_mask"] = texts.kept(read, np.concatenate(of_best)[computed])
+            read |= texts.kept(read, np.concatenate(of_best)[computed])
         scored = yield from self.inner.steps(read, ())
         columns: Columns = {READ: computed}
         for name, values in scored.items():

@@ -113,8 +113,8 @@ class Texts:
         places = zip(row.tolist(), start.tolist(), end.tolist(), strict=True)
         return cls(row, start, end, [ids[r, first:last] for r, first, last in places])
 
-    def kept(self, rows: Rows, wanted: NDArray[np.bool_]) -> IntArray:
-        """Returns the mask ``[W, L]`` of rows in which only the question and some texts are left.
+    def kept(self, rows: Rows, wanted: NDArray[np.bool_]) -> Columns:
+        """Returns mask and token map of rows in which only the question and some texts are left.
 
         Left are texts with a position that is ``wanted``, bool ``[W, L]``.
         """
@@ -124,7 +124,7 @@ class Texts:
         gone = ~(is_wanted | (self.start == 0))
         for row, start, end in zip(self.row[gone], self.start[gone], self.end[gone], strict=True):
             mask[row, start:end] = 0
-        return mask
+        return {"input_mask": mask, "token_map": np.where(mask > 0, rows["token_map"], -1)}
 
 
 def text_key(pieces: IntArray) -> bytes:

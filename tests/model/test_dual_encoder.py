@@ -219,6 +219,8 @@ def test_prune_encodes_the_texts_of_the_best_blocks(n_blocks: int, ranker: Path)
     cls_id = nq.Model.open(ranker).tokenizer.cls_id
     pruned = PruningScorer(scorer, decision, cls_id).scores(rows, [asked])
     assert block_logits(pruned) == expected
+    tokens = pruned["start_doc"][pruned["start_doc"] >= 0]
+    assert set(blocks.of_token[tokens]) <= set(best)  # nothing is said of other blocks
     assert scorer.encoder.counters.computed_windows == 1 + len(expected)
 
 
