@@ -20,7 +20,7 @@ ANSWERS = {
     "when was it first lit": "4 May 1874",
     "who was the last keeper": "Tom Hale",
 }
-SAMPLE_METRICS = {"micro_f1": 0.738, "long-answer-f1": 0.904, "short-answer-f1": 0.526}
+SAMPLE_METRICS = {"micro_f1": 0.733, "long-answer-f1": 0.904, "short-answer-f1": 0.517}
 """Of the bundled models on the bundled sample; an answer more or less changes them by 0.01."""
 
 
