@@ -73,7 +73,8 @@ class Predictor(Scorer):
             plan = batches.by_own_length(n_pieces, self.shape, TEXT_STEP if any_shape else 0)
             if any_shape:
                 return batches.of_size(plan)
-            return batches.without_empty_rows(plan) if self._is_adaptive else plan
+            pads = self.profile.changes.jit_compile and not self._is_adaptive
+            return plan if pads else batches.without_empty_rows(plan)
         if any_shape:
             return batches.fitted(n_pieces, self.shape)
         plan = batches.in_order(len(n_pieces), self.shape)
