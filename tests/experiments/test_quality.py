@@ -115,7 +115,7 @@ def test_the_limits_of_rescore_are_those_of_the_committed_result() -> None:
     path = tables.ROOT / "experiments" / "results" / "rescoring_dev.json"
     rows = json.loads(path.read_bytes())["result"]["rows"]
     types = [compute_type(Profile(row["profile"]), "CPU") for row in rows]
-    assert {*types} == CLOSE.keys()
+    assert {*types} <= CLOSE.keys()  # those that the processor which measured has
     for row, type_ in zip(rows, types, strict=True):
         assert row["limit"] == CLOSE[type_] > 1.25 * row["largest_margin"]
         assert row["changed_with_rescore"] == 0

@@ -31,7 +31,8 @@ from nq.runs.measure import (
     tree_use,
 )
 from nq.runs.run import run
-from tests.runs.test_resume import make_job, run_killed
+from tests.runs.test_resume import make_job, run_killed, until_killed
+from tests.support.child_processes import wait_until
 
 PART = Measured(
     started=100.0,
@@ -108,12 +109,18 @@ def test_work_of_other_programs_is_a_reason(
     assert (BUSY in clock.finish(Totals()).reasons) is is_busy
 
 
+def run_until_timed(model: Path, output: Path) -> None:
+    """Answers until SIGKILL, which waits for the times; runs in a process of its own."""
+    times = output / storage.WORK / TIMES
+    run(make_job(model, output), progress=until_killed(lambda: wait_until(times.exists)))
+
+
 @pytest.mark.slow
 def test_the_time_of_a_resumed_run_is_the_sum_of_its_parts(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     begin, folder = time.time(), tmp_path / "run"
-    run_killed("tests.runs.test_resume", "run_until_killed", tiny_model, folder)
+    run_killed("tests.runs.test_measure", "run_until_timed", tiny_model, folder)
     first = storage.read_json(folder / storage.WORK / TIMES)
     killed = time.time()
     result = run(make_job(tiny_model, folder))
