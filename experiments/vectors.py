@@ -169,7 +169,7 @@ def _seconds(work: Callable[[], Any]) -> float:
 def table(result: Mapping[str, float]) -> str:
     """Returns the table of a result."""
     rows = (
-        (text, f"{result[name]:.2f}" if name.endswith("_s") else f"{result[name]:,.0f}")
+        (text, f"{result[name]:.2f} s" if name.endswith("_s") else f"{result[name]:,.0f}")
         for name, text in ROWS.items()
     )
     return markdown(("pages encoded once", ""), *rows)

@@ -1,5 +1,6 @@
 """Batching: which windows are computed together, and in which static shape."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -71,19 +72,18 @@ def fitted(n_pieces: IntArray, shape: Shape) -> list[Batch]:
     ]
 
 
-def by_own_length(n_pieces: IntArray, shape: Shape, step: int) -> list[Batch]:
+def by_own_length(n_pieces: IntArray, shape: Shape, lengths: Sequence[int]) -> list[Batch]:
     """Returns batches of texts whose padded length depends on each text alone, the longest first.
 
-    That is a multiple of ``step``, or with ``step`` 0 a power of two, of which there are fewer. A
-    batch has at most as many pieces as ``shape``.
+    That is the first of ``lengths``, ascending, that has room for it, at most the length of
+    ``shape``. A batch has at most as many pieces as ``shape``.
 
     >>> [(b.rows.tolist(), b.shape.length) for b in
-    ...  by_own_length(np.array([20, 5, 16, 70]), Shape(2, 96), 16)]
-    [([3], 80), ([0], 32), ([1, 2], 16)]
+    ...  by_own_length(np.array([20, 5, 16, 70]), Shape(2, 96), [16, 32, 64])]
+    [([3], 96), ([0], 32), ([1, 2], 16)]
     """
-    steps = np.maximum(n_pieces, 1)
-    padded = -(-steps // step) * step if step else 2 ** np.ceil(np.log2(np.maximum(steps, 16)))
-    padded = np.minimum(padded.astype(np.int64), shape.length)
+    possible = np.array([*(n for n in lengths if n < shape.length), shape.length])
+    padded = possible[np.searchsorted(possible, n_pieces)]
     result = list[Batch]()
     for length in np.unique(padded)[::-1].tolist():
         rows = np.flatnonzero(padded == length)

@@ -28,8 +28,11 @@ from nq.text import truncate
 log = logging.getLogger(__name__)
 
 MAX_REASON_CHARS = 300
-TEXT_STEP = 16
-"""Of what the padded length of a text of a dual encoder is a multiple."""
+ANY_LENGTHS = range(16, 1 << 16, 16)
+FEW_LENGTHS = (16, 32, 64, 128, 256)
+XLA_LENGTHS = (32, 128)
+"""To which texts of a dual encoder are padded, or else to the longest: where a new shape costs
+nothing, where it is traced, and where it is compiled, which takes many seconds."""
 
 
 class Predictor(Scorer):
@@ -70,11 +73,12 @@ class Predictor(Scorer):
     def _plan(self, n_pieces: IntArray) -> Sequence[Batch]:
         any_shape = self._is_adaptive and self._engine.any_shape
         if self._columns == Vectors.columns:
-            plan = batches.by_own_length(n_pieces, self.shape, TEXT_STEP if any_shape else 0)
             if any_shape:
-                return batches.of_size(plan)
-            pads = self.profile.changes.jit_compile and not self._is_adaptive
-            return plan if pads else batches.without_empty_rows(plan)
+                return batches.of_size(batches.by_own_length(n_pieces, self.shape, ANY_LENGTHS))
+            if self.profile.changes.jit_compile and not self._is_adaptive:
+                return batches.by_own_length(n_pieces, self.shape, XLA_LENGTHS)
+            plan = batches.by_own_length(n_pieces, self.shape, FEW_LENGTHS)
+            return batches.without_empty_rows(plan)
         if any_shape:
             return batches.fitted(n_pieces, self.shape)
         plan = batches.in_order(len(n_pieces), self.shape)
