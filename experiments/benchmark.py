@@ -24,11 +24,10 @@ import orjson
 
 from experiments import command
 from nq.commands import arguments
-from nq.comparison.rounds import answer_in_process
 from nq.formats import lines
 from nq.formats.input_files import find_files
-from nq.inference.profile import DEFAULT_PROFILE
 from nq.inference.scorer import score_examples
+from nq.lab.rounds import answer_in_process
 from nq.model.folder import ModelFolder
 from nq.model.runtime import import_tensorflow
 from nq.postprocess.decision import decide
@@ -37,6 +36,7 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
 from nq.records import Windowed
 from nq.runs.config import Compute
+from nq.runs.job import Job
 from nq.runs.score_store import ScoreStore, StoringScorer
 
 PREDECESSOR_WINDOWS_PER_CPU_S = 110
@@ -123,8 +123,7 @@ def memory(files: Sequence[str], model: Path, folder: Path) -> dict[str, Any]:
     for times in (1, 10):
         data = folder / f"{times}.jsonl"
         data.write_bytes(b"".join(_repeated(files, times)))
-        paths = ["--data", str(data), "--model", str(tiny), "--output", str(folder / f"{times}")]
-        result = answer_in_process(DEFAULT_PROFILE, paths)
+        result = answer_in_process(Job([data], tiny, output=folder / f"{times}"))
         megabytes = result["peak_memory_bytes"] / 2**20
         peaks[f"peak memory at {result['examples']} pages, MB"] = megabytes
     once, ten_times = peaks.values()

@@ -19,12 +19,12 @@ from PIL.PngImagePlugin import PngInfo
 from experiments import command
 from experiments.table_sources import COMPARED, ResultFile, read_result, speed
 from nq.bundle import bundled_sample
-from nq.comparison.page import comparison_page
 from nq.errors import Error
-from nq.report.comparison import ComparisonRow
+from nq.lab.page import Comparison, comparison_page
+from nq.lab.rows import Row
+from nq.lab.run_page import write_report
 from nq.runs.job import Job
 from nq.runs.run import run
-from nq.runs.run_page import write_report
 
 ROOT = Path(__file__).parents[1]
 RESULT, PROFILE, QUESTION = "compare_20", "mixed+buckets+openvino", "6740638640302989540"
@@ -59,10 +59,10 @@ def figures(name: str) -> str:
 
 
 def _comparison(data: ResultFile) -> bytes:
-    rows = [ComparisonRow(**row) for row in data["result"]["rows"]]
+    rows = Comparison(Row(**row) for row in data["result"]["rows"])
     questions = f"{COMPARED[RESULT][1]} questions about excerpts"
     about = questions, data["machine"], data["date"]
-    return comparison_page(rows, f"{len(rows)} profiles", data["result"]["reason"], about)
+    return comparison_page(rows, f"{len(rows)} profiles", about)
 
 
 def _draw(page: bytes, name: str, shown: str, place: str = "") -> None:

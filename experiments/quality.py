@@ -29,10 +29,12 @@ from nq.evaluation.nq_eval import Gold
 from nq.evaluation.tuning import Predictions, measure
 from nq.formats.input_files import find_files
 from nq.formats.outputs import encode_prediction
+from nq.lab.choose import with_profile
 from nq.model.model import Model
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.fit import yes_no_separation
 from nq.postprocess.ranking import rank
+from nq.questions import Questions
 from nq.records import Example, Prediction, Span
 from nq.runs.config import AUTO
 from nq.runs.folder import FinishedRun
@@ -60,7 +62,11 @@ def show(args: argparse.Namespace) -> int:
     model = Model.open(args.model)
     rows = []
     for file in find_files(args.data):
-        job = Job([file], model, args.profile or AUTO, limit=args.limit, keep_scores=True)
+        job = Job([file], model, limit=args.limit, keep_scores=True)
+        if args.profile in (None, AUTO):
+            job, _ = with_profile(job, Questions(job.files, limit=args.limit))
+        else:
+            job = replace(job, profile=args.profile)
         with tempfile.TemporaryDirectory() as folder:
             finished = FinishedRun(run(replace(job, root=Path(folder))).folder)
             figures = _figures(finished, args.half)

@@ -214,9 +214,9 @@ def speed(name: str, result: ResultFile) -> tuple[str, str]:
 
 def compare(result: ResultFile) -> str:
     """Returns the table of ``nq compare --json``, with the sentence that names a profile."""
-    from nq.report.comparison import ComparisonRow, cells
+    from nq.lab.rows import Row, cells
 
-    heads, rows = cells([ComparisonRow(**row) for row in result["rows"]])
+    heads, rows = cells([Row(**row) for row in result["rows"]])
     named = ((f"`{name}`", *figures) for name, *figures in rows)
     return f"{markdown([head.replace('- ', '') for head in heads], *named)}\n{result['reason']}\n"
 

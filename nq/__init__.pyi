@@ -1,12 +1,12 @@
 from .answers import Answer, Page
 from .bundle import bundled_sample
-from .comparison.compare import compare
 from .config import DecisionConfig, WindowConfig
 from .errors import Error
 from .evaluation.evaluate import evaluate
 from .formats.documents import page_from_html, page_from_text
 from .formats.inputs import read_page
 from .inference.profile import Profile
+from .lab.measure import compare
 from .model.convert import convert
 from .model.model import Model
 from .questions import read_examples

@@ -17,6 +17,10 @@ class DamagedError(Error):
     """
 
 
+class ChangedError(Error):
+    """A file of the data or of a model is no longer what it was when it was opened."""
+
+
 def not_installed(package: str) -> str:
     """Returns what to do where a package that nq always needs is missing: nq is not installed."""
     return (

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from nq.errors import Error
+from nq.errors import ChangedError, Error
 from nq.formats import inputs, lines
 from nq.formats.fields import RecordError
 from nq.formats.input_files import (
@@ -171,12 +171,12 @@ class Questions:
             raise Error(f"found {len(self.files)} data files, expected {len(key['inputs'])}")
         for path, file in zip(self.files, key["inputs"], strict=True):
             if self.system.sha256(path) != file["sha256"]:
-                raise Error(changed.format(path, "--data"))
+                raise ChangedError(changed.format(path, "--data"))
         if "pages" in key:
             if self.pages is None:
                 raise Error("the questions name pages: give their folder")
             if _pages_sha256(self.pages) != key["pages"]["sha256"]:
-                raise Error(changed.format(f"a page in {self.pages.folder}", "--pages"))
+                raise ChangedError(changed.format(f"a page in {self.pages.folder}", "--pages"))
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -130,6 +130,7 @@ class Run:
         self.uri = store(config.uri if config else None)
         self.experiment = config.experiment if config else None
         self._register = config.register if config else None
+        self.logs_model = config is not None and config.logs_model
         self.name, self.available, self.status = name and visible(name), bool(config), "FINISHED"
         self.ended: float | None = None
         self._source, self._started = source, time.time()

@@ -13,27 +13,28 @@ from tests.support.child_processes import ROOT, python
 ALLOWED: dict[str, set[str]] = {
     "eval": {"commands"},
     "beam": {"evaluation", "formats", "inference", "model", "postprocess", "preprocess"},
-    "comparison": {
-        *("evaluation", "formats", "inference", "model", "report", "runs"),
-    },
     "evaluation": {"formats", "postprocess"},
     "formats": set(),
     "inference": {"model", "postprocess", "preprocess"},
     "model": {"formats", "preprocess"},
     "postprocess": set(),
     "preprocess": {"formats"},
-    "report": {"evaluation", "formats", "postprocess"},
+    "lab": {
+        *("evaluation", "formats", "inference", "model"),
+        *("postprocess", "preprocess", "report", "runs"),
+    },
+    "report": {"evaluation", "formats", "postprocess", "runs"},
     "runs": {
         *("beam", "evaluation", "formats", "inference", "model"),
-        *("postprocess", "preprocess", "report"),
+        *("postprocess", "preprocess"),
     },
     "serving": {"formats", "inference", "model", "postprocess", "preprocess"},
     "training": {
         *("beam", "evaluation", "formats", "inference", "model", "postprocess", "preprocess"),
     },
     "commands": {
-        *("beam", "comparison", "evaluation", "formats", "inference", "model", "preprocess"),
-        *("report", "runs", "serving", "training"),
+        *("beam", "evaluation", "formats", "inference", "lab", "model", "preprocess"),
+        *("runs", "serving", "training"),
     },
 }
 """Maps each package to the packages that it may import; all may import the modules beside them."""

@@ -22,7 +22,7 @@ from experiments import picture
 from experiments.peers.models import PEERS
 from nq.commands import main as console
 from nq.formats import inputs, outputs, own_data
-from nq.runs.profile_choice import default_choice
+from nq.inference.choice import default_choice
 from tests.support.child_processes import ROOT, python
 
 PAGES = {

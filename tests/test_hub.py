@@ -13,7 +13,6 @@ from huggingface_hub import _snapshot_download, constants
 
 import nq
 from experiments.peers.pipeline import LIVE, write_model
-from nq.comparison.models import find_entrants
 from nq.errors import Error
 from nq.formats.input_files import find_files, shown
 from nq.model.registry import model_folder, model_name
@@ -355,9 +354,3 @@ def test_commands_take_models_and_data_of_the_hub(server: Hub, commands: Command
     assert "org/none" in commands.error("answer", "--data", bad, "--no-track")
     assert commands.out("eval", *gold[:1], bad, *gold[2:], code=1) == ""
     server.requests.clear()
-
-
-def test_a_compared_model_is_named_by_its_commit(server: Hub) -> None:
-    (one,) = find_entrants([MODEL], have_names=True)
-    assert one.name == MODEL
-    assert one.options == ["--model", f"{MODEL}@{server.commit(MODEL)}"]

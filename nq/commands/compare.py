@@ -2,20 +2,22 @@
 
 import argparse
 import webbrowser
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nq.bundle import bundled_sample
 from nq.commands import answer, arguments, terminal
 from nq.errors import Error
-from nq.report.comparison import CHOSEN, DECISIONS, SHIPPED
+from nq.lab.rows import CHOSEN, DECISIONS, SHIPPED
 from nq.text import counted, visible
 
 SETS = ("default", "thesis", "all")
 OF_COMPARE = (
-    *("profiles", "model", "models", "decisions", "save_tuned"),
-    *("batch_sizes", "max_seq_lengths", "rounds", "output"),
+    "profiles",
+    "decisions",
+    "save_tuned",
+    "batch_sizes",
+    "max_seq_lengths",
+    "rounds",
 )
 REFUSED = {
     "profile": "give --profiles",
@@ -101,20 +103,25 @@ def run(args: argparse.Namespace) -> int:
         raise terminal.UsageError(
             "a --runner keeps no scores, to which decisions are fitted: add --decisions shipped"
         )
-    from nq.comparison.compare import compare
-    from nq.comparison.verdict import advice
+    from nq.lab.measure import compare
+    from nq.lab.models import name_models
 
+    of_all = argparse.Namespace(**{**vars(passed_on), **vars(args), "root": "runs"})
+    of_all.unknown = []
+    jobs = [
+        answer.job_of(argparse.Namespace(**{**vars(of_all), "model": model}))
+        for model in args.models or [args.model]
+    ]
+    models = zip(args.models, (job.model for job in jobs), strict=False)
     rows = compare(
-        args.data or [bundled_sample()],
-        pages=arguments.pages(args),
-        options=args.unknown,
+        jobs[0],
+        models=name_models(models),
         track=arguments.tracking_config(args),
         **{name: getattr(args, name) for name in OF_COMPARE},
     )
-    (take, reason), page = advice(rows), rows.page.absolute()
+    page = rows.page.absolute()
     if args.json:
-        values = {"take": take, "reason": reason, "rows": list(map(asdict, rows))}
-        terminal.print_json({"page": str(page), **values})
+        terminal.print_json({**rows.to_dict(), "page": str(page)})
     else:
         print(f"{rows}\n{visible(f'the page: {page}')}")
     if args.open:
@@ -126,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _forget(args: argparse.Namespace) -> int:
-    from nq.runs.profile_choice import forget
+    from nq.lab.choose import forget
 
     root = args.output or Path("runs")
     forgotten = forget(root)

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from nq.commands import arguments, terminal
@@ -39,10 +38,10 @@ def parser() -> terminal.Parser:
 
 def run(args: argparse.Namespace) -> int:
     from nq.formats import input_files
+    from nq.lab.rows import comparison_table
+    from nq.lab.run_page import write_report
     from nq.model.registry import model_folder
-    from nq.report.comparison import comparison_table
     from nq.runs.folder import last_run
-    from nq.runs.run_page import write_report
 
     files = input_files.find_files(args.data) if args.data else []
     if len(args.runs) > 1:
@@ -56,13 +55,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if written.analysis:
         print(visible(str(written.analysis), lines=True))
-    if written.rows:
-        print(f"\n{comparison_table(written.rows)}")
-    parity = written.parity
-    if parity and parity.standing:
-        print(visible(parity.standing))
-    if parity and parity.gate and parity.gate.verdict:
-        print(f"gate: {parity.gate}")
+    if written.comparison:
+        print(f"\n{comparison_table(written.comparison)}")
+        if written.comparison.standing:
+            print(visible(written.comparison.standing))
     print(f"\nwritten to {visible(str(written.page))}")
     return 0
 
@@ -70,13 +66,11 @@ def run(args: argparse.Namespace) -> int:
 def _compare(args: argparse.Namespace, files: Sequence[str]) -> int:
     if args.against or args.model:
         raise terminal.UsageError("--against and --model are for the report of one RUN")
-    from nq.comparison.runs import compare_runs
-    from nq.comparison.verdict import advice
+    from nq.lab.compare import compare_runs
 
     rows = compare_runs(args.runs, args.output, files, args.pages)
     if args.json:
-        values = {"reason": advice(rows)[1], "rows": list(map(asdict, rows))}
-        terminal.print_json({"page": str(rows.page), **values})
+        terminal.print_json(rows.to_dict())
     else:
         print(f"{rows}\n\nwritten to {visible(str(rows.page))}")
     return 0

@@ -83,36 +83,6 @@ class Gate:
         return f"{text}, a loss of at most {100 * self.max_loss:.3g}% allowed: {self.verdict}"
 
 
-@dataclass(frozen=True)
-class Parity:
-    """The differences between a run and another run of the same questions.
-
-    ``against`` is the other run's profile, model and folder. There are ``max_drift`` and
-    ``mean_drift`` of nine logits a window (``nq.runs.parity``) if both runs computed a window.
-    ``f1`` has this run's scores minus the other's; ``standing`` says which is better, given gold.
-    """
-
-    against: str
-    answers: int
-    changed: int
-    max_drift: float | None
-    mean_drift: float | None
-    f1: Mapping[str, float]
-    gate: Gate | None = None
-    standing: str = ""
-
-    @property
-    def changed_share(self) -> float:
-        """Share of the answers that differ; 0 if there are none."""
-        return self.changed / self.answers if self.answers else 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the fields and the share of changed answers, without a gate that is ``None``."""
-        values = {**asdict(self), "changed_share": self.changed_share}
-        del values["gate"]
-        return {**values, "gate": self.gate.to_dict()} if self.gate else values
-
-
 def question_counts(gold: Gold, predictions: Mapping[ExampleId, Label]) -> list[Counts]:
     """Returns the counts of each question of ``gold`` from which micro-F1 is computed."""
     long, short = decisions(gold, predictions, (1, 1))  # one annotator is enough

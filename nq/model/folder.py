@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from nq import storage
 from nq.config import CascadeDecision, DecisionConfig, WindowConfig
-from nq.errors import Error, check_argument
+from nq.errors import ChangedError, Error, check_argument
 from nq.formats.lines import check_whole
 from nq.json_files import dump_json, read_json_object
 from nq.model import names, registry, tensor_files
@@ -272,7 +272,7 @@ class ModelFolder:
         read = [one.digest for one in self._tokenizers.values()]
         tokenizers = [now.tokenizer(compat).digest for compat in self._tokenizers]
         if [self._content, *read] != [now._content, *tokenizers]:
-            raise Error(f"the model in {self.path} changed while it was used: start again")
+            raise ChangedError(f"the model in {self.path} changed while it was used: start again")
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,7 @@ class PairFolder:
     def check_same(self) -> None:
         """Raises ``Error`` if ``nq.json`` is no longer what was read."""
         if read_pair(self.path) != self:
-            raise Error(f"{self.path / SETTINGS} changed while it was used: start again")
+            raise ChangedError(f"{self.path / SETTINGS} changed while it was used: start again")
 
 
 def open_folder(model: str | Path | None = None) -> ModelFolder | PairFolder:

@@ -250,15 +250,7 @@ class Model:
     @property
     def key(self) -> list[dict[str, str]]:
         """What tells the models from others, as JSON values, wherever their folders are."""
-        return self.key_under(self)
-
-    def key_under(self, other: Model) -> list[dict[str, str]]:
-        """Returns what ``key`` would be under the compatibility modes of another model.
-
-        The other model may be this one behind a ranker.
-        """
-        pairs = zip(self.parts, other.parts[-len(self.parts) :], strict=False)
-        keys = [part.files.key(theirs.windows.compat) for part, theirs in pairs]
+        keys = [part.files.key(part.windows.compat) for part in self.parts]
         if self.pair is not None:
             keys.append({"decision": storage.digest_json(self.pair.decision.to_dict())})
         return keys
@@ -269,6 +261,16 @@ class Model:
             part.files.check_same()
         if self.pair is not None:
             self.pair.check_same()
+
+    def with_windows(self, **changes: Any) -> Self:
+        """Returns the models with other settings of the windows of the first one.
+
+        Windows that are too long for it are a ``ValueError``.
+        """
+        first, *others = self.parts
+        windows = replace(first.windows, **changes)
+        check_length(first.config, windows.max_seq_length)
+        return replace(self, parts=(replace(first, windows=windows), *others))
 
     def moved(self, folder: Path) -> Self:
         """Returns the same models in another place; of two models given apart the first moves."""

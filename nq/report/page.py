@@ -6,21 +6,21 @@ shows it as text only. The template escapes everything else.
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from nq.evaluation.evaluate import Verdict
-from nq.evaluation.gate import Parity
-from nq.evaluation.nq_eval import Decision, Gold, best, sweep
+from nq.evaluation.gate import Gate
+from nq.evaluation.nq_eval import Decision, best, sweep
 from nq.evaluation.text_match import TOP
 from nq.report.analysis import COUNTS, Analysis, analyse, number
-from nq.report.comparison import ComparisonRow, cells, phases, prediction_s, row
 from nq.report.judgments import KINDS, MEANING, TRAITS, Case, Stage
 from nq.report.page_data import Question, entries
+from nq.runs.measure import phases, prediction_s
 from nq.storage import atomic_write
 from nq.text import format_bytes
 
@@ -35,8 +35,15 @@ MAX_POINTS = 160  # of a curve, evenly spaced, the first and the last among them
 class RunView:
     """What the page shows of a run besides its questions.
 
-    ``metrics`` and ``other`` are the ``metrics.json`` of the run and of the other run, which
-    ``compare`` compares, given gold; ``folders`` are of both. A loss can be told at ``stages``.
+    Args:
+        metrics: the ``metrics.json`` of the run.
+        stages: at which a loss can be told.
+        other: the ``metrics.json`` of the run with which it is compared.
+        remarks: why the speeds of the run and the other are not comparable; else empty.
+        comparison: heads and lines of the table of both runs.
+        changed: how many answers differ.
+        standing: which of them has the better F1; empty without gold.
+        gate: the relative loss of micro-F1 against the other run.
     """
 
     description: Mapping[str, str]
@@ -44,27 +51,11 @@ class RunView:
     stages: Sequence[Stage]
     thresholds: Mapping[str, float]
     other: Mapping[str, Any] | None = None
-    folders: tuple[str, str] = ("", "")
-    compare: Callable[[Gold], Parity] | None = None
-
-
-@dataclass(frozen=True)
-class Report:
-    """A written report; ``parity`` and ``rows`` compare the run with another."""
-
-    page: Path
-    questions: int
-    analysis: Analysis | None
-    parity: Parity | None = None
-    rows: tuple[ComparisonRow, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "page": str(self.page),
-            "questions": self.questions,
-            "analysis": self.analysis.to_dict() if self.analysis else None,
-            **({"parity": self.parity.to_dict()} if self.parity else {}),
-        }
+    remarks: Sequence[str] = ()
+    comparison: tuple[list[str], list[list[str]]] | None = None
+    changed: int | None = None
+    standing: str = ""
+    gate: Gate | None = None
 
 
 def script_json(value: Any) -> str:
@@ -78,20 +69,25 @@ def script_json(value: Any) -> str:
     return str(htmlsafe_json_dumps(value, dumps=lambda value: orjson.dumps(value).decode()))
 
 
-def write_page(path: Path, questions: Iterable[Question], n_questions: int, run: RunView) -> Report:
-    """Writes the page of a run; ``n_questions`` is the number of its questions."""
+def write_page(
+    path: Path, questions: Iterable[Question], n_questions: int, run: RunView
+) -> Analysis | None:
+    """Writes the page of a run, and returns its figures, if there is gold.
+
+    ``n_questions`` is the number of its questions.
+    """
     traits = {name: dict.fromkeys(values) for name, values in TRAITS.items()}
     more_chars = min(MAX_MORE_CHARS, MORE_CHARS // max(n_questions, 1))
     rows, details = list[str](), list[str]()
-    cases, gold = list[Case](), Gold()
-    without_gold, is_retrieved = 0, False
+    cases = list[Case]()
+    without_gold = 0
+    is_retrieved = False
 
     for question in questions:
         case = question.case
         is_retrieved |= question.example.passages is not None
         if case:
             cases.append(case)
-            gold[question.example.example_id] = list(case.gold)
         else:
             without_gold += 1
         indices = []
@@ -105,14 +101,8 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
 
     stages = [stage for stage in run.stages if is_retrieved or stage is not Stage.RETRIEVAL]
     analysis = analyse(cases, without_gold, stages) if cases else None
-    parity, mine = None, row(run.metrics, name=run.folders[0])
-    comparison = tuple[ComparisonRow, ...]()
-    if run.compare and run.other:
-        parity = run.compare(gold)
-        mine = replace(mine, changed=parity.changed, against=parity.against)
-        comparison = mine, row(run.other, name=run.folders[1])
     data = {
-        "compared": parity is not None,
+        "compared": run.changed is not None,
         "scored": analysis is not None,
         "outcomes": ([*Verdict], COUNTS, COUNTS),
         "traits": {name: list(values) for name, values in traits.items()},
@@ -137,10 +127,9 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
         scripts | {"charts": script_json(charts)},
         run=run,
         analysis=analysis,
-        parity=parity,
         n_questions=len(rows),
-        comparison=cells(comparison) if comparison else None,
-        remarks=[one.note for one in comparison or (mine,)],
+        comparison=run.comparison,
+        remarks=run.remarks,
         curves=curves,
         number=number,
         phases=phases,
@@ -155,7 +144,7 @@ def write_page(path: Path, questions: Iterable[Question], n_questions: int, run:
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
         file.write(html)
-    return Report(path, len(rows), analysis, parity, comparison)
+    return analysis
 
 
 def curve(decisions: Sequence[Decision]) -> dict[str, Any] | None:

@@ -9,14 +9,13 @@ scores/                          the scores of all windows, if they are kept
 unfinished/                      scores and times of a run that has not ended
 """
 
-import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import orjson
 
@@ -24,14 +23,12 @@ from nq import storage
 from nq.errors import DamagedError, Error
 from nq.evaluation import labels
 from nq.evaluation.answer_files import PREDICTIONS, Answered, AnswerFiles
-from nq.evaluation.gate import Parity
 from nq.formats import outputs
 from nq.formats.own_data import list_pages
 from nq.memo import Memo
-from nq.model.model import Model
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.questions import Questions
-from nq.records import Example, ExampleId, Scores, Source
+from nq.records import Example, Scores, Source
 from nq.runs.job import Job
 from nq.runs.score_store import ScoreStore
 from nq.storage import DEAD_LETTERS, WORK
@@ -64,7 +61,15 @@ class RunFolder:
     """A folder of a run, whose ``description`` is the job with the digests of what it reads."""
 
     def __init__(self, path: Path, description: Mapping[str, Any]) -> None:
-        self.path, self.description = path, description
+        self.path = path
+        self.description = description
+
+    @classmethod
+    def of(cls, job: Job, questions: Questions) -> "RunFolder":
+        """Returns the folder in which a job answers questions, which may not be there yet."""
+        request = job.request(questions)
+        read = {"job": job.to_dict(), "request": request.description, "models": job.model.key}
+        return RunFolder(job.folder(request), read)
 
     @property
     def work(self) -> Path:
@@ -109,7 +114,8 @@ class RunFolder:
 
             rest = good()
             first = list(islice(rest, 1))
-            (self.path / JOB).unlink(missing_ok=True)
+            for name in (JOB, REPORT):
+                (self.path / name).unlink(missing_ok=True)
             files.write(self.path, chain(first, rest))
         return files
 
@@ -212,28 +218,13 @@ class FinishedRun(RunFolder):
             pages = list_pages(folder, described.get("page_column"))
         return Questions(self.job.files, pages, self.job.limit)
 
-    def has_read(self, questions: Questions, model: Model | None = None) -> bool:
-        """Returns whether the run read the same files and pages, and the same model if given.
-
-        Names, the limit and options of the run are not compared.
-        """
-        contents = [
+    def has_read(self, questions: Questions) -> bool:
+        """Returns whether the run read the same files and pages; names and limit may differ."""
+        mine, theirs = (
             ([file["sha256"] for file in key["inputs"]], key.get("pages"))
-            for key in (questions.key, self.read)
-        ]
-        if contents[0] != contents[1]:
-            return False
-        if model is None:
-            return True
-        # the options of the run may name another compatibility mode, or a ranker
-        keys = model.key_under(self.job.model)
-        return bool(keys == self.description["models"][-len(keys) :])
-
-    def with_answers(self, predictions: Mapping[ExampleId, labels.Label]) -> Self:
-        """Returns the run as if it had given these answers."""
-        run = copy.copy(self)
-        run.predictions = dict(predictions)
-        return run
+            for key in (self.read, questions.key)
+        )
+        return mine == theirs
 
     @cached_property
     def scores(self) -> ScoreStore | None:
@@ -278,16 +269,3 @@ class FinishedRun(RunFolder):
         if path.name in self.written and path.is_file():
             with path.open("rb") as file:
                 yield from map(orjson.loads, file)
-
-    def add_parity(self, parity: Parity, sources: Iterable[str | Path]) -> None:
-        """Adds a comparison to the ``metrics.json`` of a run, which read ``sources``.
-
-        The digest of that file leaves ``job.json`` before and returns after it, so that the run is
-        whole at every moment.
-        """
-        with storage.hold(self.path, RUN, sources):
-            others = {name: one for name, one in self.written.items() if name != METRICS}
-            storage.write_json(self.path / JOB, {**self.description, "files": others})
-            _write_metrics(self.path, {**self.metrics, "parity": parity.to_dict()})
-            digests = {**self.written, METRICS: storage.sha256(self.path / METRICS)}
-            storage.write_json(self.path / JOB, {**self.description, "files": digests})

@@ -17,11 +17,11 @@ from nq.model.model import Model
 from nq.postprocess.decision import RULES
 from nq.preprocess.prepared import Request
 from nq.questions import Questions, page_folder
-from nq.runs.config import AUTO, Beam, Compute, Converted
+from nq.runs.config import Beam, Compute, Converted
 
 
-def _folder(folder: str | Path, name: str = "output") -> Path:
-    check_argument(isinstance(folder, str | Path), name, folder, "the path of a folder")
+def _folder(folder: str | Path) -> Path:
+    check_argument(isinstance(folder, str | Path), "output", folder, "the path of a folder")
     return Path(folder)
 
 
@@ -48,15 +48,12 @@ class Job(Settings):
         files: files, globs or folders of questions, in order; ``-`` is standard input.
         model: model folder, or name of a model; by default the bundled models, ``ranker+small``.
             With settings of its own, or with a ranker, ``nq.Model.open(…)``.
-        profile: optimizations; ``"auto"`` lets the run choose.
+        profile: optimizations.
         output: folder of the run, or ``None`` for one under ``root`` named by content.
         root: folder of runs and the windows that they share.
         pages: the folder of the pages that questions name in their field ``page``.
         formats: output formats besides ``predictions.json``; see ``nq.formats.outputs``.
         keep_scores: keep the scores of all windows in the run's folder.
-        against: compare the run with the finished run in this folder, of any model and profile.
-        max_loss: the share of the other run's micro-F1 that the run may lose; needs ``against``.
-            ``Result.parity`` has the outcome.
         beam: the runner of Beam that answers the questions; ``None`` to answer them without Beam.
 
     Raises:
@@ -72,9 +69,7 @@ class Job(Settings):
     model: Converted[str | Path | Model | None, Model] = Converted(
         lambda model: model if isinstance(model, Model) else Model.open(model), None
     )
-    profile: Converted[Profile | str, Profile | str] = Converted(
-        lambda profile: profile if profile == AUTO else Profile.of(profile), DEFAULT_PROFILE
-    )
+    profile: Converted[Profile | str, Profile] = Converted(Profile.of, DEFAULT_PROFILE)
     output: Converted[str | Path | None, Path | None] = Converted(
         lambda folder: None if folder is None else _folder(folder), None
     )
@@ -85,28 +80,17 @@ class Job(Settings):
     )
     formats: Converted[str | Iterable[str], tuple[str, ...]] = Converted(outputs.parse, ())
     keep_scores: bool = False
-    against: Converted[str | Path | None, Path | None] = Converted(
-        lambda folder: None if folder is None else _folder(folder, "against"), None
-    )
-    max_loss: float | None = option(None, within="[0, 1)")
     compute: Compute = field(default_factory=Compute)
     beam: Beam | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        has_other = self.max_loss is None or self.against is not None
-        ensure(has_other, "--max-loss needs --against, the other run")
         refused = {"--instances": self.compute.instances, "--keep-scores": self.keep_scores}
         for name, value in refused.items():
             text = f"{name} has no effect with --runner: leave one of them out"
             ensure(self.beam is None or not value, text)
         object.__setattr__(self, "compute", _resolved(self.compute))
-        check_rule(self.model, Profile() if self.profile == AUTO else self.chosen_profile)
-
-    @property
-    def chosen_profile(self) -> Profile:
-        """The profile; ``ValueError`` while it is still ``auto``."""
-        return Profile.of(self.profile)
+        check_rule(self.model, self.profile)
 
     @property
     def instances(self) -> int | None:
@@ -121,10 +105,10 @@ class Job(Settings):
 
     @property
     def scorer(self) -> ScorerSpec:
-        """The description of the scorer under the chosen profile, without calibration."""
+        """The description of the scorer, without calibration."""
         return ScorerSpec(
             self.model,
-            self.chosen_profile,
+            self.profile,
             self.compute.batch_size,
             self.compute.threads,
             keeps_vectors=self.pages is not None,
@@ -146,7 +130,7 @@ class Job(Settings):
             "positions": [rule.k, rule.text_only],
             **({} if self.compute.threads is None else {"threads": self.compute.threads}),
             **({} if self.beam is None else {"runner": self.beam.runner}),
-            **({"decision": decision} if self.chosen_profile.needs_ranking else {}),
+            **({"decision": decision} if self.profile.needs_ranking else {}),
         }
         if model.cascade is not None:
             reader = model.reader

@@ -19,7 +19,6 @@ import psutil
 from nq import processor
 from nq.inference.scorer import Counters, no_progress
 from nq.memo import Memo
-from nq.report.comparison import prediction_s
 
 LOAD, WAIT, READ = "load_s", "preprocess_wait_s", "read_s"
 PREDICT, POSTPROCESS, SCORE = "predict_s", "postprocess_s", "score_s"
@@ -37,7 +36,11 @@ DESCRIPTIONS = {
 """What goes on in phases that can take long, for a progress bar."""
 COMPILING = "compiling, computing the first windows"
 """What goes on when ``PREDICT`` begins for the first time, until ``compiled`` is called."""
-BEAT_S, TIMES = 1.0, "times.json"
+BESIDE = ("total_s", "preprocess_s", "rescore_s", "reader_s")
+"""Keys of ``time`` that are no phases of a run and must not be added to these."""
+MIB = 1 << 20
+BEAT_S = 1.0
+TIMES = "times.json"
 WARM = "TensorFlow was loaded before"
 BUSY, BUSY_SHARE = "other programs took much of the processor", 0.1
 """The reason where others worked for more than this share of the time of the cores."""
@@ -125,6 +128,25 @@ class Measured:
         """
         seconds = prediction_s(self.time)
         return windows / seconds if seconds > 0 else 0.0
+
+
+def prediction_s(time: Mapping[str, float]) -> float:
+    """Returns the divisor of windows/s: seconds of prediction or, with Beam, of the pipeline."""
+    return time.get("pipeline_s", time.get("predict_s", 0.0))
+
+
+def phases(time: Mapping[str, float]) -> tuple[dict[str, float], float]:
+    """Returns the seconds of the phases of a run that have a duration, and the seconds of all.
+
+    >>> phases({"load_s": 1.0, "predict_s": 3.0, "preprocess_s": 9.0, "total_s": 4.0})
+    ({'load': 1.0, 'predict': 3.0}, 4.0)
+    """
+    seconds = {
+        name.removesuffix("_s").replace("_", " "): value
+        for name, value in time.items()
+        if value > 0 and name not in BESIDE
+    }
+    return seconds, max(time.get("total_s", 0.0), sum(seconds.values()))
 
 
 def prediction_phases(seconds: float, counters: Counters) -> dict[str, float]:

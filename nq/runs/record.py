@@ -1,23 +1,20 @@
 """Records a run in MLflow: the params, metrics, tags and files that a comparison needs."""
 
 import contextlib
-import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from nq import tracking
 from nq.config import TrackingConfig
-from nq.evaluation.gate import Parity
 from nq.formats.input_files import shown
 from nq.inference.profile import ENGINE_EXTRAS, ONNX, TENSORFLOW
 from nq.mlflow_format import save_model
-from nq.runs.folder import JOB, METRICS, REPORT, RunFolder
+from nq.runs.folder import JOB, RunFolder
 from nq.runs.job import Job
+from nq.runs.measure import MIB
 from nq.runs.result import Result
 from nq.text import counted
-
-log = logging.getLogger(__name__)
 
 QUALITY = {"long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
 TEXT_QUALITY = {
@@ -27,7 +24,7 @@ TEXT_QUALITY = {
 """Of data whose gold answers are text."""
 OPTIONAL = ("reader_s", "rescore_s")
 """Seconds that are recorded only if there are any."""
-MIB, DIGITS = 1 << 20, 4
+DIGITS = 4
 
 
 @contextlib.contextmanager
@@ -58,7 +55,7 @@ def record(tracked: tracking.Run, job: Job, folder: RunFolder, result: Result) -
     model, name = job.model, job.model.name
     decision = model.decision.to_dict()
     tracked.params(params(job, result.totals.precision))
-    changes, beam = job.chosen_profile.changes, result.beam or {}
+    changes, beam = job.profile.changes, result.beam or {}
     data = f"{counted(result.examples, 'question')} of `{Path(shown(job.files[0])).name}`"
     description = f"`{name}` answers {data} under the profile `{result.profile}`."
     optional_tags = {
@@ -86,7 +83,6 @@ def record(tracked: tracking.Run, job: Job, folder: RunFolder, result: Result) -
     tracked.model(**logged_model(job, result.totals.precision))
     tracked.metrics({**_metrics(result), tracking.SIZE_MB: round(model.size_mb, DIGITS)})
     tracked.artifacts([*folder.files(job.formats), folder.path / JOB])
-    _record_report(tracked, job, result)
 
 
 def run_name(profile: str, model: str, data: str) -> str:
@@ -126,7 +122,7 @@ def logged_model(job: Job, precision: str) -> dict[str, Any]:
     model, profile, name = job.model, str(job.profile), job.model.name
     names = tracking.PROFILE, "precision", "batch_size"
     own = {k: v for k, v in params(job, precision).items() if k in names or k[:8] == "windows."}
-    own["engine"] = job.chosen_profile.changes.engine
+    own["engine"] = job.profile.changes.engine
     tags = {"model": name, "weights": "+".join(part.digest for part in model.parts)}
     title = f"{name.partition('@')[0]} · {profile}"  # the tag has the revision
     return {"name": title, "params": own, "tags": tags}
@@ -136,7 +132,7 @@ def log_model(tracked: tracking.Run, job: Job) -> str | None:
     """Logs the models of a job with their settings; returns their URI, ``None`` if it failed."""
 
     def save(folder: Path, logged: Any) -> None:
-        profile = job.chosen_profile
+        profile = job.profile
         needed = [*profile.required_extras]
         if profile.changes.engine == ONNX:
             needed.append(ENGINE_EXTRAS[TENSORFLOW])  # which the conversion uses
@@ -146,22 +142,8 @@ def log_model(tracked: tracking.Run, job: Job) -> str | None:
     return tracked.log_model(save, str(job.profile).replace("+", "-"))
 
 
-def _record_report(tracked: tracking.Run, job: Job, result: Result) -> None:
-    """Writes the report of a run with gold and records it; removes that of an earlier run."""
-    from nq.runs.run_page import write_report
-
-    try:
-        (result.folder / REPORT).unlink(missing_ok=True)
-        # With a runner this process would have to read all pages, as nq report does.
-        if result.metrics and tracked.available and result.beam is None:
-            report = write_report(result.folder, files=list(job.files))  # copies of pipes, too
-            tracked.artifacts([report.page])
-    except Exception as error:  # the run is complete, and its results do not depend on the report
-        log.warning("the report was not written: %s: %s", type(error).__name__, error)
-
-
 def _metrics(result: Result) -> dict[str, float]:
-    """Returns at most 20 metrics; ``record_parity`` and a runner add their own.
+    """Returns at most 20 metrics; a comparison and a runner add their own.
 
     They are rounded, since MLflow's tables show all digits; those in ``metrics.json`` are not.
     """
@@ -178,16 +160,3 @@ def _metrics(result: Result) -> dict[str, float]:
         **{f"beam.{name}": x for name, x in (result.beam or {}).get("metrics", {}).items()},
     }
     return {name: round(value, DIGITS) for name, value in values.items()}
-
-
-def record_parity(tracked: tracking.Run, parity: Parity, folder: Path) -> None:
-    """Records how the answers of two runs differ, with the files that contain it."""
-    tracked.tags({"parity.against": parity.against})
-    tracked.metrics({tracking.CHANGED: parity.changed, "max_drift": parity.max_drift})
-    if parity.gate:
-        gate = parity.gate
-        if gate.verdict:
-            tracked.tags({"gate.verdict": gate.verdict, "gate.max_loss": gate.max_loss})
-        ends = {"gate.loss_low": gate.low, "gate.loss_high": gate.high}
-        tracked.metrics({"gate.relative_loss": gate.loss, **ends})
-    tracked.artifacts([folder / METRICS, folder / JOB])

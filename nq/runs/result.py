@@ -14,12 +14,10 @@ import orjson
 from nq import storage
 from nq.evaluation.answer_files import AnswerRow
 from nq.evaluation.evaluate import Verdict
-from nq.evaluation.gate import Parity
 from nq.evaluation.text_match import TOP
 from nq.formats.input_files import shown
-from nq.report.comparison import MIB, phases
 from nq.runs.folder import RUN
-from nq.runs.measure import Measured, Totals
+from nq.runs.measure import MIB, Measured, Totals, phases
 from nq.storage import DEAD_LETTERS
 from nq.text import counted, format_bytes, html_table, truncate, visible
 
@@ -49,13 +47,12 @@ class Result:
         ended: when the run ended, in seconds since 1970.
         run_id: of the MLflow run.
         rows: the first rows of the table of answers.
-        parity: how the run differs from the one that it was compared with.
         how_to_open: the command that opens the MLflow run.
         windows_bytes: of the windows that runs share.
         instances: processes that computed the windows; ``None`` if it was that of the run.
         threads: of each of them; ``None`` for those that TensorFlow and engines choose.
         model_uri: MLflow's URI of the model that the run has, if it was required.
-        advice: the profile and why the run took it, where it was ``auto``; or what is faster.
+        advice: which profile is faster here, or why the run has its own; or empty.
         beam: runner, name and ids of the job, number of workers and metrics of the pipeline, where
             a runner of Beam answered the questions. The time has then other phases,
             ``windows_per_s`` is the speed of the whole pipeline, memory that of this machine.
@@ -78,7 +75,6 @@ class Result:
     instances: int | None
     threads: int | None
     beam: Mapping[str, Any] | None = None
-    parity: Parity | None = None
     how_to_open: str | None = None
     model_uri: str | None = None
     advice: str = ""
@@ -203,18 +199,6 @@ def _notes(result: Result) -> list[str]:
     if totals.rescored:
         examples = counted(totals.rescored, "example")
         lines.append(f"rescored in float32: {examples} with a close decision")
-    if parity := result.parity:
-        scores = "".join(f", {name} by {value:+.4f}" for name, value in parity.f1.items())
-        most = parity.max_drift
-        drift = "" if most is None else f"; best logits differ by {most:.2g} at most"
-        lines.append(
-            f"against {parity.against}: {parity.changed} of {parity.answers} answers changed "
-            f"({parity.changed_share:.1%}){scores}{drift}"
-        )
-        if parity.standing:
-            lines.append(parity.standing)
-        if parity.gate and parity.gate.verdict:
-            lines.append(f"gate: {parity.gate}")
     if totals.resumed_windows:
         scored = counted(totals.resumed_windows, "window")
         lines.append(f"resumed: an interrupted run scored {scored}; the seconds are of both")

@@ -9,17 +9,13 @@ from typing import Any
 
 from nq import storage, tracking
 from nq.config import TrackingConfig
-from nq.evaluation.nq_eval import Gold
-from nq.memo import Memo
-from nq.model.model import Model
 from nq.progress import reporting
 from nq.questions import Questions, mention_unnamed_pages
-from nq.runs import parity, record
+from nq.runs import record
 from nq.runs.beam_run import BeamExecutor
-from nq.runs.folder import RUN, FinishedRun, RunFolder, check_output
+from nq.runs.folder import RUN, RunFolder, check_output
 from nq.runs.job import Job
 from nq.runs.measure import SCORE, Clock, OnPhase
-from nq.runs.profile_choice import with_profile
 from nq.runs.result import Result
 from nq.runs.scoring import Executor, LocalExecutor, RunProgress
 
@@ -60,7 +56,21 @@ def run(
         job = Job(job, **settings)
     elif settings:
         job = replace(job, **settings)
-    executor = LocalExecutor() if job.beam is None else BeamExecutor(job.beam)
+    with tracking.Run(track) as tracked:
+        return answer(job, tracked, progress, table_rows, on_phase)
+
+
+def answer(
+    job: Job,
+    tracked: tracking.Run,
+    progress: RunProgress | None = None,
+    table_rows: int = 0,
+    on_phase: OnPhase | None = None,
+) -> Result:
+    """Does what ``run`` does, and records it in a run of MLflow that is opened when needed."""
+    executor = executor_of(job)
+    if job.beam is None:
+        job.profile.require()
     with contextlib.ExitStack() as stack:
         report, phase = stack.enter_context(reporting(progress, on_phase, *executor.labels))
         clock = stack.enter_context(Clock(phase))
@@ -69,52 +79,49 @@ def run(
         mention_unnamed_pages(questions)
         job = replace(job, files=questions.files, pages=questions.pages)
         check_output(job)
-        other = parity.open_other(job, questions)
-        job, choice = with_profile(job, questions)
-        name = record.run_name(str(job.profile), job.model.name, job.files[0])
-        # it is opened later, or when there is something to record
-        with tracking.Run(track, name) as tracked:
-            folder, result, gold = _answer(
-                executor, job, questions, tracked, clock, report, table_rows
-            )
-            record.record(tracked, job, folder, result)
-            if track is not None and track.logs_model:
-                result = replace(result, model_uri=record.log_model(tracked, job))
-            if other is not None:
-                finished = FinishedRun(result.folder, check=False)
-                difference = parity.compare_two(finished, other, gold, job.max_loss)
-                finished.add_parity(difference, job.sources)
-                record.record_parity(tracked, difference, result.folder)
-                result = replace(result, parity=difference)
-            advice, how_to_open = choice or result.advice, tracked.how_to_open
-            return replace(result, advice=advice, how_to_open=how_to_open)
+        tracked.name = record.run_name(str(job.profile), job.model.name, job.files[0])
+        folder = RunFolder.of(job, questions)
+        stack.enter_context(storage.hold(folder.path, RUN, job.sources))
+        result = _answer(executor, job, questions, folder, tracked, clock, report, table_rows)
+        record.record(tracked, job, folder, result)
+        if tracked.logs_model:
+            result = replace(result, model_uri=record.log_model(tracked, job))
+        return replace(result, how_to_open=tracked.how_to_open)
+
+
+def executor_of(job: Job) -> Executor:
+    """Returns how a job is answered."""
+    return LocalExecutor() if job.beam is None else BeamExecutor(job.beam)
 
 
 def _answer(
     executor: Executor,
     job: Job,
     questions: Questions,
+    folder: RunFolder,
     tracked: tracking.Run,
     clock: Clock,
     progress: RunProgress,
     table_rows: int,
-) -> tuple[RunFolder, Result, Gold]:
-    """Answers questions and writes the folder of the run; returns it, its result and its gold."""
+) -> Result:
+    """Answers questions and writes the folder of the run, which is held."""
     request = job.request(questions)
-    description = {"job": job.to_dict(), "request": request.description, "models": job.model.key}
-    folder = RunFolder(job.folder(request), description)
-    with (
-        storage.hold(folder.path, RUN, job.sources),
-        executor.open_answers(job, request, folder, clock, progress) as run_answers,
-    ):
+    with executor.open_answers(job, request, folder, clock, progress) as run_answers:
         # only now, so that importing MLflow does not delay the loading of the model
         tracked.open(folder.mlflow_file, clock.started)
         files = folder.write(run_answers.answers(table_rows), job.formats)
         clock.enter(SCORE)
-        _check_model(job.model, run_answers.memo)
-        totals, evaluation = run_answers.totals(), files.evaluation
+        try:
+            job.model.check_same()
+        except Exception:  # else a later run would continue with scores of another model
+            if run_answers.memo is not None:
+                run_answers.memo.clear()
+            raise
+        totals = run_answers.totals()
+        evaluation = files.evaluation
         metrics = evaluation.metrics()
-        measured, tracked.ended = clock.finish(totals), time.time()
+        measured = clock.finish(totals)
+        tracked.ended = time.time()
         result = Result(
             folder=folder.path,
             profile=str(job.profile),
@@ -136,17 +143,4 @@ def _answer(
             advice=run_answers.advice,
         )
         folder.finish(result.to_dict(), job.formats, run_answers.memo, job.keep_scores)
-        return folder, result, evaluation.gold
-
-
-def _check_model(model: Model, scores: Memo | None) -> None:
-    """Checks that the model is the one that was opened; if it changed, the scores are removed.
-
-    A later run of the model that was opened would else continue with scores of the other.
-    """
-    try:
-        model.check_same()
-    except Exception:
-        if scores is not None:
-            scores.clear()
-        raise
+        return result

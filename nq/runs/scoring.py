@@ -15,9 +15,10 @@ from nq import storage
 from nq.beam.windows import by_workers
 from nq.evaluation.answer_files import Answered, answer
 from nq.formats.input_files import LOCAL, Files
+from nq.inference.choice import without_gain
 from nq.inference.instances import InstancePool, warn_if_too_few_cores
 from nq.inference.load import load_scorer
-from nq.inference.profile import TENSORFLOW, Profile
+from nq.inference.profile import TENSORFLOW
 from nq.inference.scorer import Scorer, answers, score_examples
 from nq.memo import Memo
 from nq.model.runtime import import_tensorflow
@@ -27,7 +28,6 @@ from nq.records import Example, Scores, Windowed
 from nq.runs.folder import RunFolder
 from nq.runs.job import Job
 from nq.runs.measure import POSTPROCESS, READ, WAIT, Clock, Totals
-from nq.runs.profile_choice import without_gain
 from nq.runs.score_store import ScoreStore, StoringScorer
 from nq.worker import WorkerDiedError
 
@@ -66,7 +66,7 @@ class Executor(ABC):
 
     @abstractmethod
     def files(self, job: Job) -> Files:
-        """Returns what reads the files of a job, after the check that it can be answered so."""
+        """Returns what reads the files of a job, after the check of what it needs for that."""
 
     @abstractmethod
     def open_answers(
@@ -88,7 +88,7 @@ class Scoring(RunAnswers):
         self, job: Job, windows: Windows, scorer: StoringScorer, clock: Clock, progress: RunProgress
     ) -> None:
         self._decision, self._formats = job.model.decision, job.formats
-        self.advice = without_gain(job.chosen_profile, scorer.device)
+        self.advice = without_gain(job.profile, scorer.device)
         self.memo = scorer.store.memo
         self.windows, self._scorer = windows, scorer
         self._rescored = self._reader_windows = 0
@@ -150,8 +150,6 @@ class LocalExecutor(Executor):
     labels = "predict", "windows"
 
     def files(self, job: Job) -> Files:
-        if isinstance(job.profile, Profile):
-            job.profile.require()
         return LOCAL
 
     @contextlib.contextmanager

@@ -74,10 +74,10 @@ def tune(
     with contextlib.ExitStack() as stack:
         model = replace(model, decision=unfitted_decision(model))
         job = Job(files, model, profile, pages=pages, compute=compute, limit=limit)
+        job.profile.require()
         executor = LocalExecutor()
-        system = executor.files(job)
         check_output(job)
-        questions = stack.enter_context(Questions.open(job.files, job.pages, limit, system))
+        questions = stack.enter_context(Questions.open(job.files, job.pages, limit))
         mention_unnamed_pages(questions)
         job = replace(job, files=questions.files)
         check_halves(questions.examples(), ", ".join(job.files))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import nq.commands.compare
-import nq.comparison.compare  # noqa: F401 - as above
+import nq.lab.measure  # noqa: F401 - as above
 from nq.bundle import bundled_model, bundled_sample
 from nq.commands.main import console
 from nq.preprocess.shards import PREPARED

@@ -14,8 +14,8 @@ from nq.evaluation.evaluate import Evaluation, Verdict, judge_label
 from nq.evaluation.labels import Label, LabelSpan
 from nq.evaluation.text_match import TOP
 from nq.formats.retrieved import decode
+from nq.lab.run_page import write_report
 from nq.report.judgments import Stage
-from nq.runs.run_page import write_report
 from tests.support.nq_records import write_lines
 
 WORDS = st.sampled_from(["ada", "Ada", "Brenn", "brenn", "1874", "rain"])

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from nq.config import WindowConfig
 from nq.evaluation.evaluate import example_labels
-from nq.evaluation.gate import Parity
 from nq.evaluation.labels import Label, LabelSpan
 from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats import outputs
+from nq.lab.rows import cells, row
 from nq.postprocess.spans import Pairs
 from nq.preprocess.contexts import contexts
 from nq.records import (
@@ -38,7 +38,7 @@ from nq.report.judgments import (
     judgments,
     traits,
 )
-from nq.report.page import Report, RunView, write_page
+from nq.report.page import RunView, write_page
 from nq.report.page_data import Question
 
 FIRST, SECOND, THIRD = Span(0, 8), Span(8, 16), Span(16, 24)
@@ -209,18 +209,22 @@ def write_example_page(
     name: str = "profile",
     comparable: str = "yes",
     scores: Mapping[str, float] | None = None,
-) -> Report:
+) -> None:
     """Writes the page of questions that are all annotated; the run has further ``scores``."""
     questions = list(questions)
+    has_other = questions[0].other is not None
     changed = sum(one.changed for one in questions)
-    parity = Parity("other", len(questions), changed, None, None, {})
+    metrics = METRICS | {"speed_comparable": comparable, "metrics": {**SCORES, **(scores or {})}}
     view = RunView(
         description={"profile": name, "data": name, name: name},
-        metrics=METRICS | {"speed_comparable": comparable, "metrics": {**SCORES, **(scores or {})}},
+        metrics=metrics,
         stages=STAGES,
         thresholds={"long": 0.1},
-        other=METRICS if questions[0].other else None,
-        folders=("runs/mine", "runs/other"),
-        compare=lambda gold: parity,
+        other=METRICS if has_other else None,
+        remarks=[row(one).note for one in (metrics, METRICS)],
+        comparison=cells([row(metrics, name="runs/mine"), row(METRICS, name="runs/other")])
+        if has_other
+        else None,
+        changed=changed if has_other else None,
     )
-    return write_page(path, questions, len(questions), view)
+    write_page(path, questions, len(questions), view)

@@ -18,15 +18,16 @@ from nq.commands.main import console
 from nq.config import TrackingConfig
 from nq.errors import Error
 from nq.evaluation.answer_files import PREDICTIONS
+from nq.inference.choice import default_choice
+from nq.lab.compare import compare_two
+from nq.lab.run_page import write_report
 from nq.model.model import Model
-from nq.report.comparison import BESIDE
 from nq.runs.config import Beam
 from nq.runs.folder import JOB, FinishedRun
 from nq.runs.job import Job
-from nq.runs.profile_choice import default_choice
+from nq.runs.measure import BESIDE
 from nq.runs.result import Result
 from nq.runs.run import run
-from nq.runs.run_page import write_report
 from nq.storage import UNFINISHED
 from nq.worker import ROOT
 from tests.beam.folder_file_system import PLUGIN, uri
@@ -166,10 +167,10 @@ def test_the_sample_by_two_processes(tiny_model: Path, tmp_path: Path) -> None:
     """The parts of two workers are others, and so may be the low bits; no answer is."""
     sample = [bundled_sample()]
     expected = run(job(sample, tiny_model, tmp_path / "local", None, limit=12))
-    two = job(sample, tiny_model, tmp_path / "two", workers=2, limit=12, against=expected.folder)
+    two = job(sample, tiny_model, tmp_path / "two", workers=2, limit=12)
     found = run(two, table_rows=3)
-    assert found.parity is not None
-    assert (found.parity.answers, found.parity.changed) == (expected.examples, 0)
+    compared = compare_two(FinishedRun(found.folder), FinishedRun(expected.folder))
+    assert (compared.n_questions, compared[0].changed) == (expected.examples, 0)
     assert found.beam is not None and found.beam["workers"] == 2
     for name in ("long_answer_score", "short_answers_score"):
         scores = [[p[name] for p in predictions(one.folder)] for one in (found, expected)]
@@ -199,7 +200,7 @@ def test_files_model_and_temporary_files_with_uris(
         limit=14,
     )
     found = run(by_uri)
-    auto = [replace(by_uri, files=files, profile="auto") for files in (map(uri, data), data)]
+    auto = [replace(by_uri, files=files) for files in (map(uri, data), data)]
     profiles = [chosen(one, BEAM) for one in auto]
     assert profiles[0] == profiles[1]
     for name in (PREDICTIONS, "nbest.jsonl", "kaggle.csv"):

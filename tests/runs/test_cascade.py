@@ -20,9 +20,9 @@ from nq.config import CascadeDecision, RankingWeights, WindowConfig
 from nq.errors import Error
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.formats.outputs import encode_prediction
+from nq.lab.compare import compare_two
 from nq.model.folder import ModelFolder, PairFolder, open_folder, save_settings
 from nq.model.model import Model
-from nq.questions import Questions
 from nq.records import READER_WINDOW, SCORE_COLUMNS, Columns
 from nq.runs.folder import JOB, KEPT_SCORES, FinishedRun
 from nq.runs.job import Job
@@ -86,12 +86,9 @@ def test_a_run_is_described_compared_and_repeated_in_memory(
     job = make_job(tiny_mpnet, tiny_model, tmp_path / "run", read_blocks=2, profile=profile)
     other = replace(job, profile="baseline", output=tmp_path / "baseline")
     finished = FinishedRun(run(other).folder)
-    questions = Questions(job.files, limit=QUESTIONS)
-    read = [finished.has_read(questions, Model.open(one)) for one in (tiny_mpnet, tiny_model)]
-    assert read == [True, False] and finished.has_read(questions, job.model)
-    result = run(replace(job, against=finished.path))
-    assert result.parity is not None and result.parity.answers == QUESTIONS
-    assert result.parity.max_drift is not None
+    result = run(job)
+    compared = compare_two(FinishedRun(result.folder), finished)
+    assert compared.n_questions == QUESTIONS and compared[0].max_drift is not None
     description = json.loads((result.folder / JOB).read_text("utf-8"))["job"]
     assert [one["folder"] for one in description["models"]] == [str(tiny_model), str(tiny_mpnet)]
     assert [one["windows"]["max_seq_length"] for one in description["models"]] == [32, 24]

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from nq import processor, storage
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.inference.scorer import Counters
-from nq.report.comparison import BESIDE
 from nq.runs import measure
 from nq.runs.folder import METRICS
 from nq.runs.job import Job
 from nq.runs.measure import (
+    BESIDE,
     BUSY,
     TIMES,
     WARM,

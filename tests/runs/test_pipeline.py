@@ -13,10 +13,10 @@ import pytest
 from nq import storage
 from nq.bundle import bundled_sample
 from nq.evaluation.answer_files import PREDICTIONS
-from nq.report.comparison import BESIDE
 from nq.runs.config import Compute
 from nq.runs.folder import KEPT_SCORES, METRICS
 from nq.runs.job import Job
+from nq.runs.measure import BESIDE
 from nq.runs.result import Result
 from nq.runs.run import run
 from nq.runs.scoring import RunProgress

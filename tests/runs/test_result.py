@@ -16,18 +16,18 @@ from nq.config import DecisionConfig, TrackingConfig
 from nq.errors import Error
 from nq.evaluation.answer_files import PREDICTIONS, AnswerRow, table_row
 from nq.evaluation.evaluate import Verdict
+from nq.lab.rows import row
+from nq.lab.run_page import write_report
 from nq.mlflow_store import import_mlflow
 from nq.model.folder import ModelFolder, ModelSettings, save_settings
 from nq.model.model import Model
 from nq.questions import read_examples
 from nq.records import Annotation, Example, Prediction, Span, YesNo
-from nq.report.comparison import row
 from nq.report.page import format_seconds
 from nq.runs.folder import JOB, METRICS
 from nq.runs.job import Job
 from nq.runs.result import Result, summary
 from nq.runs.run import run
-from nq.runs.run_page import write_report
 from tests.support.jobs import flat_job, predictions
 
 QUESTIONS = 6

@@ -11,6 +11,7 @@ from nq import storage
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.formats.input_files import LOCAL, Files
 from nq.inference.scorer import no_progress
+from nq.lab.choose import with_profile
 from nq.model.model import Model
 from nq.preprocess.prepared import Request
 from nq.questions import Questions
@@ -18,7 +19,6 @@ from nq.runs.config import Compute
 from nq.runs.folder import RUN, RunFolder
 from nq.runs.job import Job
 from nq.runs.measure import Clock
-from nq.runs.profile_choice import with_profile
 from nq.runs.scoring import LocalExecutor, RunProgress, Scoring
 
 
@@ -43,7 +43,7 @@ def request_of(job: Job) -> Request:
 
 
 def chosen(job: Job, files: Files = LOCAL) -> tuple[str, str]:
-    """Returns the profile that is chosen for a job of ``auto``, and why."""
+    """Returns the profile that is chosen for a job under ``auto``, and why."""
     job, why = with_profile(job, Questions(job.files, job.pages, job.limit, files))
     return str(job.profile), why
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nq.runs.measure import MIB, prediction_s
 from nq.text import counted, grid, truncate, visible
 
-BASELINE, WIDTH, MIB = "baseline", 80, 1 << 20
+BASELINE = "baseline"
+WIDTH = 80
 DECISIONS = CHOSEN, SHIPPED, FITTED = "chosen", "shipped", "fitted"
-"""By which decisions models are judged (``nq.comparison.models.judged_answers``)."""
+"""By which decisions models are judged (``nq.lab.models.judged_answers``)."""
 FIRST_START = ("load_s", "compile_s", "warmup_s")
-BESIDE = ("total_s", "preprocess_s", "rescore_s", "reader_s")
-"""Keys of ``time`` that are no phases of a run and must not be added to these."""
 SECONDS = {"pre- dict s": "predict_s", "pre- pare s": "prepare_s"}
 """Columns of runs; words of a head stand below each other."""
 PARTS = re.compile(r"[^ +/_-]*[ +/_-]?")
@@ -22,7 +22,7 @@ PARTS = re.compile(r"[^ +/_-]*[ +/_-]?")
 
 
 @dataclass(frozen=True)
-class ComparisonRow:
+class Row:
     """The measurements of a profile and a model, or of a run; ``None`` where there are none.
 
     Args:
@@ -113,7 +113,7 @@ class ComparisonRow:
         return self.error or busy or why
 
 
-def row(result: Mapping[str, Any], **fields: Any) -> ComparisonRow:
+def row(result: Mapping[str, Any], **fields: Any) -> Row:
     """Returns the row of a run from its ``metrics.json`` and further fields."""
     time = result["time"]
     verdict, _, why = result.get("speed_comparable", "yes").partition(": ")
@@ -127,26 +127,7 @@ def row(result: Mapping[str, Any], **fields: Any) -> ComparisonRow:
         "machine": result["machine"],
         "not_comparable": why if verdict == "no" else "",
     }
-    return ComparisonRow(result["profile"], **values | fields)
-
-
-def prediction_s(time: Mapping[str, float]) -> float:
-    """Returns the divisor of windows/s: seconds of prediction or, with Beam, of the pipeline."""
-    return time.get("pipeline_s", time.get("predict_s", 0.0))
-
-
-def phases(time: Mapping[str, float]) -> tuple[dict[str, float], float]:
-    """Returns the seconds of the phases of a run that have a duration, and the seconds of all.
-
-    >>> phases({"load_s": 1.0, "predict_s": 3.0, "preprocess_s": 9.0, "total_s": 4.0})
-    ({'load': 1.0, 'predict': 3.0}, 4.0)
-    """
-    seconds = {
-        name.removesuffix("_s").replace("_", " "): value
-        for name, value in time.items()
-        if value > 0 and name not in BESIDE
-    }
-    return seconds, max(time.get("total_s", 0.0), sum(seconds.values()))
+    return Row(result["profile"], **values | fields)
 
 
 def figure(value: float | None, digits: int | None = None) -> str:
@@ -169,20 +150,19 @@ QUALITY = {
 """Columns of models on a page; with gold of both kinds, all of them."""
 
 
-def cells(
-    rows: Sequence[ComparisonRow], is_narrow: bool = False
-) -> tuple[list[str], list[list[str]]]:
+def cells(rows: Sequence[Row], is_narrow: bool = False) -> tuple[list[str], list[list[str]]]:
     """Returns the heads of the columns that have a figure, and the texts of each row in them.
 
     A narrow table of models has only those that tell which to take.
     """
     others = {row.against for row in rows if row.changed is not None}
-    other = others.pop().partition(" · ")[0] if len(others) == 1 else "others"
-    other = "first" if rows[0].name and other == rows[0].name else other
+    other = others.pop() if len(others) == 1 else "others"
+    if rows[0].name:
+        other = {rows[0].label: "first", rows[-1].label: "last"}.get(other, other)
     seconds = SECONDS.items() if any(row.name for row in rows) else ()
     has_models = any(row.model for row in rows)
 
-    def speed(row: ComparisonRow) -> str:
+    def speed(row: Row) -> str:
         rounds = "" if row.low is None else f" ({figure(row.low)}-{figure(row.high)})"
         return "failed" if row.error else figure(row.windows_per_s) + rounds
 
@@ -220,7 +200,7 @@ def cells(
     return list(filled), [list(texts) for texts in zip(*filled.values(), strict=True)]
 
 
-def comparison_table(rows: Sequence[ComparisonRow]) -> str:
+def comparison_table(rows: Sequence[Row]) -> str:
     """Returns the table as text of at most 80 columns; a note stands below its row."""
     heads, body = cells(rows, is_narrow=True)
     words = [head.split() for head in heads]

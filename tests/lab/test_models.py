@@ -16,27 +16,21 @@ from safetensors.numpy import load_file, save_file
 import nq
 from nq import storage, tracking
 from nq.bundle import bundled_sample
-from nq.comparison import rounds
-from nq.comparison.compare import compare
-from nq.comparison.models import (
-    Judged,
-    find_entrants,
-    judged_answers,
-    save_judged,
-)
-from nq.comparison.page import Comparison
-from nq.comparison.runs import _key
 from nq.config import DecisionConfig, TrackingConfig
 from nq.evaluation.evaluate import example_labels
 from nq.evaluation.gate import is_better
 from nq.evaluation.labels import Label, LabelSpan
 from nq.evaluation.nq_eval import Gold
 from nq.evaluation.tuning import FOLDS, MIN_TUNED, tune_decision, unseen_answers
+from nq.lab import rounds
+from nq.lab.measure import compare
+from nq.lab.models import Judged, judged_answers, name_models, save_judged
+from nq.lab.page import Comparison
+from nq.lab.rows import FITTED, SHIPPED
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
 from nq.model.folder import ModelFolder
 from nq.model.model import Model
 from nq.records import Example, ExampleId, Scores
-from nq.report.comparison import FITTED, SHIPPED
 from nq.runs.folder import FinishedRun
 from nq.runs.tuning import start_decision
 from tests.conftest import Commands
@@ -46,8 +40,8 @@ pytestmark = pytest.mark.slow
 answer_in_process = rounds.answer_in_process
 
 
-def answer_quiet(profile: str, options: Any) -> dict[str, Any]:
-    return {**answer_in_process(profile, options), "speed_comparable": "yes"}
+def answer_quiet(job: nq.Job) -> dict[str, Any]:
+    return {**answer_in_process(job), "speed_comparable": "yes"}
 
 
 @dataclass(frozen=True)
@@ -181,7 +175,6 @@ def test_of_two_models_a_folder_of_both_is_saved(tiny_pair: Path, tmp_path: Path
     assert saved.cascade is not None and own.cascade is not None
     assert saved.cascade.first == own.cascade.first
     assert [part.digest for part in saved.parts] == [part.digest for part in own.parts]
-    assert find_entrants([tmp_path / "saved"], have_names=True)[0].options[0] == "--model"
 
 
 def _has_answer(label: Label) -> tuple[bool, bool]:
@@ -268,12 +261,9 @@ def test_shipped_decisions_need_no_scores(
     tiny_model: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    commands: Commands,
 ) -> None:
-    def answer(profile: str, options: Any) -> dict[str, Any]:
-        result: dict[str, Any] = commands.json(
-            "answer", *options, "--no-track", "--profile", profile
-        )
+    def answer(job: nq.Job) -> dict[str, Any]:
+        result = nq.run(job).to_dict()
         return {**result, "wall_s": result["time"]["total_s"]}
 
     monkeypatch.setattr(rounds, "answer_in_process", answer)
@@ -387,13 +377,4 @@ def test_a_model_is_called_as_it_was_given(
 
 
 def names_of(*models: str | Path) -> list[str]:
-    return [one.name for one in find_entrants(models, have_names=True)]
-
-
-def test_equal_words_are_equal_answers_of_two_models(tmp_path: Path) -> None:
-    record, word = nq_records.simplified(words=40), "landing"
-    (example,) = nq.read_examples([nq_records.write_lines(tmp_path / "one.jsonl", [record])])
-    places = [number for number, token in enumerate(example.tokens) if token == word]
-    one, other = (Label(short=(LabelSpan(start_token=i, end_token=i + 1),)) for i in places[:2])
-    assert _key(example, one, by_text=True) == _key(example, other, by_text=True) == word
-    assert _key(example, one, by_text=False) != _key(example, other, by_text=False)
+    return list(name_models((one, Model.open(one)) for one in models))

@@ -1,28 +1,50 @@
 """Makes the page of a finished run: its questions, figures and errors."""
 
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from nq import storage
 from nq.config import ALL_CONTEXTS
 from nq.errors import Error
 from nq.evaluation.evaluate import example_labels
-from nq.evaluation.gate import Parity
-from nq.evaluation.nq_eval import Gold, decisions_of_one
+from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats.input_files import shown
 from nq.inference.scorer import no_progress
+from nq.lab.compare import compare_two, sources_of
+from nq.lab.page import Comparison
+from nq.lab.rows import cells, row
 from nq.postprocess.spans import pairs
 from nq.preprocess.contexts import contexts
 from nq.preprocess.features import features
 from nq.records import Example, Source
+from nq.report.analysis import Analysis
 from nq.report.judgments import STAGES, Case, Stage, StageOutputs, judgments, traits
-from nq.report.page import MAX_QUESTIONS, Report, RunView, write_page
+from nq.report.page import MAX_QUESTIONS, RunView, write_page
 from nq.report.page_data import Question
-from nq.runs import parity
-from nq.runs.folder import REPORT, RUN, FinishedRun
+from nq.runs.folder import REPORT, FinishedRun
 from nq.runs.scoring import RunProgress
+
+
+@dataclass(frozen=True)
+class Report:
+    """A written report; ``comparison`` is that with another run."""
+
+    page: Path
+    questions: int
+    analysis: Analysis | None
+    comparison: Comparison | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the report as JSON values."""
+        values = self.comparison.to_dict() if self.comparison else {}
+        return {
+            **values,
+            "page": str(self.page),
+            "questions": self.questions,
+            "analysis": self.analysis.to_dict() if self.analysis else None,
+        }
 
 
 def write_report(
@@ -45,35 +67,29 @@ def write_report(
         answered = f"{folder} answered {len(run.predictions)} questions"
         raise Error(f"{answered}, a page shows {MAX_QUESTIONS}: answer the first ones with --limit")
     other = FinishedRun(against, check=False) if against else None
-    output, sources = output or folder / REPORT, list[str | Path]()
-    for one in (run, other) if other else (run,):
-        parity.check_same_questions(run, one)
-        own = (path for path in storage.own_paths(one.path, RUN) if path.name != REPORT)
-        sources += [*one.job.files, *own]
+    output = output or folder / REPORT
+    sources = sources_of([run, other] if other else [run], REPORT)
     storage.check_output_file(output, sources, storage.PAGE_MARK)
     _ = run.tokenizer  # raises before the first question
     decision = run.job.model.decision
     thresholds = {"long": decision.long_threshold, "short": decision.short_threshold}
+    comparison = compare_two(run, other) if other else None
     view = RunView(
-        description=_description(run, other),
+        description=_description(run, comparison),
         metrics=run.metrics,
         stages=[s for s in STAGES if run.scores is not None or s is not Stage.POSITIONS],
         thresholds=thresholds if decision.rule == "default" else {},
         other=other.metrics if other else None,
-        folders=(str(folder), str(other.path) if other else ""),
-        compare=partial(_compare, run, other) if other else None,
+        remarks=[one.note for one in comparison or [row(run.metrics)]],
+        comparison=cells(comparison) if comparison else None,
+        changed=comparison[0].changed if comparison else None,
+        standing=comparison.standing if comparison else "",
+        gate=comparison.gate if comparison else None,
     )
     questions = _questions(run, other, progress)
     with storage.hold_marked(output.parent):
-        return write_page(output, questions, len(run.predictions), view)
-
-
-def _compare(run: FinishedRun, other: FinishedRun, gold: Gold) -> Parity:
-    """Compares two runs, with the limit of the loss under which the run was compared before."""
-    earlier, max_loss = run.metrics.get("parity"), None
-    if earlier and earlier["against"] == parity.name_of(other) and "gate" in earlier:
-        max_loss = earlier["gate"]["max_loss"]
-    return parity.compare_two(run, other, gold, max_loss)
+        analysis = write_page(output, questions, len(run.predictions), view)
+    return Report(output, len(run.predictions), analysis, comparison)
 
 
 def _questions(
@@ -114,14 +130,14 @@ def _case(example: Example, source: Source, run: FinishedRun) -> Case:
     return Case(values, judgments(example, decisions, stages), gold)
 
 
-def _description(run: FinishedRun, other: FinishedRun | None) -> dict[str, str]:
+def _description(run: FinishedRun, comparison: Comparison | None) -> dict[str, str]:
     """Returns the description of the run that the page shows."""
     job, metrics = run.job, run.metrics
     settings = job.model.decision.to_dict().items()
     decision = (f"{name} {value}" for name, value in settings if not isinstance(value, dict))
     return {
         "profile": f"{job.profile} ({metrics['precision']} on {metrics['device']})",
-        **({"against": parity.name_of(other)} if other else {}),
+        **({"against": comparison[1].label} if comparison else {}),
         "data": ", ".join(shown(Path(path).name) for path in job.files),
         "model": job.model.name,
         "decision": ", ".join(decision),

@@ -10,46 +10,33 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nq import extras, processor, storage
+from nq import extras, storage
 from nq.errors import DamagedError
+from nq.inference.choice import default_choice
 from nq.inference.load import tensorflow_device
-from nq.inference.profile import SLOW_BFLOAT16, Profile
+from nq.inference.profile import Profile
 from nq.model.model import Model
 from nq.postprocess.decision import RULES
 from nq.questions import Questions
-from nq.runs.config import AUTO
 from nq.runs.job import Job
 from nq.runs.measure import machine
 
 COMPARED = "compare.json"  # in the folder of a comparison
-FIRST_EXAMPLES, PAGE_TOKENS = 10, 3000
-"""A job is one of whole pages if its first examples have ``PAGE_TOKENS`` or more on average."""
-CANDIDATES = {
-    "CPU": (
-        "mixed+buckets+openvino",
-        "buckets+openvino",
-        "mixed+grappler+frozen+buckets",
-        "grappler+frozen+buckets",
-        "mixed+grappler+buckets",
-        "grappler+buckets",
-    ),
-    "GPU": (
-        "mixed+xla+grappler+buckets",
-        "mixed+xla+grappler+frozen+buckets",
-        "mixed+grappler+buckets",
-        "xla+grappler+buckets",
-        "grappler+buckets",
-    ),
-}
-"""By device, those that are mostly the fastest first."""
+FIRST_EXAMPLES = 10
+PAGE_TOKENS = 3000
+"""Questions are about whole pages if the first ones have so many tokens on average."""
 
 
 def with_profile(job: Job, questions: Questions) -> tuple[Job, str]:
-    """Returns a job with its profile, which is chosen if it is ``auto``, and why in words."""
-    if job.profile != AUTO:
-        return job, ""
+    """Returns a job with the profile to take, and why in words.
+
+    ``questions`` need not be opened, since only the first ones are read.
+    """
     device = tensorflow_device(job.compute.threads) if extras.has_gpu() else "CPU"
-    *_, profile, why = choices(job.model, questions, job.root, device)
+    try:
+        *_, profile, why = choices(job.model, questions, job.root, device)
+    except ValueError:  # a file that has no records, of which the run says more
+        return replace(job, profile=default_choice(device)), ""
     return replace(job, profile=profile), f"profile auto: {profile}, {why}"
 
 
@@ -97,33 +84,6 @@ def comparison_key(model: Model, questions: Questions) -> str:
     digests = [one.digest for one in model.parts]
     shape = [model.windows.max_seq_length, may_prune(model, questions)]
     return storage.digest_json([digests, shape, model.decision.rule, machine()])[:16]
-
-
-def default_choice(device: str, prune: bool = False, mixed: bool = True) -> str:
-    """Returns the first candidate that is installed and fast here; ``prune`` is added on request.
-
-    It is one without ``mixed`` on request, and on a CPU without fast bfloat16. If none is
-    installed, it is the fastest, whose packages are to be installed.
-    """
-    has_mixed = mixed and (device != "CPU" or processor.has_fast_bfloat16())
-    named = map(Profile, CANDIDATES[device])
-    fast = [one for one in named if has_mixed or not one.changes.mixed]
-    chosen = next((one for one in fast if not one.missing()), fast[0])
-    return str(Profile(chosen.names | ({"prune"} if prune else set())))
-
-
-def without_gain(profile: Profile, device: str) -> str:
-    """Returns why a profile is usually not fast on a device of this machine, and what is.
-
-    It is empty if all its optimizations may gain.
-    """
-    is_slow = device == "CPU" and not processor.has_fast_bfloat16()
-    reasons = profile.no_gain([device, *([SLOW_BFLOAT16] if is_slow else [])])
-    if not reasons:
-        return ""
-    texts = (f"{name} usually gains nothing here ({why})" for name, why in reasons.items())
-    choice = default_choice(device, profile.changes.prune)
-    return f"{'; '.join(texts)}; the default of --profile auto is {choice}"
 
 
 def may_prune(model: Model, questions: Questions) -> bool:

@@ -9,28 +9,23 @@ import pytest
 from nq import extras, processor, storage
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, WindowConfig
+from nq.inference import choice
+from nq.inference.choice import default_choice, without_gain
 from nq.inference.profile import Profile
+from nq.lab import choose
+from nq.lab.choose import COMPARED, comparison_key, forget
 from nq.model.model import Model
 from nq.questions import Questions
-from nq.runs import profile_choice
-from nq.runs.config import AUTO
 from nq.runs.job import Job
-from nq.runs.profile_choice import (
-    COMPARED,
-    comparison_key,
-    default_choice,
-    forget,
-    without_gain,
-)
 from tests.support.jobs import chosen
 from tests.support.nq_records import write_lines
 
 
 @pytest.fixture
 def job(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    monkeypatch.setitem(profile_choice.CANDIDATES, "CPU", ("grappler+buckets",))
-    monkeypatch.setattr(profile_choice, "PAGE_TOKENS", 10**6)
-    return Job([bundled_sample()], tiny_model, AUTO, root=tmp_path, limit=3)
+    monkeypatch.setitem(choice.CANDIDATES, "CPU", ("grappler+buckets",))
+    monkeypatch.setattr(choose, "PAGE_TOKENS", 10**6)
+    return Job([bundled_sample()], tiny_model, root=tmp_path, limit=3)
 
 
 def write_comparison(folder: Path, key: str, seconds: int, **values: str | list[str]) -> None:
@@ -85,9 +80,9 @@ def test_what_a_comparison_is_for(job: Job, monkeypatch: pytest.MonkeyPatch) -> 
     )
     questions = Questions(job.files)
     keys = {comparison_key(one, questions) for one in (model, *others)}
-    monkeypatch.setattr(profile_choice, "PAGE_TOKENS", 2)  # whole pages
+    monkeypatch.setattr(choose, "PAGE_TOKENS", 2)  # whole pages
     keys.add(comparison_key(model, questions))
-    monkeypatch.setattr(profile_choice, "PAGE_TOKENS", 10**6)
+    monkeypatch.setattr(choose, "PAGE_TOKENS", 10**6)
     monkeypatch.setattr(processor, "name", lambda: "another")
     keys.add(comparison_key(model, questions))
     assert len(keys) == 5
@@ -99,7 +94,7 @@ def test_whole_pages_are_pruned_by_default_but_no_passages_of_a_retriever(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert chosen(job)[0] == "grappler+buckets"
-    monkeypatch.setattr(profile_choice, "PAGE_TOKENS", 2)
+    monkeypatch.setattr(choose, "PAGE_TOKENS", 2)
     assert chosen(job)[0] == "grappler+buckets+prune"
     no_margin = replace(job.model, decision=DecisionConfig(rule="bert-joint"))
     assert chosen(replace(job, model=no_margin))[0] == "grappler+buckets"

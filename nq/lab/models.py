@@ -1,12 +1,10 @@
 """The models of a comparison, and the decisions by which it tells how good they are."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from nq import hub
 from nq.errors import Error
 from nq.evaluation.evaluate import Evaluation, example_labels, judge_label
 from nq.evaluation.gate import is_better
@@ -19,10 +17,10 @@ from nq.evaluation.tuning import (
     tune_decision,
     unseen_answers,
 )
+from nq.lab.rows import CHOSEN, FITTED, SHIPPED
 from nq.model.model import Model
 from nq.model.registry import model_name
 from nq.records import ExampleId
-from nq.report.comparison import CHOSEN, FITTED, SHIPPED
 from nq.runs.folder import FinishedRun
 from nq.runs.record import quality
 from nq.runs.tuning import save_decision, start_decision
@@ -32,44 +30,30 @@ log = logging.getLogger(__name__)
 Answers = Mapping[ExampleId, Label]
 
 
-@dataclass(frozen=True)
-class Entrant:
-    """A model that is compared; without a name where profiles of it alone are compared."""
+def name_models(models: Iterable[tuple[str | Path, Model]]) -> dict[str, Model]:
+    """Returns opened models by short names: as they were given, of a folder its last component.
 
-    name: str
-    model: Model
-
-    @property
-    def options(self) -> list[str]:
-        """The options of ``nq answer`` that name it, one of the hub with its commit."""
-        return ["--model", hub.name_of(self.model.folder) or str(self.model.folder.absolute())]
-
-
-def find_entrants(models: Sequence[str | Path | None], have_names: bool) -> list[Entrant]:
-    """Finds and checks models, in milliseconds where they are on this machine.
-
-    ``have_names`` tells whether models are compared, and not profiles of the only one. It is an
     ``Error`` if one is given twice.
     """
-    opened, known = list[Model](), dict[Any, str | Path | None]()
-    for given in models:
-        model = Model.open(given)
-        opened.append(model)
-        digests = tuple(one.digest for one in model.parts)
-        key = digests, model.windows, model.decision
-        if key in known:
-            raise Error(f"{known[key]} and {given} are the same model: give each model once")
-        known[key] = given
-    short = list(map(_short_name, models))
-    names = [n if short.count(n) == 1 else str(one) for n, one in zip(short, models, strict=True)]
-    return [Entrant(n if have_names else "", one) for n, one in zip(names, opened, strict=True)]
+    models = list(models)
+    for number, (given, model) in enumerate(models):
+        for earlier, other in models[:number]:
+            if _digests(model) == _digests(other):
+                text = f"{earlier} and {given} are the same model"
+                raise Error(f"{text}: give each model once")
+    short = [_short_name(given) for given, _ in models]
+    return {
+        name if short.count(name) == 1 else str(given): model
+        for name, (given, model) in zip(short, models, strict=True)
+    }
 
 
-def _short_name(given: str | Path | None) -> str:
-    """Returns the name of the model in a folder; other texts as they were given."""
-    if given and Path(given).is_dir():
-        return model_name(Path(given).absolute())
-    return str(given)
+def _digests(model: Model) -> tuple[object, ...]:
+    return *(one.digest for one in model.parts), model.windows, model.decision
+
+
+def _short_name(given: str | Path) -> str:
+    return model_name(Path(given).absolute()) if Path(given).is_dir() else str(given)
 
 
 @dataclass(frozen=True)
@@ -107,12 +91,14 @@ def judged_answers(run: FinishedRun, decisions: str = CHOSEN) -> Judged:
     if len(gold) < MIN_TUNED:
         return shipped
     order = {key: number for number, key in enumerate(gold)}
-    unseen, evaluation = unseen_answers(run, start_decision(run.job.model), order), Evaluation()
+    unseen = unseen_answers(run, start_decision(run.job.model), order)
+    evaluation = Evaluation()
     for _, example in run.sources():
         evaluation.add(judge_label(example, unseen[example.example_id]))
-    is_taken = decisions == FITTED or is_better(unseen, run.predictions, gold)
-    name, answers = (FITTED, unseen) if is_taken else (SHIPPED, run.predictions)
-    return Judged(name, answers, quality(evaluation.metrics()))
+    fitted = quality(evaluation.metrics())
+    if decisions == FITTED or is_better(unseen, run.predictions, gold):
+        return Judged(FITTED, unseen, fitted)
+    return Judged(SHIPPED, run.predictions, fitted)
 
 
 def save_judged(run: FinishedRun, judged: Judged, output: str | Path) -> None:
@@ -120,9 +106,11 @@ def save_judged(run: FinishedRun, judged: Judged, output: str | Path) -> None:
 
     That is its own, or one that is fitted to all questions with gold.
     """
-    model, folds = run.job.model, {key: n % FOLDS for n, key in enumerate(_gold(run))}
-    decision, which = model.decision, "the decision that it has"
+    model = run.job.model
+    decision = model.decision
+    which = "the decision that it has"
     if judged.decision == FITTED:
+        folds = {key: number % FOLDS for number, key in enumerate(_gold(run))}
         decision = tune_decision(run, start_decision(model), folds.get).decision
         which = "a decision that is fitted to all questions"
     log.info("%s is in %s, with %s", model.name, save_decision(model, decision, output), which)

@@ -5,7 +5,7 @@ from operator import lt, truediv
 from statistics import median
 
 from nq.evaluation.gate import LEVEL, SAME, distance, median_interval, standing
-from nq.report.comparison import BASELINE, ComparisonRow, figure
+from nq.lab.rows import BASELINE, Row, figure
 from nq.text import counted
 
 MAX_LOSS, MAX_CHANCE = 0.005, 0.05
@@ -18,7 +18,7 @@ that is as fast on a quiet one."""
 AGAIN = "the same command measures busy rounds again"
 
 
-def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
+def advice(rows: Sequence[Row]) -> tuple[str, str]:
     """Returns the label of the row to take, empty if none, and a sentence that tells why.
 
     A profile keeps the answers if it changes none, or if its relative loss of micro-F1 is at most
@@ -61,12 +61,12 @@ def advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
     return best.label, text
 
 
-def is_busy(rows: Iterable[ComparisonRow]) -> bool:
+def is_busy(rows: Iterable[Row]) -> bool:
     """Returns whether other programs took much of the processor in rounds that count."""
     return any(row.busy for row in rows)
 
 
-def _too_few(row: ComparisonRow, rows: Iterable[ComparisonRow]) -> str:
+def _too_few(row: Row, rows: Iterable[Row]) -> str:
     """Returns why the rounds are too few for a verdict, or nothing."""
     count = counted(len(row.ratios), "round")
     if is_busy(rows):
@@ -76,12 +76,12 @@ def _too_few(row: ComparisonRow, rows: Iterable[ComparisonRow]) -> str:
     return problem if len(row.ratios) < MIN_ROUNDS else ""
 
 
-def _by_speed(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
+def _by_speed(rows: Sequence[Row]) -> list[Row]:
     measured = [row for row in rows if row.ratios]
     return sorted(measured, key=lambda row: (-median(row.ratios), row.label))
 
 
-def _fastest(fit: Sequence[ComparisonRow], busy: bool) -> list[ComparisonRow]:
+def _fastest(fit: Sequence[Row], busy: bool) -> list[Row]:
     """Returns those of rows, the fastest first, that are as fast as the fastest."""
     share = 0.0 if busy else NEAR
     near = [row for row in fit if median(row.ratios) >= share * median(fit[0].ratios)]
@@ -93,8 +93,8 @@ def _as_fast(labels: Iterable[str]) -> str:
     return f"; as fast within the rounds: {others}" if others else ""
 
 
-def _model_advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
-    def name(row: ComparisonRow) -> str:
+def _model_advice(rows: Sequence[Row]) -> tuple[str, str]:
+    def name(row: Row) -> str:
         return row.label if sum(one.model == row.model for one in rows) > 1 else row.model
 
     judged = [row for row in rows if row.behind is not None and not row.error]
@@ -123,43 +123,48 @@ def _model_advice(rows: Sequence[ComparisonRow]) -> tuple[str, str]:
     return take.label, text
 
 
-def _standing(rows: Iterable[ComparisonRow], name: Callable[[ComparisonRow], str]) -> str:
+def _standing(rows: Iterable[Row], name: Callable[[Row], str]) -> str:
     """Returns which row has the best F1, or that several have the same; each is judged."""
     return standing({name(row): (_f1(row), *(row.behind or (0.0, 0.0, 0.0))) for row in rows})
 
 
-def _runs_advice(rows: Sequence[ComparisonRow]) -> str:
+def _runs_advice(rows: Sequence[Row]) -> str:
     """Returns what can be said of runs that were not measured in turn."""
-    judged, machines = [row for row in rows if row.behind], {row.machine for row in rows}
+    machines = {row.machine for row in rows}
     text = "No run is named, since they were not measured in turn, as nq compare does."
     if len(machines) > 1:
         text = f"No run is named, since the speeds are of {len(machines)} machines."
-    if judged:
-        text = f"{_standing(judged, lambda row: row.label)}. {text}"
-    return text
+    standing = standing_of(rows)
+    return f"{standing}. {text}" if standing else text
 
 
-def _f1(row: ComparisonRow) -> float:
+def standing_of(rows: Sequence[Row]) -> str:
+    """Returns which of several runs has the best F1, by their labels; nothing without gold."""
+    judged = [row for row in rows if row.behind]
+    return _standing(judged, lambda row: row.label) if judged else ""
+
+
+def _f1(row: Row) -> float:
     return row.f1 or 0.0
 
 
-def _is_best(row: ComparisonRow) -> bool:
+def _is_best(row: Row) -> bool:
     return row.behind is not None and row.behind[0] < SAME
 
 
-def _is_as_good(row: ComparisonRow) -> bool:
+def _is_as_good(row: Row) -> bool:
     behind, low, _ = row.behind or (0.0, 0.0, 0.0)
     return behind <= (MAX_BEHIND if low > 0 else MAX_CHANCE)
 
 
-def _keeps_answers(row: ComparisonRow) -> bool:
+def _keeps_answers(row: Row) -> bool:
     if not row.changed or row.loss is None:
         return not row.changed
     loss, low = row.loss
     return loss <= (MAX_LOSS if low > 0 else MAX_CHANCE)
 
 
-def _cost(row: ComparisonRow) -> str:
+def _cost(row: Row) -> str:
     speed = f"{figure(median(row.ratios), 2)} times as fast as baseline"
     if row.busy:
         ends = (figure(end, 2) for end in median_interval(row.ratios))

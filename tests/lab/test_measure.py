@@ -18,28 +18,27 @@ import pytest
 
 import nq
 from nq import extras, storage, tracking
-from nq.commands.compare import parser
-from nq.commands.main import console
-from nq.comparison import compare, rounds
-from nq.comparison.verdict import advice
 from nq.config import TrackingConfig
-from nq.errors import Error
+from nq.errors import ChangedError, Error
+from nq.inference import choice
+from nq.inference.choice import default_choice
+from nq.lab import measure, rounds
+from nq.lab.choose import COMPARED
+from nq.lab.rows import Row
 from nq.memo import Memo
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
-from nq.model.model import Model
-from nq.questions import Questions
-from nq.report.comparison import ComparisonRow
-from nq.runs import profile_choice
 from nq.runs.folder import FinishedRun
 from nq.runs.measure import BUSY, machine
-from nq.runs.profile_choice import COMPARED, default_choice
 from nq.storage import own_paths
 from tests.conftest import Commands
 from tests.support import nq_records
 from tests.support.child_processes import wait_until
 from tests.support.jobs import chosen
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes"),  # in MLflow
+]
 ROOT = Path(__file__).parents[2]
 QUESTIONS = 3
 BLOCK = "import sys\nsys.modules['onnxruntime'] = None\n"
@@ -54,8 +53,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def kept(folder: Path) -> list[tuple[int, str]]:
     """Returns round and profile of each run that a comparison has kept."""
-    parts = (path.stem.split("-") for path in (folder / compare.MEASURED).glob("[0-9]*.json"))
+    parts = (path.stem.split("-") for path in (folder / measure.MEASURED).glob("[0-9]*.json"))
     return sorted((int(number), profile) for number, profile in parts)
+
+
+def recorded_runs(store: str) -> list[Any]:
+    client = connect(store)
+    experiment = client.get_experiment_by_name(DEFAULT_EXPERIMENT)
+    return list(client.search_runs([experiment.experiment_id]))
 
 
 @dataclass(frozen=True)
@@ -97,48 +102,39 @@ def continued(data: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFac
         killed.kill()
         killed.communicate()
     wait_until(lambda: not any(one.is_running() for one in running))
-    before = {path: path.stat().st_mtime_ns for path in (folder / compare.MEASURED).iterdir()}
+    before = {path: path.stat().st_mtime_ns for path in (folder / measure.MEASURED).iterdir()}
     with start("--json") as continuing:
         out, err = continuing.communicate()
     return Continued(folder, store, given, before, json.loads(out), err)
 
 
-def test_a_comparison_that_was_killed_is_continued(continued: Continued) -> None:
+def test_a_comparison_that_was_killed_is_continued(
+    continued: Continued, data: Path, tiny_model: Path
+) -> None:
+    """A profile that is not installed has a row with the reason; one round gives no verdict."""
     assert all(path.stat().st_mtime_ns == time_ns for path, time_ns in continued.before.items())
     assert {"000-baseline.json", "001-baseline.json"} <= {path.name for path in continued.before}
-    names = sorted(row["profile"] for row in continued.result["rows"] if not row["error"])
+    *rows, failed = continued.result["rows"]
+    assert continued.err.splitlines()[-1].endswith(f"1 profile failed: {MISSING}")
+    assert failed["profile"] == MISSING and "nq-pipeline[onnx]" in failed["error"]
+    names = sorted(row["profile"] for row in rows)
     assert set(names) == {"baseline", GIVEN, default_choice("CPU")}
     assert kept(continued.folder) == [(0, "baseline"), *((1, name) for name in names)]
-
-
-def test_a_profile_that_is_not_installed_has_a_row(continued: Continued) -> None:
-    assert continued.err.splitlines()[-1].endswith(f"1 profile failed: {MISSING}")
-    *_, failed = continued.result["rows"]
-    assert failed["profile"] == MISSING and "nq-pipeline[onnx]" in failed["error"]
-
-
-def test_a_row_has_the_figures_of_its_runs(continued: Continued) -> None:
-    for row in (row for row in continued.result["rows"] if not row["error"]):
+    for row in rows:
         assert row["low"] == row["windows_per_s"] == row["high"] > 0
         assert row["first_start_s"] > 0 and row["memory_mb"] > 100
         assert row["changed"] == 0 or "mixed" in row["profile"]
         assert row["micro_f1"] is not None
-
-
-def test_the_folder_has_page_verdict_and_measurements(continued: Continued) -> None:
     page = Path(continued.result["page"]).read_text("utf-8")
     assert page.count('<th scope="row">') == len(continued.result["rows"])
     parts = {f"{number:03d}-{profile}.json" for number, profile in kept(continued.folder)}
-    assert {path.name for path in own_paths(continued.folder, compare.COMPARISON)} == {
-        *("compare.json", "compare.html", compare.MEASURED, "request.json", *parts)
+    assert {path.name for path in own_paths(continued.folder, measure.COMPARISON)} == {
+        *("compare.json", "compare.html", measure.MEASURED, "request.json", *parts)
     }
     whole = storage.read_json(continued.folder / COMPARED)
     assert whole["machine"] == machine() and {run["device"] for run in whole["runs"]} == {"CPU"}
-
-
-def test_one_round_gives_no_verdict(continued: Continued, data: Path, tiny_model: Path) -> None:
     assert continued.result["take"] == ""
-    job = nq.Job([data], tiny_model, "auto", root=continued.folder.parent, limit=QUESTIONS)
+    job = nq.Job([data], tiny_model, root=continued.folder.parent, limit=QUESTIONS)
     assert chosen(job)[0] == default_choice("CPU")
 
 
@@ -146,9 +142,7 @@ def test_the_runs_of_a_comparison_are_recorded_as_those_of_an_answering(
     continued: Continued, tiny_model: Path
 ) -> None:
     *rows, _ = continued.result["rows"]
-    client = connect(continued.store)
-    experiment = client.get_experiment_by_name(DEFAULT_EXPERIMENT)
-    recorded = client.search_runs([experiment.experiment_id])
+    client, recorded = connect(continued.store), recorded_runs(continued.store)
     (whole,) = [run for run in recorded if tracking.PARENT not in run.data.tags]
     assert (whole.info.run_id, whole.info.status) == (continued.given, "FINISHED")
     assert whole.data.tags["output"] == str(continued.folder)
@@ -160,7 +154,7 @@ def test_the_runs_of_a_comparison_are_recorded_as_those_of_an_answering(
     of = f"{tiny_model.name} · questions.jsonl"
     assert {run.info.run_name for run in recorded} == {f"{row['profile']} · {of}" for row in rows}
     order = [{"field_name": f"metrics.{tracking.WINDOWS_PER_S}", "ascending": False}]
-    models = client.search_logged_models([experiment.experiment_id], order_by=order)
+    models = client.search_logged_models([whole.info.experiment_id], order_by=order)
     assert [model.params["profile"] for model in models] == [row["profile"] for row in rows]
     for run in recorded:
         (point,) = client.get_metric_history(run.info.run_id, "rounds.predict_s")
@@ -177,25 +171,18 @@ def test_the_runs_of_a_comparison_are_recorded_as_those_of_an_answering(
         figures = {metric.key: metric.value for metric in model.metrics}
         assert figures[tracking.PREDICT_S] == point.value
         assert figures[tracking.CHANGED] == 0 or "mixed" in params["profile"]
-        assert not [name for name in figures if name.startswith("rounds/")]
         (dataset,) = run.inputs.dataset_inputs
         assert {metric.dataset_digest for metric in model.metrics} == {dataset.dataset.digest}
         assert continued.result["reason"] in run.data.tags[tracking.DESCRIPTION]
 
 
 def test_a_comparison_is_not_mixed_with_another(
-    continued: Continued,
-    data: Path,
-    tiny_model: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    continued: Continued, data: Path, tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:
-    common = ["compare", "--model", str(tiny_model), "--output", str(continued.folder), "--data"]
+    common = ["compare", "--model", tiny_model, "--output", continued.folder, "--data"]
     other = nq_records.write_lines(tmp_path / "other.jsonl", [nq_records.simplified(9)])
-    limit = ["--limit", str(QUESTIONS)]
-    for options, differing in (([str(data)], "options"), ([str(other), *limit], "data")):
-        assert console([*common, *options]) == 1
-        (line,) = capfd.readouterr().err.splitlines()
+    for options, differing in (([data], "options"), ([other, "--limit", QUESTIONS], "data")):
+        line = commands.error(*common, *options)
         assert differing in line and "--output" in line
 
 
@@ -205,19 +192,18 @@ def test_a_failure_of_the_store_is_told_once_and_a_model_may_move(
     tiny_model: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    commands: Commands,
 ) -> None:
-    monkeypatch.setitem(profile_choice.CANDIDATES, "CPU", (GIVEN,))
+    monkeypatch.setitem(choice.CANDIDATES, "CPU", (GIVEN,))
     before, file = kept(continued.folder), continued.folder / COMPARED
     storage.write_json(file, storage.read_json(file) | {"recorded": []})
     moved = Path(shutil.copytree(tiny_model, tmp_path / "moved"))
-    command = ["compare", "--model", str(moved), "--output", str(continued.folder)]
-    command += ["--data", str(data), "--profiles", GIVEN, "--rounds", "1"]
-    command += ["--limit", str(QUESTIONS), "--tracking-uri", f"sqlite:///{data}"]
-    monkeypatch.setattr(compare, "reopened", lambda memo: [])  # this machine may be busy
-    assert console(command) == 0
+    command = ["compare", "--model", moved, "--output", continued.folder, "--data", data]
+    command += ["--profiles", GIVEN, "--rounds", "1", "--limit", QUESTIONS]
+    monkeypatch.setattr(measure, "reopened", lambda memo: [])  # this machine may be busy
+    commands.out(*command, "--tracking-uri", f"sqlite:///{data}")
     assert kept(continued.folder) == before
-    assert capfd.readouterr().err.count("not recorded") == 1  # not once for each profile
+    assert commands.err.count("not recorded") == 1  # not once for each profile
     assert storage.read_json(file)["recorded"] == []  # so that a repetition records it
 
 
@@ -230,6 +216,9 @@ def test_the_device_is_asked_for_without_python_files_of_the_working_folder(
     monkeypatch.setattr(extras, "has_gpu", lambda: True)  # also where there is none
     assert rounds.device_in_process() in ("CPU", "GPU")
     assert not (tmp_path / "ran").exists()
+
+
+Answer = Callable[[nq.Job], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -245,22 +234,20 @@ class Here:
     patch: pytest.MonkeyPatch
     default: str = GIVEN
 
-    def answer(self, profile: str, options: Any, *more: str) -> dict[str, Any]:
-        """Runs ``nq answer``, as a comparison does in another process."""
-        options = *options, *more, "--no-track", "--profile", profile
-        result: dict[str, Any] = self.commands.json("answer", *options)
-        return {**result, "wall_s": result["time"]["total_s"]}
+    def answer(self, job: nq.Job) -> dict[str, Any]:
+        result = nq.run(job).to_dict()
+        return {**result, "wall_s": result["time"]["total_s"], "speed_comparable": "yes"}
 
-    def use(self, answer: Callable[[str, Any], dict[str, Any]]) -> None:
+    def use(self, answer: Answer) -> None:
         """Has runs done by a function."""
         self.patch.setattr(rounds, "answer_in_process", answer)
 
     def mark(self, busy: Iterator[bool]) -> None:
         """Marks runs as those beside other programs or not."""
 
-        def answer(profile: str, options: Any) -> dict[str, Any]:
-            result = self.answer(profile, options)
-            return result | {"speed_comparable": f"no: {BUSY}" if next(busy) else "yes"}
+        def answer(job: nq.Job) -> dict[str, Any]:
+            verdict = f"no: {BUSY}" if next(busy) else "yes"
+            return self.answer(job) | {"speed_comparable": verdict}
 
         self.use(answer)
 
@@ -274,8 +261,9 @@ def here(
     commands: Commands,
 ) -> Here:
     here = Here(data, tiny_model, commands, monkeypatch)
-    monkeypatch.setitem(profile_choice.CANDIDATES, "CPU", (here.default,))
+    monkeypatch.setitem(choice.CANDIDATES, "CPU", (here.default,))
     monkeypatch.chdir(tmp_path)
+    here.use(here.answer)
     return here
 
 
@@ -283,7 +271,7 @@ def test_a_busy_run_is_repeated_once_and_its_round_does_not_count(here: Here) ->
     busy = iter([False, True, True, False, True, False, *[False] * 4])
     here.mark(busy)
     phases, totals = list[str](), set[int]()
-    rows = compare.compare(
+    rows = nq.compare(
         *([here.data], ["baseline"]),
         model=here.model,
         rounds=3,
@@ -301,12 +289,10 @@ def test_a_busy_run_is_repeated_once_and_its_round_does_not_count(here: Here) ->
 
 
 def test_answers_that_were_removed_or_replaced_are_given_again(here: Here) -> None:
-    marks = iter([False] * 6)
-    here.mark(marks)
     speeds, other = [], nq.Job([here.data], here.model, GIVEN, limit=2)
     for is_replaced, is_list in itertools.product((False, True), repeat=2):
         given, profiles = ([here.data], ["baseline"]) if is_list else (str(here.data), "baseline")
-        rows = compare.compare(given, profiles, model=here.model, rounds=1, limit=2)
+        rows = nq.compare(given, profiles, model=here.model, rounds=1, limit=2)
         (metrics,) = rows.folder.glob("baseline-*/metrics.json")
         result = json.loads(metrics.read_bytes())
         assert (result["examples"], result["profile"]) == (2, "baseline")
@@ -315,58 +301,31 @@ def test_answers_that_were_removed_or_replaced_are_given_again(here: Here) -> No
             nq.run(replace(other, output=metrics.parent))
         else:
             shutil.rmtree(metrics.parent)
-    assert all(one == speeds[0] for one in speeds) and not list(marks)
+    assert all(one == speeds[0] for one in speeds)
 
 
-def test_a_run_is_right_if_it_has_profile_batch_and_windows_of_its_row(
-    here: Here, tmp_path: Path
-) -> None:
-    model = Model.open(here.model)
-    finished = nq.run([here.data], model=model, output=tmp_path / "run", profile=GIVEN)
-    batch, length = nq.Compute().batch_size, model.windows.max_seq_length
-
-    def is_right(row: ComparisonRow) -> bool:
-        with Questions.open([str(here.data)]) as questions:
-            run = {"name": finished.folder.name}
-            return compare._is_right(tmp_path, questions, model, row, run)
-
-    row = ComparisonRow(GIVEN)
-    assert is_right(row) and is_right(replace(row, batch_size=batch, max_seq_length=length))
-    others: list[dict[str, Any]] = [{"profile": "baseline"}, {"batch_size": batch + 1}]
-    others += [{"max_seq_length": length + 1}]
-    assert not any(is_right(replace(row, **other)) for other in others)
-
-
-@pytest.mark.parametrize(("questions", "left"), [(2, "1 run left: about "), (3, "2 runs left: ")])
-def test_the_time_that_is_left_is_told(
-    questions: int, left: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    steps = [(1, ComparisonRow(f"profile {number}")) for number in range(questions)]
+def test_the_time_that_is_left_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    steps = [(1, Row(f"profile {number}")) for number in range(3)]
     caplog.set_level("INFO", "nq")
     run = {"label": "profile 0"}
     rounds.run_all(steps, lambda number, one: run, Memo(tmp_path), lambda done, total: None)
     (first, *_) = caplog.messages
-    assert first.startswith(left) and first.endswith(" minutes")
+    assert first.startswith("2 runs left: about ") and first.endswith(" minutes")
 
 
-@pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes")  # in MLflow
 def test_busy_rounds_give_no_verdict_and_are_measured_again(here: Here, tmp_path: Path) -> None:
     here.mark(chain([False], repeat(True, 8), repeat(False)))
     commands, store, comparable = here.commands, f"sqlite:///{tmp_path}/mlflow.db", list[str]()
     command = ["compare", "--data", here.data, "--model", here.model, "--rounds", "2"]
     command += ["--profiles", "baseline", "--tracking-uri", store]
-    job, client = nq.Job([here.data], here.model, "auto"), connect(store)
+    job = nq.Job([here.data], here.model)
     for is_busy in (True, False):
         result = commands.json(*command)
         folder = str(Path(result["page"]).parent.relative_to(tmp_path))
         profile, why = chosen(job)
         assert profile == (here.default if is_busy else result["take"])
         assert (folder in why, bool(result["take"])) == (not is_busy, not is_busy)
-        experiment = client.get_experiment_by_name(DEFAULT_EXPERIMENT)
-        runs = client.search_runs([experiment.experiment_id])
-        rows = [run for run in runs if tracking.PARENT in run.data.tags]
-        wholes = [run for run in runs if run not in rows]
-        assert not any(tracking.SPEED_COMPARABLE in run.data.tags for run in wholes)
+        rows = [run for run in recorded_runs(store) if tracking.PARENT in run.data.tags]
         comparable += sorted(run.data.tags[tracking.SPEED_COMPARABLE] for run in rows)
     assert comparable == [f"no: {BUSY}"] * 4 + ["yes"] * 2  # the first two are there twice
     assert commands.json("compare", "--forget") == {"forgotten": {folder: result["take"]}}
@@ -380,16 +339,15 @@ def test_busy_rounds_give_no_verdict_and_are_measured_again(here: Here, tmp_path
 def test_three_busy_rounds_give_a_verdict_that_auto_does_not_take(here: Here) -> None:
     speeds = {"baseline": 10.0, here.default: 5.0}
 
-    def answer(profile: str, options: Any) -> dict[str, Any]:
-        result = here.answer(profile, options)
-        times = {**result["time"], "predict_s": speeds[profile]}
+    def answer(job: nq.Job) -> dict[str, Any]:
+        result = here.answer(job)
+        times = {**result["time"], "predict_s": speeds[str(job.profile)]}
         return {**result, "time": times, "speed_comparable": f"no: {BUSY}"}
 
     here.use(answer)
-    rows = compare.compare([here.data], ["baseline"], model=here.model, rounds=3)
-    take, reason = advice(rows)
-    assert take == here.default and "on a busy machine" in reason
-    assert str(rows.folder) not in chosen(nq.Job([here.data], here.model, "auto"))[1]
+    rows = nq.compare([here.data], ["baseline"], model=here.model, rounds=3)
+    assert rows.take == here.default and "on a busy machine" in rows.reason
+    assert str(rows.folder) not in chosen(nq.Job([here.data], here.model))[1]
 
 
 def other_decision(settings: bytes) -> bytes:
@@ -434,152 +392,83 @@ def test_what_changes_while_it_is_compared_is_noticed(
     after = CHANGES[changed](before)
     assert after != before
 
-    def answer(profile: str, options: Any) -> dict[str, Any]:
+    def answer(job: nq.Job) -> dict[str, Any]:
         is_now = next(numbers) == run
         if is_now:
             file.write_bytes(after)
-        result = here.answer(profile, options)
-        if is_now and is_put_back:
-            file.write_bytes(before)
-        return {**result, "speed_comparable": "yes"}  # no run is repeated
+        try:
+            return here.answer(job)
+        finally:
+            if is_now and is_put_back:
+                file.write_bytes(before)
 
     here.use(answer)
-    arguments: dict[str, Any] = {
-        "model": model,
-        "rounds": 1,
-        "pages": pages,
-        "output": tmp_path / "out",
-    }
-    with pytest.raises(Error, match="changed"):
-        compare.compare([data], ["baseline"], **arguments)
-    assert not (tmp_path / "out" / compare.MEASURED).exists()
+    output = tmp_path / "out"
+    arguments: dict[str, Any] = {"model": model, "rounds": 1, "pages": pages, "output": output}
+    with pytest.raises(ChangedError):
+        nq.compare([data], ["baseline"], **arguments)
+    assert not (output / measure.MEASURED).exists()
     file.write_bytes(before)
-    rows = compare.compare([data], ["baseline"], **arguments)
-    names = {run["label"]: run["name"] for run in storage.read_json(rows.folder / COMPARED)["runs"]}
+    rows = nq.compare([data], ["baseline"], **arguments)
+    names = {run["label"]: run["name"] for run in storage.read_json(output / COMPARED)["runs"]}
     for one in rows:
-        finished = FinishedRun(rows.folder / names[one.label])  # checks its data
+        finished = FinishedRun(output / names[one.label])  # checks its data
         assert finished.description["models"] == nq.Model.open(model).key
 
 
-@pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes")  # in MLflow
 def test_a_profile_that_fails_in_a_later_round_has_one_row_and_new_ones_are_recorded(
     here: Here, tmp_path: Path
 ) -> None:
     """The runs are real, but the second one of xla."""
     fails = iter([False, True])
 
-    def answer(profile: str, options: Any) -> dict[str, Any]:
-        if profile == "xla" and next(fails):
+    def answer(job: nq.Job) -> dict[str, Any]:
+        if str(job.profile) == "xla" and next(fails):
             raise Error("out of memory")
-        return here.answer(profile, options) | {"speed_comparable": "yes"}
+        return here.answer(job)
 
     here.use(answer)
     track, recorded = TrackingConfig(f"sqlite:///{tmp_path}/mlflow.db"), []
     for profile in ("xla", "buckets"):
-        rows = compare.compare([here.data], [profile], model=here.model, rounds=2, track=track)
+        rows = nq.compare([here.data], [profile], model=here.model, rounds=2, track=track)
         recorded += [row.profile for row in rows if not row.error]
         if profile == "xla":
             assert [(row.profile, row.error) for row in rows[2:]] == [(profile, "out of memory")]
-    client = connect(str(track.uri))
-    experiment = client.get_experiment_by_name(DEFAULT_EXPERIMENT)
-    runs = client.search_runs([experiment.experiment_id])
+    runs = recorded_runs(str(track.uri))
     names = [run.data.params["profile"] for run in runs if tracking.PARENT in run.data.tags]
     assert sorted(names) == sorted(recorded)
-    assert "--register" in here.commands.error("compare", "--register", "x", code=2)
-
-
-def test_changed_answers_are_told_and_data_without_gold_have_no_f1(
-    here: Here, tmp_path: Path
-) -> None:
-    """The runs are real; those of the other profile have thresholds that let no answer pass."""
-    records = map(json.loads, here.data.read_text("utf-8").splitlines())
-    bare = [{key: value for key, value in one.items() if key != "annotations"} for one in records]
-    file = nq_records.write_lines(tmp_path / "bare.jsonl", bare)
-
-    def answer(profile: str, options: Any) -> dict[str, Any]:
-        threshold = "-9" if profile == "baseline" else "9"
-        return here.answer(profile, options, "--set", f"long_threshold={threshold}")
-
-    here.use(answer)
-    base, other = compare.compare(
-        *([file], [here.default]), model=here.model, rounds=1, output=tmp_path / "out"
-    )
-    if base.profile != "baseline":
-        base, other = other, base
-    assert (base.changed, other.changed, other.micro_f1) == (0, QUESTIONS, None)
-    page = (tmp_path / "out" / "compare.html").read_text("utf-8")
-    assert page.count('"question":') == QUESTIONS and "micro F1" not in page
-
-
-def test_the_loss_of_text_gold_is_that_of_the_f1_of_words(here: Here, tmp_path: Path) -> None:
-    """All answers together have less than one right word; those of the other profile have none."""
-    words = ["the", "keeper", "lived", "in", "this", "tower", "for", "twenty", "years"]
-    gold = " ".join([*reversed(words), *map(str, range(90))])
-    one = {"question": "who lived there", "context": " ".join(words), "answer": gold}
-    file = nq_records.write_lines(tmp_path / "text.jsonl", [one] * QUESTIONS)
-
-    def answer(profile: str, options: Any) -> dict[str, Any]:
-        threshold = "-9" if profile == "baseline" else "9"
-        return here.answer(profile, options, "--set", f"short_threshold={threshold}")
-
-    here.use(answer)
-    rows = compare.compare([file], [here.default], model=here.model, rounds=1)
-    losses = {row.profile: row.loss for row in rows}
-    assert losses == {"baseline": (0, 0), here.default: (1, 1)}
 
 
 def test_profiles_are_measured_in_batches_and_windows_of_several_sizes(
     here: Here, tmp_path: Path
 ) -> None:
-    here.use(here.answer)
     command = ["compare", "--data", here.data, "--model", here.model, "--rounds", "1", "--no-track"]
     command += ["--output", tmp_path / "out", "--profiles", here.default]
-    command += ["--batch-sizes", "1", "4", "--max-seq-lengths", "24"]
+    command += ["--batch-sizes", "1", "4", "--max-seq-lengths", "24", "--set", "doc_stride=7"]
     result = here.commands.json(*command)
     rows = {(row["profile"], row["batch_size"], row["max_seq_length"]) for row in result["rows"]}
     sizes = {(here.default, 1, 24), (here.default, 4, 24)}
     assert rows == {("baseline", None, None), (here.default, None, None)} | sizes
     assert all(row["windows_per_s"] > 0 < row["questions_per_s"] for row in result["rows"])
     jobs = [json.loads(path.read_bytes())["job"] for path in (tmp_path / "out").glob("*/job.json")]
+    windows = [job["models"][0]["windows"] for job in jobs]
+    assert {one["doc_stride"] for one in windows} == {7}
     run = {
-        (job["profile"], job["batch_size"], job["models"][0]["windows"]["max_seq_length"])
-        for job in jobs
+        (job["profile"], job["batch_size"], one["max_seq_length"])
+        for job, one in zip(jobs, windows, strict=True)
     }
     assert len(run) == 4 and sizes <= run
-    measured = tmp_path / "out" / compare.MEASURED
+    measured = tmp_path / "out" / measure.MEASURED
     times = {path: path.stat().st_mtime_ns for path in measured.iterdir()}
     assert len(times) == len(["request.json"]) + 2 + 4  # round 0 has both window lengths
     damaged = measured / f"001-{here.default}-4-24.json"
     damaged.write_bytes(b"{")
-    here.patch.setattr(compare, "reopened", lambda memo: [])  # this machine may be busy
     assert "batch" in here.commands.out(*command)
     again = {path for path, time_ns in times.items() if path.stat().st_mtime_ns != time_ns}
     assert again == {damaged}  # nothing else is repeated
 
 
-def test_the_batch_size_of_all_runs_is_passed_on() -> None:
-    assert parser().parse_args(["--batch-size", "1"]).unknown == ["--batch-size", "1"]
-
-
-@pytest.mark.slow
-def test_data_that_change_while_they_are_compared_are_an_error(here: Here, tmp_path: Path) -> None:
-    here.use(here.answer)
-    data, output = tmp_path / "changed.jsonl", tmp_path / "out"
-    data.write_bytes(here.data.read_bytes())
-    completed: list[int] = []
-
-    def change(runs: int, total: int) -> None:
-        completed.append(runs)
-        if sum(completed) == 2:
-            data.write_bytes(here.data.read_bytes().replace(b" the ", b" a "))
-
-    with pytest.raises(Error, match=str(data)):
-        nq.compare(data, GIVEN, model=here.model, rounds=1, output=output, progress=change)
-    assert kept(output) == []
-
-
 def test_a_comparison_of_pages_that_were_edited_is_another(here: Here, tmp_path: Path) -> None:
-    here.use(here.answer)
     page = tmp_path / "pages" / "tower.txt"
     page.parent.mkdir()
     page.write_text("The tower was built in 1889.")
@@ -595,11 +484,16 @@ def test_a_comparison_of_pages_that_were_edited_is_another(here: Here, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("option", "instead"),
-    [("--profile", "--profiles"), ("--prof", "--profiles"), ("--root", "--output")],
+    ("options", "problem"),
+    [
+        (["--profile", "mixed"], "give --profiles"),
+        (["--prof", "mixed"], "give --profiles"),
+        (["--root", "x"], "give --output"),
+        (["--register", "x"], "--register"),
+        (["--no-such-option"], "--no-such-option"),
+    ],
 )
 def test_options_that_a_comparison_would_override_are_refused(
-    commands: Commands, option: str, instead: str
+    commands: Commands, options: list[str], problem: str
 ) -> None:
-    (line,) = commands.error("compare", option, "mixed", code=2).splitlines()
-    assert f"give {instead}" in line
+    assert problem in commands.error("compare", *options, code=2)

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.comparison.page import TAKEN_COLOR, Comparison, comparison_page
-from nq.comparison.verdict import advice
-from nq.report import comparison
-from nq.report.comparison import ComparisonRow
+from nq.lab import rows as comparison
+from nq.lab.page import TAKEN_COLOR, Comparison, comparison_page
+from nq.lab.rows import Row
+from nq.lab.verdict import advice
 from tests.support.chromium import browser, needs_chromium
 
-BASE = ComparisonRow("baseline", 20.0, 19.5, 20.5, 1.0, 34.0, 10.0, 1025.0, 0.5, 0)
+BASE = Row("baseline", 20.0, 19.5, 20.5, 1.0, 34.0, 10.0, 1025.0, 0.5, 0)
 BASE = replace(BASE, ratios=(1.0, 1.0, 1.0), loss=(0.0, 0.0))
 FAST = replace(BASE, profile="mixed+buckets+openvino", windows_per_s=60.0, low=59.0, high=61.0)
 FAST = replace(
@@ -25,7 +25,7 @@ FAST = replace(
 )
 ROUGH = replace(FAST, profile="openvino+int8", windows_per_s=90.0, low=89.0, high=91.0)
 ROUGH = replace(ROUGH, micro_f1=0.4, changed=9, ratios=(4.5, 4.5, 4.5), loss=(0.2, 0.1))
-FAILED = ComparisonRow("onnx", error="ONNX is not installed: " + "do this " * 12)
+FAILED = Row("onnx", error="ONNX is not installed: " + "do this " * 12)
 RUN = replace(BASE, low=None, high=None, times_baseline=None, prepare_s=3.0)
 RUN = replace(RUN, name="a file with a long name.jsonl", against="grappler · small in runs/a")
 EVIL = replace(BASE, profile="</script><b>&", low=None)
@@ -47,7 +47,7 @@ CHANGES = [
 ]
 
 
-def judged(row: ComparisonRow, f1: float, *behind: float) -> ComparisonRow:
+def judged(row: Row, f1: float, *behind: float) -> Row:
     one, low, high = behind
     return replace(row, judged={"micro_f1": f1}, behind=(one, low, high))
 
@@ -92,7 +92,7 @@ def judged(row: ComparisonRow, f1: float, *behind: float) -> ComparisonRow:
     ],
 )
 def test_the_model_to_take_is_the_fastest_that_is_as_good_as_the_best(
-    rows: list[ComparisonRow], sentence: str
+    rows: list[Row], sentence: str
 ) -> None:
     name, text = advice(rows)
     assert text.startswith(sentence)
@@ -131,7 +131,7 @@ def test_runs_of_several_models_have_their_f1() -> None:
 def test_the_texts_of_a_page_of_runs_are_true_of_runs_and_the_others_of_rounds() -> None:
     rows = [replace(RUN, name=name, against="runs/a") for name in ("runs/b", "runs/a", "runs/c")]
     of_runs, of_rounds = (
-        comparison_page(one, "some", advice(one)[1]).decode() for one in (rows, [FAST, BASE])
+        comparison_page(Comparison(one), "some").decode() for one in (rows, [FAST, BASE])
     )
     for text in ("<title>nq report", "compared with the first", "not measured in turn"):
         assert text in of_runs and text not in of_rounds
@@ -182,20 +182,18 @@ def test_of_runs_the_best_f1_or_a_tie_is_told_with_the_models() -> None:
     ],
 )
 def test_the_profile_to_take_is_the_fastest_that_keeps_the_answers(
-    rows: list[ComparisonRow], sentence: str
+    rows: list[Row], sentence: str
 ) -> None:
     name, text = advice(rows)
     assert text.startswith(sentence)
     assert name in text
 
 
-def row(
-    profile: str, *speeds: float, baseline: tuple[float, ...], changed: int = 0
-) -> ComparisonRow:
+def row(profile: str, *speeds: float, baseline: tuple[float, ...], changed: int = 0) -> Row:
     """Returns the row of a profile that had these speeds in quiet rounds."""
     ratios = tuple(one / other for one, other in zip(speeds, baseline, strict=True))
     speed = median(speeds), min(speeds), max(speeds)
-    return ComparisonRow(profile, *speed, median(ratios), changed=changed, ratios=ratios)
+    return Row(profile, *speed, median(ratios), changed=changed, ratios=ratios)
 
 
 def test_rounds_are_compared_with_each_other_and_not_their_ranges() -> None:
@@ -254,7 +252,7 @@ def test_on_a_busy_machine_only_what_was_faster_in_every_round_counts(
 
 def test_a_page_needs_no_other_file_and_escapes_its_texts() -> None:
     change = {"question": EVIL.profile, "answers": {}, "gold": [EVIL.profile]}
-    page = comparison_page([EVIL], EVIL.profile, EVIL.profile, [EVIL.profile], [change]).decode()
+    page = comparison_page(Comparison([EVIL]), EVIL.profile, [EVIL.profile], [change]).decode()
     assert EVIL.profile not in page
     assert "default-src &#39;none&#39;" in page and "unsafe-eval" not in page
     assert not re.search(r"<link|<img|<script src", page)
@@ -275,7 +273,7 @@ LONG = [
     replace(SLOW, model=f"org/a-long-name-of-a-model-{i}", questions_per_s=i % 7 + i / 60)
     for i in range(1, 41)
 ]
-LONG = [judged(one, 0.4 + i % 3 / 10, 0.1, 0.0, 0.2) for i, one in enumerate(LONG)]
+LONG = [judged(one, 0.4 + i % 3 / 10, 0.04, 0.0, 0.2) for i, one in enumerate(LONG)]
 RUNS = [replace(RUN, name=f"runs/2026/{'dev-' * i}{i}", micro_f1=i / 9) for i in range(5)]
 LABELS = "[...document.querySelectorAll('.labels text')]"
 LEGEND = "[...document.querySelectorAll('.points li')]"
@@ -296,10 +294,10 @@ def plain(texts: list[str]) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [PROFILES, LONG, RUNS], ids=["profiles", "long", "runs"])
 def test_the_labels_of_points_and_bars_are_whole_in_every_width(
-    rows: list[ComparisonRow], tmp_path: Path
+    rows: list[Row], tmp_path: Path
 ) -> None:
     """Where labels have no place beside the points, numbers have, and a list has the labels."""
-    (tmp_path / "page.html").write_bytes(comparison_page(rows, "rows", "Take it.", (), CHANGES))
+    (tmp_path / "page.html").write_bytes(comparison_page(Comparison(rows), "rows", (), CHANGES))
     labels = [one.label for one in rows if one.windows_per_s]
     with browser(tmp_path / "profile") as tab:
         for width, dark in ((1500, False), (800, True), (390, False)):
@@ -343,7 +341,7 @@ def test_models_have_quality_against_speed_or_bars_where_that_tells_nothing(
     drawn = {"differs": [MODEL, other], "equal": [MODEL, SLOW]}
     with browser(tmp_path / "profile") as tab:
         for name, rows in drawn.items():
-            page = comparison_page(rows, "2 models", "Take it.", ["now"], CHANGES, agreement)
+            page = comparison_page(Comparison(rows), "2 models", ["now"], CHANGES, agreement)
             (tmp_path / f"{name}.html").write_bytes(page)
             for width in (1500, 390):
                 tab.size(width)

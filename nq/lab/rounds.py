@@ -1,11 +1,10 @@
-"""The runs of a comparison: each is ``nq answer`` in a process of its own, and is kept.
+"""The runs of a comparison: each is in a process of its own, and is kept.
 
 A run beside which other programs took much of the processor is repeated once.
 """
 
 import contextlib
 import io
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,58 +14,48 @@ from statistics import mean
 from typing import Any
 
 from nq import extras, storage
-from nq.errors import DamagedError, Error
+from nq.errors import ChangedError, DamagedError, Error
 from nq.inference.load import tensorflow_device
+from nq.lab.choose import COMPARED
+from nq.lab.rows import Row, row
 from nq.memo import Memo
-from nq.report.comparison import ComparisonRow, row
+from nq.questions import Questions
+from nq.runs.folder import FinishedRun, RunFolder
+from nq.runs.job import Job
 from nq.runs.measure import BUSY
-from nq.runs.profile_choice import COMPARED
 from nq.runs.record import quality
+from nq.runs.run import run
 from nq.runs.scoring import RunProgress
 from nq.text import counted
-from nq.worker import Worker, run_module
+from nq.worker import Worker
 
 log = logging.getLogger(__name__)
-
-
-class ChangedError(Error):
-    """A run has read other data or another model than the comparison is about."""
-
 
 LONGER = 1.3
 """The time to expect is told again if it is so many times longer than what was told."""
 Run = Mapping[str, Any]
-"""What is kept of a run: a ``ComparisonRow`` with the label of its row, its round and device."""
+"""What is kept of a run: a ``Row`` with the label of its row, its round and device."""
 
 
-def answer_in_process(profile: str, options: Sequence[str]) -> dict[str, Any]:
-    """Runs ``nq answer`` in a process of its own, which ends with this one.
+def answer_in_process(job: Job) -> dict[str, Any]:
+    """Runs a job in a process of its own, which ends with this one.
 
-    Returns its JSON result, with the seconds of the whole process as ``wall_s``. An ``Error`` has
-    the error line of a run that failed.
+    Returns what ``metrics.json`` has, with the seconds of the whole process as ``wall_s``.
     """
-    arguments = ["nq.answer", *options, "--no-track", "--json", "--profile", profile]
-    started, worker = time.perf_counter(), Worker(_run_module, name="nq answer")
+    started = time.perf_counter()
+    worker = Worker(_answer, name="nq answer")
     try:
-        code, out, err = worker.call(arguments)
+        result: dict[str, Any] = worker.call(job)
     finally:
         worker.end()
-    if code:
-        lines = err.strip().splitlines() or [f"exit code {code}"]
-        (*_, error) = [line for line in lines if line.startswith("nq: error: ")] or lines
-        raise Error(error.removeprefix("nq: error: "))
-    result: dict[str, Any] = json.loads(out)
     if result["resumed_windows"]:  # it continued a run that was killed
-        return answer_in_process(profile, options)
+        return answer_in_process(job)
     return {**result, "wall_s": time.perf_counter() - started}
 
 
-def _run_module(arguments: Sequence[str]) -> tuple[int, str, str]:
-    """Returns exit code, stdout and stderr of a module."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = run_module(arguments)
-    return code, out.getvalue(), err.getvalue()
+def _answer(job: Job) -> dict[str, Any]:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        return run(job).to_dict()
 
 
 def device_in_process() -> str:
@@ -82,35 +71,33 @@ def device_in_process() -> str:
 
 def measured(
     number: int,
-    one: ComparisonRow,
-    options: Sequence[str],
+    one: Row,
+    job: Job,
+    questions: Questions,
     memo: Memo,
-    is_right: Callable[[Run], bool],
     repeating: Callable[[], object],
 ) -> Run:
     """Returns what is kept of a run of a round; it is measured if it is not kept.
 
-    Args:
-        is_right: tells whether the folder of a run has what the comparison asks for. A kept run
-            that is not right is measured again.
-        repeating: is called before a repetition.
+    A kept run whose folder was removed, or has another run now, is measured again. ``repeating``
+    is called before a repetition.
 
     Raises:
         ChangedError: the new run has read other data or another model; it is not kept.
         Error: the run failed.
     """
-    if one.batch_size is not None:
-        options = [*options, "--batch-size", str(one.batch_size)]
-    if one.max_seq_length is not None:
-        options = [*options, "--set", f"max_seq_length={one.max_seq_length}"]
 
     def compute() -> Run:
-        result = answer_in_process(one.profile, options)
+        result = answer_in_process(job)
         if number and BUSY in result["speed_comparable"]:
             repeating()
-            result = answer_in_process(one.profile, options)
-        name, busy = Path(result["output"]).name, int(BUSY in result["speed_comparable"])
-        own = row(result, name=name, busy=busy, quality=quality(result["metrics"]))
+            result = answer_in_process(job)
+        own = row(
+            result,
+            name=Path(result["output"]).name,
+            busy=int(BUSY in result["speed_comparable"]),
+            quality=quality(result["metrics"]),
+        )
         around_s = result["wall_s"] - result["time"]["total_s"]
         return asdict(own) | {
             "label": one.label,
@@ -120,19 +107,28 @@ def measured(
             "wall_s": result["wall_s"],
         }
 
+    expected = RunFolder.of(job, questions)
     part = part_name(number, one)
-    is_kept = (memo.folder / part).exists()
-    run = memo.computed(part, compute)
-    if is_kept and not is_right(run):  # its folder was removed, or has another run now
+    if (memo.folder / part).exists() and not _is_there(expected):
         memo.remove(part)
-        run = memo.computed(part, compute)
-    if not is_right(run):
+    kept = memo.computed(part, compute)
+    if not _is_there(expected):
         memo.remove(part)
         raise ChangedError(f"data or models changed while {one.label} was measured: start again")
-    return run
+    return kept
 
 
-def part_name(number: int, one: ComparisonRow) -> str:
+def _is_there(folder: RunFolder) -> bool:
+    """Returns whether the folder has a finished run as it is described."""
+    try:
+        return (
+            FinishedRun(folder.path, check=False).description.items() >= folder.description.items()
+        )
+    except (Error, OSError, ValueError):
+        return False
+
+
+def part_name(number: int, one: Row) -> str:
     """Returns the name of what the memo keeps of a row in a round."""
     model = storage.digest_json(one.model)[:8] if one.model else None
     parts = (one.profile, one.batch_size, one.max_seq_length, model)
@@ -140,8 +136,8 @@ def part_name(number: int, one: ComparisonRow) -> str:
 
 
 def run_all(
-    steps: Sequence[tuple[int, ComparisonRow]],
-    measure: Callable[[int, ComparisonRow], Run],
+    steps: Sequence[tuple[int, Row]],
+    measure: Callable[[int, Row], Run],
     memo: Memo,
     report: RunProgress,
     needed: str = "",
@@ -151,15 +147,20 @@ def run_all(
     The error of the ``needed`` row is raised. The time to expect is logged after the first run, and
     again when it turns out to be longer, as where other programs run beside.
     """
-    runs, errors, taken, told_s = list[Run](), dict[str, str](), dict[str, float](), 0.0
+    runs = list[Run]()
+    errors = dict[str, str]()
+    taken = dict[str, float]()
+    told_s = 0.0
     for position, (number, one) in enumerate(steps, 1):
-        is_kept, started = (memo.folder / part_name(number, one)).exists(), time.monotonic()
+        is_kept = (memo.folder / part_name(number, one)).exists()
+        started = time.monotonic()
         try:
-            runs += [] if one.label in errors else [measure(number, one)]
-        except Error as error:
+            if one.label not in errors:
+                runs.append(measure(number, one))
+        except Exception as error:  # of any library under the profile of the row
             if one.label == needed or isinstance(error, ChangedError):
                 raise
-            errors[one.label] = str(error)
+            errors[one.label] = str(error) or type(error).__name__
         report(1, len(steps))
         if not is_kept:
             taken[one.label] = time.monotonic() - started
@@ -183,7 +184,7 @@ def reopened(memo: Memo) -> list[str]:
     earlier = dict[str, Any]()
     with contextlib.suppress(FileNotFoundError, DamagedError):
         earlier = storage.read_json(memo.folder.parent / COMPARED)
-    for number in {run["round"] for run in earlier.get("runs", ()) if run.get("busy")} - {0}:
+    for number in {one["round"] for one in earlier.get("runs", ()) if one.get("busy")} - {0}:
         for path in memo.folder.glob(f"{number:03d}-*"):
             memo.remove(path.name)
     return list(earlier.get("recorded", ()))
