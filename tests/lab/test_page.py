@@ -273,7 +273,7 @@ LONG = [
     replace(SLOW, model=f"org/a-long-name-of-a-model-{i}", questions_per_s=i % 7 + i / 60)
     for i in range(1, 41)
 ]
-LONG = [judged(one, 0.4 + i % 3 / 10, 0.04, 0.0, 0.2) for i, one in enumerate(LONG)]
+LONG = [judged(one, 0.4 + i % 3 / 10, 0.2 - i % 3 / 10, 0.0, 0.2) for i, one in enumerate(LONG)]
 RUNS = [replace(RUN, name=f"runs/2026/{'dev-' * i}{i}", micro_f1=i / 9) for i in range(5)]
 LABELS = "[...document.querySelectorAll('.labels text')]"
 LEGEND = "[...document.querySelectorAll('.points li')]"
