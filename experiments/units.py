@@ -89,7 +89,7 @@ def together(units: Sequence[Unit], command: Any) -> tuple[float, list[Any]]:
 
 
 def receive_all(units: Sequence[Unit]) -> list[Any]:
-    """Returns the next reply of each unit; an ``Error`` says which one failed or has ended."""
+    """Returns the next reply of each unit; an ``Error`` says which ones failed or have ended."""
     replies, failures = [], []
     for number, unit in enumerate(units, 1):
         try:
@@ -97,7 +97,7 @@ def receive_all(units: Sequence[Unit]) -> list[Any]:
         except Error as error:
             failures.append(f"process {number} of {len(units)}: {error}")
     if failures:
-        raise Error(failures[0])
+        raise Error("; ".join(failures))
     return replies
 
 
@@ -174,8 +174,8 @@ def _serve(pipe: Connection, load: Load, task: Any, log: Path | None) -> None:
         pipe.send(reply)
         while (command := pipe.recv()) is not None:
             pipe.send(work(command))
-    except (EOFError, BrokenPipeError, KeyboardInterrupt):
-        return  # the study has ended
+    except (EOFError, ConnectionError, KeyboardInterrupt):
+        return  # the study, or another process of it, has ended
     except Exception as error:
         traceback.print_exc()
         pipe.send(Failed(f"{type(error).__name__}: {' '.join(str(error).split())}"))

@@ -1,11 +1,9 @@
-"""What strangers and accidents do to ``nq``: mutated records, broken requests, kills."""
+"""What strangers and accidents do to ``nq``: mutated records, kills."""
 
 import argparse
 import fnmatch
-import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -19,10 +17,7 @@ class Row:
     seconds: float = 0.0
 
 
-Group = Callable[[argparse.Namespace, Path, random.Random], Iterator[Row]]
-"""Makes the attacks of a group by the options of the command, in an empty folder."""
-
-
 def chosen(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
     """Returns the names that match a pattern of ``--only``, or all without it."""
-    return [n for n in names if not args.only or any(fnmatch.fnmatch(n, p) for p in args.only)]
+    patterns = args.only or ["*"]
+    return [n for n in names if any(fnmatch.fnmatch(n, p) for p in patterns)]

@@ -1,32 +1,27 @@
 """Attacks ``nq`` in the ways of this package, and checks what follows.
 
     python -m experiments.attacks fuzz --mutations 10000 --only "NQ*" html
-    python -m experiments.attacks requests --requests 5000
-    python -m experiments.attacks overload --small 50
     python -m experiments.attacks kills --kills 100 --interrupts 500
 
-A mutated record becomes answers or a dead letter. A server answers all good requests and refuses
-the others. A killed or interrupted run loses nothing.
+A mutated record becomes answers or a dead letter. A killed or interrupted run loses nothing.
 """
 
 import argparse
 import random
 import tempfile
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from experiments import command
-from experiments.attacks import Group, Row, fuzz, kills, overload, requests
+from experiments.attacks import Row, fuzz, kills
 from experiments.command import markdown
-from nq.commands import arguments, terminal
+from nq.commands import arguments
 from nq.errors import Error
 from nq.progress import ProgressBar
 
-GROUPS: dict[str, Group] = {
-    **{"fuzz": fuzz.rows, "requests": requests.rows},
-    **{"overload": overload.rows, "kills": kills.rows},
-}
+GROUPS = {"fuzz": fuzz.rows, "kills": kills.rows}
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -36,8 +31,6 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", nargs="+", metavar="GLOB", help="dialects, profiles")
     for name, default, text in (
         ("mutations", 1000, "mutated records of each dialect"),
-        ("requests", 1000, "requests"),
-        ("small", 50, "small requests beside hostile ones"),
         ("kills", 40, "runs that are killed"),
         ("interrupts", 60, "runs that are interrupted"),
         ("seed", 1, "of all random choices"),
@@ -57,10 +50,9 @@ def run(args: argparse.Namespace) -> int:
                         bar(1, len(rows))
     finally:
         wrong = [row for _, row in rows if not row.is_right]
-        if args.json:
-            terminal.print_json({"rows": [{"group": name, **asdict(row)} for name, row in rows]})
-        else:
-            print(table(rows), end="")
+        values = [{"group": name, **asdict(row)} for name, row in rows]
+        command.show({"rows": values}, args, lambda _: table(rows))
+        if not args.json:
             for row in wrong:
                 print(f"{row.attack}, {row.target}: {row.text}")
     if wrong:
@@ -70,18 +62,14 @@ def run(args: argparse.Namespace) -> int:
 
 def table(rows: Sequence[tuple[str, Row]]) -> str:
     """Returns the attacks as a Markdown table; equal ones are counted."""
-    equal: dict[tuple[str, ...], list[Row]] = {}
+    equal = defaultdict[tuple[str, ...], list[Row]](list)
     for name, row in rows:
-        equal.setdefault((name, row.attack, row.target), []).append(row)
-    lines = [
-        (
-            *key,
-            str(len(some)),
-            str(sum(not row.is_right for row in some)),
-            f"{max(row.seconds for row in some):.1f}",
-        )
-        for key, some in equal.items()
-    ]
+        equal[name, row.attack, row.target].append(row)
+    lines = []
+    for key, some in equal.items():
+        wrong = sum(not row.is_right for row in some)
+        longest_s = max(row.seconds for row in some)
+        lines.append((*key, str(len(some)), str(wrong), f"{longest_s:.1f}"))
     return markdown(("group", "attack", "target", "attacks", "wrong", "longest s"), *lines)
 
 

@@ -1,8 +1,8 @@
 """Processes that compute one step together: pinned, with shared arrays and pipes between them.
 
-Arrays are in one block of ``multiprocessing.shared_memory``. A pipe between two neighbours carries
-only tokens that say that values are there. If a process ends, its neighbours notice it at their
-pipes, so that no process waits for ever, and the block is removed in any case.
+Arrays are in shared memory. A pipe between two neighbours carries only tokens that say that values
+are there. If a process ends, its neighbours notice it at their pipes and end too, so that no
+process waits for ever.
 """
 
 import contextlib
@@ -10,49 +10,19 @@ import itertools
 import math
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
 import numpy as np
 
 from experiments import units
 
-ALIGNMENT = 64
 Shapes = Mapping[str, tuple[tuple[int, ...], str]]
 """Shape and dtype of each array, by name."""
-Array = np.ndarray[Any, Any]
-Arrays = dict[str, Array]
-
-
-class Block(SharedMemory):
-    """A block of shared memory with arrays in it; it stays mapped as long as an array refers to it.
-
-    A block without the name of one that exists is new, and filled with zeros.
-    """
-
-    def __init__(self, shapes: Shapes, name: str | None = None) -> None:
-        places, size = {}, 0
-        for key, (shape, dtype) in shapes.items():
-            places[key] = shape, dtype, size
-            size += -(-math.prod(shape) * np.dtype(dtype).itemsize // ALIGNMENT) * ALIGNMENT
-        super().__init__(name, create=name is None, size=max(size, 1))
-        self._places = places
-
-    def arrays(self) -> Arrays:
-        """Returns the arrays, which are views of the block."""
-        memory = memoryview(self.buf or b"")
-        return {  # unlike np.ndarray, np.frombuffer keeps the block from being unmapped
-            key: np.frombuffer(memory, dtype, math.prod(shape), first).reshape(shape)
-            for key, (shape, dtype, first) in self._places.items()
-        }
-
-    def close(self) -> None:
-        """Unmaps the block unless an array refers to it."""
-        with contextlib.suppress(BufferError):
-            super().close()
+Arrays = dict[str, np.ndarray[Any, Any]]
+CONTEXT = multiprocessing.get_context("spawn")
 
 
 @dataclass
@@ -75,66 +45,37 @@ class Link:
 
 @dataclass(frozen=True)
 class Seat:
-    """What a process of a group gets: its task and number, and the shared arrays.
+    """What a process of a group gets: the task, its number, and the shared arrays.
 
-    ``block`` is the name of the arrays' block; at the two ends a link to a neighbour is ``None``.
+    ``memory`` is that of the arrays; at the two ends a link to a neighbour is ``None``.
     """
 
     task: Any
     number: int
     count: int
     shapes: Shapes
-    block: str
-    before: Link | None
-    after: Link | None
+    memory: Mapping[str, Any]
+    before: Link | None = None
+    after: Link | None = None
 
     def arrays(self) -> Arrays:
         """Returns the shared arrays."""
-        return Block(self.shapes, self.block).arrays()
+        return {
+            name: np.frombuffer(self.memory[name], dtype).reshape(shape)
+            for name, (shape, dtype) in self.shapes.items()
+        }
 
     def waited_s(self) -> float:
         """Returns the seconds that this process has waited for its neighbours so far."""
         return sum(link.waited_s for link in (self.before, self.after) if link)
 
 
-@dataclass(frozen=True)
-class Bounce:
-    """The command to send a token from the first process to the second one and back, so often."""
-
-    times: int
-
-
-@dataclass(frozen=True)
-class Lost:
-    """The reply of a process whose neighbour has ended."""
-
-
-def work(seat: Seat, run: Callable[[Any], Any]) -> units.Work:
-    """Returns the work of a process of a group: ``run``, besides what all can do."""
-
-    def answer(command: Any) -> Any:
-        try:
-            return _bounce(seat, command.times) if isinstance(command, Bounce) else run(command)
-        except (EOFError, ConnectionError):
-            for link in (seat.before, seat.after):
-                if link:
-                    link.pipe.close()  # the neighbours beyond notice it too
-            return Lost()
-
-    return answer
-
-
-def _bounce(seat: Seat, times: int) -> float:
-    """Returns the mean seconds of a token's way, both directions taken as equal."""
-    started = time.perf_counter()
-    for _ in range(times):
-        if seat.number == 0 and seat.after:
-            seat.after.send()
-            seat.after.wait()
-        elif seat.number == 1 and seat.before:
-            seat.before.wait()
-            seat.before.send()
-    return (time.perf_counter() - started) / (2 * times)
+def shared_memory(shapes: Shapes) -> dict[str, Any]:
+    """Returns memory of arrays of zeros, which processes that start with it share."""
+    return {
+        name: CONTEXT.RawArray("b", math.prod(shape) * np.dtype(dtype).itemsize)
+        for name, (shape, dtype) in shapes.items()
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,49 +87,38 @@ class Group:
 
     members: Sequence[units.Unit]
     arrays: Arrays
-    block: str
     loaded: Sequence[Any]
 
-    def ask(self, command: Any) -> list[Any]:
+    def ask(self, *command: Any) -> list[Any]:
         """Returns the replies of all processes to a command."""
         return units.together(self.members, command)[1]
 
 
 @contextlib.contextmanager
 def started(
-    load: units.Load,
-    tasks: Sequence[Any],
-    cores: Sequence[Sequence[int]],
-    shapes: Shapes,
+    load: units.Load, task: Any, cores: Sequence[Sequence[int]], shapes: Shapes
 ) -> Iterator[Group]:
-    """Starts the processes of a group, which have loaded their tasks when the block begins.
+    """Starts the processes of a group, which have loaded the task when the block begins.
 
-    ``load`` is a function of a module that takes a ``Seat`` and returns the ``work`` of a process.
-    Each process has as many threads as cores.
+    ``load`` is a function of a module that takes a ``Seat``. There is a process for each set of
+    cores, and it has as many threads as cores.
     """
-    block, context, count = Block(shapes), multiprocessing.get_context("spawn"), len(tasks)
-    try:
-        with contextlib.ExitStack() as stack:
-            members = []
-            with contextlib.ExitStack() as ends:  # closed here, so that broken pipes are noticed
-                links: list[tuple[Link | None, Link | None]] = [(None, None)]
-                for _ in range(count - 1):
-                    pair = context.Pipe()
+    memory, count = shared_memory(shapes), len(cores)
+    with contextlib.ExitStack() as stack:
+        members = []
+        with contextlib.ExitStack() as ends:  # closed here, so that broken pipes are noticed
+            before = None
+            for number, own in enumerate(cores):
+                after = following = None
+                if number < count - 1:
+                    pair = CONTEXT.Pipe()
                     for end in pair:
                         ends.callback(end.close)
-                    links.append((Link(pair[0]), Link(pair[1])))
-                links.append((None, None))
-                for number, (task, own) in enumerate(zip(tasks, cores, strict=True)):
-                    before, after = links[number][1], links[number + 1][0]
-                    seat = Seat(task, number, count, shapes, block.name, before, after)
-                    members.append(stack.enter_context(units.started(load, seat, own)))
-            loaded = units.receive_all(members)
-            group = Group(members, block.arrays(), block.name, loaded)
-            yield group
-            group.arrays.clear()
-    finally:
-        block.close()
-        block.unlink()
+                    after, following = map(Link, pair)
+                seat = Seat(task, number, count, shapes, memory, before, after)
+                members.append(stack.enter_context(units.started(load, seat, own)))
+                before = following
+        yield Group(members, seat.arrays(), units.receive_all(members))
 
 
 def slices(first: int, last: int, count: int) -> list[slice]:

@@ -12,13 +12,13 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from experiments import units, workloads
 from experiments.partition import group as groups
 from experiments.partition import stages, tensor
-from experiments.partition.group import Bounce, Group
+from experiments.partition.group import Group
 from experiments.partition.report import (
     ALL,
     ENCODER,
@@ -29,7 +29,6 @@ from experiments.partition.report import (
     PIPELINE,
     TENSOR,
 )
-from experiments.partition.stages import Alone, Run
 from experiments.planning import costs as planning
 from experiments.planning import here
 from experiments.planning.costs import ALL_REDUCES_PER_LAYER, Costs, send_s
@@ -42,30 +41,25 @@ BOUNCES, ALONE = 200, 5
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Cell:
-    """What the rows of a cell have in common.
-
-    ``stages`` is K, also the number of cores, instances and devices.
-    """
-
-    part: str
-    workload: Workload
-    stages: int
-
-    def row(self, way: str, **values: Any) -> Row:
-        """Returns a row without timings."""
-        load, layers = self.workload, self.workload.config.num_hidden_layers
-        return {
-            **{"part": self.part, "shape": load.shape, "length": load.length, "batch": load.batch},
-            **{"layers": layers, "task": FORWARD, "way": way},
-            **{"k": 1 if way in (ONE, ALL) else self.stages, "m": None},
-            **{"cut": "", "predicted_s": None, "predicted_bubble": None, "planned_s": None},
-            **{"moved_bytes": 0, "drift": None, "all_reduces": None},
-            **{"compiled_all_reduces": None, "cores": []},
-            **values,
-            **{"seconds": [], "busy_s": []},
-        }
+def new_row(part: str, workload: Workload, stages: int, way: str, **values: Any) -> Row:
+    """Returns a row without timings; ``stages`` is also the number of instances and devices."""
+    return {
+        "part": part,
+        "shape": workload.shape,
+        "length": workload.length,
+        "batch": workload.batch,
+        "layers": workload.config.num_hidden_layers,
+        "task": FORWARD,
+        "way": way,
+        "k": 1 if way in (ONE, ALL) else stages,
+        "cut": "",
+        "moved_bytes": 0,
+        **dict.fromkeys(("m", "predicted_s", "predicted_bubble", "planned_s", "drift")),
+        **dict.fromkeys(tensor.COUNTS),
+        **values,
+        "seconds": [],
+        "busy_s": [],
+    }
 
 
 def asked(members: Sequence[units.Unit], command: Any) -> Step:
@@ -129,49 +123,46 @@ def encoder_rows(
     If there are fewer cores than stages, stages share them.
     """
     cuts, inputs = stages.even_cuts(workload.config, count), workloads.rows(workload)
-    cell = Cell(ENCODER, workload, count)
+    cell = partial(new_row, ENCODER, workload, count)
     plan = planning.Workload(workload.config, workload.batch, workload.length)
     machine = here.measure(plan, cores[:count])
+    each = units.shares(cores[:count], count)
     with contextlib.ExitStack() as stack:
 
-        def start(cuts: tuple[int, ...], places: Sequence[Sequence[int]]) -> Group:
+        def start(places: Sequence[Sequence[int]], cuts: tuple[int, ...] = ()) -> Group:
             task = stages.Task(dataclasses.replace(workload, threads=len(places[0])), cuts)
             shapes = stages.shapes(workload, cuts)
-            context = groups.started(stages.load, [task] * len(places), places, shapes)
-            running = stack.enter_context(context)
+            running = stack.enter_context(groups.started(stages.load, task, places, shapes))
             stages.fill(running.arrays, inputs)
             return running
 
-        each = units.shares(cores[:count], count)
-        baselines = {
-            ONE: start((), each[:1]),
-            ALL: start((), [cores[:count]]),
-            INSTANCES: start((), each),
-        }
-        one, pipeline = baselines[ONE], start(cuts, each)
+        one = start(each[:1])
+        baselines = {ONE: one, ALL: start([cores[:count]]), INSTANCES: start(each)}
+        pipeline = start(each, cuts)
         pairs = []
         for way, some in baselines.items():
-            some.ask(Run(1))
+            some.ask("run", 1)
             drift = None if some is one else stages.drift(some.arrays, one.arrays)
-            row = cell.row(way, cores=some.loaded, drift=drift)
-            row["planned_s"] = planned_s(plan, machine, way, 1, ())
-            pairs.append((row, asked(some.members, Run(1))))
-        (share,) = one.ask(Alone(-(-workload.batch // count)))
-        pairs[-1][0]["predicted_s"] = share
-        latency_s = float(pipeline.ask(Bounce(BOUNCES))[0])
+            planned = planned_s(plan, machine, way, 1, ())
+            row = cell(way, cores=some.loaded, drift=drift, planned_s=planned)
+            pairs.append((row, asked(some.members, ("run", 1))))
+        (row["predicted_s"],) = one.ask("alone", -(-workload.batch // count))
+        latency_s, *_ = pipeline.ask("bounce", BOUNCES)
         for m in micro_batches:
-            pipeline.ask(Run(m))
-            windows = Alone(-(-workload.batch // m))
-            alone = [member.ask(windows) for member in pipeline.members]
-            row = cell.row(
+            pipeline.ask("run", m)
+            windows = -(-workload.batch // m)
+            alone = [member.ask(("alone", windows)) for member in pipeline.members]
+            row = cell(
                 PIPELINE,
-                **{"m": m, "cut": ", ".join(map(str, cuts)), "cores": pipeline.loaded},
+                m=m,
+                cut=", ".join(map(str, cuts)),
+                cores=pipeline.loaded,
                 **predicted(alone, m, latency_s),
                 planned_s=planned_s(plan, machine, PIPELINE, m, cuts),
-                moved_bytes=stages.moved_bytes(workload, cuts),
+                moved_bytes=plan.activation_bytes(workload.batch) * len(cuts),
                 drift=stages.drift(pipeline.arrays, one.arrays),
             )
-            pairs.append((row, asked(pipeline.members, Run(m))))
+            pairs.append((row, asked(pipeline.members, ("run", m))))
         return timed(pairs, rounds)
 
 
@@ -180,7 +171,8 @@ def tensor_rows(workload: Workload, cores: Sequence[int], devices: int, rounds: 
 
     If there are fewer cores than devices, devices share them.
     """
-    cell = Cell(JAX, workload, devices)
+    batch, config, own = workload.batch, workload.config, cores[:devices]
+    each = units.shares(own, devices)
     with contextlib.ExitStack() as stack:
 
         def start(places: Sequence[int], batch: int, count: int = 1) -> units.Unit:
@@ -188,29 +180,25 @@ def tensor_rows(workload: Workload, cores: Sequence[int], devices: int, rounds: 
             settings = tensor.environment(count)
             return stack.enter_context(units.started(tensor.load, task, places, settings))
 
-        batch, each = workload.batch, units.shares(cores[:devices], devices)
+        one, whole, split = start(each[0], batch), start(own, batch), start(own, batch, devices)
         sizes = [part.stop - part.start for part in groups.slices(0, batch, devices)]
-        running = {
-            ONE: [start(each[0], batch)],
-            ALL: [start(cores[:devices], batch)],
-            INSTANCES: [start(own, n) for own, n in zip(each, sizes, strict=False)],
-            TENSOR: [start(cores[:devices], batch, devices)],
-        }
+        instances = [start(*pair) for pair in zip(each, sizes, strict=False)]
+        running = {ONE: [one], ALL: [whole], INSTANCES: instances, TENSOR: [split]}
         loaded = {way: [unit.receive() for unit in some] for way, some in running.items()}
-        (one,), (split,), (program,) = running[ONE], running[TENSOR], loaded[TENSOR]
-        rows = {way: cell.row(way, cores=[x["cores"] for x in loaded[way]]) for way in running}
-        for way in (ALL, TENSOR):
-            logits = running[way][0].ask(tensor.LOGITS)
-            rows[way]["drift"] = stages.drift(logits, one.ask(tensor.LOGITS))
+        cell = partial(new_row, JAX, workload, devices)
+        rows = {way: cell(way, cores=[x["cores"] for x in loaded[way]]) for way in running}
+        logits = one.ask(tensor.LOGITS)
+        rows[ALL]["drift"] = stages.drift(whole.ask(tensor.LOGITS), logits)
+        rows[TENSOR]["drift"] = stages.drift(split.ask(tensor.LOGITS), logits)
         steps = {way: asked(some, tensor.STEP) for way, some in running.items()}
-        each_s = split.ask(tensor.ALL_REDUCE)
-        all_reduces = ALL_REDUCES_PER_LAYER * workload.config.num_hidden_layers
-        activation_bytes = 4 * workload.batch * workload.length * workload.config.hidden_size
+        all_reduces = ALL_REDUCES_PER_LAYER * config.num_hidden_layers
+        activation_bytes = 4 * batch * workload.length * config.hidden_size
         whole_s = statistics.median(steps[ONE]()["seconds"] for _ in range(ALONE))
+        (program,) = loaded[TENSOR]
         rows[TENSOR] |= {
             "cut": "columns, rows",
             **{name: program[name] for name in tensor.COUNTS},
-            "predicted_s": whole_s / devices + all_reduces * each_s,
+            "predicted_s": whole_s / devices + all_reduces * split.ask(tensor.ALL_REDUCE),
             # in a ring of p devices each of them sends 2 (p-1) / p of the activations
             "moved_bytes": all_reduces * 2 * (devices - 1) * activation_bytes,
         }

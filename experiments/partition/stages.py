@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from experiments import units
-from experiments.partition.group import Arrays, Seat, Shapes, slices, work
+from experiments.partition.group import Arrays, Seat, Shapes, slices
 from experiments.workloads import Workload
 from nq.model.config import ModelConfig
 from nq.records import MODEL_INPUTS
 
 LOGITS = ("start_logits", "end_logits", "type_logits")
+ALONE = 5
 Compute = Callable[[Sequence[Any]], Sequence[Any]]
 
 
@@ -33,24 +34,6 @@ class Task:
 
     workload: Workload
     cuts: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Run:
-    """The command to compute the batch in micro-batches, at most one for each window."""
-
-    micro_batches: int
-
-
-@dataclass(frozen=True)
-class Alone:
-    """The command to compute the first windows of the batch without waiting for neighbours.
-
-    It computes them once to compile, and then several times.
-    """
-
-    windows: int
-    times: int = 5
 
 
 def even_cuts(config: ModelConfig, stages: int) -> tuple[int, ...]:
@@ -130,42 +113,62 @@ def shapes(workload: Workload, cuts: Sequence[int]) -> Shapes:
     }
 
 
-def moved_bytes(workload: Workload, cuts: Sequence[int]) -> int:
-    """Returns the bytes of activations that one batch moves between processes, in float32."""
-    return 4 * workload.batch * workload.length * workload.config.hidden_size * len(cuts)
-
-
 class Stage:
-    """A stage of a model, or the whole model, with its place in the shared arrays."""
+    """A stage of a model, or the whole model, with its place in the shared arrays.
+
+    Its methods are the commands of its process. Each returns seconds.
+    """
 
     def __init__(self, compute: Compute, seat: Seat) -> None:
+        self.compute = compute
+        self.seat = seat
+        self.arrays = seat.arrays()
         task: Task = seat.task
-        self.compute, self.seat, self.arrays = compute, seat, seat.arrays()
-        self.length, self.batch = task.workload.length, task.workload.batch
+        self.length = task.workload.length
         self.number = seat.number if task.cuts else 0
         self.is_last = self.number == len(task.cuts)
-        whole = slice(0, self.batch)
-        self.rows = whole if task.cuts else slices(0, self.batch, seat.count)[seat.number]
-        self.links = (seat.before, seat.after) if task.cuts else (None, None)
+        batch = task.workload.batch
+        self.rows = slice(0, batch) if task.cuts else slices(0, batch, seat.count)[seat.number]
+        self.before = seat.before if task.cuts else None
+        self.after = seat.after if task.cuts else None
 
-    def run(self, command: Run | Alone) -> float:
-        """Returns the seconds of a command, without those of waiting for neighbours."""
-        if isinstance(command, Alone):
-            return self._alone(command)
-        before, after = self.links
+    def run(self, micro_batches: int) -> float:
+        """Computes the batch in micro-batches, at most one for each window.
+
+        Returns the seconds without those of waiting for neighbours.
+        """
         started, waited_s = time.perf_counter(), self.seat.waited_s()
-        for rows in slices(self.rows.start, self.rows.stop, command.micro_batches):
-            if before:
-                before.wait()
+        for rows in slices(self.rows.start, self.rows.stop, micro_batches):
+            if self.before:
+                self.before.wait()
             self._windows(rows)
-            if after:
-                after.send()
+            if self.after:
+                self.after.send()
         return time.perf_counter() - started - (self.seat.waited_s() - waited_s)
 
-    def _alone(self, command: Alone) -> float:
-        rows = slice(self.rows.start, self.rows.start + command.windows)
-        seconds = [units.seconds(lambda: self._windows(rows)) for _ in range(command.times + 1)]
+    def alone(self, windows: int) -> float:
+        """Computes the first windows of the batch without waiting for neighbours.
+
+        Returns the median of several times, after one in which they are compiled.
+        """
+        rows = slice(self.rows.start, self.rows.start + windows)
+        seconds = [units.seconds(lambda: self._windows(rows)) for _ in range(ALONE + 1)]
         return statistics.median(seconds[1:])
+
+    def bounce(self, times: int) -> float:
+        """Sends a token from the first process to the second one and back, several times.
+
+        Returns the mean of its way, both directions taken as equal.
+        """
+        started = time.perf_counter()
+        for _ in range(times):
+            if self.number == 0 and self.after:
+                self.after.send()
+                self.after.wait()
+            elif self.number == 1 and self.before:
+                self.before.wait()
+                self.before.send()
+        return (time.perf_counter() - started) / (2 * times)
 
     def _windows(self, rows: slice) -> None:
         """Computes some windows from the shared arrays into the shared arrays."""
@@ -182,7 +185,7 @@ class Stage:
 
 
 def load(seat: Seat) -> tuple[list[list[int]], units.Work]:
-    """Loads a stage; see ``Run`` and ``Alone`` for its commands."""
+    """Loads a stage; a command is the name of a method of ``Stage`` with its argument."""
     from nq.model.runtime import import_tensorflow
 
     tensorflow = import_tensorflow()
@@ -190,8 +193,7 @@ def load(seat: Seat) -> tuple[list[list[int]], units.Work]:
 
     task: Task = seat.task
     model = joint.build(task.workload.config)
-    number = seat.number if task.cuts else 0
-    own = stage_model(model, task.cuts, number)
+    own = stage_model(model, task.cuts, seat.number if task.cuts else 0)
     traced = tensorflow.function(lambda inputs: own(inputs, training=False))
 
     def compute(inputs: Sequence[Any]) -> Sequence[Any]:
@@ -199,7 +201,13 @@ def load(seat: Seat) -> tuple[list[list[int]], units.Work]:
         return [values.numpy() for values in tensorflow.nest.flatten(outputs)]
 
     stage = Stage(compute, seat)
-    return units.thread_cores(), work(seat, stage.run)
+
+    def work(command: tuple[str, int]) -> float:
+        name, number = command
+        seconds: float = getattr(stage, name)(number)
+        return seconds
+
+    return units.thread_cores(), work
 
 
 def fill(arrays: Arrays, rows: dict[str, Any]) -> None:

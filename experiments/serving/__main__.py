@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from experiments import command
-from experiments.attacks.requests import soak
 from experiments.command import markdown
 from experiments.serving.load import (
     ServerProcess,
@@ -30,6 +29,7 @@ from experiments.serving.load import (
     open_loop,
     running_server,
     short_pages,
+    soak,
 )
 from nq.bundle import bundled_sample
 from nq.commands import arguments

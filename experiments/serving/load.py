@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,20 @@ from nq.records import Example
 
 BLOCKS, MAX_WORDS = 2, 80
 TIMEOUT_S, END_S = 120.0, 60.0
+EDGE = 100
+"""Requests at the beginning and at the end whose memory is compared."""
+CLIENTS = 8
+JSON = {"Content-Type": "application/json"}
+BROKEN = (
+    b"",
+    b"{",
+    b'{"question": "who", "page": "\xff"}',
+    b'{"question": 1, "page": []}',
+    b'{"question": "", "page": "the lake"}',
+    b'{"question": "who", "page": "<body></body>"}',
+    b"[" * 10_000,
+)
+"""Bodies that a server refuses with the status 422."""
 
 Body = dict[str, Any]
 """A request of ``/v1/ask``."""
@@ -129,3 +144,78 @@ async def open_loop(url: str, bodies: Sequence[Body], per_s: float, seed: int) -
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             tasks.append(asyncio.create_task(ask(http, body)))
         return list(await asyncio.gather(*tasks))
+
+
+async def soak(
+    server: ServerProcess, bodies: Sequence[Body], requests: int, too_large: int
+) -> dict[str, float]:
+    """Sends requests, of which every third is not good, and returns what became of them.
+
+    A body that is too large has ``too_large`` bytes.
+
+    Returns:
+        The numbers of ``requests`` and of ``good`` ones, of ``crashes`` (processes of the server
+        that ended, or tracebacks in its log), of good requests that ``lost`` their answer, and of
+        others that got a wrong status (``misjudged``); the mean memory during the first and the
+        last ``EDGE`` requests.
+    """
+    before = {process.pid for process in server.workers()}
+    wrong = {"lost": 0, "misjudged": 0}
+    memory = list[float]()
+    numbers = iter(range(requests))
+    large = json.dumps({"question": "who", "page": "x" * too_large}).encode()
+    async with client(server.url) as http:
+
+        async def send(n: int) -> None:
+            body = bodies[n % len(bodies)]
+            turn, kind = divmod(n, 3)
+            if kind < 2:
+                wrong["lost"] += not await _is_answered(http, body)
+            elif turn % 3 == 2:
+                await _cut_off(server.url, body)
+            else:
+                broken = BROKEN[turn % len(BROKEN)]
+                content, status = (large, 413) if turn % 3 else (broken, 422)
+                response = await http.post("/v1/ask", content=content, headers=JSON)
+                wrong["misjudged"] += response.status_code != status
+
+        async def work() -> None:
+            for n in numbers:
+                await send(n)
+                memory.append(server.memory_mb())
+
+        await asyncio.gather(*(work() for _ in range(CLIENTS)))
+    dead = before - {process.pid for process in server.workers()}
+    edge = min(EDGE, requests // 2)
+    first_mb = statistics.mean(memory[:edge])
+    last_mb = statistics.mean(memory[-edge:])
+    return {
+        "requests": requests,
+        "good": requests - requests // 3,
+        "crashes": len(dead) + server.log.read_text().count("Traceback"),
+        **wrong,
+        "first_mb": first_mb,
+        "last_mb": last_mb,
+        "memory_ratio": last_mb / first_mb,
+    }
+
+
+async def _is_answered(http: httpx.AsyncClient, body: Body) -> bool:
+    try:
+        response = await http.post("/v1/ask", json=body)
+        return response.status_code == 200 and response.json()["question"] == body["question"]
+    except (httpx.HTTPError, ValueError):
+        return False
+
+
+async def _cut_off(url: str, body: Body) -> None:
+    """Sends a request whose body ends too early, and goes."""
+    address = httpx.URL(url)
+    data = json.dumps(body).encode()
+    head = f"POST /v1/ask HTTP/1.1\r\nHost: {address.netloc.decode()}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+    _, writer = await asyncio.open_connection(address.host, address.port)
+    writer.write(head.encode() + data[: len(data) // 2])
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()

@@ -94,12 +94,6 @@ def test_a_killed_and_an_interrupted_run(run_command: RunCommand) -> None:
     assert {row["attack"] for row in rows} == {"SIGKILL", "none, after kills", "SIGINT"}
 
 
-def test_small_requests_are_answered_beside_hostile_clients(run_command: RunCommand) -> None:
-    alone, beside = run_command(attacks.main, "overload", "--small", 5)["rows"]
-    assert (alone["attack"], alone["is_right"], beside["is_right"]) == ("none", True, True)
-    assert re.match(r"0 of 5 failed, p50 \d+\.\d+ s", beside["text"])
-
-
 def test_the_command_measures_a_server(tiny_model: Path, run_command: RunCommand) -> None:
     options = ["--model", tiny_model, "--profile", "baseline", "--max-body-mb", 1]
     options += ["--clients", 4, "--questions", 8, "--rounds", 1, "--arrivals", 8]
