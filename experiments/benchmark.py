@@ -163,7 +163,3 @@ def benchmark(args: argparse.Namespace) -> int:
 
 
 main = command.main(benchmark, _options)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

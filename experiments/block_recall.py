@@ -66,7 +66,3 @@ def table(result: Mapping[str, Any]) -> str:
 
 
 main = command.main(measure, _options)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

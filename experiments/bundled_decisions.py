@@ -215,7 +215,3 @@ def _choices(page: Scored, decision: DecisionConfig) -> tuple[ChoiceSet | None, 
 
 
 main = command.main(fit, _options)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

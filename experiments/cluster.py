@@ -263,6 +263,3 @@ def run(args: argparse.Namespace) -> int:
 
 
 main = command.main(run, _options)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

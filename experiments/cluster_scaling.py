@@ -165,6 +165,3 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 main = command.main(study, _options)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -114,6 +114,3 @@ def _gold(example: Example) -> set[tuple[str, ...]]:
 
 
 main = command.main(measure, _options)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

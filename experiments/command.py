@@ -38,6 +38,8 @@ def main(
 ) -> Callable[..., int]:
     """Returns the main function of a command, which parses ``argv`` and calls ``function``.
 
+    Where the module of ``function`` is run as a program, it is called here, and the program ends.
+
     Args:
         function: runs the command. The docstring of its module is in the help.
         options: adds the options besides those that all commands have.
@@ -53,6 +55,8 @@ def main(
         arguments.add_common(parser)
         return terminal.run(function, parser, argv)
 
+    if module.__name__ == "__main__":
+        raise SystemExit(run())
     return run
 
 
@@ -75,7 +79,13 @@ def run_program(argv: Sequence[str]) -> None:
 def add_option(
     parser: argparse._ActionsContainer, name: str, default: Any, text: str, **more: Any
 ) -> None:
-    """Adds an option of the kind of its default, which is in the help; ``None`` is of a number."""
+    """Adds an option of the kind of its default, which is in the help; ``None`` is of a number.
+
+    Without a default, but with the type of one, the option is required.
+    """
+    if isinstance(default, type):
+        parser.add_argument(f"--{name}", required=True, help=text, **{**KINDS[default], **more})
+        return
     kind = next(options for known, options in KINDS.items() if isinstance(default, known))
     text += "" if default is None else f" (default: {default})"
     parser.add_argument(f"--{name}", default=default, help=text, **{**kind, **more})

@@ -277,6 +277,3 @@ def _rows(
 
 
 main = command.main(concurrency, _options)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -15,6 +15,7 @@ from experiments.intervals import (
     middle,
     overall,
     ratios,
+    tested,
     verdict,
 )
 from experiments.study import Row, Study, beside, grouped, line, whole_numbers
@@ -43,10 +44,7 @@ seconds, which the source does not say.
 """
 MEMORY_NOISE = 0.02
 """Share by which the peak memory of equal runs differs."""
-HEAD = (
-    *("shape", "length", "engine", "N", "approach", "s", "x sync [90 %]", "s, source's clock"),
-    *("peak MB", "source x sync", "sync is faster"),
-)
+NAMES = ("shape", "length", "engine", "n")
 
 
 def source_ratio(approach: str, count: int) -> float | None:
@@ -68,40 +66,39 @@ def against_sync(row: Row, rows: Sequence[Row]) -> Interval | None:
 
 
 def _sync(row: Row, rows: Sequence[Row]) -> Row | None:
-    names = ("shape", "length", "engine", "n")
-    return beside(row, rows, names, approach=SYNC, weights=OWN)
-
-
-def _is_sync(row: Row) -> bool:
-    return (row["approach"], row["weights"]) == (SYNC, OWN)
+    return beside(row, rows, NAMES, approach=SYNC, weights=OWN)
 
 
 def _name(row: Row) -> str:
     return str(row["approach"]) + ("" if row["weights"] == OWN else ", one copy")
 
 
-def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
-    ratio = against_sync(row, rows)
-    source = source_ratio(row["approach"], row["n"]) if row["weights"] == OWN else None
+def _cells(row: Row, rows: Sequence[Row]) -> Row:
+    ratio, name = against_sync(row, rows), _name(row)
+    source = source_ratio(name, row["n"])
     timed = bool(row["seconds"])
-    return (
-        *(row["shape"], str(row["length"]), row["engine"], str(row["n"]), _name(row)),
-        f"{middle(row['seconds']):.4g}" if timed else str(row["status"]),
-        "" if ratio is None else str(ratio),
-        f"{middle(row['source_seconds']):.4g}" if timed else "",
-        f"{row['memory_mb']:.0f}",
-        "" if source is None else f"{source:.2f}",
-        "" if ratio is None or _is_sync(row) else verdict(ratio, above=1),
-    )
+    return {
+        "shape": row["shape"],
+        "length": row["length"],
+        "engine": row["engine"],
+        "N": row["n"],
+        "approach": name,
+        "s": f"{middle(row['seconds']):.4g}" if timed else row["status"],
+        "x sync [90 %]": ratio,
+        "s, source's clock": f"{middle(row['source_seconds']):.4g}" if timed else None,
+        "peak MB": f"{row['memory_mb']:.0f}",
+        "source x sync": f"{source:.2f}" if source else None,
+        "sync is faster": verdict(ratio, above=1) if ratio and name != SYNC else None,
+    }
 
 
-def claims(rows: Sequence[Row]) -> list[tuple[str, str]]:
+def claims(rows: Sequence[Row]) -> dict[str, str]:
     """Returns the source's claims with a verdict for each engine."""
-    return [
-        (f"{engine}: {claim}", text)
+    return {
+        f"{engine}: {claim}": text
         for (engine,), some in grouped(rows, "engine").items()
         for claim, text in _claims(some).items()
-    ]
+    }
 
 
 def _claims(rows: Sequence[Row]) -> dict[str, str]:
@@ -127,27 +124,25 @@ def _claims(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _rivals(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if row["weights"] == OWN and row["approach"] in (ASYNCIO, THREADS)]
+    return [row for row in rows if _name(row) in (ASYNCIO, THREADS)]
 
 
 def fastest(rows: Sequence[Row]) -> str:
     """Returns whether asyncio and threads are slower than sync in all rows with several models."""
-    measured = (against_sync(row, rows) for row in _rivals(rows) if row["n"] > 1)
-    return overall(verdict(ratio, above=1) for ratio in measured if ratio is not None)
+    return tested((against_sync(row, rows) for row in _rivals(rows) if row["n"] > 1), above=1)
 
 
 def gap_grows(rows: Sequence[Row]) -> str:
     """Returns whether time ÷ sync is higher at the largest N than at the smallest above 1."""
-    verdicts = []
+    growths = []
     rivals = [r for r in _rivals(rows) if r["n"] > 1 and against_sync(r, rows) is not None]
     for some in grouped(rivals, "shape", "length", "approach").values():
         few, many = min(some, key=lambda row: row["n"]), max(some, key=lambda row: row["n"])
         if few["n"] < many["n"]:
             pairs = [(row, _sync(row, rows) or row) for row in (many, few)]
             both = [ratios(row["seconds"], sync["seconds"]) for row, sync in pairs]
-            growth = interval([a / b for a, b in zip(*both, strict=True)])
-            verdicts.append(verdict(growth, above=1))
-    return overall(verdicts)
+            growths.append(interval([a / b for a, b in zip(*both, strict=True)]))
+    return tested(growths, above=1)
 
 
 def most_models(rows: Sequence[Row]) -> str:
@@ -186,7 +181,7 @@ def plot(rows: Sequence[Row], figure: Any) -> None:
     for upper, lower, (panel, some) in zip(*grid, panels.items(), strict=True):
         upper.set_title("{}, {} pieces\n{}".format(*panel), fontsize="medium")
         lower.set_xlabel("models")
-        sync_s = {r["n"]: middle(r["seconds"]) for r in some if _is_sync(r) and r["seconds"]}
+        sync_s = {r["n"]: middle(r["seconds"]) for r in some if _name(r) == SYNC and r["seconds"]}
         for number, name in enumerate(dict.fromkeys(map(_name, some))):
             own, color = [row for row in some if _name(row) == name], f"C{number}"
             seconds = {row["n"]: middle(row["seconds"]) for row in own if row["seconds"]}
@@ -211,11 +206,9 @@ def metrics(row: Row) -> dict[str, float | None]:
 
 STUDY = Study(
     "concurrency",
-    head=HEAD,
     cells=_cells,
     claims=claims,
     plot=plot,
-    title=lambda row: f"{row['shape']} {row['length']} {row['engine']} {row['n']} {_name(row)}",
-    params=("shape", "length", "engine", "n", "approach", "weights"),
+    params=(*NAMES, "approach", "weights"),
     metrics=metrics,
 )

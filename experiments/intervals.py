@@ -96,6 +96,11 @@ def verdict(measured: Interval, above: float = -math.inf, below: float = math.in
     return UNDECIDED
 
 
+def tested(measured: Iterable[Interval | None], **bounds: float) -> str:
+    """Returns the verdict of a claim about the ratios of several rows; ``None`` has none."""
+    return overall(verdict(ratio, **bounds) for ratio in measured if ratio is not None)
+
+
 def overall(verdicts: Iterable[str]) -> str:
     """Returns the verdict of a claim about several rows: refuted by one, confirmed by all.
 

@@ -59,7 +59,3 @@ def make(args: argparse.Namespace) -> int:
 
 
 main = command.main(make, _options)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -132,7 +132,3 @@ def mean(models: Sequence[Path], output: Path, storage: str) -> None:
 
 
 main = command.main(make, _options)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

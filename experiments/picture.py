@@ -89,6 +89,3 @@ def _draw(page: bytes, name: str, shown: str, place: str = "") -> None:
 
 
 main = command.main(draw)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

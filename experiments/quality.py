@@ -10,7 +10,6 @@ paragraph of each page as its long answer.
 """
 
 import argparse
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 from experiments import command
 from experiments.command import add_half, in_half, markdown
+from experiments.scored import answered
 from nq.commands import arguments
 from nq.commands.tune import ROWS
 from nq.errors import Error
@@ -39,7 +39,6 @@ from nq.records import Example, Prediction, Span
 from nq.runs.config import AUTO
 from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
-from nq.runs.run import run
 
 ALL_ROWS = {
     **ROWS,
@@ -67,10 +66,9 @@ def show(args: argparse.Namespace) -> int:
             job, _ = with_profile(job, Questions(job.files, limit=args.limit))
         else:
             job = replace(job, profile=args.profile)
-        with tempfile.TemporaryDirectory() as folder:
-            finished = FinishedRun(run(replace(job, root=Path(folder))).folder)
+        with answered(job) as finished:
             figures = _figures(finished, args.half)
-            rows.append({"data": Path(file).name.partition(".")[0], **figures})
+        rows.append({"data": Path(file).name.partition(".")[0], **figures})
     return command.show({"rows": rows}, args, table)
 
 
@@ -125,7 +123,3 @@ def table(result: Mapping[str, Any]) -> str:
 
 
 main = command.main(show, _options)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -13,33 +13,29 @@ the probabilities. The model is one model, by default ``small``.
 """
 
 import argparse
-import tempfile
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from experiments import command
 from experiments.command import add_half, in_half
+from experiments.scored import answered, judged, metrics
 from nq.bundle import READER
 from nq.commands import arguments
 from nq.config import WindowConfig
 from nq.errors import Error
 from nq.evaluation import nq_eval
 from nq.evaluation.calibration import expected_calibration_error
-from nq.evaluation.evaluate import Evaluation, judge
+from nq.evaluation.evaluate import JudgedPrediction
 from nq.evaluation.text_match import score_text
-from nq.formats.outputs import encode_prediction
 from nq.model.folder import ModelFolder
 from nq.model.model import Model
 from nq.postprocess.blocks import block_of_token
-from nq.postprocess.decision import decide
 from nq.postprocess.fit import gold_longs
 from nq.postprocess.spans import pairs
 from nq.records import Example, WindowScores
-from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
-from nq.runs.run import run
 
 ERRORS = ("too_short", "too_long", "elsewhere")
 F1 = {"micro_f1": "micro_f1", "long_f1": "long-answer-f1", "short_f1": "short-answer-f1"}
@@ -78,22 +74,22 @@ def read(example: Example, scores: WindowScores, max_answer_length: int) -> Read
     of_token = block_of_token(example)
     first, last = of_token[spans.start_doc], of_token[spans.end_doc]
     is_gold = np.array([c.span in gold for c in example.candidates] + [False])
-    inside = (first == last) & (first >= 0)
-    best = int(np.argmax(inside)) if inside.any() else -1
-    found = np.flatnonzero(inside & is_gold[first])
-    span = spans.span(int(found[0])) if len(found) else None
+    inside = np.flatnonzero((first == last) & (first >= 0))  # best first
+    in_gold = inside[is_gold[first[inside]]]
+    span = spans.span(int(in_gold[0])) if len(in_gold) else None
     answer = example.text(span) if span else ""
     annotations = example.annotations or ()
     texts = [" ".join(map(example.text, a.shorts)) for a in annotations if a.shorts]
     if len(texts) < min(2, len(annotations)):
         texts = []
-    matched, error = score_text(texts, answer), ERRORS[2]
     golden = [short for a in annotations for short in a.shorts]
+    error = ERRORS[2]
     if span and any(short.contains(span) for short in golden):
         error = ERRORS[0]
     elif span and any(span.contains(short) for short in golden):
         error = ERRORS[1]
-    is_first = best >= 0 and bool(is_gold[first[best]])
+    matched = score_text(texts, answer)
+    is_first = len(in_gold) > 0 and bool(in_gold[0] == inside[0])
     return Reading(matched.exact_match if texts else None, matched.f1, error, is_first)
 
 
@@ -102,57 +98,40 @@ def measure(args: argparse.Namespace) -> int:
     files = ModelFolder.open(args.model or READER)
     model = Model.open(files, windows=arguments.window_settings(args, files.settings))
     job = Job(args.data, model, args.profile, limit=args.limit, keep_scores=True)
-    with tempfile.TemporaryDirectory() as folder:
-        finished = run(replace(job, root=Path(folder)))
-        readings, answers = _readings(finished.folder, args.half)
+    with answered(job) as finished:
+        every = [(one, scores) for one, scores in finished if isinstance(scores, WindowScores)]
+        decision = finished.job.model.decision
+    some = [one for one in every if in_half(one[0].example_id, args.half)]
+    readings = [r for one in some if (r := read(*one, decision.max_answer_length))]
     if not readings:
         raise Error(f"the half {args.half!r} of the examples has no gold long answers")
     shorts = [r for r in readings if r.exact is not None]
     result = {
-        "questions": answers.pop("questions"),
+        "questions": len(some),
         "long_questions": len(readings),
         "gold_block_first": sum(r.first for r in readings) / len(readings),
         "short_questions": len(shorts),
         "exact_match_in_gold_block": sum(bool(r.exact) for r in shorts) / max(1, len(shorts)),
         "f1_in_gold_block": sum(r.f1 for r in shorts) / max(1, len(shorts)),
         **{name: sum(r.error == name and not r.exact for r in shorts) for name in ERRORS},
-        **answers,
+        **_answers(judged(some, decision, "all")),
     }
     return command.show(result, args)
 
 
-def _readings(folder: Path, half: str) -> tuple[list[Reading], dict[str, float]]:
-    """Returns what the scores of a run are worth, and the figures of its decision."""
-    finished = FinishedRun(folder)
-    decision, readings, evaluation = finished.job.model.decision, list[Reading](), Evaluation()
-    labels, figures = {}, dict[str, float]()
-    for source, example in finished.sources():
-        if finished.scores is None or not in_half(example.example_id, half):
-            continue
-        scores = finished.scores[source.key]
-        if reading := read(example, scores, decision.max_answer_length):
-            readings.append(reading)
-        prediction = decide(example, scores, decision).prediction
-        judgment = judge(example, encode_prediction(prediction))
-        evaluation.add(judgment)
-        labels[example.example_id] = judgment.label
-    metrics = evaluation.metrics()
-    figures["questions"] = len(labels)
-    figures |= {name: metrics.get(key, 0.0) for name, key in F1.items()}
-    decided = nq_eval.decisions(evaluation.gold, labels, one_annotator=True)
-    for name, several in zip(("long", "short"), decided, strict=True):
-        given = [(d.score, d.correct) for d in several if d.predicted]
+def _answers(judgments: Sequence[JudgedPrediction]) -> dict[str, float]:
+    """Returns the figures of the answers that a decision gives."""
+    of_all = metrics(judgments)
+    figures = {name: of_all[key] for name, key in F1.items()}
+    decided = [nq_eval.decisions_of_one(j.gold, j.label) for j in judgments if j.gold is not None]
+    for name, several in zip(("long", "short"), zip(*decided, strict=True), strict=True):
+        given = [decision for decision in several if decision.predicted]
+        scores, correct = [d.score for d in given], [d.correct for d in given]
         figures[f"{name}_given"] = len(given)
-        figures[f"{name}_right"] = sum(correct for _, correct in given)
+        figures[f"{name}_right"] = sum(correct)
         if given:
-            figures[f"{name}_calibration_error"] = expected_calibration_error(
-                [score for score, _ in given], [correct for _, correct in given]
-            )
-    return readings, figures
+            figures[f"{name}_calibration_error"] = expected_calibration_error(scores, correct)
+    return figures
 
 
 main = command.main(measure, _options)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -11,8 +11,7 @@ questions with even ids, without the retriever's score and with it; the figures 
 """
 
 import argparse
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,24 +19,20 @@ from typing import Any
 import numpy as np
 
 from experiments import command
-from experiments.command import in_half, markdown
+from experiments.command import markdown
+from experiments.scored import answered, judged, metrics
 from experiments.training_data import write_records
 from nq.bundle import RANKER
 from nq.config import DecisionConfig
-from nq.errors import Error
-from nq.evaluation.evaluate import Evaluation, judge
 from nq.evaluation.tuning import fold_of, tune_decision
-from nq.formats.outputs import encode_prediction
 from nq.inference.prune import windows_to_compute
 from nq.model.folder import ModelFolder
 from nq.model.model import Model
-from nq.postprocess.decision import decide
 from nq.postprocess.ranking import rank
 from nq.preprocess.features import features
 from nq.records import Example, WindowScores
 from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
-from nq.runs.run import run
 from nq.runs.tuning import start_decision
 
 DEPTHS = (4, 8, 16)
@@ -93,22 +88,13 @@ def pruned(
     return WindowScores(**values), float(np.mean(computed))
 
 
-Scored = list[tuple[Example, WindowScores]]
+Scored = Sequence[tuple[Example, WindowScores]]
 
 
-def figures(
-    scored: Iterable[tuple[Example, WindowScores]], decision: DecisionConfig
-) -> dict[str, float]:
+def figures(scored: Scored, decision: DecisionConfig) -> dict[str, float]:
     """Returns what a decision is worth on the questions with odd ids."""
-    evaluation = Evaluation()
-    for example, scores in scored:
-        if in_half(example.example_id, "odd"):
-            prediction = decide(example, scores, decision).prediction
-            evaluation.add(judge(example, encode_prediction(prediction)))
-    metrics = evaluation.metrics()
-    if not metrics:
-        raise Error("no question with an odd id has a gold short answer: give annotated data")
-    return {name: metrics[name] for name in METRICS}
+    of_all = metrics(judged(scored, decision, "odd"))
+    return {name: of_all[name] for name in METRICS}
 
 
 def without_scores(example: Example) -> Example:
@@ -119,41 +105,44 @@ def without_scores(example: Example) -> Example:
 def measure(args: argparse.Namespace) -> int:
     """Runs the command."""
     reader, ranker = command.one_model(args), Model.open(ModelFolder.open(args.ranker))
-    job = Job(args.data, ranker, args.profile, limit=args.limit, keep_scores=True)
-    with tempfile.TemporaryDirectory() as folder:
-        ranked = FinishedRun(run(replace(job, root=Path(folder))).folder)
+    with answered(
+        Job(args.data, ranker, args.profile, limit=args.limit, keep_scores=True)
+    ) as ranked:
         records = (retrieved(*one) for one in block_scores(ranked))
         write_records(args.output, [one for one in records if one["answers"]])
-        own = Job([str(args.output)], reader, args.profile, keep_scores=True)
-        finished = FinishedRun(run(replace(own, root=Path(folder))).folder)
+    with answered(Job([str(args.output)], reader, args.profile, keep_scores=True)) as finished:
         rows = list(_rows(finished))
-    return command.show({"questions": len(finished.predictions), "rows": rows}, args, table)
+        return command.show({"questions": len(finished.predictions), "rows": rows}, args, table)
 
 
 def _rows(finished: FinishedRun) -> Iterator[dict[str, Any]]:
     scored: Scored = [(e, s) for e, s in finished if isinstance(s, WindowScores)]
-    unscored: Scored = [(without_scores(example), scores) for example, scores in scored]
+    unscored = [(without_scores(example), scores) for example, scores in scored]
     shipped, start = finished.job.model.decision, start_decision(finished.job.model)
     plain = tune_decision(unscored, start, fold_of).decision
     fitted = tune_decision(scored, start, fold_of).decision
-    whole = {"windows": 1.0}
-    yield {"decision": "shipped", "prune": "", **whole, **figures(scored, shipped)}
-    yield {"decision": "fitted without the score", "prune": "", **whole, **figures(unscored, plain)}
-    yield {"decision": "fitted with the score", "prune": "", **whole, **figures(scored, fitted)}
-    kinds = {
-        "BM25": ([(replace(e, passages=None), s) for e, s in scored], shipped),
-        "retriever": (scored, shipped),
-        "both": (scored, fitted),
-    }
+    for name, examples, decision in (
+        ("shipped", scored, shipped),
+        ("fitted without the score", unscored, plain),
+        ("fitted with the score", scored, fitted),
+    ):
+        yield {"decision": name, "prune": "", "windows": 1.0, **figures(examples, decision)}
+    by_words = [(replace(e, passages=None), s) for e, s in scored]
     for depth in DEPTHS:
-        for name, (examples, decision) in kinds.items():
+        for name, ranking, examples, decision in (
+            ("shipped", "BM25", by_words, shipped),
+            ("shipped", "retriever", scored, shipped),
+            ("fitted with the score", "both", scored, fitted),
+        ):
             limited = replace(decision, prune_blocks=depth)
             parts = [pruned(finished, example, scores, limited) for example, scores in examples]
             kept = [(example, part) for (example, _), (part, _) in zip(scored, parts, strict=True)]
-            row = {"decision": "fitted with the score" if name == "both" else "shipped"}
-            row |= {"prune": f"{name}, {depth} blocks"}
-            share = float(np.mean([share for _, share in parts]))
-            yield {**row, "windows": share, **figures(kept, decision)}
+            yield {
+                "decision": name,
+                "prune": f"{ranking}, {depth} blocks",
+                "windows": float(np.mean([share for _, share in parts])),
+                **figures(kept, decision),
+            }
 
 
 def table(result: Mapping[str, Any]) -> str:
@@ -171,6 +160,3 @@ def table(result: Mapping[str, Any]) -> str:
 
 
 main = command.main(measure, _options)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

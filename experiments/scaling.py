@@ -165,6 +165,3 @@ def scaling(args: argparse.Namespace) -> int:
 
 
 main = command.main(scaling, _options)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -13,7 +13,7 @@ from experiments.intervals import (
     middle,
     overall,
     ratios,
-    verdict,
+    tested,
 )
 from experiments.study import Row, Study, beside, grouped, line, whole_numbers
 
@@ -27,10 +27,6 @@ SAME, LINEAR = 1.1, 0.9
 """Latencies that differ by less are the same; a throughput of this share of N times is linear."""
 PRICES = {48: 4.848, 8: 0.808}
 """The source's prices in $/h, by cores."""
-HEAD = (
-    *("part", "shape", "length", "engine", "N x threads", "batch", "pinned"),
-    *("latency max s", "p95 s", "windows/s", "x one instance [90 %]", "source's choice"),
-)
 
 
 def largest(row: Row) -> list[float]:
@@ -75,69 +71,73 @@ def speed_up(row: Row, rows: Sequence[Row]) -> Interval | None:
     return interval([factor * value for value in ratios(other["seconds"], row["seconds"])])
 
 
-def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
-    ratio = speed_up(row, rows)
-    is_dispatch = row["part"] == DISPATCH
-    part = f"{row['policy']}, load {row['load']:.0%}" if is_dispatch else row["part"]
-    shape = f"{row['instances']} x {row['threads']}"
-    chosen = row.get("policy") == SPLIT or (
-        row["part"] == INSTANCES and SOURCE_INSTANCES.get(row["length"]) == row["instances"]
-    )
-    shown = "" if ratio is None else f"{ratio}"
-    if shown and is_dispatch:
-        shown += " (p95)"
-    return (
-        *(part, row["shape"], str(row["length"] or "mixed"), row["engine"], shape),
-        *(str(row["batch"]), "yes" if row["pinned"] else "no"),
-        f"{middle(largest(row)):.4g}",
-        f"{middle(p95(row)):.4g}",
-        f"{windows_per_s(row):.4g}",
-        shown,
-        "this" if chosen else "",
-    )
+def _cells(row: Row, rows: Sequence[Row]) -> Row:
+    ratio: Interval | str | None = speed_up(row, rows)
+    part = row["part"]
+    choice = part == INSTANCES and SOURCE_INSTANCES.get(row["length"]) == row["instances"]
+    if part == DISPATCH:
+        choice = row["policy"] == SPLIT
+        part = f"{row['policy']}, load {row['load']:.0%}"
+        ratio = ratio and f"{ratio} (p95)"
+    return {
+        "part": part,
+        "shape": row["shape"],
+        "length": row["length"] or "mixed",
+        "engine": row["engine"],
+        "N x threads": f"{row['instances']} x {row['threads']}",
+        "batch": row["batch"],
+        "pinned": "yes" if row["pinned"] else "no",
+        "latency max s": f"{middle(largest(row)):.4g}",
+        "p95 s": f"{middle(p95(row)):.4g}",
+        "windows/s": f"{windows_per_s(row):.4g}",
+        "x one instance [90 %]": ratio,
+        "source's choice": "this" if choice else None,
+    }
 
 
-def claims(rows: Sequence[Row]) -> list[tuple[str, str]]:
+def claims(rows: Sequence[Row]) -> dict[str, str]:
     """Returns the source's claims, by its letters, with their verdicts."""
 
-    def tested(some: Iterable[Row], **bounds: float) -> str:
-        found = (speed_up(row, rows) for row in some)
-        return overall(verdict(ratio, **bounds) for ratio in found if ratio is not None)
+    def faster(some: Iterable[Row], **bounds: float) -> str:
+        return tested((speed_up(row, rows) for row in some), **bounds)
 
-    torch_first = []
+    torch_gains = []
     for some in grouped(_part(rows, ENGINES), "shape", "length").values():
         seconds = {row["engine"]: row["seconds"] for row in some}
         if {"torch", "tensorflow"} <= seconds.keys():
-            quotient = interval(ratios(seconds["tensorflow"], seconds["torch"]))
-            torch_first.append(verdict(quotient, above=1))
+            torch_gains.append(interval(ratios(seconds["tensorflow"], seconds["torch"])))
     one_each, half = [], []
     for row in _part(rows, THREADS):
         threads, places = row["threads"], row["topology"]
         one_each += [row] if threads == places["cores"] < places["threads"] else []
         half += [row] if places["sockets"] == 2 and 2 * threads == places["threads"] else []
-    short = [row for row in half if row["length"] in (SHORT, MIDDLE)]
-    long = [row for row in half if row["length"] == LONG]
+    short = faster((row for row in half if row["length"] in (SHORT, MIDDLE)), above=1)
+    long = faster((row for row in half if row["length"] == LONG), below=1)
     several = [row for row in _part(rows, INSTANCES) if row["instances"] > 1]
     groups = grouped(several, "shape", "length", "group").values()
     best = [max(some, key=windows_per_s) for some in groups]
-    split, queue = (
-        [row for row in _part(rows, DISPATCH) if row["policy"] == policy]
-        for policy in (SPLIT, QUEUE)
-    )
-    sockets = overall([tested(short, above=1), tested(long, below=1)])
-    return [
-        ("(a) PyTorch is faster than TensorFlow", overall(torch_first)),
-        ("(b) a second hardware thread does not help", tested(one_each, above=1 / SAME)),
-        ("(c) 32 and 128 pieces: one socket; 512: both", sockets),
-        ("(c, here) all threads against half of them", halves(rows)),
-        ("(d) a second instance: the same latency", copies(rows, latency=True)),
-        ("(d) a second instance: twice the throughput", copies(rows, latency=False)),
-        ("(e) a batch of 8: more instances are faster than one", tested(best, above=1)),
-        ("(e) the best number of instances", best_instances(best, rows)),
-        ("(f) dispatch by length lowers the p95 latency", tested(split, below=1)),
-        ("(f, here) one queue of all instances lowers it", tested(queue, below=1)),
-        ("(g) 48 cores cost 6 times as much as 8", arithmetic(rows)),
-    ]
+    policies = grouped(_part(rows, DISPATCH), "policy")
+    split, queue = (policies.get((policy,), []) for policy in (SPLIT, QUEUE))
+    second = [row for row in _part(rows, COPIES) if row["instances"] == 2]
+    latencies = [(largest(row), other) for row in second if (other := reference(row, rows))]
+    growths = [interval(ratios(own, largest(other))) for own, other in latencies]
+    return {
+        "(a) PyTorch is faster than TensorFlow": tested(torch_gains, above=1),
+        "(b) a second hardware thread does not help": faster(one_each, above=1 / SAME),
+        "(c) 32 and 128 pieces: one socket; 512: both": overall([short, long]),
+        "(c, here) all threads against half of them": halves(rows),
+        "(d) a second instance: the same latency": tested(growths, below=SAME),
+        "(d) a second instance: twice the throughput": faster(second, above=2 * LINEAR),
+        "(e) a batch of 8: more instances are faster than one": faster(best, above=1),
+        "(e) the best number of instances": best_instances(best, rows),
+        "(f) dispatch by length lowers the p95 latency": faster(split, below=1),
+        "(f, here) one queue of all instances lowers it": faster(queue, below=1),
+        "(g) 48 cores cost 6 times as much as 8": arithmetic(rows),
+    }
+
+
+def _name(row: Row) -> str:
+    return f"{row['shape']} {row['length']} {row['engine']}"
 
 
 def _part(rows: Sequence[Row], part: str) -> list[Row]:
@@ -156,24 +156,8 @@ def halves(rows: Sequence[Row]) -> str:
         other = reference(row, rows)
         if other is not None and 2 * row["threads"] == other["threads"]:
             gain = interval(ratios(row["seconds"], other["seconds"]))
-            texts.append(f"{row['shape']} {row['length']} {row['engine']}: {gain}")
+            texts.append(f"{_name(row)}: {gain}")
     return "; ".join(texts) or NOT_TESTABLE
-
-
-def copies(rows: Sequence[Row], latency: bool) -> str:
-    """Returns whether a second instance on other cores keeps the latency, or doubles the speed."""
-    verdicts = []
-    for row in _part(rows, COPIES):
-        other = reference(row, rows)
-        if other is None or row["instances"] != 2:
-            continue
-        if latency:
-            growth = interval(ratios(largest(row), largest(other)))
-            verdicts.append(verdict(growth, below=SAME))
-        else:
-            gain = speed_up(row, rows)
-            verdicts.append(NOT_TESTABLE if gain is None else verdict(gain, above=2 * LINEAR))
-    return overall(verdicts)
 
 
 def best_instances(fastest: Sequence[Row], rows: Sequence[Row]) -> str:
@@ -186,7 +170,7 @@ def best_instances(fastest: Sequence[Row], rows: Sequence[Row]) -> str:
         other = reference(row, rows)
         one = other is not None and windows_per_s(other) >= windows_per_s(row)
         best = "1" if one else f"{row['instances']}{'' if row['pinned'] else ', not pinned'}"
-        texts.append(f"{row['shape']} {row['length']} {row['engine']}: {best}")
+        texts.append(f"{_name(row)}: {best}")
     return "; ".join(texts) or NOT_TESTABLE
 
 
@@ -197,8 +181,7 @@ def arithmetic(rows: Sequence[Row]) -> str:
     for row in _shown(_part(rows, THREADS)):
         if row["reference"] or row["threads"] == 1:
             each = windows_per_s(row) / row["threads"]
-            name = f"{row['shape']} {row['length']} {row['engine']}, {row['threads']} threads"
-            texts.append(f"{name}: {each:.3g} windows/(s core)")
+            texts.append(f"{_name(row)}, {row['threads']} threads: {each:.3g} windows/(s core)")
     return "; ".join(texts)
 
 
@@ -209,17 +192,18 @@ def plot(rows: Sequence[Row], figure: Any) -> None:
     left.set(xlabel="threads", ylabel="latency of one window, s", yscale="log")
     center.set(xlabel="pinned instances of a batch of 8", ylabel="windows/s", yscale="log")
     right.set(xlabel="pieces of a window", ylabel="p95 latency, s", yscale="log")
-    for name, some in grouped(_part(rows, THREADS), "shape", "length", "engine").items():
-        points = [(row["threads"], middle(largest(row))) for row in some]
-        line(left, points, label=" ".join(map(str, name)))
     pinned = [row for row in _part(rows, INSTANCES) if row["pinned"]]
-    for name, some in grouped(pinned, "shape", "length", "engine").items():
+    names = ("shape", "length", "engine")
+    for some in grouped(_part(rows, THREADS), *names).values():
+        points = [(row["threads"], middle(largest(row))) for row in some]
+        line(left, points, label=_name(some[0]))
+    for some in grouped(pinned, *names).values():
         points = [(row["instances"], windows_per_s(row)) for row in some]
-        line(center, points, label=" ".join(map(str, name)))
+        line(center, points, label=_name(some[0]))
     for row in _part(rows, DISPATCH):
         lengths = {length for some in row["classes"] for length in some}
         points = [(length, statistics.median(p95(row, length))) for length in lengths]
-        line(right, points, label=f"{title(row)} {row['load']:.0%}")
+        line(right, points, label=f"{row['policy']}, {row['shape']}, load {row['load']:.0%}")
     whole_numbers(figure)
 
 
@@ -232,20 +216,11 @@ def metrics(row: Row) -> dict[str, float | None]:
     }
 
 
-def title(row: Row) -> str:
-    """Returns the name of a row's MLflow run."""
-    what = row.get("policy") or row["part"]
-    size = f"{row['instances']} x {row['threads']}"
-    return f"{what} {row['shape']} {row['length'] or 'mixed'} {row['engine']} {size}"
-
-
 STUDY = Study(
     "scaling",
-    head=HEAD,
     cells=_cells,
     claims=claims,
     plot=plot,
-    title=title,
     params=(
         *("part", "shape", "length", "engine", "instances", "threads", "batch", "pinned"),
         *("policy", "load"),

@@ -8,28 +8,22 @@ compared as in the evaluation of SQuAD.
 
 import argparse
 import contextlib
-import tempfile
-from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 
 import orjson
 
 from experiments import command
+from experiments.scored import answered
 from nq.errors import Error
 from nq.evaluation.text_match import normalize
 from nq.formats import lines
 from nq.records import ExampleKey, Span
-from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
-from nq.runs.run import run
 
 
 def match(args: argparse.Namespace) -> int:
     """Runs the command."""
-    job = Job(args.data, args.model, args.profile, limit=args.limit)
-    with tempfile.TemporaryDirectory() as folder:
-        finished = FinishedRun(run(replace(job, root=Path(folder))).folder)
+    with answered(Job(args.data, args.model, args.profile, limit=args.limit)) as finished:
         gold, answers = _gold(finished.job), []
         for source, example in finished.sources():
             if texts := gold.get(source.key):
@@ -61,6 +55,3 @@ def _gold(job: Job) -> dict[ExampleKey, list[str]]:
 
 
 main = command.main(match, command.add_answering)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -37,21 +37,18 @@ class Study:
 
     Args:
         name: of its files and of the module ``experiments.NAME``.
-        head: of the table of the rows.
-        cells: returns the cells of a row in the table; its second argument are all rows.
-        claims: returns each claim of the source with its verdict.
+        cells: returns the cells of a row by the heads of their columns, ``None`` for empty ones;
+            its second argument are all rows.
+        claims: returns the verdict of each claim of the source.
         plot: draws the rows into a figure of matplotlib.
-        title: of a row's MLflow run.
-        params: of a row's MLflow run, those of these fields that it has.
+        params: of a row's MLflow run, those of these fields that it has. They name it, too.
         metrics: of a row's MLflow run.
     """
 
     name: str
-    head: Sequence[str]
-    cells: Callable[[Row, Sequence[Row]], Sequence[str]]
-    claims: Callable[[Sequence[Row]], Sequence[tuple[str, str]]]
+    cells: Callable[[Row, Sequence[Row]], Row]
+    claims: Callable[[Sequence[Row]], Mapping[str, str]]
     plot: Callable[[Sequence[Row], Any], None]
-    title: Callable[[Row], str]
     params: Sequence[str]
     metrics: Callable[[Row], Mapping[str, float | None]]
 
@@ -66,11 +63,15 @@ class Study:
 
     def table(self, rows: Sequence[Row]) -> str:
         """Returns the rows as a Markdown table."""
-        return markdown(self.head, *(self.cells(row, rows) for row in rows))
+        lines = [self.cells(row, rows) for row in rows]
+        head = [*lines[0]] if lines else []
+        return markdown(
+            head, *(["" if x is None else str(x) for x in line.values()] for line in lines)
+        )
 
     def verdicts(self, rows: Sequence[Row]) -> str:
         """Returns the claims with their verdicts as a Markdown table."""
-        return markdown(("claim", "verdict"), *self.claims(rows))
+        return markdown(("claim", "verdict"), *self.claims(rows).items())
 
     def draw(self, rows: Sequence[Row], path: Path) -> None:
         """Draws the rows into a file."""
@@ -254,9 +255,9 @@ def record(
         tracking.SPEED_COMPARABLE: "yes",
     }
     for row in rows:
-        title = f"{study.title(row)} · {study.name}"
-        with measured_run(track, title, source, tags, period) as run:
-            params = {name: row[name] for name in study.params if name in row}
+        params = {name: row[name] for name in study.params if row.get(name) not in (None, "")}
+        title = ", ".join(f"{name} {value}" for name, value in params.items())
+        with measured_run(track, f"{title} · {study.name}", source, tags, period) as run:
             run.params({"rounds": args.rounds, **params})
             run.metrics(study.metrics(row))
             if row is rows[0]:

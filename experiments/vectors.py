@@ -176,6 +176,3 @@ def table(result: Mapping[str, float]) -> str:
 
 
 main = command.main(measure, _options)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

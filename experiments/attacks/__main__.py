@@ -74,6 +74,3 @@ def table(rows: Sequence[tuple[str, Row]]) -> str:
 
 
 main = command.main(run, _options)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -115,6 +115,3 @@ def compression(args: argparse.Namespace) -> int:
 
 
 main = command.main(compression, _options)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -13,7 +13,7 @@ from experiments.intervals import (
     middle,
     overall,
     ratios,
-    verdict,
+    tested,
 )
 from experiments.study import Row, Study, line
 from nq import tracking
@@ -25,10 +25,6 @@ MAX_LOSS, SOURCE_SPEED = 0.02, 1.3
 SOURCE = "1.30x, at most 2% lost"
 OUTCOMES = {PASSED: CONFIRMED, FAILED: REFUTED}
 RANKS = (PASSED, UNDECIDED, FAILED)
-HEAD = (
-    *("row", "weights M", "GFLOP/window", "windows/s", "x baseline [90 %]", "micro-F1"),
-    *("points", "relative loss [90 %]", "answers changed", "gate", "source"),
-)
 
 
 def name(row: Row) -> str:
@@ -79,50 +75,50 @@ def best(rows: Sequence[Row]) -> Row | None:
     return min(pruned, key=rank, default=None)
 
 
-def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
-    loss, points = gate(row), 100 * (row["micro_f1"] - row["baseline_micro_f1"])
-    is_baseline = name(row) == BASELINE
-    return (
-        name(row),
-        f"{row['weights'] / 1e6:.1f}",
-        f"{row['gflop']:.3g}",
-        f"{windows_per_s(row):.4g}",
-        str(speed_up(row) or ""),
-        f"{row['micro_f1']:.4f}",
-        "" if is_baseline else f"{points:+.2f}",
-        "" if is_baseline else f"{loss.loss:.1%} [{loss.low:.1%}, {loss.high:.1%}]",
-        "" if is_baseline else f"{row['changed'] / row['questions']:.1%}",
-        "" if is_baseline else str(gate(row).verdict),
-        SOURCE if _is_claim(row) else "",
-    )
+def _cells(row: Row, rows: Sequence[Row]) -> Row:
+    own, points = gate(row), 100 * (row["micro_f1"] - row["baseline_micro_f1"])
+    cells = {
+        "row": name(row),
+        "weights M": f"{row['weights'] / 1e6:.1f}",
+        "GFLOP/window": f"{row['gflop']:.3g}",
+        "windows/s": f"{windows_per_s(row):.4g}",
+        "x baseline [90 %]": speed_up(row),
+        "micro-F1": f"{row['micro_f1']:.4f}",
+    }
+    of_loss = {
+        "points": f"{points:+.2f}",
+        "relative loss [90 %]": f"{own.loss:.1%} [{own.low:.1%}, {own.high:.1%}]",
+        "answers changed": f"{row['changed'] / row['questions']:.1%}",
+        "gate": own.verdict,
+        "source": SOURCE if _is_claim(row) else None,
+    }
+    return cells | (dict.fromkeys(of_loss) if name(row) == BASELINE else of_loss)
 
 
 def _is_claim(row: Row) -> bool:
     return not row["prune"] and row["profile"] == INT8 and row["instances"] > 1
 
 
-def claims(rows: Sequence[Row]) -> list[tuple[str, str]]:
+def claims(rows: Sequence[Row]) -> dict[str, str]:
     """Returns the source's claim, its parts and what follows from it, with their verdicts."""
     claimed = [row for row in rows if _is_claim(row)]
     pruned = [row for row in rows if row["prune"]]
     alone = [row for row in pruned if row["profile"] == BASELINE]
     sixteen = [row for row in pruned if BFLOAT16 in row["reference_seconds"]]
-    return [
-        ("int8 and 2 instances: 1.30 times as fast", overall(map(fast, claimed))),
-        ("int8 and 2 instances: at most 2 % lost", overall(map(accurate, claimed))),
-        ("the claim: both", overall(both(row) for row in claimed)),
-        ("a pruned model: both, in float32", any_of(both(row) for row in alone)),
-        (
-            "the best pruned model in bfloat16: both, against the whole model in bfloat16",
-            any_of(both(row, BFLOAT16) for row in sixteen),
+    return {
+        "int8 and 2 instances: 1.30 times as fast": overall(map(fast, claimed)),
+        "int8 and 2 instances: at most 2 % lost": overall(map(accurate, claimed)),
+        "the claim: both": overall(map(both, claimed)),
+        "a pruned model: both, in float32": any_of(map(both, alone)),
+        "the best pruned model in bfloat16: both, against the whole model in bfloat16": any_of(
+            both(row, BFLOAT16) for row in sixteen
         ),
-    ]
+    }
 
 
 def fast(row: Row, reference: str = BASELINE) -> str:
     """Returns whether a row is 1.30 times as fast as the whole model under a profile."""
-    ratio = speed_up(row, reference)
-    return NOT_TESTABLE if ratio is None else verdict(ratio, above=SOURCE_SPEED)
+    return tested([speed_up(row, reference)], above=SOURCE_SPEED)
 
 
 def accurate(row: Row) -> str:
@@ -183,11 +179,9 @@ def metrics(row: Row) -> dict[str, float | None]:
 
 STUDY = Study(
     "compression",
-    head=HEAD,
     cells=_cells,
     claims=claims,
     plot=plot,
-    title=name,
     params=("prune", "state", "profile", "instances", "precision", "length"),
     metrics=metrics,
 )

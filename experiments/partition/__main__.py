@@ -84,6 +84,3 @@ def partition(args: argparse.Namespace) -> int:
 
 
 main = command.main(partition, _options)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

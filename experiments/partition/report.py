@@ -14,6 +14,7 @@ from experiments.intervals import (
     middle,
     overall,
     ratios,
+    tested,
     verdict,
 )
 from experiments.study import Row, Study, beside, grouped, line
@@ -30,12 +31,6 @@ SOURCE_MINUTES = {ONE: 3.90, PIPELINE: 2.81, TENSOR: 2.57}
 SOURCE_GAIN = 1.45
 """What the source calls its average speed-up."""
 CELL = ("part", "shape", "length", "batch", "task")
-HEAD = (
-    *("part", "shape", "length", "task", "way", "K", "M", "cut"),
-    *("planned s", "error", "predicted s", "error", "s"),
-    *("x one core [90 %]", "x all cores [90 %]", "x instances [90 %]", "bubble (predicted)"),
-    *("MB moved", "drift", "source"),
-)
 
 
 def seconds(row: Row) -> float:
@@ -66,37 +61,40 @@ def best(rows: Iterable[Row]) -> Row:
     return min(rows, key=seconds)
 
 
-def _line(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
+def _line(row: Row, rows: Sequence[Row]) -> Row:
     s = seconds(row) if row["seconds"] else None
-    gains = [None if row["way"] == way else gain(row, rows, way) for way in (ONE, ALL, INSTANCES)]
-    return (
-        *(row["part"], row["shape"], _text(row["length"] or None), row["task"], row["way"]),
-        *(str(row["k"]), _text(row["m"]), row["cut"]),
-        *_expected(row["planned_s"], s),
-        *_expected(row["predicted_s"], s),
-        _text(s, ".4g"),
-        *(_text(ratio) for ratio in gains),
-        _bubbles(row),
-        f"{row['moved_bytes'] / 1e6:.3g}" if row["moved_bytes"] else "",
-        _text(row["drift"], ".1e"),
-        _source(row),
-    )
+    bubbles = _text(row["predicted_bubble"], "({:.2f})")
+    if row["way"] == PIPELINE and s:
+        bubbles = f"{bubble(row):.2f} {bubbles}"
+
+    def error(name: str) -> str:
+        return f"{row[name] / s - 1:+.0%}" if row[name] and s else ""
+
+    cells = {name: row[name] for name in ("part", "shape", "length", "task", "way")}
+    return {
+        **cells,
+        "length": row["length"] or None,
+        "K": row["k"],
+        "M": row["m"],
+        "cut": row["cut"],
+        "planned s": _text(row["planned_s"], "{:.4g}"),
+        "error of the plan": error("planned_s"),
+        "predicted s": _text(row["predicted_s"], "{:.4g}"),
+        "error": error("predicted_s"),
+        "s": _text(s, "{:.4g}"),
+        **{
+            f"x {way} [90 %]": None if row["way"] == way else gain(row, rows, way)
+            for way in (ONE, ALL, INSTANCES)
+        },
+        "bubble (predicted)": bubbles,
+        "MB moved": f"{row['moved_bytes'] / 1e6:.3g}" if row["moved_bytes"] else None,
+        "drift": _text(row["drift"], "{:.1e}"),
+        "source": _source(row),
+    }
 
 
-def _expected(value: float | None, s: float | None) -> tuple[str, str]:
-    """Returns a prediction, and how far it is from the measured seconds."""
-    return _text(value, ".4g"), f"{value / s - 1:+.0%}" if value and s else ""
-
-
-def _text(value: Any, form: str = "") -> str:
-    return "" if value is None else format(value, form) if form else str(value)
-
-
-def _bubbles(row: Row) -> str:
-    predicted = _text(row["predicted_bubble"], ".2f")
-    if row["way"] == PIPELINE and row["seconds"]:
-        return f"{bubble(row):.2f} ({predicted})"
-    return f"({predicted})" if predicted else ""
+def _text(value: float | None, form: str) -> str:
+    return "" if value is None else form.format(value)
 
 
 def _source(row: Row) -> str:
@@ -107,33 +105,37 @@ def _source(row: Row) -> str:
     return f"M >= {many}" if row["way"] == PIPELINE and row["m"] == many else ""
 
 
-def claims(rows: Sequence[Row]) -> list[tuple[str, str]]:
+def claims(rows: Sequence[Row]) -> dict[str, str]:
     """Returns the claims of the source and of the study, with their verdicts."""
-    # the fastest row of each split way of the perceptron's training
+    parts = PERCEPTRON, ENCODER, JAX
+    gained, tensor_first = perceptron(rows)
+    return {
+        f"two devices train the perceptron {SOURCE_GAIN} times as fast as one": gained,
+        "the tensor split of the perceptron is faster than its pipeline": tensor_first,
+        "M = 4 K micro-batches: within 5 % of the best M": four_per_stage(rows),
+        "logits of split models: within 1e-5 of the unsplit one's": same_logits(rows),
+        "the tensor split has 2 all-reduces in each layer": all_reduces(rows),
+        **{
+            f"{part}: predictions within 20 % of the time": near(rows, part, "predicted_s")
+            for part in parts
+        },
+        f"{ENCODER}: what the planner says within 20 % of the time": near(
+            rows, ENCODER, "planned_s"
+        ),
+        **{f"{part}: faster than one instance on each core": copies(rows, part) for part in parts},
+    }
+
+
+def perceptron(rows: Sequence[Row]) -> tuple[str, str]:
+    """Returns the verdicts on the training of the perceptron, of its fastest rows."""
     best_of = {r["way"]: r for r in _split(rows, PERCEPTRON) if r["task"] == TRAINING}
-    gained = tensor_first = NOT_TESTABLE
-    if len(best_of) == 2:
-        if one := beside(best_of[TENSOR], rows, CELL, way=ONE):
-            each = [ratios(one["seconds"], row["seconds"]) for row in best_of.values()]
-            mean = interval([statistics.mean(pair) for pair in zip(*each, strict=True)])
-            gained = f"{verdict(mean, above=SOURCE_GAIN)}: {mean}"
-        ratio = interval(ratios(best_of[PIPELINE]["seconds"], best_of[TENSOR]["seconds"]))
-        tensor_first = f"{verdict(ratio, above=1)}: {ratio}"
-    lines = [
-        (f"two devices train the perceptron {SOURCE_GAIN} times as fast as one", gained),
-        ("the tensor split of the perceptron is faster than its pipeline", tensor_first),
-        ("M = 4 K micro-batches: within 5 % of the best M", four_per_stage(rows)),
-        ("logits of split models: within 1e-5 of the unsplit one's", same_logits(rows)),
-        ("the tensor split has 2 all-reduces in each layer", all_reduces(rows)),
-    ]
-    for part in (PERCEPTRON, ENCODER, JAX):
-        text = f"{part}: predictions within 20 % of the time"
-        lines.append((text, near(rows, part, "predicted_s")))
-    text = f"{ENCODER}: what the planner says within 20 % of the time"
-    lines.append((text, near(rows, ENCODER, "planned_s")))
-    for part in (PERCEPTRON, ENCODER, JAX):
-        lines.append((f"{part}: faster than one instance on each core", copies(rows, part)))
-    return lines
+    one = beside(best_of[TENSOR], rows, CELL, way=ONE) if len(best_of) == 2 else None
+    if one is None:
+        return NOT_TESTABLE, NOT_TESTABLE
+    each = [ratios(one["seconds"], row["seconds"]) for row in best_of.values()]
+    mean = interval([statistics.mean(pair) for pair in zip(*each, strict=True)])
+    ratio = interval(ratios(best_of[PIPELINE]["seconds"], best_of[TENSOR]["seconds"]))
+    return f"{verdict(mean, above=SOURCE_GAIN)}: {mean}", f"{verdict(ratio, above=1)}: {ratio}"
 
 
 def _split(rows: Sequence[Row], part: str) -> list[Row]:
@@ -148,15 +150,15 @@ def _split(rows: Sequence[Row], part: str) -> list[Row]:
 
 def four_per_stage(rows: Sequence[Row]) -> str:
     """Returns whether 4 micro-batches for each stage are about as fast as the best number."""
-    verdicts, texts = [], []
+    found, texts = list[Interval](), list[str]()
     for cell in _cells(rows, ENCODER):
         some = [row for row in cell if row["way"] == PIPELINE]
         own = [row for row in some if row["m"] == MICRO_BATCHES_PER_STAGE * row["k"]]
         if own:
             ratio = interval(ratios(own[0]["seconds"], best(some)["seconds"]))
-            verdicts.append(verdict(ratio, below=NEAR_BEST))
+            found.append(ratio)
             texts.append(f"{own[0]['shape']} {own[0]['length']}: M = {best(some)['m']}, {ratio}")
-    return "; ".join([overall(verdicts), *texts])
+    return "; ".join([tested(found, below=NEAR_BEST), *texts])
 
 
 def same_logits(rows: Sequence[Row]) -> str:
@@ -199,13 +201,12 @@ def near(rows: Sequence[Row], part: str, name: str) -> str:
 
 def copies(rows: Sequence[Row], part: str) -> str:
     """Returns whether the split ways are faster than as many instances, in all cells of a part."""
-    found = [(row, gain(row, rows, INSTANCES)) for row in _split(rows, part)]
-    verdicts = [verdict(ratio, above=1) for _, ratio in found if ratio is not None]
-    texts = [
-        f"{row['way']} {row['shape']} {row['length'] or row['task']}: {ratio}"
-        for row, ratio in found
-    ]
-    return "; ".join([overall(verdicts), *texts])
+    gains = {
+        f"{row['way']} {row['shape']} {row['length'] or row['task']}": gain(row, rows, INSTANCES)
+        for row in _split(rows, part)
+    }
+    texts = [f"{name}: {ratio}" for name, ratio in gains.items()]
+    return "; ".join([tested(gains.values(), above=1), *texts])
 
 
 def plot(rows: Sequence[Row], figure: Any) -> None:
@@ -237,20 +238,11 @@ def metrics(row: Row) -> dict[str, float | None]:
     }
 
 
-def title(row: Row) -> str:
-    """Returns the name of a row's MLflow run."""
-    size = f" {row['length']}" if row["length"] else ""
-    count = f" M {row['m']}" if row["m"] else f" K {row['k']}"
-    return f"{row['part']} {row['shape']}{size} {row['task']} {row['way']}{count}"
-
-
 STUDY = Study(
     "partition",
-    head=HEAD,
     cells=_line,
     claims=claims,
     plot=plot,
-    title=title,
     params=("part", "shape", "length", "batch", "task", "way", "k", "m", "cut"),
     metrics=metrics,
 )

@@ -174,6 +174,3 @@ def available(peers: Sequence[Peer]) -> tuple[list[Peer], dict[str, str]]:
 
 
 main = command.main(peers, _options)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -175,7 +175,3 @@ def planning(args: argparse.Namespace) -> int:
 
 
 main = command.main(planning, _options)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

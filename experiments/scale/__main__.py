@@ -113,6 +113,3 @@ def scale(args: argparse.Namespace) -> int:
 
 
 main = command.main(scale, _options)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -157,6 +157,3 @@ def _verdict(value: float, relation: str, bound: float) -> str:
 
 
 main = command.main(measure, _options)
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -26,11 +26,9 @@ from tests.experiments import light_units
 
 STUDY = study.Study(
     "try",
-    head=("n", "s"),
-    cells=lambda row, rows: (str(row["n"]), f"{row['s']} of {len(rows)}"),
-    claims=lambda rows: [("it is fast", "refuted")],
+    cells=lambda row, rows: {"n": row["n"], "s": f"{row['s']} of {len(rows)}"},
+    claims=lambda rows: {"it is fast": "refuted"},
     plot=lambda rows, figure: study.line(figure.add_subplot(), [(r["n"], r["s"]) for r in rows]),
-    title=lambda row: f"n {row['n']}",
     params=("n",),
     metrics=lambda row: {"time.s": row["s"]},
 )
