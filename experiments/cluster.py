@@ -20,7 +20,7 @@ import shlex
 import shutil
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -83,15 +83,9 @@ class Cluster:
             return json.load(reply)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns JSON values of it."""
-        return {
-            "folder": str(self.folder),
-            "runner": self.runner,
-            "ports": self.ports._asdict(),
-            "task_managers": self.task_managers,
-            "slots": self.slots,
-            "pids": dict(self.pids),
-        }
+        """Returns JSON values of it, but for ``started``."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)[:-1]}
+        return {**values, "folder": str(self.folder), "ports": self.ports._asdict()}
 
 
 def read(folder: Path) -> Cluster:
@@ -200,7 +194,7 @@ def _wait(cluster: Cluster, listed: Sequence[Program]) -> None:
 
 
 def _options(parser: terminal.Parser) -> None:
-    parser.add_argument("action", choices=ACTIONS, help="what to do")
+    parser.add_argument("action", choices=("start", "stop", "status"), help="what to do")
     command.add_option(parser, "folder", FOLDER, "folder of the logs, one for each cluster")
     runners = (FLINK, SPARK)
     text = "runner of Beam for which it is (default: %(default)s)"
@@ -209,35 +203,6 @@ def _options(parser: terminal.Parser) -> None:
     command.add_option(parser, "slots", 2, "tasks at a time, of a TaskManager or of Spark")
     usual = ", ".join(map(str, programs.Ports()))
     parser.flag("free-ports", f"listen on free ports instead of {usual}")
-
-
-def _start(args: argparse.Namespace) -> None:
-    ports = programs.free_ports() if args.free_ports else None
-    started = start(args.folder, args.task_managers, args.slots, ports, args.runner)
-    _print(started, args.json)
-
-
-def _status(args: argparse.Namespace) -> None:
-    """Prints the same of a running cluster; an ``Error`` says which of its programs have ended."""
-    described = read(args.folder)
-    running = {process.pid for process in processes.find(args.folder)}
-    if ended := [name for name, pid in described.pids.items() if pid not in running]:
-        raise Error(
-            f"{', '.join(ended)} of the cluster in {args.folder} ended: see the logs there, then "
-            "make cluster-stop and make cluster"
-        )
-    _print(described, args.json)
-
-
-def _stop(args: argparse.Namespace) -> None:
-    number = stop(args.folder)
-    if args.json:
-        terminal.print_json({"ended": number})
-    else:
-        print(f"ended {number} processes")
-
-
-ACTIONS = {"start": _start, "stop": _stop, "status": _status}
 
 
 def describe(described: Cluster) -> str:
@@ -249,17 +214,24 @@ def describe(described: Cluster) -> str:
     return f"{name} (logs: {described.folder})\n\nnq answer {options} --data FILE --output DIR"
 
 
-def _print(described: Cluster, as_json: bool) -> None:
-    if as_json:
-        terminal.print_json(described.to_dict() | {"options": described.options()})
-    else:
-        print(describe(described))
-
-
 def run(args: argparse.Namespace) -> int:
-    """Runs the command."""
-    ACTIONS[args.action](args)
-    return 0
+    """Runs the command; ``status`` raises an ``Error`` if some programs have ended."""
+    if args.action == "stop":
+        number = stop(args.folder)
+        return command.show({"ended": number}, args, lambda _: f"ended {number} processes\n")
+    if args.action == "start":
+        ports = programs.free_ports() if args.free_ports else None
+        cluster = start(args.folder, args.task_managers, args.slots, ports, args.runner)
+    else:
+        cluster = read(args.folder)
+        pids = {process.pid for process in processes.find(args.folder)}
+        if ended := [name for name, pid in cluster.pids.items() if pid not in pids]:
+            raise Error(
+                f"{', '.join(ended)} of the cluster in {args.folder} ended: see the logs there, "
+                "then make cluster-stop and make cluster"
+            )
+    values = cluster.to_dict() | {"options": cluster.options()}
+    return command.show(values, args, lambda _: f"{describe(cluster)}\n")
 
 
 main = command.main(run, _options)

@@ -13,13 +13,14 @@ the probabilities. The model is one model, by default ``small``.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from experiments import command
-from experiments.command import add_half, in_half
+from experiments.command import add_half, in_half, markdown
 from experiments.scored import answered, judged, metrics
 from nq.bundle import READER
 from nq.commands import arguments
@@ -116,7 +117,7 @@ def measure(args: argparse.Namespace) -> int:
         **{name: sum(r.error == name and not r.exact for r in shorts) for name in ERRORS},
         **_answers(judged(some, decision, "all")),
     }
-    return command.show(result, args)
+    return command.show(result, args, table)
 
 
 def _answers(judgments: Sequence[JudgedPrediction]) -> dict[str, float]:
@@ -132,6 +133,25 @@ def _answers(judgments: Sequence[JudgedPrediction]) -> dict[str, float]:
         if given:
             figures[f"{name}_calibration_error"] = expected_calibration_error(scores, correct)
     return figures
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """Returns the result as a Markdown table."""
+    errors = ", ".join(f"{name.replace('_', ' ')} {result[name]}" for name in ERRORS)
+    errors_by_part = [f"{name}_calibration_error" for name in ("long", "short")]
+    given = [(name, result[f"{name}_given"], result[f"{name}_right"]) for name in ("long", "short")]
+    rows = (
+        ("micro-F1 / long answer F1 / short answer F1", ("micro_f1", "long_f1", "short_f1")),
+        ("gold block ranked first", ("gold_block_first",)),
+        ("exact match / F1 in the gold block", ("exact_match_in_gold_block", "f1_in_gold_block")),
+        ("calibration error of given answers, long / short", errors_by_part),
+    )
+    return markdown(
+        (f"{result['questions']} questions, {result['long_questions']} with an answer", ""),
+        *((title, " / ".join(f"{result[n]:.3f}" for n in names)) for title, names in rows),
+        *((f"{name} answers given / right", f"{n} / {right}") for name, n, right in given),
+        ("spans in the gold block that are not exact", errors),
+    )
 
 
 main = command.main(measure, _options)

@@ -8,11 +8,14 @@ compared as in the evaluation of SQuAD.
 
 import argparse
 import contextlib
+from collections.abc import Mapping
 from itertools import islice
+from typing import Any
 
 import orjson
 
 from experiments import command
+from experiments.command import markdown
 from experiments.scored import answered
 from nq.errors import Error
 from nq.evaluation.text_match import normalize
@@ -38,7 +41,7 @@ def match(args: argparse.Namespace) -> int:
         "matched": matched,
         "share": matched / len(answers),
     }
-    return command.show(result, args)
+    return command.show(result, args, table)
 
 
 def _gold(job: Job) -> dict[ExampleKey, list[str]]:
@@ -52,6 +55,14 @@ def _gold(job: Job) -> dict[ExampleKey, list[str]]:
                     if isinstance(answers, list) and all(isinstance(t, str) for t in answers):
                         gold[index, number] = answers
     return gold
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """Returns the result as a Markdown table."""
+    counts = (result[name] for name in ("questions", "answered_in_short", "matched"))
+    return markdown(
+        ("questions", "with a short answer", "equal to the gold text"), [*map(str, counts)]
+    )
 
 
 main = command.main(match, command.add_answering)

@@ -52,25 +52,16 @@ def kind_of(name: str) -> str:
 
 
 def read_result(name: str, root: Path) -> ResultFile:
-    """Returns a result file; an ``Error`` if it is missing or not of the kind in its name."""
-    kind = kind_of(name)
+    """Returns a result file; an ``Error`` if it is missing or of an unknown kind."""
+    kind_of(name)
     path = root / RESULTS / f"{name}.json"
     if not path.is_file():
         raise Error(
             f"{RESULTS}/{name}.json is missing: run python -m experiments.tables --record {name} "
             "-- COMMAND with the command that measures it"
         )
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        data = {key: values[key] for key in KEYS}
-        KINDS[kind](data["result"])
-        data[MODEL] = dict(values.get(MODEL, {}))
-    except (ValueError, KeyError, TypeError) as error:
-        raise Error(
-            f"{RESULTS}/{name}.json is not a result of the kind {kind!r} with the keys "
-            f"{', '.join(KEYS)} ({type(error).__name__}: {error}); record it again"
-        ) from error
-    return data
+    values: ResultFile = json.loads(path.read_text(encoding="utf-8"))
+    return values
 
 
 def shipped(name: str, command: str) -> dict[str, str]:
@@ -98,7 +89,8 @@ def stale(root: Path) -> list[str]:
     for path in sorted((root / RESULTS).glob("*.json")):
         data = read_result(path.stem, root)
         now = shipped(path.stem, data["command"]).items()
-        if changed := [part for part, digest in now if data[MODEL].get(part) != digest]:
+        then = data.get(MODEL, {})
+        if changed := [part for part, digest in now if then.get(part) != digest]:
             sentences.append(
                 f"{RESULTS}/{path.name} is of {data['date']}, before a change of the bundled "
                 f"models' {' and '.join(changed)}: run python -m experiments.tables --record "
@@ -111,8 +103,8 @@ def profiles(root: Path) -> str:
     """Returns the table of the optimizations of ``nq.inference.profile``."""
     from nq.inference.profile import BASELINE, BASELINE_HELP, OPTIMIZATIONS
 
-    rows = [(BASELINE, BASELINE_HELP), *((name, o.help) for name, o in OPTIMIZATIONS.items())]
-    return markdown(("name", "effect"), *((f"`{name}`", text) for name, text in rows))
+    effects = {BASELINE: BASELINE_HELP, **{name: o.help for name, o in OPTIMIZATIONS.items()}}
+    return markdown(("name", "effect"), *((f"`{name}`", text) for name, text in effects.items()))
 
 
 def families(root: Path) -> str:
@@ -138,14 +130,11 @@ def api(root: Path) -> str:
     """Returns the table of the public names of ``nq``, each with its docstring's first line."""
     import nq
 
-    values = ((name, getattr(nq, name)) for name in getattr(nq, "__all__", ()))
-    rows = [
-        (
-            f"`nq.{name}`",
-            (value.__doc__ or "").strip().partition("\n")[0] if callable(value) else "",
-        )
-        for name, value in values
-    ]
+    rows = []
+    for name in nq.__all__:
+        value = getattr(nq, name)
+        text = (value.__doc__ or "").strip() if callable(value) else ""
+        rows.append((f"`nq.{name}`", text.partition("\n")[0]))
     return markdown(("name", "purpose"), *rows)
 
 
@@ -153,10 +142,9 @@ def serve(root: Path) -> str:
     """Returns the table of the options of ``nq serve`` that are its own."""
     from nq.config import ServeConfig
 
-    options = dataclasses.fields(ServeConfig)
     rows = (
         (f"`--{f.name.replace('_', '-')}`", f.metadata["help"], str(f.default or None))
-        for f in options
+        for f in dataclasses.fields(ServeConfig)
     )
     return markdown(("option", "effect", "default"), *rows)
 
@@ -166,22 +154,22 @@ def overview(root: Path) -> str:
 
     It is of several results, whose own tables in docs/ have their commands, dates and versions.
     """
-    names = ("quality_odd", "match_pages", "compare_20", "compare_pages")
-    files = [read_result(name, root) for name in names]
-    quality, pages, *compared = (file["result"] for file in files)
+    quality, pages = (read_result(name, root)["result"] for name in ("quality_odd", "match_pages"))
+    compared = {name: read_result(name, root) for name in COMPARED}
     rows = {row["data"]: row for row in quality["rows"]}
-    machines = dict.fromkeys(file["machine"].partition(",")[0] for file in files[2:])
+    machines = dict.fromkeys(file["machine"].partition(",")[0] for file in compared.values())
+    f1 = [
+        (
+            f"{rows[data]['examples']} questions about {what}: F1 of passages / short answers",
+            " / ".join(f"{rows[data][f'{part}_f1']:.2f}" for part in PARTS),
+        )
+        for data, what in EXCERPTS_AND_ARTICLES.items()
+    ]
     return markdown(
         ("quality and speed of the bundled models", f"measured on {', '.join(machines)}"),
-        *(
-            (
-                f"{rows[data]['examples']} questions about {what}: F1 of passages / short answers",
-                " / ".join(f"{rows[data][f'{part}_f1']:.2f}" for part in PARTS),
-            )
-            for data, what in EXCERPTS_AND_ARTICLES.items()
-        ),
+        *f1,
         (f"{pages['questions']} questions about pages with tables and lists", _matches(pages)),
-        *map(speed, names[2:], compared),
+        *(speed(name, file["result"]) for name, file in compared.items()),
     )
 
 
@@ -239,35 +227,6 @@ def study(kind: str) -> Study:
     return found
 
 
-def reading(result: ResultFile) -> str:
-    """Returns the table of ``python -m experiments.reading --json``."""
-    from experiments.reading import ERRORS
-
-    errors = ", ".join(f"{name.replace('_', ' ')} {result[name]}" for name in ERRORS)
-    errors_by_part = [f"{name}_calibration_error" for name in PARTS]
-    given = [(name, result[f"{name}_given"], result[f"{name}_right"]) for name in PARTS]
-    rows = (
-        ("micro-F1 / long answer F1 / short answer F1", ("micro_f1", "long_f1", "short_f1")),
-        ("gold block ranked first", ("gold_block_first",)),
-        ("exact match / F1 in the gold block", ("exact_match_in_gold_block", "f1_in_gold_block")),
-        ("calibration error of given answers, long / short", errors_by_part),
-    )
-    return markdown(
-        (f"{result['questions']} questions, {result['long_questions']} with an answer", ""),
-        *((title, " / ".join(f"{result[n]:.3f}" for n in names)) for title, names in rows),
-        *((f"{name} answers given / right", f"{n} / {right}") for name, n, right in given),
-        ("spans in the gold block that are not exact", errors),
-    )
-
-
-def match(result: ResultFile) -> str:
-    """Returns the table of ``python -m experiments.string_match --json``."""
-    counts = (result[name] for name in ("questions", "answered_in_short", "matched"))
-    return markdown(
-        ("questions", "with a short answer", "equal to the gold text"), [*map(str, counts)]
-    )
-
-
 def scale_check(root: Path) -> str:
     """Returns the table of what was predicted beside what a cluster took, and where each was."""
     from experiments.scale.__main__ import check
@@ -291,7 +250,9 @@ TABLES = {
     "cluster": "cluster_scaling",
     "decisions": "decisions",
     "peers": "peers.__main__",
+    "match": "string_match",
     "quality": "quality",
+    "reading": "reading",
     "rescoring": "rescoring",
     "scale": "scale.__main__",
     "serving": "serving.__main__",
@@ -316,6 +277,4 @@ BUNDLED = ("compare", "decisions", "match", "quality", "reading", "rescoring", *
 KINDS: dict[str, Callable[[ResultFile], str]] = {
     **{kind: partial(table_of, kind=kind) for kind in (*STUDIES, *TABLES)},
     "compare": compare,
-    "match": match,
-    "reading": reading,
 }

@@ -36,7 +36,14 @@ ENGINE_PACKAGES = {
     "torch": ("torch", "transformers"),
 }
 """Engines, each with the packages that it needs besides TensorFlow."""
-HINTS = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+PROFILES = {"tensorflow": "grappler", "tensorflow-bfloat16": "mixed+grappler", "onnx": "onnx"}
+"""Engines that nq runs as they are, each with its profile."""
+HINTS = {
+    "INFERENCE_PRECISION_HINT": "f32",
+    "PERFORMANCE_HINT": "LATENCY",
+    "NUM_STREAMS": "1",
+    "ENABLE_CPU_PINNING": False,
+}
 K = 20
 """Positions that a step keeps of each window, as for answers."""
 
@@ -68,14 +75,8 @@ class Model:
     """A model with weights of its own, of which several steps may be made."""
 
     def __init__(self, workload: Workload, seed: int = 0) -> None:
-        self._make = {
-            "tensorflow": _graph,
-            "tensorflow-bfloat16": _graph,
-            "tensorflow-eager": _eager,
-            "openvino": _openvino,
-            "onnx": _onnx,
-            "torch": _torch,
-        }[workload.engine](workload, seed)
+        others = {"tensorflow-eager": _eager, "openvino": _openvino, "torch": _torch}
+        self._make = others.get(workload.engine, _engine)(workload, seed)
         self.step()()  # compiles, and fills caches
 
     def step(self) -> Step:
@@ -112,27 +113,33 @@ def _network(config: ModelConfig, seed: int, policy: str = "float32") -> Any:
     return Network(config, joint.build(config, dtype=policy, seed=seed))
 
 
-def _graph(workload: Workload, seed: int) -> Callable[[], Step]:
-    """The traced graph with Grappler's rewrites, as the default profile runs it."""
-    profile = "mixed+grappler" if "bfloat16" in workload.engine else "grappler"
-    step = graph_step(workload.config, profile, rows(workload), seed)
+def _engine(workload: Workload, seed: int) -> Callable[[], Step]:
+    """An engine of nq under a profile."""
+    profile, threads = PROFILES[workload.engine], workload.threads
+    step = engine_step(workload.config, profile, rows(workload), threads, seed)
     return lambda: step
 
 
-def graph_step(config: ModelConfig, name: str, batch: dict[str, Any], seed: int = 0) -> Step:
-    """Returns a step that computes windows in the traced graph of a profile of TensorFlow."""
+def engine_step(
+    config: ModelConfig,
+    name: str,
+    batch: dict[str, Any],
+    threads: int | None = None,
+    seed: int = 0,
+) -> Step:
+    """Returns a step that computes windows with the engine of a profile of nq."""
     from nq.inference.profile import Profile
 
     profile = Profile(name)
     network = _network(config, seed, profile.policy("CPU"))
     from nq.inference.batches import Shape
-    from nq.inference.engine import Computation
-    from nq.inference.engines.tensorflow import Engine, grappler_options
+    from nq.inference.engine import Computation, make_engine
     from nq.inference.reduction import TopK
 
-    with grappler_options(profile.changes.grappler):
-        computation = Computation(network, profile, TopK(K, text_only=False))
-        compiled = Engine(computation).compiled(Shape(*batch["input_ids"].shape))
+    reduction = TopK(K, text_only=False)
+    engine = make_engine(Computation(network, profile, reduction, threads=threads))
+    with engine.options():
+        compiled = engine.compiled(Shape(*batch["input_ids"].shape))
         compiled(batch)  # Grappler rewrites the graph at its first call, under these options
 
     def step() -> None:
@@ -169,8 +176,8 @@ def _openvino(workload: Workload, seed: int) -> Callable[[], Step]:
         model = core.read_model(path)
     names = [node.any_name for node in model.inputs]
     model.reshape({name: [workload.batch, workload.length] for name in names})
-    options = {**HINTS, "NUM_STREAMS": "1", "INFERENCE_NUM_THREADS": workload.threads}
-    compiled = core.compile_model(model, "CPU", {**options, "ENABLE_CPU_PINNING": False})
+    options = {**HINTS, "INFERENCE_NUM_THREADS": workload.threads}
+    compiled = core.compile_model(model, "CPU", options)
     batch = rows(workload)
     inputs = {name: batch[name] for name in names}
 
@@ -183,32 +190,6 @@ def _openvino(workload: Workload, seed: int) -> Callable[[], Step]:
         return step
 
     return make
-
-
-def _onnx(workload: Workload, seed: int) -> Callable[[], Step]:
-    import tempfile
-    from pathlib import Path
-
-    network = _network(workload.config, seed)
-    import onnxruntime
-
-    from nq.model.convert import ONNX, export
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads = 3, workload.threads
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
-        export(network.model, path, ONNX)
-        session = onnxruntime.InferenceSession(
-            str(path), options, providers=["CPUExecutionProvider"]
-        )
-    batch = rows(workload)
-    inputs = {node.name: batch[node.name] for node in session.get_inputs()}
-
-    def step() -> None:
-        session.run(None, inputs)
-
-    return lambda: step
 
 
 def _torch(workload: Workload, seed: int) -> Callable[[], Step]:
@@ -224,12 +205,15 @@ def _torch(workload: Workload, seed: int) -> Callable[[], Step]:
     config = transformers.AutoConfig.for_model(**{"model_type": values.pop("model_type"), **values})
     model = transformers.AutoModelForQuestionAnswering.from_config(config).eval()
     batch = rows(workload)
-    names = {"input_ids": "input_ids", "token_type_ids": "segment_ids"}
-    names["attention_mask"] = "input_mask"
-    inputs = {name: torch.from_numpy(batch[own]).long() for name, own in names.items()}
+    inputs = {
+        "input_ids": batch["input_ids"],
+        "token_type_ids": batch["segment_ids"],
+        "attention_mask": batch["input_mask"],
+    }
+    tensors = {name: torch.from_numpy(values).long() for name, values in inputs.items()}
 
     def step() -> None:
         with torch.inference_mode():
-            model(**inputs)
+            model(**tensors)
 
     return lambda: step

@@ -104,7 +104,7 @@ def encoder_tflops(config: ModelConfig, windows: int, length: int, profile: str)
     groups = min(layers, config.num_hidden_groups)
     few = replace(config, num_hidden_layers=layers, num_hidden_groups=groups, vocab_size=VOCABULARY)
     rows = workloads.full_windows(VOCABULARY, windows, length)
-    return layers * flop / median_s(workloads.graph_step(few, profile, rows)) / 1e12
+    return layers * flop / median_s(workloads.engine_step(few, profile, rows)) / 1e12
 
 
 def median_s(call: Callable[[], object]) -> float:
