@@ -14,7 +14,7 @@ question is left out.
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -114,34 +114,15 @@ def inserted(record: Record, before: Sequence[str], after: Sequence[str]) -> Rec
     cut = min((c["start_token"] for c in candidates), default=len(tokens))
     front = [word for text in before for word in text.split(" ")]
     shift = len(front)
-
-    def moved(span: Record) -> Record:
-        if span["start_token"] < 0:
-            return span
-        ends = {name: span[name] + shift for name in ("start_token", "end_token")}
-        index = span.get("candidate_index")
-        return {
-            **span,
-            **ends,
-            **({} if index is None else {"candidate_index": index + len(before)}),
-        }
-
-    end = len(tokens) + shift
-    blocks = [*_candidates(before, cut), *map(moved, candidates), *_candidates(after, end)]
-    annotations = [
-        {
-            **a,
-            "long_answer": moved(a["long_answer"]),
-            "short_answers": [moved(s) for s in a["short_answers"]],
-        }
-        for a in record["annotations"]
+    numbers = {i: i + len(before) for i in range(len(candidates))}
+    longer = [*tokens[:cut], *front, *tokens[cut:], *after]
+    page = _moved(record, longer, numbers, lambda token: token + shift)
+    blocks = [
+        *_candidates(before, cut),
+        *page["long_answer_candidates"],
+        *_candidates(after, len(tokens) + shift),
     ]
-    return {
-        **record,
-        "document_text": " ".join([*tokens[:cut], *front, *tokens[cut:], *after]),
-        "long_answer_candidates": blocks,
-        "annotations": annotations,
-    }
+    return {**page, "long_answer_candidates": blocks}
 
 
 def gold_blocks(record: Record) -> set[int]:
@@ -157,40 +138,47 @@ def without_gold(record: Record) -> Record:
 def without_blocks(record: Record, indices: Collection[int]) -> Record:
     """Returns the record without some blocks; annotations that name one of them become null."""
     tokens = record["document_text"].split(" ")
-    removed = [record["long_answer_candidates"][i] for i in sorted(indices)]
-    for block in reversed(removed):
-        del tokens[block["start_token"] : block["end_token"]]
+    candidates = record["long_answer_candidates"]
+    gone = set[int]()
+    for i in indices:
+        gone.update(range(candidates[i]["start_token"], candidates[i]["end_token"]))
+    left = [i for i, candidate in enumerate(candidates) if candidate["start_token"] not in gone]
+    places = np.cumsum([0, *(number not in gone for number in range(len(tokens)))])
+    kept = [token for number, token in enumerate(tokens) if number not in gone]
+    numbers = {index: number for number, index in enumerate(left)}
+    return _moved(record, kept, numbers, lambda token: int(places[token]))
+
+
+def _moved(
+    record: Record,
+    tokens: Sequence[str],
+    numbers: Mapping[int, int],
+    place: Callable[[int], int],
+) -> Record:
+    """Returns the record with other tokens.
+
+    ``numbers`` maps the candidates that stay to their new numbers, ``place`` their tokens to new
+    places. Annotations that name another candidate become null.
+    """
 
     def moved(span: Record) -> Record:
-        before = (b for b in removed if b["end_token"] <= span["start_token"])
-        shift = sum(int(b["end_token"]) - int(b["start_token"]) for b in before)
-        return {**span, **{name: span[name] - shift for name in ("start_token", "end_token")}}
-
-    kept = {
-        index: number
-        for number, index in enumerate(
-            index
-            for index, c in enumerate(record["long_answer_candidates"])
-            if not any(b["start_token"] <= c["start_token"] < b["end_token"] for b in removed)
-        )
-    }
+        return {**span, **{name: place(span[name]) for name in ("start_token", "end_token")}}
 
     def annotation(given: Record) -> Record:
-        index = given["long_answer"]["candidate_index"]
-        if index not in kept:
+        number = numbers.get(given["long_answer"]["candidate_index"])
+        if number is None:
             null = {"start_token": -1, "end_token": -1, "candidate_index": -1}
             return {**given, "long_answer": null, "short_answers": [], "yes_no_answer": "NONE"}
-        long = {**moved(given["long_answer"]), "candidate_index": kept[index]}
         return {
             **given,
-            "long_answer": long,
+            "long_answer": {**moved(given["long_answer"]), "candidate_index": number},
             "short_answers": [*map(moved, given["short_answers"])],
         }
 
     return {
         **record,
         "document_text": " ".join(tokens),
-        "long_answer_candidates": [moved(record["long_answer_candidates"][i]) for i in kept],
+        "long_answer_candidates": [moved(record["long_answer_candidates"][i]) for i in numbers],
         "annotations": [*map(annotation, record["annotations"])],
     }
 

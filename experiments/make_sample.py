@@ -1,10 +1,10 @@
-"""Makes the bundled sample ``nq/sample/questions.jsonl`` from ``experiments/sample/*.txt``.
+"""Makes the bundled sample ``nq/sample/questions.jsonl`` from ``experiments/sample/*.toml``.
 
     python -m experiments.make_sample            # rewrites the sample
     python -m experiments.make_sample --check    # exits with 1 if it would change
 
-Every source file has one article and its questions in a light markup. The first line is the title,
-blank lines separate the blocks, and a line ``---`` ends the article (the right column explains)::
+Every source file has one article, ``page``, and its ``questions``. The page is in a light markup,
+whose first line is the title; blank lines separate the blocks (the right column explains)::
 
     # Lake Baikal                   the title, <H1>
 
@@ -18,26 +18,29 @@ blank lines separate the blocks, and a line ``---`` ends the article (the right 
     - Olkhon                        a list, <Ul>; an <Ol> if the lines begin with 1.
     - Yarki
 
-    ---
-    ? how deep is lake baikal
-    long: 2 x3                      the gold block, counted from 1, or none; of three annotators
-    short: 1,642 meters             answer text; [ ] marks it within a longer text
-    long: 2.1 x2                    the first row (item) of the block; of two other annotators
-    short: [1,642] meters
+A question has answers, each of one annotator or of several who agree (``annotators``)::
 
-Each ``long`` line begins an annotation. The lines after it are its ``short`` lines, several for an
-answer of several parts, or ``yes_no: YES`` (``NO``). The records are those of simplified NQ
-(Kaggle). As in NQ's development set, each question of the sample has five annotations: what five
-annotators may mark, written from the pages alone, without a look at the answers of any model. Each
-kind of answer is given by all five or by none, so that all metrics count the same questions.
+    [[questions]]
+    question = "how deep is lake baikal"
+    answers = [
+      { annotators = 3, long = [2], short = ["1,642 meters"] },
+      { annotators = 2, long = [2, 1], short = ["1,642 meters"] },
+    ]
+
+``long`` is the gold block, counted from 1, or a row or item of it, here the first one; no answer is
+without it. ``short`` has several texts for an answer of several parts, and ``yes_no`` is ``YES`` or
+``NO`` in its place. The records are those of simplified NQ (Kaggle). As in NQ's development set,
+each question of the sample has five annotations: what five annotators may mark, written from the
+pages alone, without a look at the answers of any model. Each kind of answer is given by all five or
+by none, so that all metrics count the same questions.
 """
 
 import argparse
 import hashlib
 import json
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -49,33 +52,8 @@ from nq.formats.words import located_words
 SOURCES = Path(__file__).resolve().parent / "sample"
 SAMPLE = Path(__file__).resolve().parents[1] / "nq" / "sample" / "questions.jsonl"
 
-LONG_ANSWER = re.compile(r"(none|(\d+)(?:\.(\d+))?)(?: x([1-9]))?")
 CANDIDATE_TAG = re.compile(r"<(/?)(P|Table|Tr|Ul|Ol|Dl|Li)(?:_[^>]*)?>")
 Record = dict[str, Any]
-
-
-@dataclass
-class Answer:
-    """The answer of one annotator, or of several who agree, with its file and line.
-
-    ``block`` has the number of the gold block, from 1, and of a row or item in it; it is empty for
-    no answer. ``yes_no`` is ``YES``, ``NO`` or ``NONE``.
-    """
-
-    where: str
-    block: tuple[int, ...]
-    annotators: int = 1
-    shorts: list[str] = field(default_factory=list)
-    yes_no: str = "NONE"
-
-
-@dataclass
-class Question:
-    """One question of a source file, with its file and line, and its answers."""
-
-    text: str
-    where: str
-    answers: list[Answer] = field(default_factory=list)
 
 
 def split(text: str) -> list[str]:
@@ -123,62 +101,28 @@ def block(lines: Sequence[str]) -> list[str]:
     return element("P", split(" ".join(lines)))
 
 
-def questions(lines: Iterable[tuple[str, str]]) -> list[Question]:
-    """Returns the questions below the ``---``, of pairs of ``file:number`` and the line."""
-    result: list[Question] = []
-    for where, line in lines:
-        key, _, value = (part.strip() for part in line.partition(" "))
-        if key == "?":
-            result.append(Question(value, where))
-        elif not result:
-            raise ValueError(f"{where}: found {line!r}, expected a line '? question' before it")
-        elif key == "long:" and (match := LONG_ANSWER.fullmatch(value)):
-            block = tuple(int(number) for number in match.group(2, 3) if number)
-            result[-1].answers.append(Answer(where, block, int(match[4] or 1)))
-        elif not result[-1].answers:
-            raise ValueError(f"{where}: found {line!r}, expected a line 'long: N|none' before it")
-        elif key == "short:":
-            result[-1].answers[-1].shorts.append(value)
-        elif key == "yes_no:" and value in ("YES", "NO"):
-            result[-1].answers[-1].yes_no = value
-        else:
-            expected = "?, long: N|N.N|none [xN], short, yes_no: YES|NO"
-            raise ValueError(f"{where}: found {line!r}, expected {expected}")
-    for question in result:
-        if not question.answers:
-            raise ValueError(f"{question.where}: no 'long:' line; write 'long: none' for no answer")
-    return result
-
-
 def records(path: Path) -> Iterator[Record]:
     """Yields a simplified NQ record for every question of a file; a ``ValueError`` if it is bad."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    if not lines or not lines[0].startswith("# ") or "---" not in lines:
-        raise ValueError(f"{path.name}: expected '# Title' as first line and a line '---'")
-    rule = lines.index("---")
-    body = "\n".join(lines[:rule])
-    if re.search(r"[<>]", body):
-        raise ValueError(f"{path.name}: < and > stand for tags only; spell them out")
-    title = lines[0].removeprefix("# ")
+    source = tomllib.loads(path.read_text(encoding="utf-8"))
+    blocks = re.split(r"\n\s*\n", source["page"].strip())
+    title = blocks[0].removeprefix("# ")
     tokens = split(title)
-    for chunk in re.split(r"\n\s*\n", body.strip()):
-        tokens += block(chunk.split("\n"))
+    for lines in blocks:
+        tokens += block(lines.split("\n"))
     options = candidates(tokens)
-    below = enumerate(lines[rule + 1 :], rule + 2)
-    for question in questions((f"{path.name}:{n}", line) for n, line in below if line.strip()):
-        agreed = [answer for answer in question.answers for _ in range(answer.annotators)]
+    for question in source["questions"]:
+        text = question["question"]
+        agreed = [answer for answer in question["answers"] for _ in range(answer["annotators"])]
         annotations = []
         for n, answer in enumerate(agreed):
-            key = ["annotation", title, question.text]
-            if n > 0:
-                key.append(str(n))
+            key = ["annotation", title, text, *([str(n)] if n else [])]
             fields = gold(answer, tokens, options)
             annotations.append({"annotation_id": abs(number(*key)), **fields})
         yield {
-            "example_id": number(title, question.text),
+            "example_id": number(title, text),
             "document_title": title,
             "document_url": "",
-            "question_text": question.text,
+            "question_text": text,
             "document_text": " ".join(tokens),
             "long_answer_candidates": options,
             "annotations": annotations,
@@ -209,55 +153,39 @@ def number(*parts: str) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def gold(answer: Answer, tokens: Sequence[str], options: Sequence[Record]) -> Record:
+def gold(answer: Record, tokens: Sequence[str], options: Sequence[Record]) -> Record:
     """Returns an answer as the fields of an annotation; -1 means "none", as in every NQ file."""
-    if answer.shorts and answer.yes_no != "NONE":
-        raise ValueError(f"{answer.where}: has both short and yes_no; keep one of them")
-    if not answer.block and (answer.shorts or answer.yes_no != "NONE"):
-        raise ValueError(f"{answer.where}: has an answer but no long one; name its block")
-    index = find_block(answer, options)
-    long = options[index] if answer.block else {"start_token": -1, "end_token": -1}
+    index = find_block(answer.get("long", ()), options)
+    long = options[index] if index >= 0 else {"start_token": -1, "end_token": -1}
     start, end = long["start_token"], long["end_token"]
     return {
         "long_answer": {"start_token": start, "end_token": end, "candidate_index": index},
-        "short_answers": [find_short(s, tokens, start, end, answer.where) for s in answer.shorts],
-        "yes_no_answer": answer.yes_no,
+        "short_answers": [find_short(s, tokens, start, end) for s in answer.get("short", ())],
+        "yes_no_answer": answer.get("yes_no", "NONE"),
     }
 
 
-def find_block(answer: Answer, options: Sequence[Record]) -> int:
-    """Returns the index of the block of an answer among all candidates, -1 for no answer."""
+def find_block(numbers: Iterable[int], options: Sequence[Record]) -> int:
+    """Returns the index of a block, or of a row or item in it, among all candidates, or -1."""
     index, inside = -1, [n for n, option in enumerate(options) if option["top_level"]]
-    for depth, number in enumerate(answer.block):
-        if not 1 <= number <= len(inside):
-            outer = "".join(f"{n}." for n in answer.block[:depth])
-            expected = f"{outer}1 to {outer}{len(inside)}" if inside else "one with rows or items"
-            raise ValueError(f"{answer.where}: block {outer}{number}, expected {expected}")
+    for number in numbers:
         index = inside[number - 1]
         end = options[index]["end_token"]
         inside = [n for n in range(index + 1, len(options)) if options[n]["end_token"] <= end]
     return index
 
 
-def find_short(text: str, tokens: Sequence[str], start: int, end: int, where: str) -> Record:
-    """Returns the span of a short answer, which must be in its block exactly once.
+def find_short(text: str, tokens: Sequence[str], start: int, end: int) -> Record:
+    """Returns the span of a short answer, which must be once in its block.
 
-    The block is from ``start`` to before ``end``. The answer may be a longer text with the answer
-    in ``[ ]``; ``where`` is for an error.
+    The block is from ``start`` to before ``end``.
     """
-    before, bracket, rest = text.partition("[")
-    inside, _, after = rest.partition("]") if bracket else (text, "", "")
-    lead = len(split(before)) if bracket else 0
-    sought = split(before + inside + after if bracket else inside)
+    sought = split(text)
     starts = range(start, end - len(sought) + 1)
     hits = [n for n in starts if tokens[n : n + len(sought)] == sought]
-    if not sought or len(hits) != 1:
-        raise ValueError(
-            f"{where}: found {' '.join(sought)!r} {len(hits)} times in its block, expected once; "
-            f"{'write more of the text around [ ]' if hits else 'check the text and the block'}"
-        )
-    first = hits[0] + lead
-    return {"start_token": first, "end_token": first + len(split(inside))}
+    if len(hits) != 1:
+        raise ValueError(f"found {text!r} {len(hits)} times in its block, expected once")
+    return {"start_token": hits[0], "end_token": hits[0] + len(sought)}
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -268,7 +196,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def make(args: argparse.Namespace) -> int:
     """Writes the sample, or compares it with its sources."""
-    every = (record for path in sorted(SOURCES.glob("*.txt")) for record in records(path))
+    every = (record for path in sorted(SOURCES.glob("*.toml")) for record in records(path))
     encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
     text = "".join(encode(record) + "\n" for record in every).encode()
     if not args.check:
