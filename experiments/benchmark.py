@@ -18,11 +18,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import orjson
 
-from experiments import command
+from experiments import Values, command
 from nq.commands import arguments
 from nq.formats import lines
 from nq.formats.input_files import find_files
@@ -41,7 +40,7 @@ from nq.runs.score_store import ScoreStore, StoringScorer
 
 PREDECESSOR_WINDOWS_PER_CPU_S = 110
 ROUNDS = 3
-NARROW: dict[str, Any] = {
+NARROW: Values = {
     "hidden_size": 8,
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
@@ -59,7 +58,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-memory", action="store_true", help="skip the memory, which is slow")
 
 
-def prediction(args: argparse.Namespace, request: Request, folder: Path) -> dict[str, Any]:
+def prediction(args: argparse.Namespace, request: Request, folder: Path) -> Values:
     """Returns the speed on disk, compared with memory, and the share of postprocessing.
 
     Windows are written to ``prepared`` in the folder, scores to ``scores``.
@@ -114,7 +113,7 @@ def _first_examples(prepared: Windows, count: int) -> Iterator[Windowed]:
         yield one
 
 
-def memory(files: Sequence[str], model: Path, folder: Path) -> dict[str, Any]:
+def memory(files: Sequence[str], model: Path, folder: Path) -> Values:
     """Returns the peak memory of whole runs over the data once and ten times, in MB."""
     from experiments.peers.inputs import random_model
 

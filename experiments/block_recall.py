@@ -7,12 +7,10 @@ By BM25 alone, and as ``prune`` ranks (``nq.inference.prune.PRIOR``), which tell
 """
 
 import argparse
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from experiments import command
+from experiments import Values, command
 from experiments.command import add_half, in_half, markdown
 from nq.commands import arguments
 from nq.config import RankingWeights
@@ -56,7 +54,7 @@ def measure(args: argparse.Namespace) -> int:
     return command.show({"pages": n_pages, "rows": rows}, args, table)
 
 
-def table(result: Mapping[str, Any]) -> str:
+def table(result: Values) -> str:
     """Returns the shares as a Markdown table with a row for each ranking."""
     head = (f"{result['pages']} pages", *(f"among {k}" for k in NUMBERS))
     rows = (

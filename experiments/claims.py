@@ -7,9 +7,10 @@ Half of the claims are wrong: the answer is replaced by a number or a name from 
 import random
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-Record = dict[str, Any]
+from experiments import Values
+
+Record = Values
 
 BE = "is|are|was|were"
 AUXILIARIES = f"{BE}|did|does|do|will|has|have|had|can"

@@ -24,7 +24,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from experiments import command
+from experiments import Values, command
 from experiments.clusters import processes, programs
 from experiments.clusters.programs import POOL, Ports, Program
 from nq.commands import terminal
@@ -82,7 +82,7 @@ class Cluster:
         with urllib.request.urlopen(f"{self.url}{path}", timeout=REQUEST_TIMEOUT_S) as reply:
             return json.load(reply)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Values:
         """Returns JSON values of it, but for ``started``."""
         values = {field.name: getattr(self, field.name) for field in fields(self)[:-1]}
         return {**values, "folder": str(self.folder), "ports": self.ports._asdict()}

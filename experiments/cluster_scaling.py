@@ -15,15 +15,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import psutil
 
+from experiments import Values, command, units
 from experiments import cluster as clusters
-from experiments import command, units
 from experiments.cluster import Cluster
 from experiments.clusters import processes
 from experiments.command import markdown
@@ -124,19 +123,19 @@ def study(args: argparse.Namespace) -> int:
     return command.show(result, args, table)
 
 
-def middle(result: Mapping[str, Any], workers: int, questions: int, name: str) -> float:
+def middle(result: Values, workers: int, questions: int, name: str) -> float:
     """Returns the median of a figure over the rounds; the local run has 0 workers."""
     same = (run for run in result["runs"] if run["workers"] == workers)
     return float(median(run[name] for run in same if run["questions"] == questions))
 
 
-def warm(result: Mapping[str, Any], workers: int) -> tuple[float, int]:
+def warm(result: Values, workers: int) -> tuple[float, int]:
     """Returns the seconds for the questions after the first ones, and how many those are."""
     few, many = (middle(result, workers, number, "total_s") for number in (FEW, MANY))
     return many - few, MANY - FEW
 
 
-def table(result: Mapping[str, Any]) -> str:
+def table(result: Values) -> str:
     """Returns what follows from the measurements as a Markdown table."""
     local, one, two = (warm(result, workers)[0] for workers in (0, 1, 2))
     few, most = (middle(result, 2, number, "worker_peak_bytes") for number in (FEW, MOST))

@@ -5,10 +5,11 @@ import importlib.util
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments import Values
 from nq import extras
 from nq.bundle import READER
 from nq.commands import arguments, terminal
@@ -20,7 +21,7 @@ from nq.records import ExampleId
 
 EXTRA_OF = {name: extra for extra, names in extras.EXTRAS.items() for name in names}
 """Maps packages to our extra that installs them; others are in the extra ``peers``."""
-KINDS: dict[type[Any], dict[str, Any]] = {
+KINDS: dict[type[Any], Values] = {
     int: {"type": arguments.positive, "metavar": "N"},
     type(None): {"type": arguments.positive, "metavar": "N"},
     float: {"type": float, "metavar": "X"},
@@ -99,7 +100,7 @@ def add_list(
 ) -> None:
     """Adds an option for several names, such as shapes, or without ``choices`` for numbers."""
     values, metavar = list(default), name[0].upper()
-    more: dict[str, Any] = {"choices": list(choices)} if choices else {"type": arguments.positive}
+    more: Values = {"choices": list(choices)} if choices else {"type": arguments.positive}
     text = f"default: {' '.join(map(str, values))}"
     parser.add_argument(f"--{name}", nargs="+", default=values, metavar=metavar, help=text, **more)
 
@@ -159,7 +160,7 @@ def markdown(*rows: Sequence[str]) -> str:
     return "".join([lines[0], f"|{'---|' * len(rows[0])}\n", *lines[1:]])
 
 
-def entries(result: Mapping[str, Any]) -> str:
+def entries(result: Values) -> str:
     """Returns a line for each entry of a result."""
     width = max(map(len, result), default=0)
     shown = {n: f"{x:.4g}" if isinstance(x, float) else x for n, x in result.items()}
@@ -167,9 +168,9 @@ def entries(result: Mapping[str, Any]) -> str:
 
 
 def show(
-    result: Mapping[str, Any],
+    result: Values,
     args: argparse.Namespace,
-    table: Callable[[Mapping[str, Any]], str] = entries,
+    table: Callable[[Values], str] = entries,
 ) -> int:
     """Prints a result as its table, or with ``--json`` as an object; returns the exit code 0."""
     if args.json:

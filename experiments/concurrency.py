@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from experiments import command, study, units
+from experiments import Values, command, study, units
 from experiments import concurrency_report as report
 from experiments.concurrency_report import ASYNCIO, BUDGET, MEASURED, PROCESSES, SYNC, THREADS
 from experiments.study import timed
@@ -38,7 +38,7 @@ LENGTHS, SHORT = (32, 128, 512), 32
 WITHOUT_SHORT = ("openvino",)
 """Engines without the shortest length: the claim about it is about TensorFlow's two modes."""
 MOST, MIB = 8, 1 << 20
-QUICK: dict[str, Any] = {"shapes": ["tiny"], "lengths": [32], "engines": ["tensorflow"], "most": 2}
+QUICK: Values = {"shapes": ["tiny"], "lengths": [32], "engines": ["tensorflow"], "most": 2}
 OWN, SHARED, MEMORY = "own", "shared", "memory"
 IN_PROCESS = (SYNC, ASYNCIO, THREADS)
 
@@ -144,7 +144,7 @@ class Cell:
     count: int
     memory_mb: float
 
-    def rows(self, rounds: int) -> list[dict[str, Any]]:
+    def rows(self, rounds: int) -> list[Values]:
         """Measures all approaches; returns their rows."""
         groups = [((name,), OWN) for name in (*IN_PROCESS, PROCESSES)]
         rows = [row for group in (*groups, (IN_PROCESS, SHARED)) for row in self._loaded(*group)]
@@ -152,7 +152,7 @@ class Cell:
             timed(list(self._steps(rows, stack)), rounds)
         return rows
 
-    def _loaded(self, approaches: Sequence[str], weights: str) -> list[dict[str, Any]]:
+    def _loaded(self, approaches: Sequence[str], weights: str) -> list[Values]:
         """Returns rows with the peak memory of approaches, measured in processes of their own."""
         with self._units(approaches[0], weights) as (group, loaded):
             models = sum(count for count, _ in loaded)
@@ -171,8 +171,8 @@ class Cell:
         ]
 
     def _steps(
-        self, rows: list[dict[str, Any]], stack: contextlib.ExitStack
-    ) -> Iterator[tuple[dict[str, Any], study.Step]]:
+        self, rows: list[Values], stack: contextlib.ExitStack
+    ) -> Iterator[tuple[Values, study.Step]]:
         """Yields the rows that fit into the budget together, each with its step."""
         left_mb, groups = self.memory_mb, dict[tuple[bool, str], list[units.Unit]]()
         for row in rows:
@@ -226,7 +226,7 @@ def _round(approach: str, group: Sequence[units.Unit]) -> dict[str, float]:
     return {"seconds": passed, "source_seconds": passed}
 
 
-def key(workload: Workload, count: int) -> dict[str, Any]:
+def key(workload: Workload, count: int) -> Values:
     """Returns what names a cell in the results."""
     names = {"shape": workload.shape, "length": workload.length, "engine": workload.engine}
     return {**names, "n": count}
@@ -267,7 +267,7 @@ def cells(args: argparse.Namespace, results: study.Results) -> list[study.Cell]:
 
 def _rows(
     args: argparse.Namespace, workload: Workload, count: int, results: study.Results
-) -> list[dict[str, Any]]:
+) -> list[Values]:
     """Measures N models, unless the memory was too small for every approach to fewer models."""
     fewer = key(workload, count - 1).items()
     known = [r for r in results.rows if r["weights"] == OWN and fewer <= r.items()]

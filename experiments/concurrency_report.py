@@ -1,7 +1,6 @@
 """Table, plot, metrics and verdicts of ``experiments.concurrency``, from its rows alone."""
 
 import statistics
-from collections.abc import Sequence
 from typing import Any
 
 from experiments.intervals import (
@@ -18,7 +17,7 @@ from experiments.intervals import (
     tested,
     verdict,
 )
-from experiments.study import Row, Study, beside, grouped, line, whole_numbers
+from experiments.study import Row, Rows, Study, beside, grouped, line, whole_numbers
 
 SYNC, ASYNCIO, THREADS, PROCESSES = "sync", "asyncio", "threads", "processes"
 MEASURED, BUDGET = "measured", "budget reached"
@@ -57,7 +56,7 @@ def source_ratio(approach: str, count: int) -> float | None:
     return times[count - 1] / SOURCE[SYNC][count - 1] if count <= len(times) else None
 
 
-def against_sync(row: Row, rows: Sequence[Row]) -> Interval | None:
+def against_sync(row: Row, rows: Rows) -> Interval | None:
     """Returns a row's time ÷ that of sync with its own weights in the same rounds."""
     sync = _sync(row, rows)
     if sync and sync["seconds"] and row["seconds"]:
@@ -65,7 +64,7 @@ def against_sync(row: Row, rows: Sequence[Row]) -> Interval | None:
     return None
 
 
-def _sync(row: Row, rows: Sequence[Row]) -> Row | None:
+def _sync(row: Row, rows: Rows) -> Row | None:
     return beside(row, rows, NAMES, approach=SYNC, weights=OWN)
 
 
@@ -73,7 +72,7 @@ def _name(row: Row) -> str:
     return str(row["approach"]) + ("" if row["weights"] == OWN else ", one copy")
 
 
-def _cells(row: Row, rows: Sequence[Row]) -> Row:
+def _cells(row: Row, rows: Rows) -> Row:
     ratio, name = against_sync(row, rows), _name(row)
     source = source_ratio(name, row["n"])
     timed = bool(row["seconds"])
@@ -92,7 +91,7 @@ def _cells(row: Row, rows: Sequence[Row]) -> Row:
     }
 
 
-def claims(rows: Sequence[Row]) -> dict[str, str]:
+def claims(rows: Rows) -> dict[str, str]:
     """Returns the source's claims with a verdict for each engine."""
     return {
         f"{engine}: {claim}": text
@@ -101,7 +100,7 @@ def claims(rows: Sequence[Row]) -> dict[str, str]:
     }
 
 
-def _claims(rows: Sequence[Row]) -> dict[str, str]:
+def _claims(rows: Rows) -> dict[str, str]:
     """Returns the verdicts on the rows of an engine, by claim."""
     shapes = [fastest(some) for some in grouped(rows, "shape").values()]
     if len(shapes) < 2 or NOT_TESTABLE in shapes:
@@ -123,16 +122,16 @@ def _claims(rows: Sequence[Row]) -> dict[str, str]:
     }
 
 
-def _rivals(rows: Sequence[Row]) -> list[Row]:
+def _rivals(rows: Rows) -> list[Row]:
     return [row for row in rows if _name(row) in (ASYNCIO, THREADS)]
 
 
-def fastest(rows: Sequence[Row]) -> str:
+def fastest(rows: Rows) -> str:
     """Returns whether asyncio and threads are slower than sync in all rows with several models."""
     return tested((against_sync(row, rows) for row in _rivals(rows) if row["n"] > 1), above=1)
 
 
-def gap_grows(rows: Sequence[Row]) -> str:
+def gap_grows(rows: Rows) -> str:
     """Returns whether time ÷ sync is higher at the largest N than at the smallest above 1."""
     growths = []
     rivals = [r for r in _rivals(rows) if r["n"] > 1 and against_sync(r, rows) is not None]
@@ -145,7 +144,7 @@ def gap_grows(rows: Sequence[Row]) -> str:
     return tested(growths, above=1)
 
 
-def most_models(rows: Sequence[Row]) -> str:
+def most_models(rows: Rows) -> str:
     """Returns whether sync fits as many models into the budget as others, where it was reached."""
     verdicts = []
     for some in grouped((r for r in rows if r["weights"] == OWN), "shape", "length").values():
@@ -158,7 +157,7 @@ def most_models(rows: Sequence[Row]) -> str:
     return overall(verdicts)
 
 
-def asyncio_by_threads(rows: Sequence[Row]) -> str:
+def asyncio_by_threads(rows: Rows) -> str:
     """Returns asyncio's time ÷ threads' at the largest N, of each shape and length."""
     rivals = [row for row in _rivals(rows) if row["seconds"]]
     texts = []
@@ -171,7 +170,7 @@ def asyncio_by_threads(rows: Sequence[Row]) -> str:
     return "; ".join(texts) or NOT_TESTABLE
 
 
-def plot(rows: Sequence[Row], figure: Any) -> None:
+def plot(rows: Rows, figure: Any) -> None:
     """Draws seconds and memory over N; dotted are the source's ratios times our sync."""
     panels = grouped(rows, "shape", "length", "engine")
     figure.set_size_inches(3.2 * len(panels), 6)

@@ -9,11 +9,10 @@ with odd ids, unless ``--half all`` is given. "best" F1 is at the best threshold
 
 import argparse
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
-from experiments import command
+from experiments import Values, command
 from experiments.command import add_half, markdown
 from experiments.scored import answered, judged, metrics
 from nq.config import DECISION_RULES
@@ -41,7 +40,7 @@ def compare(args: argparse.Namespace) -> int:
     return command.show({"rows": list(_rows(job, args.half))}, args, table)
 
 
-def _rows(job: Job, half: str) -> Iterator[dict[str, Any]]:
+def _rows(job: Job, half: str) -> Iterator[Values]:
     """Yields the metrics of each rule; rules with the same kind of positions share a run."""
     # The rule with the most positions comes first: its scores contain those of the others.
     rules = sorted(DECISION_RULES, key=lambda rule: (RULES[rule].text_only, -RULES[rule].k))
@@ -55,7 +54,7 @@ def _rows(job: Job, half: str) -> Iterator[dict[str, Any]]:
                 yield {"decision": decision.rule, **shown}
 
 
-def table(result: Mapping[str, Any]) -> str:
+def table(result: Values) -> str:
     """Returns the rows as a Markdown table."""
     cells = (
         (f"`{row['decision']}`", *(f"{row[name]:.3f}" for name in METRICS))

@@ -1,10 +1,9 @@
 """The machine that a study was measured on."""
 
 import platform
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from experiments import Values
 from nq import extras, processor
 
 FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16")
@@ -15,7 +14,7 @@ PACKAGES = (
 SYSTEM = Path("/sys/devices/system")
 
 
-def describe() -> dict[str, Any]:
+def describe() -> Values:
     """Returns processor, its flags for matrix products, topology and versions, as JSON values."""
     known = sorted(processor.flags())
     return {
@@ -51,7 +50,7 @@ def _place(cpu: int) -> tuple[str, str]:
         return "0", str(cpu)
 
 
-def in_words(machine: Mapping[str, Any]) -> str:
+def in_words(machine: Values) -> str:
     """Returns the description in one line."""
     places = machine["topology"]
     counts = f"{places['cores']} cores ({places['threads']} threads) of {machine['processor']}"

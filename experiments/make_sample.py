@@ -43,9 +43,8 @@ import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from experiments import command
+from experiments import Values, command
 from nq.errors import Error
 from nq.formats.words import located_words
 
@@ -53,7 +52,7 @@ SOURCES = Path(__file__).resolve().parent / "sample"
 SAMPLE = Path(__file__).resolve().parents[1] / "nq" / "sample" / "questions.jsonl"
 
 CANDIDATE_TAG = re.compile(r"<(/?)(P|Table|Tr|Ul|Ol|Dl|Li)(?:_[^>]*)?>")
-Record = dict[str, Any]
+Record = Values
 
 
 def split(text: str) -> list[str]:

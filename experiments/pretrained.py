@@ -9,12 +9,11 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
 
-from experiments import command
+from experiments import Values, command
 from nq.bundle import bundled_model
 from nq.errors import Error
 from nq.json_files import dump_json
@@ -63,7 +62,7 @@ def read_onnx(path: Path) -> Iterator[tuple[str, FloatArray]]:
     import onnx
 
     graph = onnx.load(path).graph
-    values: dict[str, Any] = {weight.name: weight for weight in graph.initializer}
+    values: Values = {weight.name: weight for weight in graph.initializer}
     for name, weight in values.items():
         if name.startswith(PARTS) and weight.data_type == onnx.TensorProto.FLOAT:
             yield name, onnx.numpy_helper.to_array(weight)

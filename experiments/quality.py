@@ -10,12 +10,10 @@ paragraph of each page as its long answer.
 """
 
 import argparse
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from experiments import command
+from experiments import Values, command
 from experiments.command import add_half, in_half, markdown
 from experiments.scored import answered
 from nq.commands import arguments
@@ -72,7 +70,7 @@ def show(args: argparse.Namespace) -> int:
     return command.show({"rows": rows}, args, table)
 
 
-def _figures(finished: FinishedRun, half: str) -> dict[str, Any]:
+def _figures(finished: FinishedRun, half: str) -> Values:
     """Returns the figures of the examples of a half."""
     decision = finished.job.model.decision
     without_thresholds = replace(decision, long_threshold=0.0, short_threshold=0.0)
@@ -111,7 +109,7 @@ def first_paragraph(example: Example) -> Span | None:
     return min(paragraphs, key=lambda span: span.start, default=None)
 
 
-def table(result: Mapping[str, Any]) -> str:
+def table(result: Values) -> str:
     """Returns the figures as a Markdown table with a column for each file."""
     rows = result["rows"]
     lines = (

@@ -13,13 +13,12 @@ the probabilities. The model is one model, by default ``small``.
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from experiments import command
+from experiments import Values, command
 from experiments.command import add_half, in_half, markdown
 from experiments.scored import answered, judged, metrics
 from nq.bundle import READER
@@ -135,7 +134,7 @@ def _answers(judgments: Sequence[JudgedPrediction]) -> dict[str, float]:
     return figures
 
 
-def table(result: Mapping[str, Any]) -> str:
+def table(result: Values) -> str:
     """Returns the result as a Markdown table."""
     errors = ", ".join(f"{name.replace('_', ' ')} {result[name]}" for name in ERRORS)
     errors_by_part = [f"{name}_calibration_error" for name in ("long", "short")]

@@ -17,9 +17,8 @@ All figures follow from these scores:
 import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-from experiments import command
+from experiments import Values, command
 from experiments.command import in_half, markdown
 from experiments.compression.models import in_new_process, run_once
 from nq.commands import arguments
@@ -59,10 +58,10 @@ def measure(args: argparse.Namespace) -> int:
     return command.show({"rows": rows}, args, table)
 
 
-def _rows(profile: Profile, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def _rows(profile: Profile, args: argparse.Namespace) -> Iterator[Values]:
     """Yields the figures of a profile for each file, and the limit that follows from them all."""
     limit, largest = CLOSE.get(compute_type(profile, "CPU"), 0.0), 0.0
-    options: dict[str, Any] = {"root": args.output, "limit": args.limit, "keep_scores": True}
+    options: Values = {"root": args.output, "limit": args.limit, "keep_scores": True}
     for number, file in enumerate(find_files(args.data)):
         rounded, exact, baseline = (
             FinishedRun(in_new_process(run_once, Job([file], args.model, str(one), **options)))
@@ -99,7 +98,7 @@ def _changed(predictions: Mapping[ExampleId, Label], baseline: FinishedRun) -> l
     return [key for key, label in predictions.items() if not same_answers(label, expected[key])]
 
 
-def table(result: Mapping[str, Any]) -> str:
+def table(result: Values) -> str:
     """Returns the rows as a Markdown table."""
     head = ("profile", "data", "limit", "changed without", "computed again", "changed")
     cells = (

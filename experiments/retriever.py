@@ -14,11 +14,10 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from experiments import command
+from experiments import Values, command
 from experiments.command import markdown
 from experiments.scored import answered, judged, metrics
 from experiments.training_data import write_records
@@ -51,7 +50,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="a jsonl file")
 
 
-def retrieved(example: Example, scores: Mapping[int, float]) -> dict[str, Any]:
+def retrieved(example: Example, scores: Mapping[int, float]) -> Values:
     """Returns the blocks of a page as passages, ranked by their scores, in the format of DPR."""
     shorts = dict.fromkeys(a.shorts for a in example.annotations or () if a.shorts)
     passages = [
@@ -115,7 +114,7 @@ def measure(args: argparse.Namespace) -> int:
         return command.show({"questions": len(finished.predictions), "rows": rows}, args, table)
 
 
-def _rows(finished: FinishedRun) -> Iterator[dict[str, Any]]:
+def _rows(finished: FinishedRun) -> Iterator[Values]:
     scored: Scored = [(e, s) for e, s in finished if isinstance(s, WindowScores)]
     unscored = [(without_scores(example), scores) for example, scores in scored]
     shipped, start = finished.job.model.decision, start_decision(finished.job.model)
@@ -145,7 +144,7 @@ def _rows(finished: FinishedRun) -> Iterator[dict[str, Any]]:
             }
 
 
-def table(result: Mapping[str, Any]) -> str:
+def table(result: Values) -> str:
     """Returns the rows as a Markdown table."""
     cells = (
         (

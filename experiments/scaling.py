@@ -21,9 +21,8 @@ import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from experiments import command, study, units
+from experiments import Values, command, study, units
 from experiments import scaling_dispatch as dispatch
 from experiments import scaling_report as report
 from experiments.machine import topology
@@ -36,7 +35,7 @@ from nq.formats.input_files import find_files
 
 PARTS = (THREADS, ENGINES, INSTANCES, COPIES, DISPATCH)
 LENGTHS, TOTAL_BATCH, REQUESTS = (32, 128, 512), 8, 60
-QUICK: dict[str, Any] = {
+QUICK: Values = {
     "shapes": ["tiny"],
     "lengths": [32],
     "engines": ["tensorflow"],
@@ -55,7 +54,7 @@ class Variant:
     pinned: bool = True
 
 
-Group = tuple[dict[str, Any], list[Variant]]
+Group = tuple[Values, list[Variant]]
 """What names rows that are measured in the same rounds, and the rows, the one to compare with
 first."""
 
@@ -66,9 +65,9 @@ def load(workload: Workload) -> tuple[list[list[int]], units.Work]:
     return units.thread_cores(), lambda command: units.seconds(step)
 
 
-def measure(key: dict[str, Any], variants: Sequence[Variant], rounds: int) -> list[dict[str, Any]]:
+def measure(key: Values, variants: Sequence[Variant], rounds: int) -> list[Values]:
     """Measures the rows of a group."""
-    pairs: list[tuple[dict[str, Any], study.Step]] = []
+    pairs: list[tuple[Values, study.Step]] = []
     with contextlib.ExitStack() as stack:
         for variant in variants:
             some, cores = [], []
@@ -87,7 +86,7 @@ def measure(key: dict[str, Any], variants: Sequence[Variant], rounds: int) -> li
         return study.timed(pairs, rounds)
 
 
-def _step(some: Sequence[units.Unit]) -> dict[str, Any]:
+def _step(some: Sequence[units.Unit]) -> Values:
     seconds, latencies = units.together(some, True)
     return {"seconds": seconds, "latencies": latencies}
 

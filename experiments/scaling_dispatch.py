@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import wait
-from typing import Any
 
-from experiments import study, units
+from experiments import Values, study, units
 from experiments.scaling_report import DISPATCH, ONE, QUEUE, SPLIT
 from experiments.workloads import Model, Workload
 
@@ -143,11 +142,11 @@ class Dispatch:
     count: int
 
     @property
-    def key(self) -> dict[str, Any]:
+    def key(self) -> Values:
         """What names it in the results."""
         return {"part": DISPATCH, "shape": self.shape, "length": 0, "group": self.engine}
 
-    def rows(self, rounds: int) -> list[dict[str, Any]]:
+    def rows(self, rounds: int) -> list[Values]:
         """Measures all policies at all loads."""
         classes = tuple(sorted(set(self.lengths)))
         with contextlib.ExitStack() as stack:
@@ -164,7 +163,7 @@ class Dispatch:
             for length in classes:
                 share = self.lengths.count(length) / len(self.lengths)
                 mean_s += share * min(one.ask(length) for _ in range(CALIBRATION))
-            steps: list[tuple[dict[str, Any], study.Step]] = []
+            steps: list[tuple[Values, study.Step]] = []
             for share, (policy, group) in itertools.product(LOADS, running):
                 step = partial(self._step, share / mean_s, policy, group, itertools.count())
                 steps.append((self._row(share, policy, share / mean_s), step))
@@ -172,7 +171,7 @@ class Dispatch:
 
     def _step(
         self, per_s: float, policy: Policy, group: Sequence[units.Unit], seeds: Iterator[int]
-    ) -> dict[str, Any]:
+    ) -> Values:
         """Serves the requests of a round, which are the same for all policies."""
         incoming = requests(self.lengths, self.count, per_s, next(seeds))
         latencies = serve(policy, group, incoming)
@@ -180,7 +179,7 @@ class Dispatch:
         classes = [request.length for request in incoming]
         return {"seconds": max(ends), "latencies": latencies, "classes": classes}
 
-    def _row(self, load: float, policy: Policy, per_s: float) -> dict[str, Any]:
+    def _row(self, load: float, policy: Policy, per_s: float) -> Values:
         return {
             **self.key,
             **{"engine": self.engine, "policy": policy.name, "load": load, "per_s": per_s},

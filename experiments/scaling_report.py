@@ -1,7 +1,7 @@
 """Table, plot, metrics and verdicts of ``experiments.scaling``, from its rows alone."""
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from experiments.intervals import (
@@ -15,7 +15,7 @@ from experiments.intervals import (
     ratios,
     tested,
 )
-from experiments.study import Row, Study, beside, grouped, line, whole_numbers
+from experiments.study import Row, Rows, Study, beside, grouped, line, whole_numbers
 
 THREADS, ENGINES, INSTANCES = "threads", "engines", "instances"
 COPIES, DISPATCH = "copies", "dispatch"
@@ -54,13 +54,13 @@ def windows_per_s(row: Row) -> float:
     return middle([row["windows"] / s for s in row["seconds"]])
 
 
-def reference(row: Row, rows: Sequence[Row]) -> Row | None:
+def reference(row: Row, rows: Rows) -> Row | None:
     """Returns the row that another one of its group is compared with."""
     names = ("part", "shape", "length", "group", "load")
     return beside(row, rows, names, reference=True)
 
 
-def speed_up(row: Row, rows: Sequence[Row]) -> Interval | None:
+def speed_up(row: Row, rows: Rows) -> Interval | None:
     """Returns a row's throughput ÷ that of its reference; for dispatch, its p95 latency ÷."""
     other = reference(row, rows)
     if other is None:
@@ -71,7 +71,7 @@ def speed_up(row: Row, rows: Sequence[Row]) -> Interval | None:
     return interval([factor * value for value in ratios(other["seconds"], row["seconds"])])
 
 
-def _cells(row: Row, rows: Sequence[Row]) -> Row:
+def _cells(row: Row, rows: Rows) -> Row:
     ratio: Interval | str | None = speed_up(row, rows)
     part = row["part"]
     choice = part == INSTANCES and SOURCE_INSTANCES.get(row["length"]) == row["instances"]
@@ -95,7 +95,7 @@ def _cells(row: Row, rows: Sequence[Row]) -> Row:
     }
 
 
-def claims(rows: Sequence[Row]) -> dict[str, str]:
+def claims(rows: Rows) -> dict[str, str]:
     """Returns the source's claims, by its letters, with their verdicts."""
 
     def faster(some: Iterable[Row], **bounds: float) -> str:
@@ -140,16 +140,16 @@ def _name(row: Row) -> str:
     return f"{row['shape']} {row['length']} {row['engine']}"
 
 
-def _part(rows: Sequence[Row], part: str) -> list[Row]:
+def _part(rows: Rows, part: str) -> list[Row]:
     return [row for row in rows if row["part"] == part]
 
 
-def _shown(rows: Sequence[Row]) -> list[Row]:
+def _shown(rows: Rows) -> list[Row]:
     """Returns the rows whose figures stand beside a claim: TensorFlow's, or all without it."""
     return [row for row in rows if row["engine"] == "tensorflow"] or list(rows)
 
 
-def halves(rows: Sequence[Row]) -> str:
+def halves(rows: Rows) -> str:
     """Returns how much faster all threads are than half of them, of some rows."""
     texts = []
     for row in _shown(_part(rows, THREADS)):
@@ -160,7 +160,7 @@ def halves(rows: Sequence[Row]) -> str:
     return "; ".join(texts) or NOT_TESTABLE
 
 
-def best_instances(fastest: Sequence[Row], rows: Sequence[Row]) -> str:
+def best_instances(fastest: Rows, rows: Rows) -> str:
     """Returns in words the fastest number of instances of each shape, 1 included.
 
     ``fastest`` has the fastest row with several instances of each shape.
@@ -174,7 +174,7 @@ def best_instances(fastest: Sequence[Row], rows: Sequence[Row]) -> str:
     return "; ".join(texts) or NOT_TESTABLE
 
 
-def arithmetic(rows: Sequence[Row]) -> str:
+def arithmetic(rows: Rows) -> str:
     """Returns whether the prices say so, and windows per second and core of some rows."""
     right = abs(PRICES[48] / PRICES[8] - 6) < 0.005
     texts = [f"{CONFIRMED if right else REFUTED} (arithmetic)"]
@@ -185,7 +185,7 @@ def arithmetic(rows: Sequence[Row]) -> str:
     return "; ".join(texts)
 
 
-def plot(rows: Sequence[Row], figure: Any) -> None:
+def plot(rows: Rows, figure: Any) -> None:
     """Draws latency over threads, throughput over instances, and p95 by length of dispatch."""
     figure.set_size_inches(13, 4.5)
     left, center, right = figure.subplots(1, 3)

@@ -8,13 +8,11 @@ compared as in the evaluation of SQuAD.
 
 import argparse
 import contextlib
-from collections.abc import Mapping
 from itertools import islice
-from typing import Any
 
 import orjson
 
-from experiments import command
+from experiments import Values, command
 from experiments.command import markdown
 from experiments.scored import answered
 from nq.errors import Error
@@ -57,7 +55,7 @@ def _gold(job: Job) -> dict[ExampleKey, list[str]]:
     return gold
 
 
-def table(result: Mapping[str, Any]) -> str:
+def table(result: Values) -> str:
     """Returns the result as a Markdown table."""
     counts = (result[name] for name in ("questions", "answered_in_short", "matched"))
     return markdown(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from experiments import command, machine
+from experiments import Values, command, machine
 from experiments.command import markdown
 from experiments.intervals import ROUNDS, rotated
 from nq import extras, storage, tracking
@@ -26,8 +26,9 @@ from nq.runs.record import measured_run
 from nq.storage import atomic_write
 
 Row = Mapping[str, Any]
+Rows = Sequence[Row]
 R = TypeVar("R", bound=Row)
-Step = Callable[[], Mapping[str, Any]]
+Step = Callable[[], Values]
 """Computes a row once; returns what it adds to the lists of the row, by their names."""
 
 
@@ -46,9 +47,9 @@ class Study:
     """
 
     name: str
-    cells: Callable[[Row, Sequence[Row]], Row]
-    claims: Callable[[Sequence[Row]], Mapping[str, str]]
-    plot: Callable[[Sequence[Row], Any], None]
+    cells: Callable[[Row, Rows], Row]
+    claims: Callable[[Rows], Mapping[str, str]]
+    plot: Callable[[Rows, Any], None]
     params: Sequence[str]
     metrics: Callable[[Row], Mapping[str, float | None]]
 
@@ -61,7 +62,7 @@ class Study:
             files=rf"{self.name}(?:-\w+)?\.(?:json|png)",
         )
 
-    def table(self, rows: Sequence[Row]) -> str:
+    def table(self, rows: Rows) -> str:
         """Returns the rows as a Markdown table."""
         lines = [self.cells(row, rows) for row in rows]
         head = [*lines[0]] if lines else []
@@ -69,11 +70,11 @@ class Study:
             head, *(["" if x is None else str(x) for x in line.values()] for line in lines)
         )
 
-    def verdicts(self, rows: Sequence[Row]) -> str:
+    def verdicts(self, rows: Rows) -> str:
         """Returns the claims with their verdicts as a Markdown table."""
         return markdown(("claim", "verdict"), *self.claims(rows).items())
 
-    def draw(self, rows: Sequence[Row], path: Path) -> None:
+    def draw(self, rows: Rows, path: Path) -> None:
         """Draws the rows into a file."""
         from matplotlib.figure import Figure
 
@@ -122,7 +123,7 @@ def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]
     return groups
 
 
-def find(rows: Iterable[R], values: Mapping[str, Any]) -> R | None:
+def find(rows: Iterable[R], values: Values) -> R | None:
     """Returns the first row with some values, ``None`` if there is none."""
     return next((row for row in rows if all(row.get(k) == v for k, v in values.items())), None)
 
@@ -132,7 +133,7 @@ def beside(row: Row, rows: Iterable[Row], names: Iterable[str], **values: Any) -
     return find(rows, {**{name: row.get(name) for name in names}, **values})
 
 
-def timed(pairs: Sequence[tuple[dict[str, Any], Step]], rounds: int) -> list[dict[str, Any]]:
+def timed(pairs: Sequence[tuple[Values, Step]], rounds: int) -> list[Values]:
     """Runs the steps of rows in rounds of rotating order; returns the rows with their timings."""
     for number in range(rounds if pairs else 0):
         for row, step in rotated(pairs, number):
@@ -157,22 +158,22 @@ class Results:
         self.path = args.output / f"{study.name}{part and f'-{part}'}.json"
         self.machine = machine.describe()
         self.settings = {"rounds": args.rounds, **settings}
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[Values] = []
         if self.path.is_file():
             self._read()
 
-    def find(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
+    def find(self, key: Values) -> Values | None:
         """Returns the row with these values, ``None`` if it is not measured yet."""
         return find(self.rows, key)
 
-    def add(self, *rows: dict[str, Any]) -> None:
+    def add(self, *rows: Values) -> None:
         """Adds rows and writes the file."""
         self.rows += rows
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(self.path) as file:
             file.write((json.dumps(self.to_dict(), indent=1) + "\n").encode())
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Values:
         """Returns the content of the file."""
         return {**self.settings, "machine": self.machine, "rows": self.rows}
 
@@ -194,7 +195,7 @@ class Results:
         self.rows = rows
 
 
-Cell = tuple[Mapping[str, Any], Callable[[], Sequence[dict[str, Any]]]]
+Cell = tuple[Values, Callable[[], Sequence[Values]]]
 """What names the rows of a cell, and what measures them."""
 
 
@@ -243,7 +244,7 @@ def record(
     study: Study,
     track: TrackingConfig,
     args: argparse.Namespace,
-    rows: Sequence[Row],
+    rows: Rows,
     started: float,
 ) -> None:
     """Records one MLflow run for each row, all with the same tag and the time of the study."""

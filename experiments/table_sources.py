@@ -11,11 +11,12 @@ import dataclasses
 import importlib
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments import Values
 from experiments.command import markdown
 from nq.bundle import READER
 from nq.errors import Error
@@ -39,7 +40,7 @@ EXCERPTS_AND_ARTICLES = {
 COMPARED = {"compare_20": ("such excerpts", 20), "compare_pages": ("whole pages", 10)}
 """Maps results of ``nq compare`` to the pages and the number of their questions."""
 
-ResultFile = Mapping[str, Any]
+ResultFile = Values
 
 
 def kind_of(name: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from experiments import command
+from experiments import Values, command
 from experiments.planning import models
 from nq.model.config import ModelConfig
 
@@ -84,12 +84,12 @@ class Model:
         return self._make()
 
 
-def rows(workload: Workload, seed: int = 0) -> dict[str, Any]:
+def rows(workload: Workload, seed: int = 0) -> Values:
     """Returns a batch of full windows of random pieces."""
     return full_windows(workload.config.vocab_size, workload.batch, workload.length, seed)
 
 
-def full_windows(vocab_size: int, count: int, length: int, seed: int = 0) -> dict[str, Any]:
+def full_windows(vocab_size: int, count: int, length: int, seed: int = 0) -> Values:
     """Returns ``count`` full windows of random pieces below ``vocab_size``."""
     import numpy as np
 
@@ -123,7 +123,7 @@ def _engine(workload: Workload, seed: int) -> Callable[[], Step]:
 def engine_step(
     config: ModelConfig,
     name: str,
-    batch: dict[str, Any],
+    batch: Values,
     threads: int | None = None,
     seed: int = 0,
 ) -> Step:

@@ -12,6 +12,7 @@ WORDS = (
     *("the", "moon", "landing", "was", "in", "1969", ".", "who", "first", "walked", "(", "Ünïcode"),
     *("月", "พระจันทร์", "<3", "a_b", "\u202f", "👩\u200d🚀", "[SEP]", "[ContextId=3]", "x" * 70),
 )
+NAMES = ("p", "table", "tr", "td", "ul", "li", "h1", "div", "b", "script", "nav")
 TAGS = ("P", "Table", "Ul", "Tr", "H1")
 SPAN_NAMES = ("start_token", "end_token")
 YES_NO = ("NONE", "NO", "YES")
@@ -43,16 +44,17 @@ def simplified(chance: random.Random, annotators: int = 1) -> Record:
 
 
 def _annotation(chance: random.Random, candidates: list[Record]) -> Record:
-    index = chance.randrange(-1, len(candidates))
-    if index < 0:
-        long, shorts = _span(-1, -1), []
-    else:
+    index, shorts = chance.randrange(-1, len(candidates)), list[Record]()
+    long = _span(-1, -1)
+    if index >= 0:
         long = {name: candidates[index][name] for name in SPAN_NAMES}
         start = long["start_token"] + 1
         shorts = [_span(start, start + 1)] * chance.randrange(3)
     return {
-        **{"annotation_id": 1, "long_answer": long | {"candidate_index": index}},
-        **{"short_answers": shorts, "yes_no_answer": chance.choice(YES_NO)},
+        "annotation_id": 1,
+        "long_answer": long | {"candidate_index": index},
+        "short_answers": shorts,
+        "yes_no_answer": chance.choice(YES_NO),
     }
 
 
@@ -126,18 +128,15 @@ def _bytes(start: int, end: int) -> Record:
 
 def text_page(chance: random.Random) -> bytes:
     """Returns a page of plain text."""
-    words = [chance.choice((*WORDS, "\n\n")) for _ in range(chance.randrange(1, 80))]
-    return " ".join(words).encode()
+    return " ".join(chance.choices((*WORDS, "\n\n"), k=chance.randrange(1, 80))).encode()
 
 
 def html_page(chance: random.Random) -> bytes:
     """Returns a page of HTML."""
-    names = ("p", "table", "tr", "td", "ul", "li", "h1", "div", "b", "script", "nav")
-    parts = ["<!doctype html><html><head><title>Moon</title></head><body>"]
-    for _ in range(chance.randrange(1, 30)):
-        name = chance.choice(names)
-        parts.append(f"<{name} class='a'>{chance.choice(WORDS)} &amp; {chance.choice(WORDS)}")
-        parts.append(f"</{name}>" * chance.randrange(2))
+    parts = ["<!doctype html><title>Moon</title>"]
+    for name in chance.choices(NAMES, k=chance.randrange(1, 30)):
+        words = " &amp; ".join(chance.choices(WORDS, k=2))
+        parts.append(f"<{name} class='a'>{words}" + f"</{name}>" * chance.randrange(2))
     return "".join(parts).encode()
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
+from experiments import Values
 from experiments.compression.structure import Importance, Kept, prune_weights, pruned_shape
 from nq.inference.reduction import LOGITS
 from nq.model import joint
@@ -85,7 +86,7 @@ def assign(model: keras.Model, weights: Mapping[str, FloatArray]) -> None:
 def _losses(model: keras.Model) -> Any:
     """Returns a function from a batch's inputs and targets to the losses of its windows."""
 
-    def losses(inputs: Mapping[str, Any], targets: Mapping[str, Any]) -> Any:
+    def losses(inputs: Values, targets: Values) -> Any:
         return window_losses(model(inputs, training=False), inputs["input_mask"], targets)
 
     return tf.function(losses, [INPUT_SPECS, TARGET_SPECS], autograph=False)
@@ -113,7 +114,7 @@ def _step(model: keras.Model, config: ModelConfig) -> Any:
     }
     extended = keras.Model(model.input, {**model.output, **outputs})
 
-    def step(inputs: Mapping[str, Any], targets: Mapping[str, Any]) -> list[Any]:
+    def step(inputs: Values, targets: Values) -> list[Any]:
         with tf.GradientTape() as tape:
             values = extended(inputs, training=False)
             loss = tf.reduce_sum(window_losses(values, inputs["input_mask"], targets))
@@ -135,7 +136,7 @@ def _step(model: keras.Model, config: ModelConfig) -> Any:
     return tf.function(step, [INPUT_SPECS, TARGET_SPECS], autograph=False)
 
 
-def window_losses(logits: Mapping[str, Any], mask: Any, targets: Mapping[str, Any]) -> Any:
+def window_losses(logits: Values, mask: Any, targets: Values) -> Any:
     """Returns the loss ``[B]`` of each window: the mean cross entropy of start, end and type.
 
     Unlike in ``nq.training.loop`` it leaves out padding, so that it does not depend on the other

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from experiments import study, units, workloads
+from experiments import Values, study, units, workloads
 from experiments.compression import report
 from experiments.compression.models import (
     RAW,
@@ -48,7 +47,7 @@ class Computation:
     instances: int
 
 
-def load(task: Computation) -> tuple[dict[str, Any], units.Work]:
+def load(task: Computation) -> tuple[Values, units.Work]:
     """Loads a model; a command computes one batch of full windows of random pieces.
 
     The batch is computed once before, which compiles. A profile that is calibrated is so on this
@@ -82,14 +81,14 @@ def load(task: Computation) -> tuple[dict[str, Any], units.Work]:
     return loaded, lambda command: units.seconds(lambda: predictor.scores(rows))
 
 
-def measure(computations: Sequence[Computation], rounds: int) -> list[dict[str, Any]]:
+def measure(computations: Sequence[Computation], rounds: int) -> list[Values]:
     """Measures models in the same rounds; the processes of one compute together.
 
     Returns:
         For each model the first reply of each process (``loaded``), the ``windows`` of a round, in
         all processes together, and the ``seconds`` of each round.
     """
-    pairs: list[tuple[dict[str, Any], study.Step]] = []
+    pairs: list[tuple[Values, study.Step]] = []
     with contextlib.ExitStack() as stack:
         for computation in computations:
             shares = units.shares(processor.cores(), computation.instances)
@@ -119,12 +118,12 @@ class Variant:
     references: tuple[str, ...] = (BASELINE,)
 
     @property
-    def key(self) -> dict[str, Any]:
+    def key(self) -> Values:
         """What names the row in the results."""
         return {"state": self.state, **self.speed_key}
 
     @property
-    def speed_key(self) -> dict[str, Any]:
+    def speed_key(self) -> Values:
         """What the speed depends on: training changes weights, but no shape."""
         return {"prune": self.prune, "profile": self.profile, "instances": self.instances}
 
@@ -214,7 +213,7 @@ class Compression:
         )
         return FinishedRun(in_new_process(run_once, job))
 
-    def _quality(self, variant: Variant, folder: Path) -> dict[str, Any]:
+    def _quality(self, variant: Variant, folder: Path) -> Values:
         """Returns micro-F1 and relative loss on the odd half, and the answers that changed."""
         own, source = self._answers(variant, folder), self.models.source
         is_tuned = variant == Variant() or variant.state in (TUNED, RECOVERED)
@@ -230,7 +229,7 @@ class Compression:
             "changed": sum(not same_answers(mine[key], others[key]) for key in gold),
         }
 
-    def _speed(self, variant: Variant, folder: Path) -> dict[str, Any]:
+    def _speed(self, variant: Variant, folder: Path) -> Values:
         """Returns seconds of the rounds, of the references too, and the size of the model."""
         source = self.models.source
         references = [Computation(source, p, 1) for p in variant.references]

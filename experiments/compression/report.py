@@ -1,6 +1,6 @@
 """Table, plot, metrics and verdicts of ``experiments.compression``, from its rows alone."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from experiments.intervals import (
@@ -15,7 +15,7 @@ from experiments.intervals import (
     ratios,
     tested,
 )
-from experiments.study import Row, Study, line
+from experiments.study import Row, Rows, Study, line
 from nq import tracking
 from nq.evaluation.gate import FAILED, PASSED, Gate
 
@@ -62,7 +62,7 @@ def gate(row: Row) -> Gate:
     )
 
 
-def best(rows: Sequence[Row]) -> Row | None:
+def best(rows: Rows) -> Row | None:
     """Returns the fastest pruned model under the baseline's profile of those with the best gate.
 
     A gate that is passed is better than an undecided one, and that than a failed one.
@@ -75,7 +75,7 @@ def best(rows: Sequence[Row]) -> Row | None:
     return min(pruned, key=rank, default=None)
 
 
-def _cells(row: Row, rows: Sequence[Row]) -> Row:
+def _cells(row: Row, rows: Rows) -> Row:
     own, points = gate(row), 100 * (row["micro_f1"] - row["baseline_micro_f1"])
     cells = {
         "row": name(row),
@@ -99,7 +99,7 @@ def _is_claim(row: Row) -> bool:
     return not row["prune"] and row["profile"] == INT8 and row["instances"] > 1
 
 
-def claims(rows: Sequence[Row]) -> dict[str, str]:
+def claims(rows: Rows) -> dict[str, str]:
     """Returns the source's claim, its parts and what follows from it, with their verdicts."""
     claimed = [row for row in rows if _is_claim(row)]
     pruned = [row for row in rows if row["prune"]]
@@ -144,7 +144,7 @@ def any_of(verdicts: Iterable[str]) -> str:
     return next((text for text in ordered if text in found), NOT_TESTABLE)
 
 
-def plot(rows: Sequence[Row], figure: Any) -> None:
+def plot(rows: Rows, figure: Any) -> None:
     """Draws the speed over the relative loss, with the gate and the source's figures."""
     figure.set_size_inches(9, 6)
     axes = figure.add_subplot()

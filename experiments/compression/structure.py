@@ -15,10 +15,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from experiments import Values
 from experiments.planning.models import count_weights
 from nq.model.config import ModelConfig
 from nq.records import FloatArray, IntArray
@@ -121,7 +121,7 @@ def pruned_shape(config: ModelConfig, counts: Mapping[str, int]) -> ModelConfig:
     if after == before:
         shown = ", ".join(f"{name} {before[name]}" for name in counts)
         raise ValueError(f"nothing is pruned: the model has {shown} already; choose less")
-    numbers: dict[str, Any] = {COUNTS[name]: count for name, count in after.items()}
+    numbers: Values = {COUNTS[name]: count for name, count in after.items()}
     return dataclasses.replace(config, head_size=config.head_width, **numbers)
 
 
@@ -199,7 +199,7 @@ class PruningRecord:
     windows: int
     data: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Values:
         """Returns an object of the list ``removed_parts`` in ``nq.json``.
 
         Layers and heads count from 0; ``removed_heads`` has a list for each layer that is left.

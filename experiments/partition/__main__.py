@@ -17,9 +17,8 @@ import argparse
 import itertools
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-from experiments import command, study
+from experiments import Values, command, study
 from experiments.partition import measure, report, stages
 from experiments.partition.measure import Row
 from experiments.partition.report import ENCODER, JAX
@@ -28,7 +27,7 @@ from nq import processor
 
 PARTS = (ENCODER, JAX)
 LENGTHS, MICRO_BATCHES, BATCH, STAGES = (128, 512), (1, 2, 4, 8, 16), 16, 2
-QUICK: dict[str, Any] = {"shapes": ["tiny"], "lengths": [16], "micro_batches": [1, 2, 8]}
+QUICK: Values = {"shapes": ["tiny"], "lengths": [16], "micro_batches": [1, 2, 8]}
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

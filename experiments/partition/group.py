@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments import units
+from experiments import Values, units
 
 Shapes = Mapping[str, tuple[tuple[int, ...], str]]
 """Shape and dtype of each array, by name."""
@@ -54,7 +54,7 @@ class Seat:
     number: int
     count: int
     shapes: Shapes
-    memory: Mapping[str, Any]
+    memory: Values
     before: Link | None = None
     after: Link | None = None
 
@@ -70,7 +70,7 @@ class Seat:
         return sum(link.waited_s for link in (self.before, self.after) if link)
 
 
-def shared_memory(shapes: Shapes) -> dict[str, Any]:
+def shared_memory(shapes: Shapes) -> Values:
     """Returns memory of arrays of zeros, which processes that start with it share."""
     return {
         name: CONTEXT.RawArray("b", math.prod(shape) * np.dtype(dtype).itemsize)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from experiments import units, workloads
+from experiments import Values, units, workloads
 from experiments.partition import group as groups
 from experiments.partition import stages, tensor
 from experiments.partition.group import Group
@@ -38,7 +38,7 @@ from experiments.study import Step, timed
 from experiments.workloads import Workload
 
 BOUNCES, ALONE = 200, 5
-Row = dict[str, Any]
+Row = Values
 
 
 def new_row(part: str, workload: Workload, stages: int, way: str, **values: Any) -> Row:

@@ -1,7 +1,7 @@
 """Table, plot, metrics and verdicts of ``experiments.partition``, from its rows alone."""
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from experiments.intervals import (
@@ -17,7 +17,7 @@ from experiments.intervals import (
     tested,
     verdict,
 )
-from experiments.study import Row, Study, beside, grouped, line
+from experiments.study import Row, Rows, Study, beside, grouped, line
 
 PERCEPTRON, ENCODER, JAX = "perceptron", "encoder", "tensor"
 ONE, ALL, INSTANCES = "one core", "all cores", "instances"
@@ -44,13 +44,13 @@ def bubble(row: Row) -> float:
     return middle([1 - busy / (row["k"] * s) for busy, s in pairs])
 
 
-def _cells(rows: Sequence[Row], part: str) -> list[list[Row]]:
+def _cells(rows: Rows, part: str) -> list[list[Row]]:
     """Returns the measured rows of each cell of a part."""
     some = [row for row in rows if row["part"] == part and row["seconds"]]
     return list(grouped(some, *CELL).values())
 
 
-def gain(row: Row, rows: Sequence[Row], way: str) -> Interval | None:
+def gain(row: Row, rows: Rows, way: str) -> Interval | None:
     """Returns how many times as fast as another way of its cell a row is."""
     other = beside(row, rows, CELL, way=way)
     return interval(ratios(other["seconds"], row["seconds"])) if other and row["seconds"] else None
@@ -61,7 +61,7 @@ def best(rows: Iterable[Row]) -> Row:
     return min(rows, key=seconds)
 
 
-def _line(row: Row, rows: Sequence[Row]) -> Row:
+def _line(row: Row, rows: Rows) -> Row:
     s = seconds(row) if row["seconds"] else None
     bubbles = _text(row["predicted_bubble"], "({:.2f})")
     if row["way"] == PIPELINE and s:
@@ -105,7 +105,7 @@ def _source(row: Row) -> str:
     return f"M >= {many}" if row["way"] == PIPELINE and row["m"] == many else ""
 
 
-def claims(rows: Sequence[Row]) -> dict[str, str]:
+def claims(rows: Rows) -> dict[str, str]:
     """Returns the claims of the source and of the study, with their verdicts."""
     parts = PERCEPTRON, ENCODER, JAX
     gained, tensor_first = perceptron(rows)
@@ -126,7 +126,7 @@ def claims(rows: Sequence[Row]) -> dict[str, str]:
     }
 
 
-def perceptron(rows: Sequence[Row]) -> tuple[str, str]:
+def perceptron(rows: Rows) -> tuple[str, str]:
     """Returns the verdicts on the training of the perceptron, of its fastest rows."""
     best_of = {r["way"]: r for r in _split(rows, PERCEPTRON) if r["task"] == TRAINING}
     one = beside(best_of[TENSOR], rows, CELL, way=ONE) if len(best_of) == 2 else None
@@ -138,7 +138,7 @@ def perceptron(rows: Sequence[Row]) -> tuple[str, str]:
     return f"{verdict(mean, above=SOURCE_GAIN)}: {mean}", f"{verdict(ratio, above=1)}: {ratio}"
 
 
-def _split(rows: Sequence[Row], part: str) -> list[Row]:
+def _split(rows: Rows, part: str) -> list[Row]:
     """Returns the fastest row of each split way of each cell."""
     found = []
     for cell in _cells(rows, part):
@@ -148,7 +148,7 @@ def _split(rows: Sequence[Row], part: str) -> list[Row]:
     return found
 
 
-def four_per_stage(rows: Sequence[Row]) -> str:
+def four_per_stage(rows: Rows) -> str:
     """Returns whether 4 micro-batches for each stage are about as fast as the best number."""
     found, texts = list[Interval](), list[str]()
     for cell in _cells(rows, ENCODER):
@@ -161,7 +161,7 @@ def four_per_stage(rows: Sequence[Row]) -> str:
     return "; ".join([tested(found, below=NEAR_BEST), *texts])
 
 
-def same_logits(rows: Sequence[Row]) -> str:
+def same_logits(rows: Rows) -> str:
     """Returns whether no logit drifts further than it may."""
     drifts = [row["drift"] for row in rows if row["drift"] is not None]
     if not drifts:
@@ -169,7 +169,7 @@ def same_logits(rows: Sequence[Row]) -> str:
     return f"{CONFIRMED if max(drifts) <= DRIFT else REFUTED}: {max(drifts):.1e}"
 
 
-def all_reduces(rows: Sequence[Row]) -> str:
+def all_reduces(rows: Rows) -> str:
     """Returns whether the program of a device has two all-reduces for each layer."""
     some = [row for row in rows if row["all_reduces"] is not None]
     if not some:
@@ -183,7 +183,7 @@ def all_reduces(rows: Sequence[Row]) -> str:
     return "; ".join([CONFIRMED if right else REFUTED, *counts])
 
 
-def near(rows: Sequence[Row], part: str, name: str) -> str:
+def near(rows: Rows, part: str, name: str) -> str:
     """Returns whether the predictions ``name`` of a part are near enough to the times."""
     some = [r for r in rows if r["part"] == part and r["seconds"] and r[name]]
     if not some:
@@ -199,7 +199,7 @@ def near(rows: Sequence[Row], part: str, name: str) -> str:
     return f"{overall(verdicts)}: {right} of {len(some)} rows, largest error {largest:+.0%}"
 
 
-def copies(rows: Sequence[Row], part: str) -> str:
+def copies(rows: Rows, part: str) -> str:
     """Returns whether the split ways are faster than as many instances, in all cells of a part."""
     gains = {
         f"{row['way']} {row['shape']} {row['length'] or row['task']}": gain(row, rows, INSTANCES)
@@ -209,7 +209,7 @@ def copies(rows: Sequence[Row], part: str) -> str:
     return "; ".join([tested(gains.values(), above=1), *texts])
 
 
-def plot(rows: Sequence[Row], figure: Any) -> None:
+def plot(rows: Rows, figure: Any) -> None:
     """Draws the time of the pipelines over M, predicted and measured, beside the instances."""
     axes = figure.add_subplot()
     for number, cell in enumerate(_cells(rows, ENCODER)):

@@ -7,7 +7,7 @@ A layer then needs two all-reduces: Shoeybi et al. 2019, https://arxiv.org/abs/1
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from experiments import Values
 from experiments.partition.stages import check_devices
 from experiments.units import seconds
 from nq.model import joint
@@ -114,14 +115,12 @@ class Program:
     some (``compiled_all_reduces``).
     """
 
-    compute: Callable[[Mapping[str, Any]], dict[str, Any]]
+    compute: Callable[[Values], Values]
     all_reduces: int
     compiled_all_reduces: int
 
 
-def program(
-    config: ModelConfig, model: keras.Model, inputs: Mapping[str, Any], devices: int
-) -> Program:
+def program(config: ModelConfig, model: keras.Model, inputs: Values, devices: int) -> Program:
     """Compiles a model of ``joint.build`` for a batch; one device computes it as it is."""
     import jax
 
@@ -133,7 +132,7 @@ def program(
             config, SplitLayers(keras.DTypePolicy("float32"), zeros, devices=devices)
         )
 
-    def compute(weights: list[Any], rows: Mapping[str, Any]) -> Any:
+    def compute(weights: list[Any], rows: Values) -> Any:
         outputs, _ = own.stateless_call(weights, [], dict(rows), training=False)
         return outputs
 

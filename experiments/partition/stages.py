@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments import units
+from experiments import Values, units
 from experiments.partition.group import Arrays, Seat, Shapes, slices
 from experiments.workloads import Workload
 from nq.model.config import ModelConfig
@@ -210,7 +210,7 @@ def load(seat: Seat) -> tuple[list[list[int]], units.Work]:
     return units.thread_cores(), work
 
 
-def fill(arrays: Arrays, rows: dict[str, Any]) -> None:
+def fill(arrays: Arrays, rows: Values) -> None:
     """Writes the inputs of a batch into the shared arrays."""
     for name in MODEL_INPUTS:
         arrays[name][:] = rows[name]

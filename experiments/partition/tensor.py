@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from experiments import units
+from experiments import Values, units
 from experiments.workloads import Workload, rows
 
 STEP, LOGITS, ALL_REDUCE = "step", "logits", "all-reduce"
@@ -34,7 +34,7 @@ def environment(devices: int) -> dict[str, str]:
     }
 
 
-def load(task: Task) -> tuple[dict[str, Any], units.Work]:
+def load(task: Task) -> tuple[Values, units.Work]:
     """Loads a model; the commands are ``STEP``, ``LOGITS`` and ``ALL_REDUCE``.
 
     Returns:
@@ -51,7 +51,7 @@ def load(task: Task) -> tuple[dict[str, Any], units.Work]:
     program = sharding.program(workload.config, model, inputs, task.devices)
     del model
 
-    def logits() -> dict[str, Any]:
+    def logits() -> Values:
         return {name: np.asarray(values) for name, values in program.compute(inputs).items()}
 
     def step() -> float:

@@ -15,9 +15,8 @@ import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from experiments import command, machine
+from experiments import Values, command, machine
 from experiments.command import markdown
 from experiments.peers.measure import measure, peaks
 from experiments.peers.models import BASELINE, PEERS, Peer
@@ -38,9 +37,7 @@ HEAD = (
 )
 
 
-def rows(
-    measured: Sequence[Mapping[str, Any]], gflop: float, peaks: Mapping[str, float]
-) -> list[dict[str, Any]]:
+def rows(measured: Sequence[Values], gflop: float, peaks: Mapping[str, float]) -> list[Values]:
     """Returns the figures of the peers, as JSON values.
 
     Args:
@@ -79,7 +76,7 @@ def _ratio(value: float, reference: float | None) -> float | None:
     return None if reference is None else value / reference
 
 
-def table(result: Mapping[str, Any]) -> str:
+def table(result: Values) -> str:
     """Returns the result of the command as a Markdown table with notes."""
     cells = [
         (
@@ -131,7 +128,7 @@ def peers(args: argparse.Namespace) -> int:
     return terminal.FAILED if result["failed"] else 0
 
 
-def compared(args: argparse.Namespace, files: Sequence[str], folder: Path) -> dict[str, Any]:
+def compared(args: argparse.Namespace, files: Sequence[str], folder: Path) -> Values:
     """Measures all peers, with a folder for temporary files; an ``Error`` if the baseline fails."""
     from experiments.peers import inputs
     from nq.inference.batches import MIN_PIECES

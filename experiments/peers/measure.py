@@ -11,9 +11,8 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from experiments import study, units
+from experiments import Values, study, units
 from experiments.peers.models import LOADERS, Peer, Task
 from nq.errors import Error
 
@@ -37,9 +36,7 @@ def peaks() -> dict[str, float]:
     return best
 
 
-def measure(
-    peers: Sequence[Peer], task: Task, rounds: int, folder: Path | None
-) -> list[dict[str, Any]]:
+def measure(peers: Sequence[Peer], task: Task, rounds: int, folder: Path | None) -> list[Values]:
     """Loads the peers one after the other and measures them in alternating rounds.
 
     What the libraries print is in log files in the folder, if there is one.
@@ -48,12 +45,12 @@ def measure(
         For each the ``peer``, the values of ``load``, the ``seconds`` of each round, and the
         ``failure`` that kept it from being measured, empty if there is none.
     """
-    pairs: list[tuple[dict[str, Any], study.Step]] = []
+    pairs: list[tuple[Values, study.Step]] = []
     with contextlib.ExitStack() as stack:
         for peer in peers:
             log = folder and folder / f"{peer.maker}-{peer.variant}.log"
             unit = stack.enter_context(units.started(load, (peer, task), log=log))
-            row: dict[str, Any] = {"peer": peer, "seconds": [], "failure": ""}
+            row: Values = {"peer": peer, "seconds": [], "failure": ""}
             with failing(row):
                 row |= unit.receive()
             pairs.append((row, partial(_step, unit, row)))
@@ -61,7 +58,7 @@ def measure(
 
 
 @contextlib.contextmanager
-def failing(row: dict[str, Any]) -> Iterator[None]:
+def failing(row: Values) -> Iterator[None]:
     """Lets an error of a peer end its own measurement alone."""
     try:
         yield
@@ -69,14 +66,14 @@ def failing(row: dict[str, Any]) -> Iterator[None]:
         row["failure"] = str(error)
 
 
-def _step(unit: units.Unit, row: dict[str, Any]) -> dict[str, float]:
+def _step(unit: units.Unit, row: Values) -> dict[str, float]:
     """Runs one more round, unless the peer has failed."""
     with failing(row):
         return {} if row["failure"] else {"seconds": unit.ask("round")}
     return {}
 
 
-def load(work: tuple[Peer, Task]) -> tuple[dict[str, Any], units.Work]:
+def load(work: tuple[Peer, Task]) -> tuple[Values, units.Work]:
     """Loads a peer in its process.
 
     Returns:

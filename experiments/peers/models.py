@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments import Values
 from nq.config import WindowConfig
 from nq.model.runtime import import_tensorflow
 from nq.records import FloatArray, IntArray
@@ -111,7 +112,7 @@ def _nq(task: Task, variant: str) -> tuple[str, Run]:
     return predictor.precision, run
 
 
-def all_logits(scores: Mapping[str, Any]) -> FloatArray:
+def all_logits(scores: Values) -> FloatArray:
     """Returns start and end logits ``[2, N, L]`` from the scores of all positions, best first."""
     best = np.stack([scores["start_logit"], scores["end_logit"]])
     pos = np.stack([scores["start_pos"], scores["end_pos"]])
@@ -128,7 +129,7 @@ def _transformers(task: Task, variant: str) -> tuple[str, Run]:
     if variant == "int8":
         model = torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
 
-    def compute(batch: Mapping[str, Any]) -> list[Any]:
+    def compute(batch: Values) -> list[Any]:
         with torch.inference_mode():
             outputs = model(**{name: torch.from_numpy(x) for name, x in batch.items()})
         return [logits.float().numpy() for logits in outputs]
@@ -161,7 +162,7 @@ def _onnxruntime(task: Task, variant: str) -> tuple[str, Run]:
             path = quantized
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
-    def compute(batch: Mapping[str, Any]) -> list[Any]:
+    def compute(batch: Values) -> list[Any]:
         logits: list[Any] = session.run(outputs, dict(batch))
         return logits
 
@@ -190,7 +191,7 @@ def _openvino(task: Task, variant: str) -> tuple[str, Run]:
     options = {"PERFORMANCE_HINT": "LATENCY", **hints.get(variant, {})}
     compiled = openvino.Core().compile_model(model, "CPU", options)
 
-    def compute(batch: Mapping[str, Any]) -> list[Any]:
+    def compute(batch: Values) -> list[Any]:
         outputs = compiled(dict(batch), share_inputs=True)
         return [outputs[0], outputs[1]]
 
@@ -221,7 +222,7 @@ def _pretrained(task: Task, dtype: Any) -> Any:
     ).eval()
 
 
-def _example(task: Task) -> dict[str, Any]:
+def _example(task: Task) -> Values:
     """Returns the first batch, with which exports trace the model."""
     import torch
 
@@ -242,7 +243,7 @@ def _batches(task: Task, path: Path, size: int) -> Iterator[dict[str, IntArray]]
         }
 
 
-def _over_batches(compute: Callable[[Mapping[str, Any]], list[Any]], task: Task) -> Run:
+def _over_batches(compute: Callable[[Values], list[Any]], task: Task) -> Run:
     batches = list(_batches(task, task.rows, task.batch_size))
 
     def run() -> FloatArray:

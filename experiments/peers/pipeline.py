@@ -12,6 +12,7 @@ of transformers 4 runs this file as a script, without nq.
 
 import argparse
 import json
+import math
 import random
 import subprocess
 import sys
@@ -22,6 +23,14 @@ from pathlib import Path
 from typing import Any
 
 TOLERANCE = 1e-5
+SHAPE = {
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "max_position_embeddings": 512,
+}
+"""Of the random model."""
 
 FOUNDED = "Where was HuggingFace founded ?"
 PARIS = "HuggingFace was founded in Paris."
@@ -84,17 +93,18 @@ def vocabulary() -> list[str]:
     return [*special, *characters, *(f"##{c}" for c in characters), *words]
 
 
-def tensors(vocab_size: int, hidden: int = 16, inner: int = 32, layers: int = 2) -> dict[str, Any]:
-    """Returns the weights of a random BERT model as nested lists, by the names of Hugging Face.
+def tensors(vocab_size: int) -> dict[str, Any]:
+    """Returns the weights of a random BERT model by the names of Hugging Face.
 
     They are the same on every machine, as Python's generator is.
     """
-    draw = random.Random(7)
+    import numpy as np
+
+    draw, hidden, inner = random.Random(7), SHAPE["hidden_size"], SHAPE["intermediate_size"]
 
     def normal(*shape: int, scale: float = 0.5, mean: float = 0.0) -> Any:
-        if len(shape) == 1:
-            return [draw.gauss(mean, scale) for _ in range(shape[0])]
-        return [normal(*shape[1:], scale=scale, mean=mean) for _ in range(shape[0])]
+        values = [draw.gauss(mean, scale) for _ in range(math.prod(shape))]
+        return np.array(values, np.float32).reshape(shape)
 
     def linear(name: str, to: int, of: int) -> dict[str, Any]:
         return {f"{name}.weight": normal(to, of), f"{name}.bias": normal(to, scale=0.1)}
@@ -108,7 +118,7 @@ def tensors(vocab_size: int, hidden: int = 16, inner: int = 32, layers: int = 2)
         for name, rows in (("word", vocab_size), ("position", 512), ("token_type", 2))
     }
     weights |= norm("bert.embeddings.LayerNorm")
-    for i in range(layers):
+    for i in range(SHAPE["num_hidden_layers"]):
         layer = f"bert.encoder.layer.{i}"
         for part in ("self.query", "self.key", "self.value", "output.dense"):
             weights |= linear(f"{layer}.attention.{part}", hidden, hidden)
@@ -133,18 +143,14 @@ def answers(pipeline: Callable[..., Any]) -> dict[str, Any]:
 
 def write_model(folder: Path) -> Path:
     """Writes the folder of a random BERT model, as transformers has it."""
-    import numpy as np
     from safetensors.numpy import save_file
 
     pieces = vocabulary()
-    vocab_size = len(pieces)
     folder.mkdir(parents=True)
     (folder / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
-    arrays = {n: np.array(x, np.float32) for n, x in tensors(vocab_size).items()}
-    save_file(arrays, folder / "model.safetensors", {"format": "pt"})
-    config: dict[str, Any] = {"model_type": "bert", "architectures": ["BertForQuestionAnswering"]}
-    config |= {"vocab_size": vocab_size, "hidden_size": 16, "intermediate_size": 32}
-    config |= {"num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 512}
+    save_file(tensors(len(pieces)), folder / "model.safetensors", {"format": "pt"})
+    model = {"model_type": "bert", "architectures": ["BertForQuestionAnswering"]}
+    config = {**model, "vocab_size": len(pieces), **SHAPE}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     settings = {"do_lower_case": True, "model_max_length": 512, "tokenizer_class": "BertTokenizer"}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
@@ -156,11 +162,11 @@ def differences(expected: Any, actual: Any) -> list[str]:
     if isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
         pairs = zip(expected, actual, strict=True)
         return [text for one, other in pairs for text in differences(one, other)]
-    if not isinstance(expected, dict) or not isinstance(actual, dict):
-        return [] if expected == actual else [f"{expected} and {actual}"]
-    same = [{**one, "score": 0} for one in (expected, actual)]
-    is_close = abs(expected["score"] - actual["score"]) < TOLERANCE
-    return [] if same[0] == same[1] and is_close else [f"{expected} and {actual}"]
+    is_same = expected == actual
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        is_close = abs(expected["score"] - actual["score"]) < TOLERANCE
+        is_same = is_close and {**expected, "score": 0} == {**actual, "score": 0}
+    return [] if is_same else [f"{expected} and {actual}"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,9 +11,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
-from experiments import command
+from experiments import Values, command
 from experiments.planning import devices, here, models, strategies
 from experiments.planning.costs import Workload
 from experiments.planning.models import count_weights, window_gflop
@@ -109,7 +108,7 @@ def conclusion(workload: Workload, plans: Sequence[Plan]) -> str:
     return f"{first} of what fits: no device holds the whole model."
 
 
-def to_dict(model: str, workload: Workload, plans: Sequence[Plan]) -> dict[str, Any]:
+def to_dict(model: str, workload: Workload, plans: Sequence[Plan]) -> Values:
     """Returns what is computed, the plans and the conclusion as JSON values."""
     return {
         "model": model,

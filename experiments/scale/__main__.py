@@ -7,10 +7,9 @@ predicts hours and dollars for NQ's development set, its training set and a Wiki
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from experiments import command, units
+from experiments import Values, command, units
 from experiments.cluster_scaling import warm
 from experiments.command import markdown
 from experiments.scale import measure
@@ -43,7 +42,7 @@ WHERE = {
 ORDER = (CHECK, START, *WORKER_STAGES[:1], SKIP, *WORKER_STAGES[1:], MERGE)
 
 
-def table(result: Mapping[str, Any]) -> str:
+def table(result: Values) -> str:
     """Returns the costs and the predictions as two Markdown tables."""
     costs = result["costs"]
     head = ("corpus", "examples", "workers", "hours", "dollars", "most of the time", "share")
@@ -53,7 +52,7 @@ def table(result: Mapping[str, Any]) -> str:
     return f"{each}\n{markdown(head, *rows)}"
 
 
-def _row(result: Mapping[str, Any], corpus: Corpus, workers: int) -> Sequence[str]:
+def _row(result: Values, corpus: Corpus, workers: int) -> Sequence[str]:
     """Returns the cells of a corpus; the submitting machine's core is paid for, too."""
     stages = predicted(result["costs"], corpus, workers)
     most, hours = max(stages, key=lambda name: stages[name]), sum(stages.values()) / 3600
@@ -73,7 +72,7 @@ def _figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def check(result: Mapping[str, Any], cluster: Mapping[str, Any]) -> str:
+def check(result: Values, cluster: Values) -> str:
     """Returns what is predicted beside what a cluster took, as a Markdown table.
 
     ``result`` has the costs of the questions of ``cluster``, of ``experiments.cluster_scaling``.

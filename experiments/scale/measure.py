@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from experiments import units
+from experiments import Values, units
 from experiments.scale.predict import CHECK, MERGE, SKIP, START
 
 COPIES = 50
@@ -30,7 +30,7 @@ class Task:
     limit: int | None
 
 
-def load(task: Task) -> tuple[dict[str, Any], units.Work]:
+def load(task: Task) -> tuple[Values, units.Work]:
     """Measures in a process that has one core; the reply has seconds for one example."""
     from nq.model.runtime import import_tensorflow
 
@@ -44,7 +44,7 @@ def load(task: Task) -> tuple[dict[str, Any], units.Work]:
 
     imported_s = time.perf_counter() - started
 
-    def check() -> dict[str, Any]:
+    def check() -> Values:
         with Questions.open(task.files, None, task.limit, BEAM) as questions:
             return questions.key  # the digests, with which a run begins
 

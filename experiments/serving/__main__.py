@@ -15,13 +15,12 @@ import argparse
 import asyncio
 import logging
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import cycle, islice
-from typing import Any
 
 import numpy as np
 
-from experiments import command
+from experiments import Values, command
 from experiments.command import markdown
 from experiments.serving.load import (
     ServerProcess,
@@ -88,10 +87,10 @@ def _server_options(args: argparse.Namespace, config: ServeConfig) -> list[str]:
 
 async def _figures(
     server: ServerProcess,
-    bodies: Sequence[dict[str, Any]],
+    bodies: Sequence[Values],
     args: argparse.Namespace,
     config: ServeConfig,
-) -> dict[str, Any]:
+) -> Values:
     """Returns all figures of a server; seconds end in ``_s``."""
     one, many, alone = list[float](), list[float](), list[float]()
     some = list(islice(cycle(bodies), args.questions))
@@ -125,7 +124,7 @@ async def _figures(
     }
 
 
-def table(figures: Mapping[str, Any]) -> str:
+def table(figures: Values) -> str:
     """Returns the figures as Markdown, with the targets and whether they are reached."""
     f = figures
     rows = [

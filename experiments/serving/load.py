@@ -14,11 +14,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psutil
 
+from experiments import Values
 from nq.errors import Error
 from nq.questions import read_examples
 from nq.records import Example
@@ -40,7 +40,7 @@ BROKEN = (
 )
 """Bodies that a server refuses with the status 422."""
 
-Body = dict[str, Any]
+Body = Values
 """A request of ``/v1/ask``."""
 
 
