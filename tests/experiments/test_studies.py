@@ -1,15 +1,12 @@
-"""Studies 1 to 3, attacks and the server's speed, with tiny models or without one; all extended."""
+"""Studies 1 to 3, kills and the server's speed, with tiny models or without one; all extended."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
-from experiments import concurrency, scaling, units
+from experiments import concurrency, kills, scaling, units
 from experiments import scaling_dispatch as dispatch
-from experiments.attacks import __main__ as attacks
-from experiments.attacks import fuzz
 from experiments.compression import __main__ as compression
 from experiments.compression import measure
 from experiments.compression.models import STATES
@@ -79,18 +76,9 @@ def test_a_study_goes_on_with_pruning(
     assert set(rows[-1]["reference_seconds"]) == {BASELINE, BFLOAT16}
 
 
-def test_every_mutation_has_an_outcome(run_command: RunCommand) -> None:
-    rows = run_command(attacks.main, "fuzz", "--mutations", 300)["rows"]
-    assert [row["target"] for row in rows] == list(fuzz.DIALECTS)
-    for row in rows:
-        mutations, refused, records, good, skipped = map(int, re.findall(r"\d+", row["text"]))
-        assert (mutations, records) == (300, good + skipped)
-        assert min(good, skipped + refused) > 30
-
-
 def test_a_killed_and_an_interrupted_run(run_command: RunCommand) -> None:
-    options = ["--kills", 1, "--interrupts", 1, "--only", "baseline"]
-    rows = run_command(attacks.main, "kills", *options)["rows"]
+    options = ["--kills", 1, "--interrupts", 1, "--profiles", "baseline"]
+    rows = run_command(kills.main, *options)["rows"]
     assert {row["attack"] for row in rows} == {"SIGKILL", "none, after kills", "SIGINT"}
 
 

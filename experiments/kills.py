@@ -1,5 +1,7 @@
 """Kills and interrupts runs at every phase; nothing may be lost, repeated or left.
 
+    python -m experiments.kills --kills 100 --interrupts 500
+
 A job answers bundled questions in a process that records in MLflow. It gets SIGKILL at a random
 moment or at a random event in its folder (a file appears or vanishes), is started again, is killed
 again, and at last runs to its end. Its results must then be those of an undisturbed run, byte for
@@ -20,20 +22,25 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from experiments.attacks import Row, chosen
+from experiments import command
 from experiments.clusters import processes
+from experiments.command import markdown
 from nq.bundle import bundled_sample
+from nq.commands import arguments
 from nq.errors import Error
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.interruption import MESSAGE
 from nq.preprocess.shards import MANIFEST
+from nq.progress import ProgressBar
 from nq.runs.folder import JOB, KEPT_SCORES
 from nq.storage import DEAD_LETTERS, WORK
 
@@ -44,7 +51,7 @@ PROFILES = (
     "grappler+buckets+prune",
 )
 RESULTS = (PREDICTIONS, DEAD_LETTERS, "kaggle.csv", "nbest.jsonl")
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PHASES = {
     JOB: "finished",
     PREDICTIONS: "end",
@@ -67,6 +74,17 @@ file = os.open("reports", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
 ProgressBar.__call__ = lambda bar, new, total: os.write(file, b"." * new)
 sys.exit(main.console(["answer", *sys.argv[1:]]))
 """
+
+
+@dataclass(frozen=True)
+class Row:
+    """A signal in a phase of a run, whether it ended as it should, and details as text."""
+
+    attack: str
+    target: str
+    is_right: bool
+    text: str
+    seconds: float = 0.0
 
 
 class Job:
@@ -208,12 +226,12 @@ def interrupt(job: Job, pace: Job, rng: random.Random) -> Iterator[Row]:
     yield Row("SIGINT", phase, is_in_time and (is_right or is_over), text, seconds)
 
 
-def rows(args: argparse.Namespace, folder: Path, rng: random.Random) -> Iterator[Row]:
+def rows(args: argparse.Namespace, folder: Path) -> Iterator[Row]:
     """Disturbs jobs of all profiles in turn."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # in the background of a shell
         signal.signal(signal.SIGINT, signal.default_int_handler)  # processes inherit SIG_IGN
-    paces = itertools.cycle([undisturbed(p, folder / p) for p in chosen(args, PROFILES)])
-    counts = Counter[str]()
+    paces = itertools.cycle([undisturbed(p, folder / p) for p in args.profiles])
+    rng, counts = random.Random(args.seed), Counter[str]()
     for number in itertools.count():
         pace, kills = next(paces), min(CHAIN, args.kills - counts["SIGKILL"])
         if kills <= 0 and counts["SIGINT"] >= args.interrupts:
@@ -222,3 +240,45 @@ def rows(args: argparse.Namespace, folder: Path, rng: random.Random) -> Iterator
         for row in kill_chain(job, pace, kills, rng) if kills > 0 else interrupt(job, pace, rng):
             counts[row.attack] += 1
             yield row
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    command.add_list(parser, "profiles", PROFILES, PROFILES)
+    for name, default, text in (
+        ("kills", 40, "runs that are killed"),
+        ("interrupts", 60, "runs that are interrupted"),
+        ("seed", 1, "of all random choices"),
+    ):
+        command.add_option(parser, name, default, text, type=arguments.count_from_0)
+
+
+def measure(args: argparse.Namespace) -> int:
+    """Runs the command; an interruption prints what has been done so far."""
+    done: list[Row] = []
+    try:
+        with ProgressBar("kill", "runs") as bar, tempfile.TemporaryDirectory() as folder:
+            for row in rows(args, Path(folder)):
+                done.append(row)
+                bar(1, len(done))
+    finally:
+        command.show({"rows": [*map(asdict, done)]}, args, lambda _: table(done))
+    if wrong := sum(not row.is_right for row in done):
+        raise Error(f"{wrong} of {len(done)} runs did not end as expected")
+    return 0
+
+
+def table(done: Sequence[Row]) -> str:
+    """Returns the rows as a Markdown table, equal ones counted, and what went wrong."""
+    equal = defaultdict[tuple[str, str], list[Row]](list)
+    for row in done:
+        equal[row.attack, row.target].append(row)
+    lines = []
+    for key, some in equal.items():
+        wrong = sum(not row.is_right for row in some)
+        longest_s = max(row.seconds for row in some)
+        lines.append((*key, str(len(some)), str(wrong), f"{longest_s:.1f}"))
+    details = [f"{r.attack}, {r.target}: {r.text}\n" for r in done if not r.is_right]
+    return markdown(("signal", "phase", "runs", "wrong", "longest s"), *lines) + "".join(details)
+
+
+main = command.main(measure, _options)
