@@ -143,7 +143,8 @@ def _repeated(files: Sequence[str], times: int) -> Iterator[bytes]:
 def benchmark(args: argparse.Namespace) -> int:
     """Runs the command."""
     import_tensorflow()
-    model, files = ModelFolder.open(args.model).path, find_files(args.data)
+    model = ModelFolder.open(args.model).path
+    files = find_files(args.data)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         request = Request(

@@ -62,13 +62,16 @@ class Cluster:
     def options(self) -> list[str]:
         """Returns the options that let ``nq answer`` run on the cluster."""
         if self.runner == FLINK:
-            master, pool = f"--flink_master=localhost:{self.ports.rest}", POOL
+            master = f"--flink_master=localhost:{self.ports.rest}"
+            pool = POOL
             tasks = f"--parallelism={self.task_managers}"
         else:
-            master, pool = f"--spark_master_url=local[{self.slots}]", "localhost"
+            master = f"--spark_master_url=local[{self.slots}]"
+            pool = "localhost"
             tasks = f"--workers={self.slots}"
         return [
-            *("--runner", self.runner),
+            "--runner",
+            self.runner,
             master,
             f"--job_endpoint=localhost:{self.ports.jobs}",
             "--environment_type=EXTERNAL",
@@ -120,7 +123,8 @@ def start(
             )
         (folder / "temporary").mkdir(exist_ok=True)
         if runner == SPARK:
-            task_managers, listed = 0, list(programs.spark(folder, ports, slots))
+            task_managers = 0
+            listed = list(programs.spark(folder, ports, slots))
         else:
             listed = list(programs.flink(folder, ports, task_managers, slots))
         addresses = (address for program in listed for address in program.listens)

@@ -92,7 +92,8 @@ def measure(args: argparse.Namespace, questions: int, cluster: Cluster | None) -
                 errors.seek(0)
                 raise Error(f"nq answer failed: {errors.read().strip()[-500:]}")
     summary = json.loads(output)
-    seconds, metrics = summary["time"], summary.get("beam", {}).get("metrics", {})
+    seconds = summary["time"]
+    metrics = summary.get("beam", {}).get("metrics", {})
     return {
         "workers": cluster.task_managers if cluster else 0,
         "questions": questions,

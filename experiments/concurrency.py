@@ -163,8 +163,11 @@ class Cell:
         fits = models == self.count and memory_mb <= self.memory_mb
         values = {
             **key(self.workload, self.count),
-            **{"weights": weights, "models": models, "memory_mb": memory_mb},
-            **{"cores": [cores for _, cores in loaded], "status": MEASURED if fits else BUDGET},
+            "weights": weights,
+            "models": models,
+            "memory_mb": memory_mb,
+            "cores": [cores for _, cores in loaded],
+            "status": MEASURED if fits else BUDGET,
         }
         return [
             {**values, "approach": name, "seconds": [], "source_seconds": []} for name in approaches
@@ -174,7 +177,8 @@ class Cell:
         self, rows: list[Values], stack: contextlib.ExitStack
     ) -> Iterator[tuple[Values, study.Step]]:
         """Yields the rows that fit into the budget together, each with its step."""
-        left_mb, groups = self.memory_mb, dict[tuple[bool, str], list[units.Unit]]()
+        left_mb = self.memory_mb
+        groups = dict[tuple[bool, str], list[units.Unit]]()
         for row in rows:
             group = row["approach"] == PROCESSES, row["weights"]
             if row["status"] == MEASURED and group not in groups:
@@ -252,7 +256,8 @@ def concurrency(args: argparse.Namespace) -> int:
 
 def cells(args: argparse.Namespace, results: study.Results) -> list[study.Cell]:
     """Returns the cells of the grid that can be measured here; says which cannot."""
-    engines, threads = study.installed(args.engines, missing), len(processor.cores())
+    engines = study.installed(args.engines, missing)
+    threads = len(processor.cores())
     workloads = (
         Workload(shape, engine, length, threads=threads)
         for shape, length, engine in itertools.product(args.shapes, args.lengths, engines)

@@ -19,7 +19,10 @@ from experiments.intervals import (
 )
 from experiments.study import Row, Rows, Study, beside, grouped, line, whole_numbers
 
-SYNC, ASYNCIO, THREADS, PROCESSES = "sync", "asyncio", "threads", "processes"
+SYNC = "sync"
+ASYNCIO = "asyncio"
+THREADS = "threads"
+PROCESSES = "processes"
 MEASURED, BUDGET = "measured", "budget reached"
 OWN = "own"
 SOURCE = {
@@ -136,7 +139,8 @@ def gap_grows(rows: Rows) -> str:
     growths = []
     rivals = [r for r in _rivals(rows) if r["n"] > 1 and against_sync(r, rows) is not None]
     for some in grouped(rivals, "shape", "length", "approach").values():
-        few, many = min(some, key=lambda row: row["n"]), max(some, key=lambda row: row["n"])
+        few = min(some, key=lambda row: row["n"])
+        many = max(some, key=lambda row: row["n"])
         if few["n"] < many["n"]:
             pairs = [(row, _sync(row, rows) or row) for row in (many, few)]
             both = [ratios(row["seconds"], sync["seconds"]) for row, sync in pairs]
@@ -182,7 +186,8 @@ def plot(rows: Rows, figure: Any) -> None:
         lower.set_xlabel("models")
         sync_s = {r["n"]: middle(r["seconds"]) for r in some if _name(r) == SYNC and r["seconds"]}
         for number, name in enumerate(dict.fromkeys(map(_name, some))):
-            own, color = [row for row in some if _name(row) == name], f"C{number}"
+            own = [row for row in some if _name(row) == name]
+            color = f"C{number}"
             seconds = {row["n"]: middle(row["seconds"]) for row in own if row["seconds"]}
             line(upper, list(seconds.items()), label=name, color=color)
             line(lower, [(row["n"], row["memory_mb"]) for row in own], color=color)

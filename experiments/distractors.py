@@ -58,9 +58,12 @@ def lengthened(
     for record in records:
         draw = random.Random(f"{seed}/{record['example_id']}")
         count = draw.randint(fewest, most)
-        question, own, answers = record["question_text"], paragraphs(record), short_answers(record)
+        question = record["question_text"]
+        own = paragraphs(record)
+        answers = short_answers(record)
         neighbours = articles.get(record["document_title"], [])
-        first, rest = ranked or 0, plain.best(question, 3 * count)
+        first = ranked or 0
+        rest = plain.best(question, 3 * count)
         if ranked is not None:
             rest = _sample(draw, plain.texts, count)
         sources = (  # each until there are so many blocks

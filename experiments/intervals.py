@@ -9,7 +9,9 @@ from typing import TypeVar
 ROUNDS, DROPPED = 12, 2
 """Rounds of a study, and how many of the first ones do not count."""
 LEVEL, RESAMPLES = 0.9, 2000
-CONFIRMED, REFUTED, UNDECIDED = "confirmed", "refuted", "undecided"
+CONFIRMED = "confirmed"
+REFUTED = "refuted"
+UNDECIDED = "undecided"
 NOT_TESTABLE = "not testable here"
 
 T = TypeVar("T")

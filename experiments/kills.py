@@ -60,10 +60,22 @@ PHASES = {
     ".unfinished": "preprocess",
 }
 """What a run does while the first of these is there, as the beginning of a name."""
-CHAIN, SHARE, LIMIT_S, PATIENCE_S, POLL_S = 5, 0.05, 10.0, 600.0, 0.002
+CHAIN = 5
+SHARE = 0.05
+LIMIT_S = 10.0
+PATIENCE_S = 600.0
+POLL_S = 0.002
 OPTIONS = (
-    *("--limit", "16", "--batch-size", "1", "--formats", "kaggle,nbest"),
-    *("--output", "output", "--tracking-uri", "sqlite:///mlflow.db"),
+    "--limit",
+    "16",
+    "--batch-size",
+    "1",
+    "--formats",
+    "kaggle,nbest",
+    "--output",
+    "output",
+    "--tracking-uri",
+    "sqlite:///mlflow.db",
 )
 # The real command; its progress goes to a file, one byte per window, instead of a bar.
 COMMAND = """
@@ -92,8 +104,11 @@ class Job:
 
     def __init__(self, profile: str, folder: Path) -> None:
         folder.mkdir()
-        self.profile, self.folder, self.output = profile, folder, folder / "output"
-        self.reports, self.errors = folder / "reports", folder / "errors"
+        self.profile = profile
+        self.folder = folder
+        self.output = folder / "output"
+        self.reports = folder / "reports"
+        self.errors = folder / "errors"
         self.events, self.seconds = 0, 0.0
 
     @contextlib.contextmanager
@@ -182,7 +197,8 @@ def undisturbed(profile: str, folder: Path) -> Job:
 
 def kill_chain(job: Job, pace: Job, kills: int, rng: random.Random) -> Iterator[Row]:
     """Kills a job several times, then lets it finish; yields the kills and the end."""
-    phase, allowed = "start", max(*pace.parts(), int(SHARE * sum(pace.parts())))
+    phase = "start"
+    allowed = max(*pace.parts(), int(SHARE * sum(pace.parts())))
     while not (job.output / JOB).exists():
         with job.running() as process:
             if not kills or not job.run_until(process, *stop(pace, rng)):
@@ -231,9 +247,11 @@ def rows(args: argparse.Namespace, folder: Path) -> Iterator[Row]:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # in the background of a shell
         signal.signal(signal.SIGINT, signal.default_int_handler)  # processes inherit SIG_IGN
     paces = itertools.cycle([undisturbed(p, folder / p) for p in args.profiles])
-    rng, counts = random.Random(args.seed), Counter[str]()
+    rng = random.Random(args.seed)
+    counts = Counter[str]()
     for number in itertools.count():
-        pace, kills = next(paces), min(CHAIN, args.kills - counts["SIGKILL"])
+        pace = next(paces)
+        kills = min(CHAIN, args.kills - counts["SIGKILL"])
         if kills <= 0 and counts["SIGINT"] >= args.interrupts:
             return
         job = Job(pace.profile, folder / str(number))

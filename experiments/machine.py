@@ -9,7 +9,11 @@ from nq import extras, processor
 FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16")
 PACKAGES = (
     *("nq-pipeline", "tensorflow", "tensorflow-cpu", "keras", "numpy"),
-    *("openvino", "onnxruntime", "torch", "transformers", "jax"),
+    "openvino",
+    "onnxruntime",
+    "torch",
+    "transformers",
+    "jax",
 )
 SYSTEM = Path("/sys/devices/system")
 

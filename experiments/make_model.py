@@ -47,7 +47,8 @@ def make(args: argparse.Namespace) -> int:
     """Runs the command."""
     files, dev = (data_files(args.data, part) for part in ("train", "dev"))
     for name in (name for name in RECIPES if name in args.models):
-        recipe, folder = RECIPES[name], args.output / name
+        recipe = RECIPES[name]
+        folder = args.output / name
         with hold(folder, MODELS, files):
             tuning = [*map(str, dev), str(folder / LONG)]
             if not (folder / LONG).is_file():

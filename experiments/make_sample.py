@@ -156,7 +156,8 @@ def gold(answer: Record, tokens: Sequence[str], options: Sequence[Record]) -> Re
     """Returns an answer as the fields of an annotation; -1 means "none", as in every NQ file."""
     index = find_block(answer.get("long", ()), options)
     long = options[index] if index >= 0 else {"start_token": -1, "end_token": -1}
-    start, end = long["start_token"], long["end_token"]
+    start = long["start_token"]
+    end = long["end_token"]
     return {
         "long_answer": {"start_token": start, "end_token": end, "candidate_index": index},
         "short_answers": [find_short(s, tokens, start, end) for s in answer.get("short", ())],
@@ -166,7 +167,8 @@ def gold(answer: Record, tokens: Sequence[str], options: Sequence[Record]) -> Re
 
 def find_block(numbers: Iterable[int], options: Sequence[Record]) -> int:
     """Returns the index of a block, or of a row or item in it, among all candidates, or -1."""
-    index, inside = -1, [n for n, option in enumerate(options) if option["top_level"]]
+    index = -1
+    inside = [n for n, option in enumerate(options) if option["top_level"]]
     for number in numbers:
         index = inside[number - 1]
         end = options[index]["end_token"]

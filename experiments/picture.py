@@ -27,7 +27,9 @@ from nq.runs.job import Job
 from nq.runs.run import run
 
 ROOT = Path(__file__).parents[1]
-RESULT, PROFILE, QUESTION = "compare_20", "mixed+buckets+openvino", "6740638640302989540"
+RESULT = "compare_20"
+PROFILE = "mixed+buckets+openvino"
+QUESTION = "6740638640302989540"
 ALONE = (
     b"<style>.top, h1, .figures, #figures, #errors { display: none !important }"
     b" main { padding: 16px } #questions { grid-template-columns: 26rem 1fr !important;"
@@ -74,7 +76,8 @@ def _draw(page: bytes, name: str, shown: str, place: str = "") -> None:
     if browser is None:
         raise Error("the picture needs Chromium: install chromium or google-chrome")
     with tempfile.TemporaryDirectory() as folder:
-        file, picture = Path(folder) / "page.html", Path(folder) / "page.png"
+        file = Path(folder) / "page.html"
+        picture = Path(folder) / "page.png"
         file.write_bytes(page)
         options = ["--headless", "--no-sandbox", "--hide-scrollbars", f"--user-data-dir={folder}"]
         options += [f"--window-size={SIZE[0]},{SIZE[1]}", f"--screenshot={picture}"]

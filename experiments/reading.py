@@ -72,7 +72,8 @@ def read(example: Example, scores: WindowScores, max_answer_length: int) -> Read
         return None
     spans = pairs(scores, max_answer_length)
     of_token = block_of_token(example)
-    first, last = of_token[spans.start_doc], of_token[spans.end_doc]
+    first = of_token[spans.start_doc]
+    last = of_token[spans.end_doc]
     is_gold = np.array([c.span in gold for c in example.candidates] + [False])
     inside = np.flatnonzero((first == last) & (first >= 0))  # best first
     in_gold = inside[is_gold[first[inside]]]
@@ -126,7 +127,8 @@ def _answers(judgments: Sequence[JudgedPrediction]) -> dict[str, float]:
     decided = [nq_eval.decisions_of_one(j.gold, j.label) for j in judgments if j.gold is not None]
     for name, several in zip(("long", "short"), zip(*decided, strict=True), strict=True):
         given = [decision for decision in several if decision.predicted]
-        scores, correct = [d.score for d in given], [d.correct for d in given]
+        scores = [d.score for d in given]
+        correct = [d.correct for d in given]
         figures[f"{name}_given"] = len(given)
         figures[f"{name}_right"] = sum(correct)
         if given:

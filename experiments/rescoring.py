@@ -60,7 +60,8 @@ def measure(args: argparse.Namespace) -> int:
 
 def _rows(profile: Profile, args: argparse.Namespace) -> Iterator[Values]:
     """Yields the figures of a profile for each file, and the limit that follows from them all."""
-    limit, largest = CLOSE.get(compute_type(profile, "CPU"), 0.0), 0.0
+    limit = CLOSE.get(compute_type(profile, "CPU"), 0.0)
+    largest = 0.0
     options: Values = {"root": args.output, "limit": args.limit, "keep_scores": True}
     for number, file in enumerate(find_files(args.data)):
         rounded, exact, baseline = (
@@ -69,7 +70,8 @@ def _rows(profile: Profile, args: argparse.Namespace) -> Iterator[Values]:
         )
         if rounded.scores is None:
             raise Error(f"{rounded.path} has no scores: remove it, and run the command again")
-        decision, margins = rounded.job.model.decision, dict[ExampleId, float]()
+        decision = rounded.job.model.decision
+        margins = dict[ExampleId, float]()
         for source, example in rounded.sources():
             margin = decision_margin(rank(example, rounded.scores.scores(source.key), decision))
             margins[example.example_id] = margin / decision.evidence_weight  # a sum of logits

@@ -103,7 +103,8 @@ def without_scores(example: Example) -> Example:
 
 def measure(args: argparse.Namespace) -> int:
     """Runs the command."""
-    reader, ranker = command.one_model(args), Model.open(ModelFolder.open(args.ranker))
+    reader = command.one_model(args)
+    ranker = Model.open(ModelFolder.open(args.ranker))
     with answered(
         Job(args.data, ranker, args.profile, limit=args.limit, keep_scores=True)
     ) as ranked:
@@ -117,7 +118,8 @@ def measure(args: argparse.Namespace) -> int:
 def _rows(finished: FinishedRun) -> Iterator[Values]:
     scored: Scored = [(e, s) for e, s in finished if isinstance(s, WindowScores)]
     unscored = [(without_scores(example), scores) for example, scores in scored]
-    shipped, start = finished.job.model.decision, start_decision(finished.job.model)
+    shipped = finished.job.model.decision
+    start = start_decision(finished.job.model)
     plain = tune_decision(unscored, start, fold_of).decision
     fitted = tune_decision(scored, start, fold_of).decision
     for name, examples, decision in (

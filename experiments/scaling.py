@@ -34,7 +34,9 @@ from nq.commands import arguments
 from nq.formats.input_files import find_files
 
 PARTS = (THREADS, ENGINES, INSTANCES, COPIES, DISPATCH)
-LENGTHS, TOTAL_BATCH, REQUESTS = (32, 128, 512), 8, 60
+LENGTHS = (32, 128, 512)
+TOTAL_BATCH = 8
+REQUESTS = 60
 QUICK: Values = {
     "shapes": ["tiny"],
     "lengths": [32],
@@ -75,12 +77,21 @@ def measure(key: Values, variants: Sequence[Variant], rounds: int) -> list[Value
                 settings = units.thread_settings(workload.threads)
                 some.append(stack.enter_context(units.started(load, workload, own, settings)))
                 cores.append(some[-1].receive())  # a conversion takes much memory: one at a time
-            first, count = variant.instances[0][0], len(variant.instances)
+            first = variant.instances[0][0]
+            count = len(variant.instances)
             row = {
-                **{**key, "engine": first.engine, "instances": count, "threads": first.threads},
-                **{"batch": first.batch, "pinned": variant.pinned},
-                **{"reference": variant is variants[0], "windows": count * first.batch},
-                **{"topology": topology(), "cores": cores, "seconds": [], "latencies": []},
+                **key,
+                "engine": first.engine,
+                "instances": count,
+                "threads": first.threads,
+                "batch": first.batch,
+                "pinned": variant.pinned,
+                "reference": variant is variants[0],
+                "windows": count * first.batch,
+                "topology": topology(),
+                "cores": cores,
+                "seconds": [],
+                "latencies": [],
             }
             pairs.append((row, functools.partial(_step, some)))
         return study.timed(pairs, rounds)
@@ -150,7 +161,8 @@ def scaling(args: argparse.Namespace) -> int:
     if args.quick:
         vars(args).update(QUICK)
     files = find_files(args.data or [bundled_sample()])
-    engines, cores = study.installed(args.engines, missing), processor.cores()
+    engines = study.installed(args.engines, missing)
+    cores = processor.cores()
     cells: list[study.Cell] = [
         (key, functools.partial(measure, key, variants, args.rounds))
         for key, variants in groups(args, engines, cores)

@@ -182,8 +182,17 @@ class Dispatch:
     def _row(self, load: float, policy: Policy, per_s: float) -> Values:
         return {
             **self.key,
-            **{"engine": self.engine, "policy": policy.name, "load": load, "per_s": per_s},
-            **{"instances": len(policy.cores), "threads": len(policy.cores[0]), "batch": 1},
-            **{"pinned": True, "reference": policy.name == ONE, "windows": self.count},
-            **{"seconds": [], "latencies": [], "classes": []},
+            "engine": self.engine,
+            "policy": policy.name,
+            "load": load,
+            "per_s": per_s,
+            "instances": len(policy.cores),
+            "threads": len(policy.cores[0]),
+            "batch": 1,
+            "pinned": True,
+            "reference": policy.name == ONE,
+            "windows": self.count,
+            "seconds": [],
+            "latencies": [],
+            "classes": [],
         }

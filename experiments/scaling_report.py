@@ -17,9 +17,13 @@ from experiments.intervals import (
 )
 from experiments.study import Row, Rows, Study, beside, grouped, line, whole_numbers
 
-THREADS, ENGINES, INSTANCES = "threads", "engines", "instances"
+THREADS = "threads"
+ENGINES = "engines"
+INSTANCES = "instances"
 COPIES, DISPATCH = "copies", "dispatch"
-ONE, QUEUE, SPLIT = "one instance", "one queue", "split by length"
+ONE = "one instance"
+QUEUE = "one queue"
+SPLIT = "split by length"
 SHORT, MIDDLE, LONG = 32, 128, 512
 SOURCE_INSTANCES = {MIDDLE: 4}
 """The source's best number of instances for a batch of 8, by length."""
@@ -222,8 +226,16 @@ STUDY = Study(
     claims=claims,
     plot=plot,
     params=(
-        *("part", "shape", "length", "engine", "instances", "threads", "batch", "pinned"),
-        *("policy", "load"),
+        "part",
+        "shape",
+        "length",
+        "engine",
+        "instances",
+        "threads",
+        "batch",
+        "pinned",
+        "policy",
+        "load",
     ),
     metrics=metrics,
 )

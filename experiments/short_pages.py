@@ -32,13 +32,15 @@ def short_pages(dev: Iterable[Record]) -> Iterator[Record]:
     """Yields two short pages of each record with an answer, in simplified NQ format."""
     for record in dev:
         blocks = record["long_answer_candidates"]
-        tops, gold = {i for i, b in enumerate(blocks) if b["top_level"]}, gold_blocks(record)
+        tops = {i for i, b in enumerate(blocks) if b["top_level"]}
+        gold = gold_blocks(record)
         others = sorted(tops - gold)
         if not gold or not others:
             continue
         draw = random.Random(f"{SEED}/{record['example_id']}")
         for has_gold, shift in ID_SHIFTS.items():
-            kept, size = gold if has_gold else set(), draw.randint(1, MOST)
+            kept = gold if has_gold else set()
+            size = draw.randint(1, MOST)
             kept = kept | {*draw.sample(others, min(len(others), max(0, size - len(kept))))}
             page = without_blocks(record, tops - kept)
             yield {**page, "example_id": record["example_id"] + shift}

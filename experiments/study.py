@@ -180,7 +180,8 @@ class Results:
     def _read(self) -> None:
         try:
             values = json.loads(self.path.read_bytes())
-            rows, expected = values["rows"], {**self.settings, "machine": self.machine}
+            rows = values["rows"]
+            expected = {**self.settings, "machine": self.machine}
         except (ValueError, KeyError, TypeError) as error:
             raise Error(
                 f"{self.path} has no results of a study ({type(error).__name__}): remove it, or "
@@ -248,7 +249,8 @@ def record(
     started: float,
 ) -> None:
     """Records one MLflow run for each row, all with the same tag and the time of the study."""
-    source, period = f"experiments.{study.name}", (started, time.time())
+    source = f"experiments.{study.name}"
+    period = (started, time.time())
     text = f"A row of the study `{source}`; the artifacts of its first row have all timings."
     tags = {
         "study": f"{study.name} {time.strftime('%Y-%m-%d %H:%M:%S')}",

@@ -75,7 +75,8 @@ def tables(args: argparse.Namespace, measuring: Sequence[str]) -> int:
         changed = [str(record(args.record, measuring, ROOT))]
     else:
         changed = update(ROOT, write=not args.check)
-    label, old = "out of date" if args.check else "written", stale(ROOT) if args.check else []
+    label = "out of date" if args.check else "written"
+    old = stale(ROOT) if args.check else []
     if args.json:
         values = {label: changed}
         if args.check:
@@ -130,7 +131,8 @@ def record(name: str, command: Sequence[str], root: Path) -> Path:
     Returns the path of the result file. An ``Error`` says that the command fails, or prints
     something else or a result of another kind.
     """
-    kind, model = kind_of(name), shipped(name, shlex.join(command))
+    kind = kind_of(name)
+    model = shipped(name, shlex.join(command))
     date = datetime.date.today().isoformat()
     executable = sys.executable if command[0].startswith("python") else command[0]
     process = subprocess.run([executable, *command[1:]], stdout=subprocess.PIPE, check=False)

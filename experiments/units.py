@@ -117,7 +117,8 @@ def shares(cores: Collection[int], instances: int) -> list[list[int]]:
     >>> shares([0, 1, 2, 3], 2), shares([0, 1], 3)
     ([[0, 1], [2, 3]], [[0], [1], [0]])
     """
-    each, ordered = len(cores) // instances, sorted(cores)
+    each = len(cores) // instances
+    ordered = sorted(cores)
     if not each:
         return [[ordered[i % len(ordered)]] for i in range(instances)]
     return [ordered[i * each : (i + 1) * each] for i in range(instances)]
@@ -184,7 +185,8 @@ def _serve(pipe: Connection, load: Load, task: Any, log: Path | None) -> None:
 @contextlib.contextmanager
 def _inherited(environment: Mapping[str, str], cores: Collection[int]) -> Iterator[None]:
     """Sets environment variables, and pins this process to cores if any are given, for a block."""
-    before, own = dict(os.environ), os.sched_getaffinity(0)
+    before = dict(os.environ)
+    own = os.sched_getaffinity(0)
     os.environ.update(environment)
     os.sched_setaffinity(0, cores or own)
     try:

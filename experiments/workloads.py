@@ -93,7 +93,8 @@ def full_windows(vocab_size: int, count: int, length: int, seed: int = 0) -> Val
     """Returns ``count`` full windows of random pieces below ``vocab_size``."""
     import numpy as np
 
-    draw, size = np.random.default_rng(seed), (count, length)
+    draw = np.random.default_rng(seed)
+    size = (count, length)
     pos = np.broadcast_to(np.arange(length, dtype=np.int32), size)
     return {
         "input_ids": draw.integers(0, vocab_size, size).astype(np.int32),
@@ -115,7 +116,8 @@ def _network(config: ModelConfig, seed: int, policy: str = "float32") -> Any:
 
 def _engine(workload: Workload, seed: int) -> Callable[[], Step]:
     """An engine of nq under a profile."""
-    profile, threads = PROFILES[workload.engine], workload.threads
+    profile = PROFILES[workload.engine]
+    threads = workload.threads
     step = engine_step(workload.config, profile, rows(workload), threads, seed)
     return lambda: step
 
@@ -150,7 +152,8 @@ def engine_step(
 
 def _eager(workload: Workload, seed: int) -> Callable[[], Step]:
     """The layers one after the other, each operation from Python, as PyTorch's default is."""
-    model, inputs = _network(workload.config, seed).model, rows(workload)
+    model = _network(workload.config, seed).model
+    inputs = rows(workload)
     del inputs["token_map"]
 
     def step() -> None:

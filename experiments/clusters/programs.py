@@ -30,9 +30,21 @@ HEAP = {JOB_MANAGER: "384m", TASK_MANAGER: "320m", "job-server": "256m", SPARK_J
 TASK_MANAGER_MEMORY = ("-XX:MaxDirectMemorySize=192m", "-XX:MaxMetaspaceSize=192m")
 """As in ``config.yaml``."""
 OPENED = (
-    *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.net", "java.io", "java.nio"),
-    *("java.text", "java.time", "java.util", "java.util.concurrent", "java.util.concurrent.atomic"),
-    *("sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar"),
+    "java.lang",
+    "java.lang.invoke",
+    "java.lang.reflect",
+    "java.net",
+    "java.io",
+    "java.nio",
+    "java.text",
+    "java.time",
+    "java.util",
+    "java.util.concurrent",
+    "java.util.concurrent.atomic",
+    "sun.nio.ch",
+    "sun.nio.cs",
+    "sun.security.action",
+    "sun.util.calendar",
 )
 """Packages of Java that Flink and Spark read by reflection."""
 POOL = "flink-worker-pool"
@@ -89,11 +101,13 @@ def flink(folder: Path, ports: Ports, number: int, slots: int) -> Iterator[Progr
     available = processor.cores()
     known = f"{HOSTS.read_text('utf-8')}\n{LOCALHOST} {socket.gethostname()}\n"
     for i in range(number):
-        core, address = available[i % len(available)], f"127.0.1.{i + 1}"
+        core = available[i % len(available)]
+        address = f"127.0.1.{i + 1}"
         hosts = folder / f"hosts-{i + 1}"
         hosts.write_text(f"{known}{address} {POOL}\n", encoding="utf-8")
         yield worker_pool(f"workers-{i + 1}", address, ports.pool, core)
-        name, java = f"taskmanager-{i + 1}", [*TASK_MANAGER_MEMORY, f"-Djdk.net.hosts.file={hosts}"]
+        name = f"taskmanager-{i + 1}"
+        java = [*TASK_MANAGER_MEMORY, f"-Djdk.net.hosts.file={hosts}"]
         command = _flink(TASK_MANAGER, name, installation, folder, ports, *java)
         settings = {"taskmanager.numberOfTaskSlots": slots, "taskmanager.cpu.cores": slots}
         yield Program(name, [*command, *_settings(settings)], core)

@@ -32,7 +32,8 @@ from nq.model.folder import ModelFolder
 from nq.storage import sha256
 
 SPEEDS = "speeds"
-QUICK_PRUNE, QUICK_TRAINING = "heads=2,ffn=64,layers=2", ("--epochs", "0.2", "--batch-size", "8")
+QUICK_PRUNE = "heads=2,ffn=64,layers=2"
+QUICK_TRAINING = ("--epochs", "0.2", "--batch-size", "8")
 
 
 def _options(parser: terminal.Parser) -> None:

@@ -59,8 +59,10 @@ def importance(
     if of_layers and len(layers) > 1:
         chosen = np.arange(len(windows))[:: -(-len(windows) // LAYER_WINDOWS)]
         shape = pruned_shape(config, {"layers": len(layers) - 1})
-        smaller, weights = joint.build(shape, initialize=False), weights_of(model)
-        losses, whole = _losses(smaller), _all_losses(_losses(model), windows, chosen)
+        smaller = joint.build(shape, initialize=False)
+        weights = weights_of(model)
+        losses = _losses(smaller)
+        whole = _all_losses(_losses(model), windows, chosen)
         for layer in tqdm(range(len(layers)), desc="layers", disable=None):
             assign(smaller, prune_weights(weights, config, Kept.all_but(config, layer)))
             layers[layer] = np.abs(_all_losses(losses, windows, chosen) - whole).sum()

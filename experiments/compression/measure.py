@@ -60,7 +60,8 @@ def load(task: Computation) -> tuple[Values, units.Work]:
     from nq.model.runtime import import_tensorflow
     from nq.preprocess.tokenizers.load import load_tokenizer
 
-    tokenizer, windows = load_tokenizer(task.folder), ModelFolder(task.folder).settings.windows
+    tokenizer = load_tokenizer(task.folder)
+    windows = ModelFolder(task.folder).settings.windows
     rows = workloads.full_windows(tokenizer.pieces, BATCH_SIZE, windows.max_seq_length)
     threads = len(processor.cores()) if task.instances > 1 else None  # the engine chooses
     import_tensorflow(threads)
@@ -75,8 +76,10 @@ def load(task: Computation) -> tuple[Values, units.Work]:
     )
     predictor.scores(rows)
     loaded = {
-        **{"weights": predictor.network.model.count_params(), "length": windows.max_seq_length},
-        **{"precision": predictor.precision, "cores": units.thread_cores()},
+        "weights": predictor.network.model.count_params(),
+        "length": windows.max_seq_length,
+        "precision": predictor.precision,
+        "cores": units.thread_cores(),
     }
     return loaded, lambda command: units.seconds(lambda: predictor.scores(rows))
 
@@ -136,8 +139,11 @@ def _missing(profile: str) -> str:
 def variants(prune: Sequence[str], states: Sequence[str]) -> list[Variant]:
     """Returns the rows that are known from the start, baseline first."""
     whole = [
-        *(Variant(), Variant(BFLOAT16), Variant(INT8)),
-        *(Variant(instances=2), Variant(INT8, instances=2)),
+        Variant(),
+        Variant(BFLOAT16),
+        Variant(INT8),
+        Variant(instances=2),
+        Variant(INT8, instances=2),
     ]
     pruned = [Variant(prune=text, state=state) for text in prune for state in states]
     return [*whole, *pruned]
@@ -215,7 +221,8 @@ class Compression:
 
     def _quality(self, variant: Variant, folder: Path) -> Values:
         """Returns micro-F1 and relative loss on the odd half, and the answers that changed."""
-        own, source = self._answers(variant, folder), self.models.source
+        own = self._answers(variant, folder)
+        source = self.models.source
         is_tuned = variant == Variant() or variant.state in (TUNED, RECOVERED)
         if is_tuned and variant.profile == BASELINE:
             tune(own, folder)
@@ -224,8 +231,12 @@ class Compression:
         _, others = odd_half(baseline, ModelFolder(source).settings.decision)
         loss = relative_loss(question_counts(gold, mine), question_counts(gold, others))
         return {
-            **{"micro_f1": loss.micro_f1, "baseline_micro_f1": loss.other_micro_f1},
-            **{"loss": loss.loss, "low": loss.low, "high": loss.high, "questions": len(gold)},
+            "micro_f1": loss.micro_f1,
+            "baseline_micro_f1": loss.other_micro_f1,
+            "loss": loss.loss,
+            "low": loss.low,
+            "high": loss.high,
+            "questions": len(gold),
             "changed": sum(not same_answers(mine[key], others[key]) for key in gold),
         }
 
@@ -235,12 +246,17 @@ class Compression:
         references = [Computation(source, p, 1) for p in variant.references]
         own = Computation(folder, variant.profile, variant.instances)
         timed, *others = measure([own, *references], self.rounds)
-        loaded, config = timed["loaded"], ModelFolder(folder).config
-        first, seconds = loaded[0], [other["seconds"] for other in others]
+        loaded = timed["loaded"]
+        config = ModelFolder(folder).config
+        first = loaded[0]
+        seconds = [other["seconds"] for other in others]
         return {
-            **{"weights": first["weights"], "gflop": window_gflop(config, first["length"])},
-            **{"length": first["length"], "precision": first["precision"]},
-            **{"windows": timed["windows"], "cores": [one["cores"] for one in loaded]},
+            "weights": first["weights"],
+            "gflop": window_gflop(config, first["length"]),
+            "length": first["length"],
+            "precision": first["precision"],
+            "windows": timed["windows"],
+            "cores": [one["cores"] for one in loaded],
             "seconds": timed["seconds"],
             "reference_seconds": dict(zip(variant.references, seconds, strict=True)),
             "reference_windows": BATCH_SIZE,

@@ -38,7 +38,9 @@ from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
 from nq.runs.run import run
 
-RAW, TUNED, RECOVERED = "raw", "tuned", "recovered"
+RAW = "raw"
+TUNED = "tuned"
+RECOVERED = "recovered"
 STATES = (RAW, TUNED, RECOVERED)
 TINY = ModelConfig(
     hidden_size=16, num_hidden_layers=3, num_attention_heads=4, intermediate_size=128
@@ -138,8 +140,17 @@ class Models:
             for text in (f"--{name.replace('_', '-')}", value)
         ]
         argv = [
-            *("--data", *self.data, "--init", self.of(counts, RAW), "--teacher", self.source),
-            *("--output", work, "--no-track", *options, *self.training),
+            "--data",
+            *self.data,
+            "--init",
+            self.of(counts, RAW),
+            "--teacher",
+            self.source,
+            "--output",
+            work,
+            "--no-track",
+            *options,
+            *self.training,
         ]
         in_new_process(train, [str(text) for text in argv])
         return work
@@ -191,8 +202,10 @@ def prunings(heads: int, inner: int, layers: int) -> list[str]:
     ['heads=9,ffn=1152', 'layers=5,ffn=1152', 'heads=9,ffn=1152,layers=5']
     """
     wide, narrow = (64 * max(1, math.floor(share * inner / 64)) for share in (0.75, 0.5))
-    most, half = max(1, heads * 3 // 4), max(1, heads // 2)
-    high, low = max(1, layers - 1), max(1, layers - 2)
+    most = max(1, heads * 3 // 4)
+    half = max(1, heads // 2)
+    high = max(1, layers - 1)
+    low = max(1, layers - 2)
     singles = [f"ffn={wide}", f"ffn={narrow}", f"heads={most}", f"heads={half}"]
     singles += [f"layers={high}", f"layers={low}"]
     mixtures = [f"heads={most},ffn={wide}", f"layers={high},ffn={wide}"]

@@ -166,7 +166,8 @@ def run(args: argparse.Namespace) -> int:
     if args.target.exists() and (args.target.is_file() or any(args.target.iterdir())):
         raise ValueError(f"{args.target} is not empty: choose a new folder")
     check_writable(args.target)
-    source, pages = ModelFolder.open(args.source).path, arguments.pages(args)
+    source = ModelFolder.open(args.source).path
+    pages = arguments.pages(args)
     record = prune(source, args.target, args.prune, args.data, pages)
     if args.json:
         terminal.print_json({"output": str(args.target), "pruning": record.to_dict()})

@@ -19,7 +19,9 @@ from experiments.study import Row, Rows, Study, line
 from nq import tracking
 from nq.evaluation.gate import FAILED, PASSED, Gate
 
-BASELINE, BFLOAT16, INT8 = "baseline", "mixed", "openvino+int8"
+BASELINE = "baseline"
+BFLOAT16 = "mixed"
+INT8 = "openvino+int8"
 PROFILES = {BFLOAT16: "bfloat16", INT8: "int8"}
 MAX_LOSS, SOURCE_SPEED = 0.02, 1.3
 SOURCE = "1.30x, at most 2% lost"
@@ -57,8 +59,13 @@ def speed_up(row: Row, reference: str = BASELINE) -> Interval | None:
 def gate(row: Row) -> Gate:
     """Returns the gate of a row."""
     return Gate(
-        *(row["micro_f1"], row["baseline_micro_f1"]),
-        *(row["loss"], row["low"], row["high"], row["questions"], MAX_LOSS),
+        row["micro_f1"],
+        row["baseline_micro_f1"],
+        row["loss"],
+        row["low"],
+        row["high"],
+        row["questions"],
+        MAX_LOSS,
     )
 
 
@@ -76,7 +83,8 @@ def best(rows: Rows) -> Row | None:
 
 
 def _cells(row: Row, rows: Rows) -> Row:
-    own, points = gate(row), 100 * (row["micro_f1"] - row["baseline_micro_f1"])
+    own = gate(row)
+    points = 100 * (row["micro_f1"] - row["baseline_micro_f1"])
     cells = {
         "row": name(row),
         "weights M": f"{row['weights'] / 1e6:.1f}",
@@ -151,7 +159,8 @@ def plot(rows: Rows, figure: Any) -> None:
     for row in rows:
         loss, low, high = (100 * row[key] for key in ("loss", "low", "high"))
         if ratio := speed_up(row):
-            point, ends = (loss, ratio.median), [[loss - low], [high - loss]]
+            point = (loss, ratio.median)
+            ends = [[loss - low], [high - loss]]
             axes.errorbar(*point, xerr=ends, fmt="o", lw=0.8)
             style = {"textcoords": "offset points", "fontsize": "xx-small"}
             axes.annotate(name(row), point, xytext=(4, 4), **style)

@@ -204,7 +204,9 @@ class PruningRecord:
 
         Layers and heads count from 0; ``removed_heads`` has a list for each layer that is left.
         """
-        before, after, kept = self.before, self.after, self.kept
+        before = self.before
+        after = self.after
+        kept = self.kept
         return {
             "source": self.source,
             "data": list(self.data),

@@ -26,7 +26,10 @@ from experiments.workloads import SHAPES, Workload
 from nq import processor
 
 PARTS = (ENCODER, JAX)
-LENGTHS, MICRO_BATCHES, BATCH, STAGES = (128, 512), (1, 2, 4, 8, 16), 16, 2
+LENGTHS = (128, 512)
+MICRO_BATCHES = (1, 2, 4, 8, 16)
+BATCH = 16
+STAGES = 2
 QUICK: Values = {"shapes": ["tiny"], "lengths": [16], "micro_batches": [1, 2, 8]}
 
 
@@ -56,7 +59,9 @@ def check(args: argparse.Namespace) -> None:
 
 def cells(args: argparse.Namespace) -> list[study.Cell]:
     """Returns the cells of the chosen parts that can be measured here; says which cannot."""
-    cores, k, m = processor.cores(), args.stages, args.micro_batches
+    cores = processor.cores()
+    k = args.stages
+    m = args.micro_batches
     measures: dict[str, Callable[[Workload], list[Row]]] = {
         ENCODER: lambda workload: measure.encoder_rows(workload, cores, k, m, args.rounds),
         JAX: lambda workload: measure.tensor_rows(workload, cores, k, args.rounds),

@@ -122,7 +122,8 @@ def encoder_rows(
 
     If there are fewer cores than stages, stages share them.
     """
-    cuts, inputs = stages.even_cuts(workload.config, count), workloads.rows(workload)
+    cuts = stages.even_cuts(workload.config, count)
+    inputs = workloads.rows(workload)
     cell = partial(new_row, ENCODER, workload, count)
     plan = planning.Workload(workload.config, workload.batch, workload.length)
     machine = here.measure(plan, cores[:count])
@@ -171,7 +172,9 @@ def tensor_rows(workload: Workload, cores: Sequence[int], devices: int, rounds: 
 
     If there are fewer cores than devices, devices share them.
     """
-    batch, config, own = workload.batch, workload.config, cores[:devices]
+    batch = workload.batch
+    config = workload.config
+    own = cores[:devices]
     each = units.shares(own, devices)
     with contextlib.ExitStack() as stack:
 
@@ -180,7 +183,9 @@ def tensor_rows(workload: Workload, cores: Sequence[int], devices: int, rounds: 
             settings = tensor.environment(count)
             return stack.enter_context(units.started(tensor.load, task, places, settings))
 
-        one, whole, split = start(each[0], batch), start(own, batch), start(own, batch, devices)
+        one = start(each[0], batch)
+        whole = start(own, batch)
+        split = start(own, batch, devices)
         sizes = [part.stop - part.start for part in groups.slices(0, batch, devices)]
         instances = [start(*pair) for pair in zip(each, sizes, strict=False)]
         running = {ONE: [one], ALL: [whole], INSTANCES: instances, TENSOR: [split]}

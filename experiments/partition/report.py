@@ -19,8 +19,12 @@ from experiments.intervals import (
 )
 from experiments.study import Row, Rows, Study, beside, grouped, line
 
-PERCEPTRON, ENCODER, JAX = "perceptron", "encoder", "tensor"
-ONE, ALL, INSTANCES = "one core", "all cores", "instances"
+PERCEPTRON = "perceptron"
+ENCODER = "encoder"
+JAX = "tensor"
+ONE = "one core"
+ALL = "all cores"
+INSTANCES = "instances"
 PIPELINE, TENSOR = "pipeline", "tensor"
 FORWARD, TRAINING = "forward", "training"
 
@@ -195,7 +199,8 @@ def near(rows: Rows, part: str, name: str) -> str:
         for r in some
     ]
     errors = [r[name] / seconds(r) - 1 for r in some]
-    right, largest = verdicts.count(CONFIRMED), max(errors, key=abs)
+    right = verdicts.count(CONFIRMED)
+    largest = max(errors, key=abs)
     return f"{overall(verdicts)}: {right} of {len(some)} rows, largest error {largest:+.0%}"
 
 
@@ -214,7 +219,8 @@ def plot(rows: Rows, figure: Any) -> None:
     axes = figure.add_subplot()
     for number, cell in enumerate(_cells(rows, ENCODER)):
         name = f"{cell[0]['shape']} {cell[0]['length']}"
-        some, color = [row for row in cell if row["way"] == PIPELINE], f"C{number}"
+        some = [row for row in cell if row["way"] == PIPELINE]
+        color = f"C{number}"
         line(axes, [(row["m"], seconds(row)) for row in some], color=color, label=name)
         predicted = [(row["m"], row["predicted_s"]) for row in some]
         line(axes, predicted, ls="--", marker="", color=color, label=f"{name}, predicted")

@@ -25,7 +25,8 @@ from nq.model.encoder import Layers
 from nq.records import FloatArray
 
 AXIS = "model"
-COLUMNS, ROWS = ("qkv", "intermediate"), ("attention_output", "output")
+COLUMNS = ("qkv", "intermediate")
+ROWS = ("attention_output", "output")
 SPECS: dict[str, tuple[str | None, ...]] = {
     **{f"{part}/kernel": (None, AXIS) for part in COLUMNS},
     **{f"{part}/bias": (AXIS,) for part in COLUMNS},
@@ -136,7 +137,8 @@ def program(config: ModelConfig, model: keras.Model, inputs: Values, devices: in
         outputs, _ = own.stateless_call(weights, [], dict(rows), training=False)
         return outputs
 
-    whole, paths = _spec(), [variable.path for variable in own.trainable_variables]
+    whole = _spec()
+    paths = [variable.path for variable in own.trainable_variables]
     if devices > 1:
         compute = jax.shard_map(
             compute,

@@ -137,7 +137,8 @@ class Stage:
 
         Returns the seconds without those of waiting for neighbours.
         """
-        started, waited_s = time.perf_counter(), self.seat.waited_s()
+        started = time.perf_counter()
+        waited_s = self.seat.waited_s()
         for rows in slices(self.rows.start, self.rows.stop, micro_batches):
             if self.before:
                 self.before.wait()
@@ -172,7 +173,8 @@ class Stage:
 
     def _windows(self, rows: slice) -> None:
         """Computes some windows from the shared arrays into the shared arrays."""
-        arrays, pieces = self.arrays, slice(rows.start * self.length, rows.stop * self.length)
+        arrays = self.arrays
+        pieces = slice(rows.start * self.length, rows.stop * self.length)
         inputs = [arrays[name][rows] for name in MODEL_INPUTS]
         if self.number:
             inputs = [arrays[f"hidden_{self.number}"][pieces], *inputs[:2]]

@@ -12,7 +12,9 @@ from typing import Any
 from experiments import Values, units
 from experiments.workloads import Workload, rows
 
-STEP, LOGITS, ALL_REDUCE = "step", "logits", "all-reduce"
+STEP = "step"
+LOGITS = "logits"
+ALL_REDUCE = "all-reduce"
 COUNTS = ("all_reduces", "compiled_all_reduces")
 REPEATS = 21
 
@@ -45,7 +47,8 @@ def load(task: Task) -> tuple[Values, units.Work]:
     from experiments.partition import sharding
     from nq.model import joint
 
-    workload, inputs = task.workload, rows(task.workload)
+    workload = task.workload
+    inputs = rows(task.workload)
     del inputs["token_map"]
     model = joint.build(workload.config)
     program = sharding.program(workload.config, model, inputs, task.devices)

@@ -32,8 +32,15 @@ from nq.model.tensors import check_length
 
 SHAPES = {"base": models.SHAPES["bert-base"], "deberta-base": models.SHAPES["deberta-base"]}
 HEAD = (
-    *("peer", "type", "windows/s", "x baseline", "x best peer", "GFLOP/s", "of peak"),
-    *("memory, MB", "drift"),
+    "peer",
+    "type",
+    "windows/s",
+    "x baseline",
+    "x best peer",
+    "GFLOP/s",
+    "of peak",
+    "memory, MB",
+    "drift",
 )
 
 
@@ -60,13 +67,17 @@ def rows(measured: Sequence[Values], gflop: float, peaks: Mapping[str, float]) -
             best[row["precision"]] = max(best.get(row["precision"], 0.0), speed)
     return [
         {
-            **{"name": str(row["peer"]), "precision": row["precision"]},
-            **{"windows_per_s": speed, "against_baseline": speed / speeds[0]},
+            "name": str(row["peer"]),
+            "precision": row["precision"],
+            "windows_per_s": speed,
+            "against_baseline": speed / speeds[0],
             "against_best_peer": _ratio(speed, best.get(row["precision"])),
             "gflop_per_s": speed * gflop,
             "of_peak": _ratio(speed * gflop, peaks.get(row["precision"])),
             "drift": float(abs(row["logits"] - baseline).max()),
-            **{"load_s": row["load_s"], "memory_mb": row["memory_mb"], "rounds": windows_per_s},
+            "load_s": row["load_s"],
+            "memory_mb": row["memory_mb"],
+            "rounds": windows_per_s,
         }
         for row, speed, windows_per_s in zip(measured, speeds, rounds, strict=True)
     ]
@@ -80,10 +91,15 @@ def table(result: Values) -> str:
     """Returns the result of the command as a Markdown table with notes."""
     cells = [
         (
-            *(f"`{row['name']}`", row["precision"], f"{row['windows_per_s']:.3g}"),
-            *(f"{row['against_baseline']:.2f}", _if(row["against_best_peer"], ".2f")),
-            *(f"{row['gflop_per_s']:.0f}", _if(row["of_peak"], ".0%")),
-            *(f"{row['memory_mb']:.0f}", f"{row['drift']:.1e}"),
+            f"`{row['name']}`",
+            row["precision"],
+            f"{row['windows_per_s']:.3g}",
+            f"{row['against_baseline']:.2f}",
+            _if(row["against_best_peer"], ".2f"),
+            f"{row['gflop_per_s']:.0f}",
+            _if(row["of_peak"], ".0%"),
+            f"{row['memory_mb']:.0f}",
+            f"{row['drift']:.1e}",
         )
         for row in result["peers"]
     ]
@@ -152,10 +168,14 @@ def compared(args: argparse.Namespace, files: Sequence[str], folder: Path) -> Va
     gflop = window_gflop(ModelFolder(model).config, length)
     whole = [row for row in results if not row["failure"]]
     return {
-        **{"model": args.shape or model.name, "max_seq_length": length, "batch_size": batch_size},
+        "model": args.shape or model.name,
+        "max_seq_length": length,
+        "batch_size": batch_size,
         "windows": whole[0]["logits"].shape[1],
-        **{"gflop_per_window": gflop, "peak_gflop_per_s": best},
-        **{"peers": rows(whole, gflop, best), "skipped": skipped},
+        "gflop_per_window": gflop,
+        "peak_gflop_per_s": best,
+        "peers": rows(whole, gflop, best),
+        "skipped": skipped,
         "failed": {str(row["peer"]): row["failure"] for row in results if row["failure"]},
         "versions": extras.versions((*machine.PACKAGES, "onnx", "nncf", "tf2onnx")),
     }

@@ -35,7 +35,8 @@ def random_model(config: ModelConfig, folder: Path, like: Path | None = None) ->
     ``like`` is another model folder to have them from.
     """
     like = like or bundled_model()
-    tokenizer, settings = load_tokenizer(like), ModelFolder(like).settings
+    tokenizer = load_tokenizer(like)
+    settings = ModelFolder(like).settings
     checkpoint.save(folder, joint.build(config), config, tokenizer, settings, "# Random weights\n")
     return folder
 
@@ -59,7 +60,8 @@ def task(
     part = ModelPart(ModelFolder(model), windows)
     pages = (one.example for one in prepared)
     some_rows = calibration_rows(pages, part, batch_size)
-    rows, calibration = folder / "rows.npz", folder / "calibration.npz"
+    rows = folder / "rows.npz"
+    calibration = folder / "calibration.npz"
     full_rows = full_windows(prepared.shards, shape.length, whole(count, shape))
     np.savez(rows, allow_pickle=False, **full_rows)
     np.savez(calibration, allow_pickle=False, **some_rows)

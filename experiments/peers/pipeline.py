@@ -100,7 +100,9 @@ def tensors(vocab_size: int) -> dict[str, Any]:
     """
     import numpy as np
 
-    draw, hidden, inner = random.Random(7), SHAPE["hidden_size"], SHAPE["intermediate_size"]
+    draw = random.Random(7)
+    hidden = SHAPE["hidden_size"]
+    inner = SHAPE["intermediate_size"]
 
     def normal(*shape: int, scale: float = 0.5, mean: float = 0.0) -> Any:
         values = [draw.gauss(mean, scale) for _ in range(math.prod(shape))]
@@ -182,7 +184,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     from nq.model.convert import convert
 
     with tempfile.TemporaryDirectory() as name:
-        model, converted = write_model(Path(name) / "model"), Path(name) / "converted"
+        model = write_model(Path(name) / "model")
+        converted = Path(name) / "converted"
         command = [args.python, "-P", __file__, str(model)]
         reference = json.loads(subprocess.check_output(command, text=True))
         convert(model, converted)

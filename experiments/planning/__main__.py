@@ -25,8 +25,17 @@ from nq.text import counted, grid, visible
 WINDOWS_PER_QUESTION = 103
 """Of whole pages at length 512 and stride 128: docs/benchmarks.md, 20 questions of dev's pages."""
 HEAD = (
-    *("strategy", "devices", "split", "micro-batches", "GB each", "s/batch", "windows/s"),
-    *("waiting", "MB moved", "hours", "dollars"),
+    "strategy",
+    "devices",
+    "split",
+    "micro-batches",
+    "GB each",
+    "s/batch",
+    "windows/s",
+    "waiting",
+    "MB moved",
+    "hours",
+    "dollars",
 )
 PREDICTED = "Predicted from the figures of the devices, not measured."
 

@@ -97,8 +97,10 @@ class Unit:
 def units(config: ModelConfig, length: int) -> tuple[Unit, ...]:
     """Returns the parts of a model for windows of ``length`` pieces: embeddings, layers, heads."""
     sizes = {path: math.prod(shape) for path, shape in weight_shapes(config).items()}
-    hidden, width = config.hidden_size, config.table_width
-    flop, values = layer_flop(config, length), length * hidden
+    hidden = config.hidden_size
+    width = config.table_width
+    flop = layer_flop(config, length)
+    values = length * hidden
     layers = []
     for i in range(config.num_hidden_layers):
         name = f"layer_{config.layer_set(i)}_"
@@ -132,7 +134,9 @@ class Costs:
     @cached_property
     def seconds(self) -> tuple[float, ...]:
         """The time of each part: the longer of computing and of reading, and the all-reduces."""
-        work, device, seconds = self.workload, self.device, list[float]()
+        work = self.workload
+        device = self.device
+        seconds = list[float]()
         reduced_s = all_reduce_s(work.activation_bytes(self.windows), self.tensor, device)
         for unit in units(work.config, work.length):
             share = self.tensor if unit.is_layer else 1
@@ -151,7 +155,8 @@ class Costs:
         before and after softmax, output) and the inner product before and after its activation
         function. A stage of several also receives a micro-batch and sends one meanwhile.
         """
-        work, config = self.workload, self.workload.config
+        work = self.workload
+        config = self.workload.config
         every = units(config, work.length)
         parts = every[stage.first : stage.end]
         held = {unit.weights: unit.whole + unit.split / self.tensor for unit in parts}

@@ -50,7 +50,8 @@ class Device(Settings):
     @cached_property
     def flop_per_s(self) -> Mapping[str, float]:
         """Operations per second that it sustains in an encoder, by compute type."""
-        peaks, shares = self.tflops.to_dict(), self.sustained.to_dict()
+        peaks = self.tflops.to_dict()
+        shares = self.sustained.to_dict()
         speeds = {kind: 1e12 * peaks[kind] * shares[kind] for kind in VALUE_BYTES}
         return {kind: speed for kind, speed in speeds.items() if speed}
 

@@ -86,7 +86,8 @@ def on_cores(config: ModelConfig, windows: int, length: int, cores: Sequence[int
     TensorFlow has one thread on each of the cores, in a process of its own: threads keep the cores
     that a process has when libraries start them.
     """
-    task, environment = (config, windows, length), thread_environment(len(cores))
+    task = (config, windows, length)
+    environment = thread_environment(len(cores))
     with units.started(_load, task, cores, environment) as unit:
         tflops: TypeTable = unit.receive()
     return tflops

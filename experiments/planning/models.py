@@ -60,7 +60,8 @@ def layer_flop(config: ModelConfig, length: int) -> int:
     a x 2 span for each of its terms; the projections of relative positions are constants. Tables,
     norms, activations and heads, below 1 %, are ignored.
     """
-    hidden, width = config.hidden_size, config.attention_width
+    hidden = config.hidden_size
+    width = config.attention_width
     inner = config.intermediate_columns + config.intermediate_size
     relative = 2 * config.relative_span * len(config.relative_terms)
     products = 4 * hidden * width + hidden * inner + relative * width

@@ -9,8 +9,12 @@ from experiments.planning.devices import Device, Group
 from experiments.planning.pipeline import Stage, flow_seconds, partition
 from nq.errors import Error
 
-SINGLE, DATA, PIPELINE = "single device", "data parallel", "pipeline"
-REPLICATED, TENSOR, TENSOR_PIPELINE = "replicated pipeline", "tensor", "tensor x pipeline"
+SINGLE = "single device"
+DATA = "data parallel"
+PIPELINE = "pipeline"
+REPLICATED = "replicated pipeline"
+TENSOR = "tensor"
+TENSOR_PIPELINE = "tensor x pipeline"
 MICRO_BATCHES_PER_STAGE = 4
 """GPipe finds the bubble negligible with at least four micro-batches for each stage."""
 MOST_MICRO_BATCHES = 1024
@@ -77,7 +81,8 @@ def order(plan: Plan) -> tuple[bool, float, float]:
 
 def choices(workload: Workload, group: Group) -> Iterator[Plan]:
     """Yields plans without predictions, some of them with the reason why they are not possible."""
-    everything, n = Stage(0, len(units(workload.config, workload.length))), group.count
+    everything = Stage(0, len(units(workload.config, workload.length)))
+    n = group.count
     yield Plan(SINGLE, group.whole.name, stages=(everything,))
     if n == 1:
         reason = "there is one device: give several"
@@ -88,7 +93,8 @@ def choices(workload: Workload, group: Group) -> Iterator[Plan]:
     yield Plan(PIPELINE, group.name, stages=_stages(workload, group))
     if n > 2:
         yield Plan(REPLICATED, group.name, stages=_stages(workload, group, replicas=n))
-    divisors, heads = [t for t in range(2, n) if n % t == 0], workload.config.num_attention_heads
+    divisors = [t for t in range(2, n) if n % t == 0]
+    heads = workload.config.num_attention_heads
     for tensor in (n, *divisors):
         strategy = TENSOR if tensor == n else TENSOR_PIPELINE
         if heads % tensor:
@@ -111,7 +117,8 @@ def _stages(
     partition fits into the memory, it is the balanced one, which does not fit either. A stage has
     ``replicas`` replicas at most.
     """
-    device, devices = group.device, group.count // tensor
+    device = group.device
+    devices = group.count // tensor
     smallest = Costs(workload, device, math.ceil(workload.batch / MOST_MICRO_BATCHES), tensor)
     if replicas == 1:
         devices = min(devices, len(units(workload.config, workload.length)))
@@ -145,7 +152,8 @@ def _predicted(workload: Workload, device: Device, plan: Plan, micro_batches: in
     """Returns a plan with predictions, for micro-batches of equal size."""
     windows = math.ceil(workload.batch / micro_batches)
     count = math.ceil(workload.batch / windows)
-    costs, stages = Costs(workload, device, windows, plan.tensor), plan.stages
+    costs = Costs(workload, device, windows, plan.tensor)
+    stages = plan.stages
     memory = max(map(costs.stage_bytes, stages))
     computing = [sum(costs.seconds[stage.first : stage.end]) for stage in stages]
     size = workload.activation_bytes(windows)

@@ -55,11 +55,17 @@ def table(result: Values) -> str:
 def _row(result: Values, corpus: Corpus, workers: int) -> Sequence[str]:
     """Returns the cells of a corpus; the submitting machine's core is paid for, too."""
     stages = predicted(result["costs"], corpus, workers)
-    most, hours = max(stages, key=lambda name: stages[name]), sum(stages.values()) / 3600
+    most = max(stages, key=lambda name: stages[name])
+    hours = sum(stages.values()) / 3600
     dollars = hours * (workers + 1) * result["dollars_per_hour"]
     return (
-        *(corpus.name, f"{corpus.examples:,}", str(workers), _figure(hours), _figure(dollars)),
-        *(most, f"{stages[most] / (3600 * hours):.0%}"),
+        corpus.name,
+        f"{corpus.examples:,}",
+        str(workers),
+        _figure(hours),
+        _figure(dollars),
+        most,
+        f"{stages[most] / (3600 * hours):.0%}",
     )
 
 
@@ -84,7 +90,10 @@ def check(result: Values, cluster: Values) -> str:
         expected_s = sum(stages.values()) - stages[START]
         rows.append(
             (
-                *(str(workers), str(examples), f"{expected_s:.1f}", f"{measured_s:.1f}"),
+                str(workers),
+                str(examples),
+                f"{expected_s:.1f}",
+                f"{measured_s:.1f}",
                 f"{expected_s / measured_s - 1:+.0%}",
             )
         )
@@ -103,7 +112,8 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def scale(args: argparse.Namespace) -> int:
     """Runs the command."""
-    folder, files = open_folder(args.model), tuple(find_files(args.data))
+    folder = open_folder(args.model)
+    files = tuple(find_files(args.data))
     task = measure.Task(files, folder.path, str(args.profile), args.batch_size, args.limit)
     with units.started(measure.load, task, processor.cores()[:1]) as unit:
         found = unit.receive()

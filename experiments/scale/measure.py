@@ -85,11 +85,13 @@ def _stages(task: Task, pages: Sequence[tuple[Any, Any]]) -> tuple[dict[str, flo
     model = Model.open(task.model)
 
     def windowed() -> list[Windowed]:
-        tokenizer, examples = model.tokenizer, list[Windowed]()
+        tokenizer = model.tokenizer
+        examples = list[Windowed]()
         for source, item in pages:
             made = make_windows(source, item, tokenizer, model.windows)
             if not isinstance(made, DeadLetter):
-                rows, unread = example_rows(source, made), unread_blocks(item, model.windows)
+                rows = example_rows(source, made)
+                unread = unread_blocks(item, model.windows)
                 examples.append(Windowed(item, rows, source, unread))
         return examples
 

@@ -16,7 +16,10 @@ from dataclasses import dataclass
 
 from nq.beam.merge import shares
 
-CHECK, START, MERGE, SKIP = "check", "start", "merge", "skip"
+CHECK = "check"
+START = "start"
+MERGE = "merge"
+SKIP = "skip"
 WORKER_STAGES = ("read", "windows", "model", "decide", "encode")
 
 

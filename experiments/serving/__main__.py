@@ -92,7 +92,9 @@ async def _figures(
     config: ServeConfig,
 ) -> Values:
     """Returns all figures of a server; seconds end in ``_s``."""
-    one, many, alone = list[float](), list[float](), list[float]()
+    one = list[float]()
+    many = list[float]()
+    alone = list[float]()
     some = list(islice(cycle(bodies), args.questions))
     await closed_loop(server.url, some[: args.clients], args.clients)
     for number in range(args.rounds):
@@ -101,7 +103,8 @@ async def _figures(
         one.append(per_s)
         alone += latencies
         many.append((await closed_loop(server.url, some, args.clients))[0])
-    capacity, alone_s = statistics.median(many), statistics.median(alone)
+    capacity = statistics.median(many)
+    alone_s = statistics.median(alone)
     log.info("latency at %.1f questions/s", LOAD * capacity)
     arrivals = list(islice(cycle(bodies), args.arrivals))
     latencies = await open_loop(server.url, arrivals, LOAD * capacity, args.seed)

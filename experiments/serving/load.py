@@ -136,7 +136,8 @@ async def open_loop(url: str, bodies: Sequence[Body], per_s: float, seed: int) -
     Returns:
         The seconds of each question.
     """
-    draw, tasks = random.Random(seed), list[asyncio.Task[float]]()
+    draw = random.Random(seed)
+    tasks = list[asyncio.Task[float]]()
     async with client(url) as http:
         due = time.perf_counter()
         for body in bodies:
