@@ -55,7 +55,11 @@ def _options(parser: argparse.ArgumentParser) -> None:
     arguments.add_profile(parser)
     arguments.add_settings(parser, Compute, ["batch_size"])
     command.add_option(parser, "windows", 320, "windows in a round, to the end of an example")
-    parser.add_argument("--no-memory", action="store_true", help="skip the memory, which is slow")
+    parser.add_argument(
+        "--no-memory",
+        action="store_true",
+        help="skip the memory, which is slow",
+    )
 
 
 def prediction(args: argparse.Namespace, request: Request, folder: Path) -> Values:
@@ -117,7 +121,11 @@ def memory(files: Sequence[str], model: Path, folder: Path) -> Values:
     """Returns the peak memory of whole runs over the data once and ten times, in MB."""
     from experiments.peers.inputs import random_model
 
-    tiny = random_model(replace(ModelFolder(model).config, **NARROW), folder / "tiny", model)
+    tiny = random_model(
+        replace(ModelFolder(model).config, **NARROW),
+        folder / "tiny",
+        model,
+    )
     peaks = {}
     for times in (1, 10):
         data = folder / f"{times}.jsonl"

@@ -101,12 +101,12 @@ class Scored:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     text = "folder with dev/ and pages/"
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help=text)
+    command.add_option(parser, "data", Path, text)
     for name in ("long", "short"):
         text = f"the file of experiments.{name}_pages"
-        parser.add_argument(f"--{name}", type=Path, required=True, metavar="FILE", help=text)
+        command.add_option(parser, name, Path, text, metavar="FILE")
     text = "a new folder, for the models with their decisions"
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help=text)
+    command.add_option(parser, "output", Path, text)
 
 
 def fit(args: argparse.Namespace) -> int:

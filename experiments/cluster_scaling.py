@@ -156,7 +156,13 @@ def table(result: Values) -> str:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", nargs="+", required=True, metavar="FILE", help="questions")
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="questions",
+    )
     command.add_one_model(parser)
     parser.add_argument(
         "--profile", default="buckets+openvino", help="default: buckets+openvino", metavar="P"

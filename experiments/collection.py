@@ -39,7 +39,11 @@ BATCH_SIZE = 16
 def _options(parser: argparse.ArgumentParser) -> None:
     arguments.add_data(parser)
     add_half(parser, default="even")
-    parser.add_argument("--ranker", metavar="MODEL", help="folder or name of a dual encoder")
+    parser.add_argument(
+        "--ranker",
+        metavar="MODEL",
+        help="folder or name of a dual encoder",
+    )
     text = "weights of the cosine beside BM25"
     parser.add_argument("--weights", type=float, nargs="+", default=[COSINE], help=text)
 
@@ -100,7 +104,13 @@ def first_ranks(
 def _index(model: str) -> BlockIndex:
     """Returns an index by a dual encoder, which encodes all blocks."""
     opened = Model.open(model)
-    spec = ScorerSpec(opened, reader_profile(), BATCH_SIZE, adaptive=True, keeps_vectors=True)
+    spec = ScorerSpec(
+        opened,
+        reader_profile(),
+        BATCH_SIZE,
+        adaptive=True,
+        keeps_vectors=True,
+    )
     scorer = vector_scorer(load_scorer(spec))
     if scorer is None:
         raise Error(

@@ -85,7 +85,12 @@ def add_option(
     Without a default, but with the type of one, the option is required.
     """
     if isinstance(default, type):
-        parser.add_argument(f"--{name}", required=True, help=text, **{**KINDS[default], **more})
+        parser.add_argument(
+            f"--{name}",
+            required=True,
+            help=text,
+            **{**KINDS[default], **more},
+        )
         return
     kind = next(options for known, options in KINDS.items() if isinstance(default, known))
     text += "" if default is None else f" (default: {default})"
@@ -102,7 +107,14 @@ def add_list(
     values, metavar = list(default), name[0].upper()
     more: Values = {"choices": list(choices)} if choices else {"type": arguments.positive}
     text = f"default: {' '.join(map(str, values))}"
-    parser.add_argument(f"--{name}", nargs="+", default=values, metavar=metavar, help=text, **more)
+    parser.add_argument(
+        f"--{name}",
+        nargs="+",
+        default=values,
+        metavar=metavar,
+        help=text,
+        **more,
+    )
 
 
 def add_answering(

@@ -38,7 +38,12 @@ LENGTHS, SHORT = (32, 128, 512), 32
 WITHOUT_SHORT = ("openvino",)
 """Engines without the shortest length: the claim about it is about TensorFlow's two modes."""
 MOST, MIB = 8, 1 << 20
-QUICK: Values = {"shapes": ["tiny"], "lengths": [32], "engines": ["tensorflow"], "most": 2}
+QUICK: Values = {
+    "shapes": ["tiny"],
+    "lengths": [32],
+    "engines": ["tensorflow"],
+    "most": 2,
+}
 OWN, SHARED, MEMORY = "own", "shared", "memory"
 IN_PROCESS = (SYNC, ASYNCIO, THREADS)
 
@@ -232,7 +237,11 @@ def _round(approach: str, group: Sequence[units.Unit]) -> dict[str, float]:
 
 def key(workload: Workload, count: int) -> Values:
     """Returns what names a cell in the results."""
-    names = {"shape": workload.shape, "length": workload.length, "engine": workload.engine}
+    names = {
+        "shape": workload.shape,
+        "length": workload.length,
+        "engine": workload.engine,
+    }
     return {**names, "n": count}
 
 
@@ -251,7 +260,12 @@ def concurrency(args: argparse.Namespace) -> int:
     """Runs the command."""
     if args.quick:
         vars(args).update(QUICK)
-    return study.measure(report.STUDY, args, partial(cells, args), memory_gb=args.memory_gb)
+    return study.measure(
+        report.STUDY,
+        args,
+        partial(cells, args),
+        memory_gb=args.memory_gb,
+    )
 
 
 def cells(args: argparse.Namespace, results: study.Results) -> list[study.Cell]:

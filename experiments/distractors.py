@@ -171,7 +171,12 @@ def _moved(
         number = numbers.get(given["long_answer"]["candidate_index"])
         if number is None:
             null = {"start_token": -1, "end_token": -1, "candidate_index": -1}
-            return {**given, "long_answer": null, "short_answers": [], "yes_no_answer": "NONE"}
+            return {
+                **given,
+                "long_answer": null,
+                "short_answers": [],
+                "yes_no_answer": "NONE",
+            }
         return {
             **given,
             "long_answer": {**moved(given["long_answer"]), "candidate_index": number},

@@ -29,10 +29,8 @@ ID_SHIFT = 4 * 10**18
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data", type=Path, required=True, metavar="DIR", help="folder with train/ and dev/"
-    )
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="a jsonl.gz")
+    command.add_option(parser, "data", Path, "folder with train/ and dev/")
+    command.add_option(parser, "output", Path, "a jsonl.gz", metavar="FILE")
 
 
 def long_pages(dev: Sequence[Record], training: Sequence[Record]) -> Iterator[Record]:
@@ -54,7 +52,11 @@ def make(args: argparse.Namespace) -> int:
     records = list(long_pages(dev, training))
     write_records(args.output, records)
     blocks = [sum(c["top_level"] for c in r["long_answer_candidates"]) for r in records]
-    figures = {"questions": len(records), "fewest_blocks": min(blocks), "most_blocks": max(blocks)}
+    figures = {
+        "questions": len(records),
+        "fewest_blocks": min(blocks),
+        "most_blocks": max(blocks),
+    }
     return command.show(figures, args)
 
 

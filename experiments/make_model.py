@@ -36,9 +36,7 @@ MODELS = Kind(
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data", type=Path, required=True, metavar="DIR", help="folder with train/ and dev/"
-    )
+    command.add_option(parser, "data", Path, "folder with train/ and dev/")
     command.add_list(parser, "models", RECIPES, RECIPES)
     command.add_option(parser, "output", Path("runs/model"), "folder of the models")
 

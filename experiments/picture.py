@@ -44,7 +44,11 @@ FIGURES = "figures"
 def draw(args: argparse.Namespace) -> int:
     """Runs the command."""
     compared = read_result(RESULT, ROOT)
-    _draw(_comparison(compared), "compare.png", " | ".join(speed(RESULT, compared["result"])))
+    _draw(
+        _comparison(compared),
+        "compare.png",
+        " | ".join(speed(RESULT, compared["result"])),
+    )
     with tempfile.TemporaryDirectory() as folder:
         job = Job([bundled_sample()], profile=PROFILE, output=Path(folder) / "run")
         result = run(job)

@@ -47,9 +47,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profiles", nargs="+", default=PROFILES, metavar="P", help="without rescore"
     )
-    parser.add_argument(
-        "--output", type=Path, required=True, metavar="DIR", help="folder of the runs"
-    )
+    command.add_option(parser, "output", Path, "folder of the runs")
 
 
 def measure(args: argparse.Namespace) -> int:

@@ -47,7 +47,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     command.add_answering(parser, " of annotated data", command.add_one_model)
     text = f"folder or name of a dual encoder (default: {RANKER})"
     parser.add_argument("--ranker", default=RANKER, metavar="MODEL", help=text)
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="a jsonl file")
+    command.add_option(parser, "output", Path, "a jsonl file", metavar="FILE")
 
 
 def retrieved(example: Example, scores: Mapping[int, float]) -> Values:
@@ -127,7 +127,12 @@ def _rows(finished: FinishedRun) -> Iterator[Values]:
         ("fitted without the score", unscored, plain),
         ("fitted with the score", scored, fitted),
     ):
-        yield {"decision": name, "prune": "", "windows": 1.0, **figures(examples, decision)}
+        yield {
+            "decision": name,
+            "prune": "",
+            "windows": 1.0,
+            **figures(examples, decision),
+        }
     by_words = [(replace(e, passages=None), s) for e, s in scored]
     for depth in DEPTHS:
         for name, ranking, examples, decision in (

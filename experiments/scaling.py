@@ -172,7 +172,13 @@ def scaling(args: argparse.Namespace) -> int:
     for shape, engine in pairs:
         served = dispatch.Dispatch(shape, engine, cores, lengths, args.requests)
         cells.append((served.key, functools.partial(served.rows, args.rounds)))
-    return study.measure(report.STUDY, args, lambda _: cells, files, requests=args.requests)
+    return study.measure(
+        report.STUDY,
+        args,
+        lambda _: cells,
+        files,
+        requests=args.requests,
+    )
 
 
 main = command.main(scaling, _options)

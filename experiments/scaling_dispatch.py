@@ -165,7 +165,13 @@ class Dispatch:
                 mean_s += share * min(one.ask(length) for _ in range(CALIBRATION))
             steps: list[tuple[Values, study.Step]] = []
             for share, (policy, group) in itertools.product(LOADS, running):
-                step = partial(self._step, share / mean_s, policy, group, itertools.count())
+                step = partial(
+                    self._step,
+                    share / mean_s,
+                    policy,
+                    group,
+                    itertools.count(),
+                )
                 steps.append((self._row(share, policy, share / mean_s), step))
             return study.timed(steps, rounds)
 

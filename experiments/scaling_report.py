@@ -194,7 +194,11 @@ def plot(rows: Rows, figure: Any) -> None:
     figure.set_size_inches(13, 4.5)
     left, center, right = figure.subplots(1, 3)
     left.set(xlabel="threads", ylabel="latency of one window, s", yscale="log")
-    center.set(xlabel="pinned instances of a batch of 8", ylabel="windows/s", yscale="log")
+    center.set(
+        xlabel="pinned instances of a batch of 8",
+        ylabel="windows/s",
+        yscale="log",
+    )
     right.set(xlabel="pieces of a window", ylabel="p95 latency, s", yscale="log")
     pinned = [row for row in _part(rows, INSTANCES) if row["pinned"]]
     names = ("shape", "length", "engine")
@@ -207,7 +211,11 @@ def plot(rows: Rows, figure: Any) -> None:
     for row in _part(rows, DISPATCH):
         lengths = {length for some in row["classes"] for length in some}
         points = [(length, statistics.median(p95(row, length))) for length in lengths]
-        line(right, points, label=f"{row['policy']}, {row['shape']}, load {row['load']:.0%}")
+        line(
+            right,
+            points,
+            label=f"{row['policy']}, {row['shape']}, load {row['load']:.0%}",
+        )
     whole_numbers(figure)
 
 

@@ -24,8 +24,8 @@ ID_SHIFTS = {True: 10**18, False: 2 * 10**18}
 
 def _options(parser: argparse.ArgumentParser) -> None:
     text = "folder with dev/"
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help=text)
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="a jsonl.gz")
+    command.add_option(parser, "data", Path, text)
+    command.add_option(parser, "output", Path, "a jsonl.gz", metavar="FILE")
 
 
 def short_pages(dev: Iterable[Record]) -> Iterator[Record]:
@@ -51,7 +51,11 @@ def make(args: argparse.Namespace) -> int:
     records = list(short_pages(read_records(data_files(args.data, "dev"))))
     write_records(args.output, records)
     blocks = [sum(c["top_level"] for c in r["long_answer_candidates"]) for r in records]
-    result = {"questions": len(records), "fewest_blocks": min(blocks), "most_blocks": max(blocks)}
+    result = {
+        "questions": len(records),
+        "fewest_blocks": min(blocks),
+        "most_blocks": max(blocks),
+    }
     return command.show(result, args)
 
 

@@ -103,7 +103,11 @@ def add_options(parser: argparse.ArgumentParser, name: str, rounds: int = ROUNDS
     command.add_option(parser, "rounds", rounds, "rounds")
     text = f"folder of {name}.json and {name}.png"
     command.add_option(parser, "output", Path("runs") / name, text)
-    parser.add_argument("--quick", action="store_true", help="try the command with a tiny model")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="try the command with a tiny model",
+    )
     arguments.add_tracking(parser)
 
 

@@ -60,7 +60,11 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help=f"run the command after -- and write {RESULTS}/NAME.json; NAME begins with "
         + ", ".join(KINDS),
     )
-    action.add_argument("--show", metavar="NAME", help="print the rows of the result of a study")
+    action.add_argument(
+        "--show",
+        metavar="NAME",
+        help="print the rows of the result of a study",
+    )
 
 
 def tables(args: argparse.Namespace, measuring: Sequence[str]) -> int:
@@ -135,7 +139,11 @@ def record(name: str, command: Sequence[str], root: Path) -> Path:
     model = shipped(name, shlex.join(command))
     date = datetime.date.today().isoformat()
     executable = sys.executable if command[0].startswith("python") else command[0]
-    process = subprocess.run([executable, *command[1:]], stdout=subprocess.PIPE, check=False)
+    process = subprocess.run(
+        [executable, *command[1:]],
+        stdout=subprocess.PIPE,
+        check=False,
+    )
     if process.returncode:
         raise Error(f"{shlex.join(command)} failed with exit code {process.returncode}")
     try:

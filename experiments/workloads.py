@@ -36,7 +36,11 @@ ENGINE_PACKAGES = {
     "torch": ("torch", "transformers"),
 }
 """Engines, each with the packages that it needs besides TensorFlow."""
-PROFILES = {"tensorflow": "grappler", "tensorflow-bfloat16": "mixed+grappler", "onnx": "onnx"}
+PROFILES = {
+    "tensorflow": "grappler",
+    "tensorflow-bfloat16": "mixed+grappler",
+    "onnx": "onnx",
+}
 """Engines that nq runs as they are, each with its profile."""
 HINTS = {
     "INFERENCE_PRECISION_HINT": "f32",

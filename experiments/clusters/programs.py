@@ -26,7 +26,12 @@ RUNTIME = "org.apache.flink.runtime"
 JOB_MANAGER = f"{RUNTIME}.entrypoint.StandaloneSessionClusterEntrypoint"
 TASK_MANAGER = f"{RUNTIME}.taskexecutor.TaskManagerRunner"
 SPARK_JOB_SERVER = "org.apache.beam.runners.spark.SparkJobServerDriver"
-HEAP = {JOB_MANAGER: "384m", TASK_MANAGER: "320m", "job-server": "256m", SPARK_JOB_SERVER: "512m"}
+HEAP = {
+    JOB_MANAGER: "384m",
+    TASK_MANAGER: "320m",
+    "job-server": "256m",
+    SPARK_JOB_SERVER: "512m",
+}
 TASK_MANAGER_MEMORY = ("-XX:MaxDirectMemorySize=192m", "-XX:MaxMetaspaceSize=192m")
 """As in ``config.yaml``."""
 OPENED = (
@@ -134,7 +139,13 @@ def worker_pool(name: str, address: str, port: int, core: int | None = None) -> 
     """Returns a worker pool; its workers have the Python of this process, and this nq."""
     command = [sys.executable, "-m", "experiments.clusters.worker_pool", f"{address}:{port}"]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    return Program(name, command, core, {"PATH": path, "PYTHONPATH": str(ROOT)}, ((address, port),))
+    return Program(
+        name,
+        command,
+        core,
+        {"PATH": path, "PYTHONPATH": str(ROOT)},
+        ((address, port),),
+    )
 
 
 def _job_server(command: list[str], folder: Path, ports: Ports, master: str) -> Program:

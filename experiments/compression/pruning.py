@@ -62,7 +62,12 @@ SPAN_HEAD = "span_output/kernel"
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SRC", help="folder or name of one model")
-    parser.add_argument("target", type=Path, metavar="DST", help="folder to write; new or empty")
+    parser.add_argument(
+        "target",
+        type=Path,
+        metavar="DST",
+        help="folder to write; new or empty",
+    )
     parser.add_argument(
         "--prune",
         type=arguments.parsed_by(parse_counts),
@@ -118,7 +123,15 @@ def prune(
         settings, removed_parts=(*settings.removed_parts, record.to_dict())
     )
     missing = whole.report.missing
-    checkpoint.save(target, model, after, tokenizer, settings, record.card(), skip=missing)
+    checkpoint.save(
+        target,
+        model,
+        after,
+        tokenizer,
+        settings,
+        record.card(),
+        skip=missing,
+    )
     return record
 
 

@@ -167,7 +167,11 @@ def plot(rows: Rows, figure: Any) -> None:
     axes.axvline(100 * MAX_LOSS, color="grey", ls="--", lw=1, label="gate: 2 % lost")
     claim = [(100 * MAX_LOSS, SOURCE_SPEED)]
     line(axes, claim, marker="*", ms=12, ls="", color="black", label=f"source: {SOURCE}")
-    axes.set(xlabel="relative loss of micro-F1, %", ylabel="windows/s, x baseline", yscale="log")
+    axes.set(
+        xlabel="relative loss of micro-F1, %",
+        ylabel="windows/s, x baseline",
+        yscale="log",
+    )
 
 
 def metrics(row: Row) -> dict[str, float | None]:

@@ -196,7 +196,13 @@ def all_reduce(shape: tuple[int, ...], devices: int) -> Callable[[], float]:
     def add(values: Any) -> Any:
         return jax.lax.psum(values, AXIS)
 
-    mapped = jax.shard_map(add, mesh=mesh, in_specs=whole, out_specs=whole, check_vma=False)
+    mapped = jax.shard_map(
+        add,
+        mesh=mesh,
+        in_specs=whole,
+        out_specs=whole,
+        check_vma=False,
+    )
     values = jax.device_put(np.ones(shape, np.float32), jax.sharding.NamedSharding(mesh, whole))
     reduce = jax.jit(mapped)
     reduce(values).block_until_ready()

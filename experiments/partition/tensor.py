@@ -65,7 +65,11 @@ def load(task: Task) -> tuple[Values, units.Work]:
         measure = sharding.all_reduce(shape, task.devices)
         return statistics.median(measure() for _ in range(REPEATS))
 
-    run: dict[str, Callable[[], Any]] = {STEP: step, LOGITS: logits, ALL_REDUCE: all_reduce}
+    run: dict[str, Callable[[], Any]] = {
+        STEP: step,
+        LOGITS: logits,
+        ALL_REDUCE: all_reduce,
+    }
     step()
     counts = {name: getattr(program, name) for name in COUNTS}
     return {"cores": units.thread_cores(), **counts}, lambda command: run[command]()

@@ -123,7 +123,11 @@ def _options(parser: argparse.ArgumentParser) -> None:
     model = parser.add_mutually_exclusive_group()
     text = f"folder or name of one model (default: {READER})"
     model.add_argument("--model", default=READER, metavar="MODEL", help=text)
-    model.add_argument("--shape", choices=SHAPES, help="a model of this shape with random weights")
+    model.add_argument(
+        "--shape",
+        choices=SHAPES,
+        help="a model of this shape with random weights",
+    )
     text = "pieces in a window (default: the model's)"
     command.add_option(parser, "max-seq-length", None, text)
     text = "windows in a batch (default: as many as have 4096 pieces)"

@@ -37,7 +37,14 @@ def random_model(config: ModelConfig, folder: Path, like: Path | None = None) ->
     like = like or bundled_model()
     tokenizer = load_tokenizer(like)
     settings = ModelFolder(like).settings
-    checkpoint.save(folder, joint.build(config), config, tokenizer, settings, "# Random weights\n")
+    checkpoint.save(
+        folder,
+        joint.build(config),
+        config,
+        tokenizer,
+        settings,
+        "# Random weights\n",
+    )
     return folder
 
 
@@ -54,7 +61,11 @@ def task(
     Raises:
         Error: the pages have fewer full windows.
     """
-    request = Request(Questions(tuple(files)), load_tokenizer(model, windows.compat), windows)
+    request = Request(
+        Questions(tuple(files)),
+        load_tokenizer(model, windows.compat),
+        windows,
+    )
     prepared = prepare(request, folder / "windows")
     shape = Shape(batch_size, windows.max_seq_length)
     part = ModelPart(ModelFolder(model), windows)

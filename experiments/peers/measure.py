@@ -90,5 +90,10 @@ def load(work: tuple[Peer, Task]) -> tuple[Values, units.Work]:
     gc.collect()  # exports leave gigabytes in reference cycles
     logits = run()
     memory_mb = float(psutil.Process().memory_info().rss) / 2**20
-    values = {"precision": precision, "load_s": load_s, "memory_mb": memory_mb, "logits": logits}
+    values = {
+        "precision": precision,
+        "load_s": load_s,
+        "memory_mb": memory_mb,
+        "logits": logits,
+    }
     return values, lambda command: units.seconds(run)

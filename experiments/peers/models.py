@@ -127,7 +127,11 @@ def _transformers(task: Task, variant: str) -> tuple[str, Run]:
 
     model = _pretrained(task, torch.bfloat16 if variant == "bfloat16" else torch.float32)
     if variant == "int8":
-        model = torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
+        model = torch.ao.quantization.quantize_dynamic(
+            model,
+            {torch.nn.Linear},
+            dtype=torch.qint8,
+        )
 
     def compute(batch: Values) -> list[Any]:
         with torch.inference_mode():

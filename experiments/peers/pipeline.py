@@ -154,7 +154,11 @@ def write_model(folder: Path) -> Path:
     model = {"model_type": "bert", "architectures": ["BertForQuestionAnswering"]}
     config = {**model, "vocab_size": len(pieces), **SHAPE}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    settings = {"do_lower_case": True, "model_max_length": 512, "tokenizer_class": "BertTokenizer"}
+    settings = {
+        "do_lower_case": True,
+        "model_max_length": 512,
+        "tokenizer_class": "BertTokenizer",
+    }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
     return folder
 
@@ -177,8 +181,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m experiments.peers.pipeline",
         description="Compares calls of a reader with the pipeline of transformers 4.",
     )
-    parser.add_argument("--python", required=True, help="interpreter with transformers 4 and torch")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="file for its answers")
+    parser.add_argument(
+        "--python",
+        required=True,
+        help="interpreter with transformers 4 and torch",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="file for its answers",
+    )
     args = parser.parse_args(argv)
     import nq
     from nq.model.convert import convert

@@ -151,7 +151,12 @@ def _options(parser: argparse.ArgumentParser) -> None:
         "TOML file; each with :N for N of them",
     )
     text = "compute type (default: float32)"
-    parser.add_argument("--type", choices=devices.VALUE_BYTES, default="float32", help=text)
+    parser.add_argument(
+        "--type",
+        choices=devices.VALUE_BYTES,
+        default="float32",
+        help=text,
+    )
     amount = parser.add_mutually_exclusive_group()
     command.add_option(amount, "windows", None, "windows of the whole task, for hours and cost")
     text = "questions of the whole task, in place of --windows"
@@ -163,7 +168,13 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def planning(args: argparse.Namespace) -> int:
     """Runs the command; returns 1 if the model fits nowhere."""
     windows = args.questions * args.windows_per_question if args.questions else args.windows
-    workload = Workload(models.find(args.model), args.batch, args.length, args.type, windows)
+    workload = Workload(
+        models.find(args.model),
+        args.batch,
+        args.length,
+        args.type,
+        windows,
+    )
     plans: dict[strategies.Plan, None] = {}  # a device alone may be part of several groups
     for text in args.devices:
         name, count = devices.counted(text)

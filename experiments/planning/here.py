@@ -103,7 +103,12 @@ def encoder_tflops(config: ModelConfig, windows: int, length: int, profile: str)
     flop = windows * layer_flop(config, length)
     layers = min(max(LEAST_LAYERS, int(MEASURED_FLOP / flop)), config.num_hidden_layers)
     groups = min(layers, config.num_hidden_groups)
-    few = replace(config, num_hidden_layers=layers, num_hidden_groups=groups, vocab_size=VOCABULARY)
+    few = replace(
+        config,
+        num_hidden_layers=layers,
+        num_hidden_groups=groups,
+        vocab_size=VOCABULARY,
+    )
     rows = workloads.full_windows(VOCABULARY, windows, length)
     return layers * flop / median_s(workloads.engine_step(few, profile, rows)) / 1e12
 

@@ -119,7 +119,12 @@ def _stages(
     """
     device = group.device
     devices = group.count // tensor
-    smallest = Costs(workload, device, math.ceil(workload.batch / MOST_MICRO_BATCHES), tensor)
+    smallest = Costs(
+        workload,
+        device,
+        math.ceil(workload.batch / MOST_MICRO_BATCHES),
+        tensor,
+    )
     if replicas == 1:
         devices = min(devices, len(units(workload.config, workload.length)))
     windows = math.ceil(workload.batch / (MICRO_BATCHES_PER_STAGE * devices))

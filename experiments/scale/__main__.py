@@ -102,7 +102,13 @@ def check(result: Values, cluster: Values) -> str:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", nargs="+", required=True, metavar="FILE", help="questions")
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="questions",
+    )
     arguments.add_model(parser)
     command.add_option(parser, "profile", Profile("buckets+openvino"), "optimizations")
     command.add_option(parser, "batch-size", 16, "windows of a batch")
@@ -114,7 +120,13 @@ def scale(args: argparse.Namespace) -> int:
     """Runs the command."""
     folder = open_folder(args.model)
     files = tuple(find_files(args.data))
-    task = measure.Task(files, folder.path, str(args.profile), args.batch_size, args.limit)
+    task = measure.Task(
+        files,
+        folder.path,
+        str(args.profile),
+        args.batch_size,
+        args.limit,
+    )
     with units.started(measure.load, task, processor.cores()[:1]) as unit:
         found = unit.receive()
     result = {"profile": task.profile, "dollars_per_hour": args.dollars_per_hour, **found}

@@ -117,7 +117,12 @@ def _stages(task: Task, pages: Sequence[tuple[Any, Any]]) -> tuple[dict[str, flo
                 stream.write(frame(encode(one)))
         write = AnswerFiles(()).write
         merge_s, _ = _timed(lambda: write(Path(name), (one.answered for one in merged([file]))))
-    seconds = {"windows": windows_s, "model": model_s, "decide": decide_s, "encode": encode_s}
+    seconds = {
+        "windows": windows_s,
+        "model": model_s,
+        "decide": decide_s,
+        "encode": encode_s,
+    }
     return seconds | {MERGE: merge_s / COPIES}, start_s + warm_s, sum(map(len, made))
 
 

@@ -101,7 +101,12 @@ def _short_page(example: Example) -> str:
 def client(url: str) -> httpx.AsyncClient:
     """Returns a client of a server with as many connections as are needed."""
     limits = httpx.Limits(max_connections=None)
-    return httpx.AsyncClient(base_url=url, timeout=TIMEOUT_S, limits=limits, trust_env=False)
+    return httpx.AsyncClient(
+        base_url=url,
+        timeout=TIMEOUT_S,
+        limits=limits,
+        trust_env=False,
+    )
 
 
 async def ask(http: httpx.AsyncClient, body: Body) -> float:
