@@ -1,7 +1,6 @@
 """Tests the public API: its names, answers equal to those of the commands, threads."""
 
 import ast
-import inspect
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -38,20 +37,6 @@ def test_all_names_are_those_of_the_stub() -> None:
     assert sorted(imported) == ast.literal_eval(assigned) == sorted(nq.__all__)
     assert set(nq.__all__) <= set(dir(nq))
     assert len(nq.__all__) < 25
-
-
-@pytest.mark.parametrize("name", nq.__all__)
-def test_every_name_is_there_with_a_docstring(name: str) -> None:
-    member = getattr(nq, name)
-    doc = inspect.getdoc(member)
-    assert doc and not doc.startswith(f"{name}("), "the docstring is that of dataclass"
-    assert doc.split("\n\n")[0].rstrip().endswith(("``.", ".", ":"))
-    if inspect.isclass(member):
-        for attribute, value in vars(member).items():
-            if not attribute.startswith("_") and (
-                inspect.isfunction(value) or isinstance(value, property)
-            ):
-                assert inspect.getdoc(value), f"{name}.{attribute} has no docstring"
 
 
 def test_questions_about_a_page_are_answered(page: nq.Page) -> None:

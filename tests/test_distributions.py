@@ -1,12 +1,10 @@
 """The distribution of nq: what it contains, and what its extras install."""
 
 import os
-import re
 import shutil
 import subprocess
 import tarfile
 import zipfile
-from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
@@ -48,12 +46,3 @@ def test_the_distribution_has_code_and_models_but_no_tests(tmp_path: Path) -> No
     ):
         assert sum(name.endswith(member) for name in names) == 2
     assert not [name for name in names if "tests" in Path(name).parts]
-
-
-def test_only_the_extended_tests_need_the_libraries_that_nq_is_compared_with() -> None:
-    setup = ConfigParser()
-    setup.read(ROOT / "setup.cfg", encoding="utf-8")
-    extras = setup["options.extras_require"]
-    assert {"torch", "jax"} <= set(re.findall(r"\w+", extras["peers"]))
-    for extra in ("all", "dev"):
-        assert not {"torch", "jax", "peers"} & set(re.findall(r"\w+", extras[extra]))

@@ -15,10 +15,8 @@ from experiments import study, units
 from experiments.intervals import (
     CONFIRMED,
     REFUTED,
-    UNDECIDED,
     Interval,
     interval,
-    overall,
     verdict,
 )
 from experiments.workloads import ENGINE_PACKAGES, Model, Workload, missing
@@ -97,28 +95,6 @@ def test_a_verdict_is_that_of_every_value_of_the_interval(
         assert not any(agree)
     else:
         assert not all(agree)
-
-
-@given(st.lists(st.sampled_from([CONFIRMED, REFUTED, UNDECIDED]), min_size=1))
-def test_one_row_refutes_and_all_confirm(verdicts: list[str]) -> None:
-    expected = UNDECIDED
-    if any(text == REFUTED for text in verdicts):
-        expected = REFUTED
-    elif all(text == CONFIRMED for text in verdicts):
-        expected = CONFIRMED
-    assert overall(verdicts) == overall([*verdicts, "source only"]) == expected
-
-
-@given(st.sets(st.integers(0, 100), min_size=1), st.integers(1, 12))
-def test_instances_have_disjoint_cores_as_long_as_there_are_enough(
-    cores: set[int], instances: int
-) -> None:
-    shares = units.shares(cores, instances)
-    assert len(shares) == instances
-    assert all(share and set(share) <= cores for share in shares)
-    assert len({len(share) for share in shares}) == 1
-    if len(cores) >= instances:
-        assert sum(map(len, shares)) == len(set().union(*shares))
 
 
 def test_a_unit_starts_with_its_cores_and_its_environment() -> None:

@@ -1,5 +1,6 @@
 """Mutated records of every dialect become answers or are skipped for a reason, in one line."""
 
+import contextlib
 import io
 import json
 import random
@@ -15,18 +16,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.commands import terminal
-from nq.config import DECISION_RULES, DecisionConfig, WindowConfig
-from nq.formats import documents, inputs, outputs
+from nq.config import DecisionConfig, WindowConfig
+from nq.formats import documents, inputs
+from nq.formats.outputs import FORMATS, encode_prediction
 from nq.postprocess.decision import RULES, decide
 from nq.preprocess.features import Sampling
 from nq.preprocess.prepared import make_windows
 from nq.preprocess.shards import encode_dead_letter, stored_example
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
-from nq.records import DeadLetter, Example, Source, WindowScores
+from nq.records import DeadLetter, Example, Source
 from tests.formats import hugging_face_rows, own_data
 from tests.formats.test_own_data import HTML, ROW
 from tests.formats.test_tydi import make_record as tydi
+from tests.postprocess.synthetic_pages import Logits, window_scores
 from tests.support.nq_records import Record, simplified, v1
 
 WINDOWS = WindowConfig(max_seq_length=64, max_query_length=16, doc_stride=24)
@@ -120,39 +123,31 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("mutations") / "records"
 
 
-def scores(example: Example, k: int, chance: random.Random) -> WindowScores:
-    """Returns random scores of two windows whose positions are words of the page."""
-    draw = np.random.default_rng(chance.randrange(2**32))
-    words = np.flatnonzero(~np.array(example.is_html))
-    shape = 2, k
-    doc = draw.choice(words, shape) if len(words) else np.full(shape, -1)
-    length = draw.integers(0, 5, shape)
-    end = np.minimum(doc + length, max(words, default=-1))
-    pos = draw.integers(1, WINDOWS.max_seq_length, shape)
-    start_logits, end_logits = (np.sort(draw.normal(size=shape))[:, ::-1] for _ in range(2))
-    others = draw.normal(size=(2, 2)), draw.normal(size=(2, 5))
-    return WindowScores(doc, pos, start_logits, end, pos + length, end_logits, *others)
-
-
 def check_item(
     source: Source, item: Example | DeadLetter, tokenizer: Tokenizer, chance: random.Random
 ) -> None:
     """Makes windows, targets, predictions by all rules and all outputs of a record."""
-    for training in (None, Sampling(0.5, 1)):
-        if isinstance(item, Example):
+    made: Any = item
+    if isinstance(item, Example):
+        for training in (Sampling(0.5, 1), None):
             made = make_windows(source, item, tokenizer, WINDOWS, training)
             if isinstance(made, DeadLetter):
-                item = made
-            else:
-                stored_example(source, item, made, WINDOWS)
-    if isinstance(item, DeadLetter):
-        assert item.reason.strip() and "\n" not in item.reason
-        encode_dead_letter(item)
+                break
+            stored_example(source, item, made, WINDOWS)
+    if isinstance(made, DeadLetter):
+        assert made.reason.strip() and "\n" not in made.reason
+        encode_dead_letter(made)
         return
-    for rule in DECISION_RULES:
-        ranked = decide(item, scores(item, RULES[rule].k, chance), DecisionConfig(rule=rule))
-        outputs.encode_prediction(ranked.prediction, item.token_bytes, item)
-        for output in outputs.FORMATS.values():
+    assert isinstance(item, Example)
+    draw = np.random.default_rng(chance.randrange(2**32))
+    shape = made.token_map.shape
+    start, end, types = (draw.normal(size=size) for size in (shape, shape, (len(made), 5)))
+    logits = Logits(start, end, types, made.token_map)
+    for rule, changes in RULES.items():
+        scores = window_scores(logits, changes.k, changes.text_only)
+        ranked = decide(item, scores, DecisionConfig(rule=rule))
+        encode_prediction(ranked.prediction, item.token_bytes, item)
+        for output in FORMATS.values():
             output.encode(item, ranked.prediction, ranked.alternatives(output.alternatives))
 
 
@@ -196,13 +191,13 @@ def test_lines(path: Path, tokenizer: Tokenizer, dialect: str, chance: random.Ra
 
 
 def parquet(chance: random.Random) -> bytes:
-    """Returns a parquet file of which one row has a changed value."""
-    rows, file = [hugging_face_rows.row(v1()) for _ in range(3)], io.BytesIO()
+    """Returns a parquet file of which one row may have a changed value."""
+    rows = [hugging_face_rows.row(v1()) for _ in range(3)]
+    table = pa.Table.from_pylist(rows, schema=hugging_face_rows.SCHEMA)
     change_value(rows[1], chance)
-    try:
-        table = pa.Table.from_pylist(rows, schema=hugging_face_rows.SCHEMA)
-    except (pa.ArrowException, OverflowError, TypeError, UnicodeError):
-        return parquet(chance)  # a value that a column of this type cannot hold
+    with contextlib.suppress(pa.ArrowException, OverflowError, TypeError, UnicodeError):
+        table = pa.Table.from_pylist(rows, schema=table.schema)  # unless it has another type
+    file = io.BytesIO()
     pq.write_table(table, file, row_group_size=2)
     return file.getvalue()
 
