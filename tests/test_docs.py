@@ -10,7 +10,6 @@ import pkgutil
 import re
 import shlex
 import shutil
-import subprocess
 from configparser import ConfigParser
 from functools import cache
 from pathlib import Path
@@ -38,7 +37,6 @@ PAGES = {
     )
 }
 README = PAGES["README.md"]
-MAX_README_LINES = 200
 OPTIONS_OF_OTHERS = {
     "--constraint",
     "--data-binary",
@@ -119,36 +117,12 @@ def known_options(command: str) -> frozenset[str]:
     return frozenset(OPTION.findall(text.getvalue()))
 
 
-def test_readme_is_short() -> None:
-    assert len(README.splitlines()) <= MAX_README_LINES
-
-
 @pytest.mark.parametrize("name", ["compare.png", "report.png"])
 def test_pictures_of_the_readme_show_the_figures_of_its_text(name: str) -> None:
     """A picture that is of another run: ``make pictures`` draws it again."""
     shown = picture.figures(name)
     assert NUMBER.search(shown) and shown in README
     assert f"](docs/{name})" in README
-
-
-def test_commands_of_the_first_block_can_be_typed_one_after_the_other() -> None:
-    first, *others = (block for language, block in BLOCK.findall(README) if not language)
-    commands = [line.partition("#")[0].strip() for line in first.splitlines()]
-    assert commands[-2:] == ["make answer", ". .venv/bin/activate"]
-    assert not [block for block in others if ".venv/bin/" in block]
-
-
-def test_make_help_lists_every_target() -> None:
-    command = ["make", "--no-print-directory", "help"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    listed = [line.split()[1] for line in done.stdout.splitlines()]
-    assert set(listed) == TARGETS
-
-
-def test_a_clone_has_no_name_of_a_package() -> None:
-    """A script beside a clone named ``nq`` would import the folder, an empty namespace."""
-    folders = re.findall(r"^git clone .* (\S+) && cd (\S+)", README, re.MULTILINE)
-    assert folders and all(one == other and not one.isidentifier() for one, other in folders)
 
 
 @pytest.mark.parametrize("name", console.COMMANDS)

@@ -3,6 +3,7 @@
 import gzip
 import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +13,27 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 from safetensors.numpy import load_file
 
 from experiments import make_model, make_sample, pretrained
 from experiments.distractors import (
+    gold_blocks,
     inserted,
     paragraphs,
+    short_answers,
+    without_gold,
 )
-from experiments.recipes import ALL_WIKI, RECIPES, REVIEWS, Pair, Part, Recipe, Stage
+from experiments.recipes import RECIPES, Pair, Part, Recipe, Stage
+from experiments.short_pages import ID_SHIFTS, MOST, short_pages
+from experiments.training_data import Record
 from nq.bundle import bundled_sample
 from nq.commands.train import parser as train_parser
 from nq.config import RankingWeights
+from nq.evaluation.tuning import FOLDS
 from nq.model.folder import ModelFolder, PairFolder, open_folder
 from tests.support import nq_records
 
-SOURCES = (*ALL_WIKI, *REVIEWS)
 ALL_STAGES = [
     pytest.param(recipe, stage, id=f"{name}-{stage.name}")
     for name, recipe in RECIPES.items()
@@ -41,10 +47,6 @@ ALL_STAGES = [
 def test_nq_train_takes_the_options_of_a_stage(recipe: Recipe, stage: Stage) -> None:
     paths = ["--data", "a.jsonl", "--init", "a", "--output", "b"]
     train_parser().parse_args([*paths, *recipe.options.split(), *stage.options.split()])
-    assert {s for part in stage.parts for s in part.sources} <= set(SOURCES)
-    names = {other.name for other in recipe.stages}
-    starts = {f"{other.name}-start" for other in recipe.stages if other.start}
-    assert {*stage.start, *recipe.result} <= names | starts
 
 
 @pytest.mark.extended
@@ -99,64 +101,79 @@ def test_a_recipe_makes_a_tuned_model_and_resumes(
     assert pair.decision.first == ranker.settings.decision
 
 
-MATRIX = "/encoder/layer.0/output/dense/MatMul"
-
-
 def test_matrices_are_named_by_their_products(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
-    table, matrix, bias = (
-        draw.normal(size=shape).astype(np.float32) for shape in ((7, 4), (4, 3), (3,))
-    )
     name = "encoder.layer.0.output.dense"
-    values: dict[str, Any] = {"embeddings.word_embeddings.weight": table, "onnx::MatMul_9": matrix}
-    values |= {f"{name}.bias": bias, "embeddings.position_ids": np.arange(7)[None]}
+    values: dict[str, Any] = {
+        "embeddings.word_embeddings.weight": draw.normal(size=(7, 4)).astype(np.float32)
+    }
+    values["onnx::MatMul_9"] = draw.normal(size=(4, 3)).astype(np.float32)
+    values[f"{name}.bias"] = draw.normal(size=3).astype(np.float32)
+    values["embeddings.position_ids"] = np.arange(7)
     nodes = [
         helper.make_node("Gather", ["embeddings.word_embeddings.weight", "ids"], ["x"]),
-        helper.make_node("MatMul", ["x", "onnx::MatMul_9"], ["y"], MATRIX),
-        helper.make_node("MatMul", ["y", "z"], ["scores"], "/encoder/layer.0/attention/MatMul"),
+        helper.make_node(
+            "MatMul", ["x", "onnx::MatMul_9"], ["y"], "/encoder/layer.0/output/dense/MatMul"
+        ),
+        helper.make_node("MatMul", ["y", "y"], ["scores"], "/encoder/layer.0/attention/MatMul"),
     ]
-    given = [helper.make_tensor_value_info("ids", TensorProto.INT64, [None])]
-    given.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [3, 3]))
-    result = [helper.make_tensor_value_info("scores", TensorProto.FLOAT, [None, 3])]
     stored = [numpy_helper.from_array(value, key) for key, value in values.items()]
-    graph = helper.make_graph(nodes, "encoder", given, result, stored)
+    graph = helper.make_graph(nodes, "encoder", [], [], stored)
     onnx.save(helper.make_model(graph), tmp_path / "encoder.onnx")
     weights = dict(pretrained.read_onnx(tmp_path / "encoder.onnx"))
-    expected = {"embeddings.word_embeddings.weight": table, f"{name}.bias": bias}
-    expected[f"{name}.weight"] = matrix.T
-    assert weights.keys() == expected.keys()
-    for key, value in expected.items():
+    del values["embeddings.position_ids"]
+    values[f"{name}.weight"] = values.pop("onnx::MatMul_9").T
+    assert weights.keys() == values.keys()
+    for key, value in values.items():
         np.testing.assert_array_equal(weights[key], value)
 
 
-NAMES = ["moon", "lake", "deep", "who", "walked", "on", "first"]
-WORDS = st.lists(st.sampled_from(NAMES), max_size=9)
+def texts(record: Record, spans: Iterable[Record]) -> list[str]:
+    """Returns the texts of spans, empty ones for none."""
+    tokens = record["document_text"].split(" ")
+    return [" ".join(tokens[max(0, s["start_token"]) : max(0, s["end_token"])]) for s in spans]
 
 
-def text_of(record: dict[str, Any], span: dict[str, Any]) -> list[str]:
-    words: list[str] = record["document_text"].split(" ")[span["start_token"] : span["end_token"]]
-    return words
+def golden(record: Record) -> list[str]:
+    """Returns the texts of the candidates that the annotations name."""
+    candidates = record["long_answer_candidates"]
+    return texts(record, [candidates[i] for i in sorted(gold_blocks(record))])
 
 
-@given(
-    st.lists(WORDS.map(lambda w: " ".join(["<P>", *w, "</P>"])), max_size=4),
-    st.lists(WORDS.map(lambda w: " ".join(["<P>", *w, "</P>"])), max_size=4),
-)
+BLOCKS = st.lists(st.sampled_from(["<P> moon </P>", "<P> deep lake </P>", "<P> </P>"]), max_size=4)
+
+
+@given(BLOCKS, BLOCKS)
 def test_annotations_keep_their_words(before: list[str], after: list[str]) -> None:
     record = nq_records.simplified()
     longer = inserted(record, before, after)
     assert paragraphs(longer) == [*before, *paragraphs(record), *after]
+    assert golden(longer) == golden(record)
     for old, new in zip(record["annotations"], longer["annotations"], strict=True):
         assert old["yes_no_answer"] == new["yes_no_answer"]
-        long, moved = old["long_answer"], new["long_answer"]
-        if long["candidate_index"] < 0:
-            assert moved == long
-        else:
-            assert text_of(longer, moved) == text_of(record, long)
-            candidate = longer["long_answer_candidates"][moved["candidate_index"]]
-            assert candidate["start_token"] == moved["start_token"]
-        for a, b in zip(old["short_answers"], new["short_answers"], strict=True):
-            assert text_of(longer, b) == text_of(record, a)
+        for spans in ("short_answers", "long_answer"):
+            own, moved = ([a[spans]] if spans[0] == "l" else a[spans] for a in (old, new))
+            assert texts(longer, moved) == texts(record, own)
+
+
+def test_short_pages_have_blocks_of_the_page_with_and_without_the_answer() -> None:
+    lines = bundled_sample().read_bytes().splitlines()
+    records = {n: {**orjson.loads(line), "example_id": n} for n, line in enumerate(lines)}
+    blocks = {n: {*paragraphs(one)} for n, one in records.items()}
+    answered = [n for n, one in records.items() if set() < {*golden(one)} < blocks[n]]
+    pages = {page["example_id"]: page for page in short_pages(records[n] for n in answered)}
+    assert pages.keys() == {n + shift for n in answered for shift in ID_SHIFTS.values()}
+    assert all(shift % (2 * FOLDS) == 0 for shift in ID_SHIFTS.values())
+    for n in answered:
+        record, own = records[n], golden(records[n])
+        with_gold, without = (pages[n + ID_SHIFTS[has_gold]] for has_gold in (True, False))
+        for page in (with_gold, without):
+            assert 1 <= len(paragraphs(page)) <= max(MOST, len(own))
+            assert {*paragraphs(page)} <= blocks[n]
+        assert golden(with_gold) == own
+        assert short_answers(with_gold) == short_answers(record)
+        assert not gold_blocks(without) and not short_answers(without)
+        assert {*paragraphs(without_gold(record))} == blocks[n] - {*own}
 
 
 def test_the_committed_sample_is_up_to_date() -> None:

@@ -7,14 +7,13 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.planning import __main__ as command
 from experiments.planning import devices, models, strategies
-from experiments.planning.costs import Costs, Workload, all_reduce_s, units
+from experiments.planning.costs import Costs, Workload, units
 from experiments.planning.devices import Device, Group, TypeTable
 from experiments.planning.models import (
     SHAPES,
@@ -24,7 +23,6 @@ from experiments.planning.models import (
 )
 from experiments.planning.pipeline import Stage, flow_seconds, partition
 from nq.model.config import ModelConfig
-from nq.records import FloatArray
 
 DEVICE = Device(TypeTable(10.0), TypeTable(1.0), 16, 900, 150, 10, price_per_hour=3)
 LARGE = SHAPES["bert-large"]
@@ -67,7 +65,6 @@ def test_no_plan_is_faster_than_all_devices_without_waiting(
         assert ends[-1] == n_units
 
 
-GPU = Device(TypeTable(10.0, float16=40.0), TypeTable(1.0, float16=1.0), 16, 900, 100, 10)
 ALBERT = ModelConfig(model_type="albert", embedding_size=128, num_hidden_groups=1)
 CONFIGS = {**SHAPES, "albert": ALBERT}
 
@@ -82,34 +79,6 @@ def test_parts_have_all_weights_and_operations(name: str) -> None:
     layers = sum(part.flop for part in parts if part.is_layer)
     assert layers / 1e9 == pytest.approx(window_gflop(config, 384))
     assert sum(part.flop for part in parts) < 1.02 * layers
-
-
-def ring_all_reduce(values: list[FloatArray]) -> tuple[list[FloatArray], int, int]:
-    """Returns the sums, the number of steps and the numbers that were sent, over a ring."""
-    p = len(values)
-    parts = [list(np.split(v.copy(), p)) for v in values]
-    sent = 0
-    for add in (True, False):  # reduce-scatter, all-gather
-        for step in range(p - 1):
-            moving = [(i, (i - step + (not add)) % p) for i in range(p)]
-            messages = [(i, k, parts[i][k].copy()) for i, k in moving]
-            for i, k, message in messages:
-                after = (i + 1) % p
-                parts[after][k] = parts[after][k] + message if add else message
-                sent += len(message)
-    return [np.concatenate(own) for own in parts], 2 * (p - 1), sent
-
-
-@given(st.integers(2, 6), st.integers(1, 4))
-def test_all_reduce_costs_what_a_ring_sends(devices: int, size: int) -> None:
-    draw = np.random.default_rng(devices)
-    values = [draw.normal(size=size * devices).astype(np.float32) for _ in range(devices)]
-    sums, steps, sent = ring_all_reduce(values)
-    assert all(np.allclose(own, sum(values), atol=1e-5) for own in sums)
-    assert sent == 2 * (devices - 1) * size * devices
-    slow = replace(GPU, link_gb_per_s=2.0, link_latency_us=3e6)
-    seconds = all_reduce_s(1e9 * size * devices, devices, slow)
-    assert seconds == pytest.approx(steps * (3.0 + size / 2.0))
 
 
 TIMES = st.lists(st.integers(0, 9), min_size=1, max_size=6)

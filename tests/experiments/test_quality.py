@@ -14,7 +14,6 @@ from experiments import (
     decisions,
     quality,
     reading,
-    rescoring,
     string_match,
     tables,
 )
@@ -22,11 +21,12 @@ from nq.config import DECISION_RULES, DecisionConfig
 from nq.evaluation.text_match import normalize
 from nq.inference.profile import Profile
 from nq.inference.rescore import CLOSE, compute_type
-from nq.model.folder import ModelFolder, save_settings
+from nq.model.folder import ModelFolder
+from nq.questions import read_examples
 from nq.records import Span
+from nq.runs.folder import FinishedRun
 from tests.experiments.conftest import RunCommand
 from tests.preprocess.synthetic_examples import page
-from tests.support.jobs import predictions
 from tests.support.nq_records import write_lines
 
 SAMPLE = nq.bundled_sample()
@@ -80,13 +80,15 @@ def test_an_answer_matches_its_own_text_and_no_other(
     rule = DecisionConfig(rule="bert-joint")  # it gives a span for any scores
     settings = replace(ModelFolder(tiny_model).settings, decision=rule)
     model = ModelFolder(tiny_model).copy(tmp_path / "model", settings)
-    records, file = sample_records(N), tmp_path / "data.jsonl"
-    folder = nq.run([write_lines(file, records)], model=model, root=tmp_path).folder
-    answers: list[str] = []
-    for record, prediction in zip(records, predictions(folder), strict=True):
-        tokens = record["document_text"].split(" ")
-        spans = [(s["start_token"], s["end_token"]) for s in prediction["short_answers"]]
-        answers.append(" ".join(" ".join(tokens[a:b]) for a, b in spans if a >= 0))
+    records = sample_records(N)
+    file = write_lines(tmp_path / "data.jsonl", records)
+    folder = nq.run([file], model=model, root=tmp_path).folder
+    answers = [
+        " ".join(map(example.text, label.short_tokens))
+        for example, label in zip(
+            read_examples([file]), FinishedRun(folder).predictions.values(), strict=True
+        )
+    ]
     first = next(i for i, text in enumerate(answers) if normalize(text))
     for i, record in enumerate(records):
         record["answers"] = ["zzz", f"The {answers[i].upper()}!"] if i == first else ["zzz"]
@@ -119,28 +121,6 @@ def test_the_limits_of_rescore_are_those_of_the_committed_result() -> None:
     for row, type_ in zip(rows, types, strict=True):
         assert row["limit"] == CLOSE[type_] > 1.25 * row["largest_margin"]
         assert row["changed_with_rescore"] == 0
-
-
-@pytest.mark.extended
-def test_a_run_of_another_decision_is_not_taken(
-    tiny_model: Path, tmp_path: Path, run_command: RunCommand
-) -> None:
-    model, output = ModelFolder(tiny_model).copy(tmp_path / "model"), tmp_path / "runs"
-    arguments = ["--data", SAMPLE, "--model", model, "--limit", 2]
-    arguments += ["--profiles", "mixed", "--output", output]
-
-    def jobs() -> dict[Path, int]:
-        run_command(rescoring.main, *arguments)
-        return {path: path.stat().st_mtime_ns for path in output.glob("*/job.json")}
-
-    first = jobs()
-    assert len(first) == 2  # of mixed and of baseline, which is its exact profile
-    settings = ModelFolder(model).settings
-    decision = replace(settings.decision, max_answer_length=5)
-    save_settings(model, replace(settings, decision=decision))
-    after = jobs()
-    assert first.items() < after.items() == jobs().items()
-    assert len(after) == 4
 
 
 @pytest.mark.extended

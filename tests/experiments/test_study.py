@@ -57,15 +57,11 @@ def test_each_row_is_a_run_with_the_tag_of_the_study(
     assert "| 2 | 3.0 of 2 |" in shown and "| it is fast | refuted |" in shown
     client = MlflowClient(store)
     (experiment,) = client.search_experiments(filter_string="name = 'nq'")
-    runs = client.search_runs([experiment.experiment_id])
-    assert {run.data.params["n"]: run.data.metrics["time.s"] for run in runs} == {
-        "1": 2.0,
-        "2": 3.0,
-    }
-    (tag,) = {run.data.tags["study"] for run in runs}
-    assert tag.startswith("try 20")
-    (first,) = [run for run in runs if run.data.params["n"] == "1"]
-    names = {file.path for file in client.list_artifacts(first.info.run_id)}
+    runs = {one.data.params["n"]: one for one in client.search_runs([experiment.experiment_id])}
+    assert {n: one.data.metrics["time.s"] for n, one in runs.items()} == {"1": 2.0, "2": 3.0}
+    (tag,) = {one.data.tags["study"] for one in runs.values()}
+    assert tag.startswith("try 20") and runs["1"].info.run_name.startswith("n 1 · try")
+    names = {file.path for file in client.list_artifacts(runs["1"].info.run_id)}
     assert names == {"try.json", "try.png"}
 
 
