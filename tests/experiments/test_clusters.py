@@ -25,7 +25,7 @@ def python(code: str, **others: object) -> Program:
 
 @pytest.mark.parametrize(("runner", "task_managers"), [(cluster.FLINK, 2), (cluster.SPARK, 0)])
 def test_the_docs_have_what_a_start_prints(runner: str, task_managers: int) -> None:
-    folder = Path("/home/me/nq/runs/cluster")
+    folder = Path("/home/me/nq-pipeline/runs/cluster")
     started = cluster.Cluster(folder, runner, Ports(), task_managers, 2, {})
     page = Path(ROOT, "docs", "cluster.md").read_text(encoding="utf-8").replace(" \\\n  ", " ")
     assert f"\n{cluster.describe(started)}\n```" in page

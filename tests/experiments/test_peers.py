@@ -1,12 +1,10 @@
-"""Peers: peaks, the table, skipped and failed peers, a real tiny run."""
+"""Peers: a real tiny run."""
 
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from experiments.peers.models import all_logits
 from experiments.planning.models import window_gflop
 from tests.support.child_processes import python
 from tests.support.nq_records import simplified, write_lines
@@ -16,23 +14,9 @@ from tests.support.tiny_models import SHAPE
 pytestmark = pytest.mark.extended
 
 
-def test_logits_are_restored_to_the_order_of_positions() -> None:
-    logits = np.random.default_rng(0).normal(size=(2, 3, 5)).astype(np.float32)
-    order = np.argsort(-logits[:, :, 1:], axis=2) + 1
-    order = np.concatenate([order, np.zeros((2, 3, 1), int)], axis=2)
-    best = np.take_along_axis(logits, order, axis=2)
-    best[:, :, -1] = np.finfo(np.float32).min  # [CLS] has a column of its own
-    scores = {"start_pos": order[0], "end_pos": order[1], "cls_logit": logits[:, :, 0].T}
-    restored = all_logits({**scores, "start_logit": best[0], "end_logit": best[1]})
-    np.testing.assert_array_equal(restored, logits)
-
-
-@pytest.fixture
-def pages(tmp_path: Path) -> Path:
-    return write_lines(tmp_path / "pages.jsonl", [simplified(n, words=200) for n in (1, 2)])
-
-
-def test_a_real_run_of_our_engines(pages: Path, tiny_model: Path) -> None:
+def test_a_real_run_of_our_engines(tmp_path: Path, tiny_model: Path) -> None:
+    """The logits of all positions are those of the baseline, but for rounding."""
+    pages = write_lines(tmp_path / "pages.jsonl", [simplified(n, words=200) for n in (1, 2)])
     process = python(
         *("-m", "experiments.peers"),
         *("--data", pages, "--model", tiny_model, "--json"),

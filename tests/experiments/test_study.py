@@ -8,16 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from experiments import study, units
 from experiments.intervals import (
-    CONFIRMED,
-    REFUTED,
-    Interval,
     interval,
-    verdict,
 )
 from experiments.workloads import ENGINE_PACKAGES, Model, Workload, missing
 from tests.experiments import light_units
@@ -65,9 +59,6 @@ def test_each_row_is_a_run_with_the_tag_of_the_study(
     assert names == {"try.json", "try.png"}
 
 
-NUMBERS = st.floats(0.01, 100)
-
-
 @pytest.mark.parametrize("values", [(4.0, 1.0, 2.0), (0.9, 1.0, 1.1, 1.05, 3.0)])
 def test_the_interval_is_that_of_all_possible_resamples(values: tuple[float, ...]) -> None:
     medians = [statistics.median(some) for some in product(values, repeat=len(values))]
@@ -75,22 +66,6 @@ def test_the_interval_is_that_of_all_possible_resamples(values: tuple[float, ...
     found = interval(values)
     assert found.median == statistics.median(values)
     assert (found.low, found.high) == pytest.approx((low, high))
-
-
-@given(NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS)
-def test_a_verdict_is_that_of_every_value_of_the_interval(
-    low: float, high: float, inside: float, above: float, below: float
-) -> None:
-    low, high = sorted((low, high))
-    points = [low, high, *np.linspace(low, high, 50), min(max(inside, low), high)]
-    agree = [above < point < below for point in points]
-    found = verdict(Interval(statistics.mean((low, high)), low, high), above, below)
-    if found == CONFIRMED:
-        assert all(agree)
-    elif found == REFUTED:
-        assert not any(agree)
-    else:
-        assert not all(agree)
 
 
 def test_a_unit_starts_with_its_cores_and_its_environment() -> None:

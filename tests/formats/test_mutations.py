@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from nq.commands import terminal
 from nq.config import DecisionConfig, WindowConfig
-from nq.formats import documents, inputs
+from nq.formats import inputs
 from nq.formats.outputs import FORMATS, encode_prediction
 from nq.postprocess.decision import RULES, decide
 from nq.preprocess.features import Sampling
@@ -27,7 +27,7 @@ from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
 from nq.records import DeadLetter, Example, Source
 from tests.formats import hugging_face_rows, own_data
-from tests.formats.test_own_data import HTML, ROW
+from tests.formats.test_own_data import ROW
 from tests.formats.test_tydi import make_record as tydi
 from tests.postprocess.synthetic_pages import Logits, window_scores
 from tests.support.nq_records import Record, simplified, v1
@@ -164,16 +164,12 @@ def check_file(
         inputs.check(str(path))
         every = list(inputs.read_records(str(path)))
     except (ValueError, OSError) as error:
-        assert n_records is None
-        check_one_line(error)
+        assert n_records is None and str(error).strip()
+        assert len(terminal.explain(error).splitlines()) == 1
         return
     assert n_records in (None, len(every))
     for source, item in every:
         check_item(source, item, tokenizer, chance)
-
-
-def check_one_line(error: Exception) -> None:
-    assert str(error).strip() and len(terminal.explain(error).splitlines()) == 1
 
 
 @pytest.mark.parametrize("dialect", LINES)
@@ -217,14 +213,3 @@ def test_files(path: Path, tokenizer: Tokenizer, dialect: str, chance: random.Ra
     if dialect != "parquet" or chance.random() < 0.5:
         data = change_bytes(data, chance)
     check_file(path, data, tokenizer, chance)
-
-
-@pytest.mark.parametrize("page", [own_data.CONTEXT, HTML])
-@chances
-def test_pages(tokenizer: Tokenizer, page: str, chance: random.Random) -> None:
-    try:
-        read = documents.decode_page(change_bytes(page.encode(), chance), "page")
-    except ValueError as error:
-        check_one_line(error)
-        return
-    check_item(Source(0, "page", 1), read.with_question("who ?"), tokenizer, chance)
