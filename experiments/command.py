@@ -33,13 +33,11 @@ REMAINDERS = {"even": 0, "odd": 1}
 """Maps the halves of dev to the remainders of the ids of their examples."""
 
 
-def main(
+def called(
     function: Callable[[argparse.Namespace], int],
     options: Callable[[terminal.Parser], None] = lambda parser: None,
 ) -> Callable[..., int]:
     """Returns the main function of a command, which parses ``argv`` and calls ``function``.
-
-    Where the module of ``function`` is run as a program, it is called here, and the program ends.
 
     Args:
         function: runs the command. The docstring of its module is in the help.
@@ -56,7 +54,19 @@ def main(
         arguments.add_common(parser)
         return terminal.run(function, parser, argv)
 
-    if module.__name__ == "__main__":
+    return run
+
+
+def main(
+    function: Callable[[argparse.Namespace], int],
+    options: Callable[[terminal.Parser], None] = lambda parser: None,
+) -> Callable[..., int]:
+    """Returns the main function of a command, as ``called``.
+
+    Where the module of ``function`` is run as a program, it is called here, and the program ends.
+    """
+    run = called(function, options)
+    if function.__module__ == "__main__":
         raise SystemExit(run())
     return run
 

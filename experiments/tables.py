@@ -170,7 +170,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; what follows ``--`` is another one with options of its own."""
     given = list(sys.argv[1:] if argv is None else argv)
     end = given.index("--") if "--" in given else len(given)
-    return command.main(lambda args: tables(args, given[end + 1 :]), _options)(given[:end])
+    return command.called(lambda args: tables(args, given[end + 1 :]), _options)(given[:end])
 
 
 if __name__ == "__main__":
