@@ -8,7 +8,7 @@ with odd ids, unless ``--half all`` is given. "best" F1 is at the best threshold
 """
 
 import argparse
-import itertools
+import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -17,6 +17,7 @@ from experiments.command import add_half, markdown
 from experiments.scored import answered, judged, metrics
 from nq.config import DECISION_RULES
 from nq.postprocess.decision import RULES
+from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
 
 METRICS = {
@@ -42,16 +43,18 @@ def compare(args: argparse.Namespace) -> int:
 
 def _rows(job: Job, half: str) -> Iterator[Values]:
     """Yields the metrics of each rule; rules with the same kind of positions share a run."""
-    # The rule with the most positions comes first: its scores contain those of the others.
-    rules = sorted(DECISION_RULES, key=lambda rule: (RULES[rule].text_only, -RULES[rule].k))
-    for _, same in itertools.groupby(rules, lambda rule: RULES[rule].text_only):
-        decisions = [replace(job.model.decision, rule=rule) for rule in same]
-        model = replace(job.model, decision=decisions[0])
-        with answered(replace(job, model=model)) as finished:
-            for decision in decisions:
-                figures = metrics(judged(finished, decision, half))
-                shown = {name: figures[name] for name in ("long-answer-n", *METRICS)}
-                yield {"decision": decision.rule, **shown}
+    runs: dict[bool, FinishedRun] = {}
+    with contextlib.ExitStack() as stack:
+        # The rule with the most positions comes first: its scores contain those of the others.
+        for rule in sorted(DECISION_RULES, key=lambda rule: -RULES[rule].k):
+            decision = replace(job.model.decision, rule=rule)
+            text_only = RULES[rule].text_only
+            if text_only not in runs:
+                own = replace(job, model=replace(job.model, decision=decision))
+                runs[text_only] = stack.enter_context(answered(own))
+            figures = metrics(judged(runs[text_only], decision, half))
+            shown = {name: figures[name] for name in ("long-answer-n", *METRICS)}
+            yield {"decision": rule, **shown}
 
 
 def table(result: Values) -> str:
