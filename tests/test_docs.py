@@ -50,6 +50,7 @@ OPTIONS_OF_OTHERS = {
     "--flink_master",
     "--flink_version",
     "--from",
+    "--hypothesis-profile",
     "--job_endpoint",
     "--parallelism",
     "--project",

@@ -27,21 +27,6 @@ DEVICE = Device(TypeTable(10.0), TypeTable(1.0), 16, 900, 150, 10, price_per_hou
 LARGE = SHAPES["bert-large"]
 
 
-def test_the_time_of_a_pipeline_is_the_equation() -> None:
-    work = Workload(LARGE, 64, 512)
-    plans = strategies.plans(work, Group(DEVICE, 4, DEVICE))
-    (plan,) = (plan for plan in plans if plan.strategy == strategies.PIPELINE)
-    costs = Costs(work, DEVICE, 64 // plan.micro_batches)
-    stages = [sum(costs.seconds[stage.first : stage.end]) for stage in plan.stages]
-    sending = 1e-5 + work.activation_bytes(costs.windows) / 1.5e11
-    slowest = max(*stages, sending)
-    expected = sum(stages) + 3 * sending + (plan.micro_batches - 1) * slowest
-    assert plan.batch_s == pytest.approx(expected)
-    assert plan.moved_bytes == pytest.approx(3 * work.activation_bytes(64))
-    busy = plan.micro_batches * sum(stages) / (4 * plan.batch_s)
-    assert plan.bubble == pytest.approx(1 - busy)
-
-
 @given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 512), st.sampled_from(sorted(SHAPES)))
 def test_no_plan_is_faster_than_all_devices_without_waiting(
     batch: int, count: int, length: int, name: str
