@@ -18,6 +18,7 @@ EXTRAS = {
     "pdf": ("pypdf",),
     "onnx": ("onnx", "onnxruntime", "tf2onnx"),
     "plots": ("matplotlib",),
+    "transformers": ("transformers", "sentencepiece"),
     "zstd": ("zstandard",),
     "serve": ("fastapi", "fastapi_offline", "prometheus_client", "uvicorn"),
 }

@@ -141,7 +141,7 @@ def save(
     """Writes a model folder, without the weights whose paths are in ``skip``."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CONFIG).unlink(missing_ok=True)  # files of two models are none
-    save_tokenizer(folder, tokenizer)
+    tokenizer.save(folder)
     (folder / CARD).write_text(card, encoding="utf-8")
     save_weights(folder, model, config, store, skip, settings)
 
@@ -179,11 +179,3 @@ def copy_tokenizer(source: Path, folder: Path) -> None:
     for name in FILES:
         if (source / name).is_file():
             shutil.copyfile(source / name, folder / name)
-
-
-def save_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
-    """Copies the tokenizer's files into a folder and writes ``tokenizer_config.json``."""
-    for name, source in tokenizer.files.items():
-        if source.resolve() != (folder / name).resolve():
-            shutil.copyfile(source, folder / name)
-    dump_json(folder / "tokenizer_config.json", tokenizer.options)

@@ -170,7 +170,7 @@ def write_hugging_face(loaded: LoadedModel, folder: Path) -> None:
     heads = {w.path for w in loaded.model.weights if w.path.startswith(("type_", "pooler"))}
     skip = heads.union(loaded.report.missing)
     checkpoint.save_weights(folder, loaded.model, loaded.config, skip=skip)
-    checkpoint.save_tokenizer(folder, loaded.files.tokenizer())
+    loaded.files.tokenizer().save(folder)
     checkpoint.copy_tokenizer(loaded.folder, folder)
 
 

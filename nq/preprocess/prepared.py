@@ -82,7 +82,7 @@ class Request:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        return (*self.questions.files, *map(str, self.tokenizer.files.values()))
+        return (*self.questions.files, str(self.tokenizer.path))
 
 
 class Windows:

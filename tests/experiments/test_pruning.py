@@ -28,7 +28,7 @@ from nq.model import checkpoint, joint
 from nq.model.config import ModelConfig
 from nq.model.folder import ModelFolder, ModelSettings
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import FloatArray
 from tests.experiments.conftest import RunCommand
 from tests.support import tiny_models
@@ -121,7 +121,7 @@ SETTINGS = ModelSettings(
 
 @pytest.fixture(scope="module")
 def tokenizer(tiny_vocab: Path) -> Tokenizer:
-    return WordPieceTokenizer(tiny_vocab)
+    return load_tokenizer(tiny_vocab)
 
 
 @pytest.fixture(scope="module")

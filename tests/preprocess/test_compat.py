@@ -19,11 +19,8 @@ from hypothesis import strategies as st
 from nq.config import WindowConfig
 from nq.formats.natural_questions import decode_simplified, decode_v1, is_tag
 from nq.preprocess.features import Sampling, features, training_features
+from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.preprocess.tokenizers.wordpiece import (
-    OriginalWordPieceTokenizer,
-    WordPieceTokenizer,
-)
 from nq.records import Example, Features
 from tests.preprocess.synthetic_examples import few, pages, plain_words
 
@@ -82,7 +79,7 @@ def test_features_are_those_of_the_originals(run: dict[str, Any]) -> None:
 @few
 @given(pages(plain_words))
 def test_on_plain_pages_all_modes_agree(
-    wordpiece: WordPieceTokenizer, original: OriginalWordPieceTokenizer, example: Example
+    wordpiece: Tokenizer, original: Tokenizer, example: Example
 ) -> None:
     def rows(compat: str) -> list[dict[str, Any]]:
         config = WindowConfig(80, doc_stride=9, max_query_length=60, compat=compat)
@@ -96,6 +93,6 @@ def test_on_plain_pages_all_modes_agree(
 @few
 @given(st.text(st.characters(codec="ascii"), max_size=12).filter(lambda word: "[" not in word))
 def test_on_ascii_words_the_original_tokenizer_is_the_library(
-    wordpiece: WordPieceTokenizer, original: OriginalWordPieceTokenizer, word: str
+    wordpiece: Tokenizer, original: Tokenizer, word: str
 ) -> None:
     assert original.encode([word]) == wordpiece.encode([word])

@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,15 +26,13 @@ from nq.preprocess.features import (
     window_ranges,
 )
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
 from nq.records import UNLABELLED, Annotation, AnswerType, Example, Features, Span, Target, YesNo
 from tests.preprocess.synthetic_examples import few, page, pages
 
 SMALL = WindowConfig(max_seq_length=24, doc_stride=5, max_query_length=6, max_contexts=6)
 NAMES = ("input_ids", "input_mask", "segment_ids", "token_map")
 shapes = st.builds(
-    lambda query, room, stride: WindowConfig(query + 3 + room, stride, query, max_contexts=6),
+    lambda query, room, stride: WindowConfig(query + 4 + room, stride, query, max_contexts=6),
     *(st.integers(1, 9), st.integers(1, 40), st.integers(1, 30)),
 )
 
@@ -62,7 +59,7 @@ def slowly(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> dict
     asked = list(itertools.chain(*tokenizer.encode(example.question.split(" "))))
     keep = config.max_query_length - 1
     head = [tokenizer.cls_id, tokenizer.marker_id("[Q]"), *(asked[-keep:] if keep else [])]
-    head.append(tokenizer.sep_id)
+    head += [tokenizer.sep_id] * tokenizer.separators
     room = config.max_seq_length - len(head) - 1
     rows: dict[str, list[Any]] = {name: [] for name in NAMES}
     for places in sequences(example, tokenizer, config):
@@ -72,9 +69,10 @@ def slowly(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> dict
             blank = [0] * (room - len(body))
             padding = [tokenizer.pad_id] * len(blank)
             docs = [d for _, d in body]
+            segments = [int(tokenizer.segments)] * (len(body) + 1)
             rows["input_ids"].append([*head, *(p for p, _ in body), tokenizer.sep_id, *padding])
             rows["input_mask"].append([1] * (len(head) + len(body) + 1) + blank)
-            rows["segment_ids"].append([0] * len(head) + [1] * (len(body) + 1) + blank)
+            rows["segment_ids"].append([0] * len(head) + segments + blank)
             rows["token_map"].append([-1] * len(head) + docs + [-1] * (len(blank) + 1))
             if start + room >= len(places):
                 break
@@ -127,7 +125,7 @@ def positives(
             by_word.append(list(range(n_pieces, n_pieces + len(pieces))))
             n_pieces += len(pieces)
     places = list(itertools.chain(*by_word[wanted.first : wanted.last + 1]))
-    head = len(query(example.question, tokenizer, config)) + 2
+    head = len(query(example.question, tokenizer, config)) + 1 + tokenizer.separators
     room = config.max_seq_length - head - 1
     found, end = list[tuple[int, int, int]](), n_pieces
     for part in reversed(sequences(example, tokenizer, config)):
@@ -154,11 +152,6 @@ def labels(made: Features) -> list[tuple[int, int, int]]:
     columns = (made.start_positions, made.end_positions, made.answer_types)
     assert all(column is not None for column in columns)
     return list(zip(*(column.tolist() for column in columns if column is not None), strict=True))
-
-
-@pytest.fixture(scope="module")
-def tokenizers(wordpiece: WordPieceTokenizer, spiece_models: dict[str, Path]) -> list[Tokenizer]:
-    return [wordpiece, *map(load_tokenizer, spiece_models.values())]
 
 
 @few
@@ -205,7 +198,7 @@ def pages_of(made: Features, tokenizer: Tokenizer) -> Iterator[list[int]]:
 @few
 @given(pages(), shapes)
 def test_targets_against_a_slower_truth(
-    wordpiece: WordPieceTokenizer, example: Example, config: WindowConfig
+    wordpiece: Tokenizer, example: Example, config: WindowConfig
 ) -> None:
     made = training_features(example, wordpiece, config, Sampling(1.0, 1))
     assert labels(made) == positives(example, wordpiece, config)
@@ -215,7 +208,7 @@ def test_targets_against_a_slower_truth(
 @few
 @given(pages(), st.floats(0, 1), st.integers())
 def test_the_draw_of_negatives(
-    wordpiece: WordPieceTokenizer, example: Example, share: float, seed: int
+    wordpiece: Tokenizer, example: Example, share: float, seed: int
 ) -> None:
     every = training_features(example, wordpiece, SMALL, Sampling(1.0, seed))
     some = training_features(example, wordpiece, SMALL, Sampling(share, seed))
@@ -232,7 +225,7 @@ def test_the_draw_of_negatives(
 @few
 @given(pages(), st.floats(0, 1), st.integers())
 def test_pages_without_annotations_are_unlabelled_if_asked_for(
-    wordpiece: WordPieceTokenizer, example: Example, share: float, seed: int
+    wordpiece: Tokenizer, example: Example, share: float, seed: int
 ) -> None:
     bare = replace(example, annotations=None)
     assert not len(training_features(bare, wordpiece, SMALL, Sampling(share, seed)))
@@ -392,7 +385,7 @@ def test_targets_in_running_text_are_those_of_run_qa(
     ],
 )
 def test_gold_without_a_span_is_left_out_of_running_text(
-    wordpiece: WordPieceTokenizer, gold: dict[str, Any], kinds: list[AnswerType]
+    wordpiece: Tokenizer, gold: dict[str, Any], kinds: list[AnswerType]
 ) -> None:
     record = {"question": "which bridge?", "context": "The old bridge. No ice.", **gold}
     example = decode_context(record)

@@ -208,7 +208,7 @@ def test_another_request_does_not_reuse_it(
         write_lines(Path(files[1]), [simplified(5)])
         other = replace(job_request, questions=Questions(files))
     else:
-        path = job_request.tokenizer.files["vocab.txt"]
+        path = job_request.tokenizer.path
         with path.open("a", encoding="utf-8") as file:
             file.write("zebra\n")
         other = replace(job_request, tokenizer=load_tokenizer(path))

@@ -148,11 +148,11 @@ def save(folder: Path, model: Any, shape: ModelConfig, vocab: Path, **windows: A
     """Writes a complete model folder."""
     from nq.model import checkpoint
     from nq.model.folder import ModelSettings
-    from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
+    from nq.preprocess.tokenizers.load import load_tokenizer
 
     settings = ModelSettings(WindowConfig(max_query_length=8, **windows))
     card = "# A tiny model for tests\n"
-    checkpoint.save(folder, model, shape, WordPieceTokenizer(vocab), settings, card)
+    checkpoint.save(folder, model, shape, load_tokenizer(vocab), settings, card)
     return folder
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -17,33 +17,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 from tokenizers.models import WordPiece
 
+from nq.errors import check_argument
+from nq.json_files import dump_json
 from nq.records import IntArray
 
-MAX_ID = 2**31 - 1  # windows hold int32
+CONFIG = "tokenizer_config.json"
 FIRST_MARKER_ROW = 104
-ADDED = "added_tokens_decoder"
-FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
-"""What ``tokenizer_config.json`` says of an added token."""
 Pieces = tuple[int, ...]
 
 # The markers of BERT-Joint's vocab-nq.txt, in the order of its rows 104 to 310.
 MARKERS: tuple[str, ...] = (
-    *("[Q]", "[YES]", "[NO]", "[NoLongAnswer]", "[NoShortAnswer]"),
+    "[Q]",
+    "[YES]",
+    "[NO]",
+    "[NoLongAnswer]",
+    "[NoShortAnswer]",
     *(f"[{kind}={n}]" for kind in ("Paragraph", "Table", "List") for n in range(1, 51)),
     *(f"[ContextId={n}]" for n in range(-1, 51)),
 )
-
-BLOCK_MARKERS = MARKERS[MARKERS.index("[NoLongAnswer]") : MARKERS.index("[ContextId=-1]")]
-CONTEXT_MARKERS = MARKERS[MARKERS.index("[ContextId=-1]") :]
-"""``[ContextId=i] [Type=n]`` introduce a block: the second one is of ``BLOCK_MARKERS``."""
-
-# The special pieces of all kinds of vocabularies; text never becomes one of them.
-SPECIAL = frozenset(MARKERS) | {"[CLS]", "[SEP]", "[PAD]", "[MASK]"}
-SPECIAL |= {"<s>", "</s>", "<pad>", "<mask>", "<cls>", "<sep>"}
 SPELLINGS = {
     "cls_token": ("[CLS]", "<s>", "<cls>"),
     "sep_token": ("[SEP]", "</s>", "<sep>"),
@@ -51,6 +45,8 @@ SPELLINGS = {
     "unk_token": ("[UNK]", "<unk>"),
 }
 """The pieces that a vocabulary needs, by their names in transformers; the first one counts."""
+SPECIAL = {"[MASK]", "<mask>"}.union(MARKERS, *SPELLINGS.values())
+"""The special pieces of all kinds of vocabularies; text never becomes one of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,8 +64,9 @@ class Tokenizer:
     It may be used from several threads at once.
 
     Attributes:
-        files: the files it was loaded from, by their names in a model folder.
-        options: how it prepares text, by the names in ``tokenizer_config.json``.
+        path: the file it was loaded from.
+        files: the content of its file, by the name in a model folder.
+        options: its ``tokenizer_config.json`` in a model folder.
         vocab_size: number of ids, markers included.
         pieces: number of ids without the markers that follow its last piece.
         separators: number of separators between question and page: one for BERT, two for
@@ -82,8 +79,6 @@ class Tokenizer:
         load_again: makes it in another process, given its digest.
     """
 
-    separators: int = 1
-    segments: bool = True
     origin: Path
     load_again: Callable[[str], Tokenizer]
     max_cached_size: int = 10_000_000
@@ -91,13 +86,12 @@ class Tokenizer:
 
     def __init__(
         self,
-        files: dict[str, Path],
+        path: Path,
+        files: Mapping[str, bytes],
         backend: Backend,
-        added: Iterable[AddedToken] = (),
-        names: Mapping[str, str] | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any],
     ) -> None:
-        """Adds tokens and assigns ids to the markers.
+        """Finds the special pieces and assigns ids to the markers.
 
         Added tokens are found in text unless they are special. BERT-Joint renamed the uncased BERT
         vocabulary's [unused] rows 104 to 310, so that a plain vocabulary with those rows gives the
@@ -105,69 +99,81 @@ class Tokenizer:
         they get the ids after the last piece, and the embedding table needs those rows.
 
         Args:
-            added: the tokens that were added to the vocabulary, in the order of their ids.
-            names: spellings of special pieces, by the keys of ``SPELLINGS``, as far as known.
+            options: may have spellings of special pieces, by the keys of ``SPELLINGS``.
         """
-        tokens = list(added)
-        for token in tokens:
-            token.special = token.special or token.content in SPECIAL
+        self.path = path
+        self.files = files
+        self.options = options
         backend.encode_special_tokens = True
-        backend.add_tokens(tokens)  # in one call, because each one takes time for all tokens
-        decoder = sorted(backend.get_added_tokens_decoder().items())
-        ids = backend.get_vocab(with_added_tokens=False)
-        ids |= {token.content: i for i, token in decoder}
-        self.files, self.options = files, {**(options or {})}
-        self._backend, self._ids = backend, ids
-        if tokens:
-            self.options[ADDED] = {
-                str(i): {name: getattr(token, name) for name in FLAGS} for i, token in decoder
-            }
-        for piece, i in ids.items():
-            if i > MAX_ID:
-                raise ValueError(
-                    f"{next(iter(files.values()))} gives {piece!r:.40} the id {i}: expected a "
-                    f"whole number up to {MAX_ID}"
-                )
-        known = {name: (piece,) for name, piece in (names or {}).items()}
-        self.cls_id, self.sep_id, self.pad_id, self.unk_id = (
-            self._id_of(known.get(name, spellings)) for name, spellings in SPELLINGS.items()
-        )
-        special = SPECIAL.union(token.content for token in tokens if token.special)
-        self._specials = {i for piece, i in ids.items() if piece in special} - {self.unk_id}
+        self._backend = backend
+        self._ids = backend.get_vocab()
+        self.cls_id, self.sep_id, self.pad_id, self.unk_id = map(self._id_of, SPELLINGS)
+        self._read_layout()
+        added = backend.get_added_tokens_decoder().values()
+        special = SPECIAL.union(token.content for token in added if token.special)
+        self._specials = {i for piece, i in self._ids.items() if piece in special} - {self.unk_id}
         # Each word is encoded as inside a text, on which pieces of WordPiece do not depend.
         self._word_before = "" if isinstance(backend.model, WordPiece) else "a "
         self._before = len(backend.encode(self._word_before.strip(), add_special_tokens=False).ids)
-        self.pieces = max(ids.values()) + 1
-        self._markers = {marker: ids[marker] for marker in MARKERS if marker in ids}
+        self.pieces = max(self._ids.values()) + 1
+        self._markers = {marker: self._ids[marker] for marker in MARKERS if marker in self._ids}
         if not self._markers:
-            unused = sorted(
-                i for p, i in ids.items() if p.startswith("[unused") and i >= FIRST_MARKER_ROW
-            )
-            new = range(self.pieces, self.pieces + len(MARKERS))
-            free = unused if len(unused) >= len(MARKERS) else new
+            rows = (i for piece, i in self._ids.items() if piece.startswith("[unused"))
+            free: Sequence[int] = sorted(i for i in rows if i >= FIRST_MARKER_ROW)
+            if len(free) < len(MARKERS):
+                free = range(self.pieces, self.pieces + len(MARKERS))
             self._markers = dict(zip(MARKERS, free, strict=False))
         self.vocab_size = max(self.pieces - 1, *self._markers.values()) + 1
         self._cache: dict[str, Pieces] = {}
         self._cached_size = 0
 
+    def _id_of(self, name: str) -> int:
+        """Returns the id of a special piece, whose spelling may be a text or an object."""
+        token = self.options.get(name)
+        spelling = token.get("content") if isinstance(token, dict) else token
+        spellings = (spelling,) if spelling else SPELLINGS[name]
+        for piece in spellings:
+            check_argument(isinstance(piece, str), name, token, "a text")
+            if piece in self._ids:
+                return self._ids[piece]
+        names = ", ".join(spellings)
+        raise ValueError(
+            f"{self.path} has none of the pieces {names}: train the tokenizer with one"
+        )
+
+    def _read_layout(self) -> None:
+        """Reads from the pieces of a pair of texts what is before and between them, if anything."""
+        is_roberta = self._ids.get("<s>") == self.cls_id
+        self.separators = 2 if is_roberta else 1
+        self.segments = not is_roberta
+        pair = self._backend.encode("a", "a")
+        texts = pair.sequence_ids
+        if texts[:1] == [None] and 1 in texts:
+            second = texts.index(1)
+            separators = texts[1:second].count(None)
+            if separators:  # a template for single texts has none
+                self.cls_id = pair.ids[0]
+                self.sep_id = pair.ids[second - 1]
+                self.separators = separators
+                self.segments = pair.type_ids[second] == 1
+
     @cached_property
     def digest(self) -> str:
-        """A SHA-256 over the tokenizer's kind, its options and the bytes of its files."""
+        """A SHA-256 over the tokenizer's kind, its options and the content of its file."""
         total = hashlib.sha256(type(self).__name__.encode())
-        for name, path in sorted(self.files.items()):
-            total.update(name.encode() + path.read_bytes())
+        for name, content in self.files.items():
+            total.update(name.encode() + content)
         total.update(json.dumps(self.options).encode())
         return total.hexdigest()
 
+    def save(self, folder: Path) -> None:
+        """Writes the files that ``load_tokenizer`` needs into a folder."""
+        for name, content in self.files.items():
+            (folder / name).write_bytes(content)
+        dump_json(folder / CONFIG, self.options)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return self.load_again, (self.digest,)
-
-    def _id_of(self, spellings: Sequence[str]) -> int:
-        for piece in spellings:
-            if piece in self._ids:
-                return self._ids[piece]
-        path, names = next(iter(self.files.values())), ", ".join(spellings)
-        raise ValueError(f"{path} has none of the pieces {names}: train the tokenizer with one")
 
     def _ids_of(self, texts: Sequence[str]) -> list[Pieces]:
         inside = [self._word_before + text for text in texts]

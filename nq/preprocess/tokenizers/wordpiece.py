@@ -1,28 +1,25 @@
-"""BERT's WordPiece tokenizer, from a ``vocab.txt`` or a ``tokenizer.json``."""
+"""BERT's WordPiece, from a ``vocab.txt``, and the tokenizer of the compatibility modes."""
 
 import re
 import string
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from nq.formats.lines import check_whole
-from nq.json_files import read_json_object
-from nq.preprocess.tokenizers.base import SPELLINGS, Pieces, Tokenizer
+from nq.errors import check_argument
+from nq.preprocess.tokenizers.base import Pieces, Tokenizer
 
-WORD_CHARS = "max_input_chars_per_word"
 MAX_WORD_CHARS = 200
+"""Characters of a word beyond which it is unknown, as in the original."""
 BERT_OPTIONS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
 """How text is prepared, by the names in ``tokenizer_config.json``."""
-BERT_PIECES = {name: spellings[0] for name, spellings in SPELLINGS.items()}
 MPNET_PIECES = {"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>"}
 """Those in the rows 0, 1 and 2, before the rows of a BERT."""
 _BRACKETED = re.compile(r"^\[[^ ]*\]$")
@@ -32,10 +29,8 @@ _CJK = re.compile(
 )
 
 
-def read_vocab(path: Path) -> dict[str, int]:
+def read_vocab(path: Path, content: bytes) -> dict[str, int]:
     """Reads a ``vocab.txt``: piece -> row from 0; of a repeated piece the last row counts."""
-    content = path.read_bytes()
-    check_whole(path, content)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -43,56 +38,37 @@ def read_vocab(path: Path) -> dict[str, int]:
     return {row.strip(): i for i, row in enumerate(text.rstrip().split("\n"))}
 
 
-def wordpiece_backend(
-    model: WordPiece, lowercase: bool, strip_accents: bool | None, chinese_chars: bool
-) -> Backend:
-    """Returns a tokenizer that prepares text as BERT does."""
+def read_wordpiece(path: Path, content: bytes, config: Mapping[str, Any]) -> Tokenizer:
+    """Returns the WordPiece of a ``vocab.txt``, with or without BERT-Joint's markers.
+
+    ``config`` has the values of ``tokenizer_config.json``. By default text is lower-cased if no
+    piece has capitals, and accents are removed where it is lower-cased.
+    """
+    vocab = read_vocab(path, content)
+    options: dict[str, Any] = {name: config.get(name) for name in BERT_OPTIONS}
+    for name, value in options.items():
+        is_flag = value is None or isinstance(value, bool)
+        check_argument(is_flag, f"{name} of the tokenizer", value, "true, false or null")
+    if options["do_lower_case"] is None:
+        plain = (piece for piece in vocab if not piece.startswith("["))
+        options["do_lower_case"] = all(piece == piece.lower() for piece in plain)
+    if options["tokenize_chinese_chars"] is None:
+        options["tokenize_chinese_chars"] = True
+    lowercase, strip_accents, chinese_chars = options.values()
+    model = WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARS)
     backend = Backend(model)
     backend.normalizer = BertNormalizer(
-        lowercase=lowercase, strip_accents=strip_accents, handle_chinese_chars=chinese_chars
+        lowercase=lowercase,
+        strip_accents=strip_accents,
+        handle_chinese_chars=chinese_chars,
     )
     backend.pre_tokenizer = BertPreTokenizer()
-    return backend
+    if [vocab.get(piece) for piece in MPNET_PIECES.values()] == [0, 1, 2]:
+        options |= MPNET_PIECES
+    return Tokenizer(path, {"vocab.txt": content}, backend, options)
 
 
-class WordPieceTokenizer(Tokenizer):
-    """WordPiece of the ``tokenizers`` library, uncased or cased.
-
-    Args:
-        path: BERT's ``vocab.txt``, with or without BERT-Joint's markers, or a
-            ``tokenizer.json`` of this kind.
-        lowercase: whether text is lower-cased; by default if no piece has capitals.
-        strip_accents: whether accents are removed; by default where ``lowercase``.
-        max_word_chars: characters beyond which a word is unknown.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        lowercase: bool | None = None,
-        strip_accents: bool | None = None,
-        tokenize_chinese_chars: bool = True,
-        max_word_chars: int = MAX_WORD_CHARS,
-        added: Iterable[AddedToken] = (),
-    ) -> None:
-        is_json = path.suffix == ".json"
-        words = read_json_object(path)["model"]["vocab"] if is_json else read_vocab(path)
-        if lowercase is None:
-            lowercase = all(piece == piece.lower() for piece in words if not piece.startswith("["))
-        self._model = WordPiece(words, unk_token="[UNK]", max_input_chars_per_word=max_word_chars)
-        values = lowercase, strip_accents, tokenize_chinese_chars
-        backend = wordpiece_backend(self._model, *values)
-        options: dict[str, Any] = dict(zip(BERT_OPTIONS, values, strict=True))
-        if not is_json and max_word_chars != MAX_WORD_CHARS:
-            options[WORD_CHARS] = max_word_chars
-        is_mpnet = [words.get(piece) for piece in MPNET_PIECES.values()] == [0, 1, 2]
-        self.separators, self.segments = (2, False) if is_mpnet else (1, True)
-        names = BERT_PIECES | (MPNET_PIECES if is_mpnet else {})
-        files = {path.name if is_json else "vocab.txt": path}
-        super().__init__(files, backend, added, names, options)
-
-
-class OriginalWordPieceTokenizer(WordPieceTokenizer):
+class OriginalTokenizer(Tokenizer):
     """The original's tokenizer exactly, for the compatibility modes.
 
     It differs from the library in its handling of Unicode: its own order of lower-casing and
@@ -101,6 +77,17 @@ class OriginalWordPieceTokenizer(WordPieceTokenizer):
     (google-research/bert ``tokenization.py``, ``run_nq.py``).
     """
 
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, compat: str) -> Tokenizer:
+        """Returns the original's tokenizer with the vocabulary of another one."""
+        backend = tokenizer._backend
+        if not isinstance(backend.model, WordPiece):
+            raise ValueError(
+                f"{tokenizer.path}: compat {compat!r} is for WordPiece only, use 'ours'"
+            )
+        backend.model.max_input_chars_per_word = MAX_WORD_CHARS
+        return cls(tokenizer.path, tokenizer.files, backend, tokenizer.options)
+
     def _encode(self, words: Sequence[str]) -> list[Pieces]:
         return list(map(self._encode_word, words))
 
@@ -108,8 +95,9 @@ class OriginalWordPieceTokenizer(WordPieceTokenizer):
         if _BRACKETED.match(word):
             piece = self.piece_id(word)
             return (self.marker_id(word) if piece is None else piece,)
-        tokens = basic_tokens(word, self.options["do_lower_case"] is True)
-        return tuple(piece.id for token in tokens for piece in self._model.tokenize(token))
+        lowercase = getattr(self._backend.normalizer, "lowercase", False)
+        tokens = basic_tokens(word, lowercase)
+        return tuple(piece.id for token in tokens for piece in self._backend.model.tokenize(token))
 
 
 def basic_tokens(text: str, lowercase: bool = True) -> list[str]:
