@@ -25,7 +25,7 @@ first annotator who gave one, in pieces that begin and end with it or around it.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
@@ -68,11 +68,6 @@ class Sampling:
     unlabelled: bool = False
 
 
-def _starts(n_pieces: int, length: int, stride: int) -> range:
-    step = min(length, stride)
-    return range(0, max(min(n_pieces, 1), n_pieces - length + step), step)
-
-
 def window_ranges(n_pieces: int, length: int, stride: int) -> list[tuple[int, int]]:
     """Returns half-open piece ranges that cover a page.
 
@@ -82,8 +77,9 @@ def window_ranges(n_pieces: int, length: int, stride: int) -> list[tuple[int, in
     >>> window_ranges(10, length=6, stride=3)
     [(0, 6), (3, 9), (6, 10)]
     """
-    starts = _starts(n_pieces, length, stride)
-    return [(start, min(start + length, n_pieces)) for start in starts]
+    step = min(length, stride)
+    end = max(min(n_pieces, 1), n_pieces - length + step)
+    return [(start, min(start + length, n_pieces)) for start in range(0, end, step)]
 
 
 def query(question: str, tokenizer: Tokenizer, config: WindowConfig) -> list[int]:
@@ -96,9 +92,10 @@ def query(question: str, tokenizer: Tokenizer, config: WindowConfig) -> list[int
         head = prefix(config.question_prefix, tokenizer)
     else:
         head = [tokenizer.marker_id("[Q]")]
+    surplus = max(0, len(head) + len(pieces) - config.max_query_length)
     if config.switches.keep_query_marker:
-        return head + pieces[max(0, len(pieces) - (config.max_query_length - len(head))) :]
-    return (head + pieces)[-config.max_query_length :]
+        return head + pieces[surplus:]
+    return (head + pieces)[surplus:]
 
 
 def prefix(text: str, tokenizer: Tokenizer) -> list[int]:
@@ -114,8 +111,12 @@ def features(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> Fe
     """
     builder = _WindowBuilder(example, tokenizer, config)
     every = np.arange(len(builder.ranges))
-    rows = builder.rows(every)
-    return Features(example.example_id, **rows, window_numbers=every, n_windows=len(every))
+    return Features(
+        example.example_id,
+        **builder.rows(every),
+        window_numbers=every,
+        n_windows=len(every),
+    )
 
 
 def training_features(
@@ -131,21 +132,25 @@ def training_features(
         words = target(example, builder.contexts, config)
     else:
         words = text_target(example, builder.text, config)
-    no_answer = UNLABELLED if words is None else AnswerType.UNKNOWN
+    no_answer: int = AnswerType.UNKNOWN
     share = sampling.negatives
     if words is None:
-        share, words = share if sampling.unlabelled else 0, NO_TARGET
-    first, last = (0, -1) if words.kind is AnswerType.UNKNOWN else builder.target_pieces(words)
-    positive = (builder.ranges[:, 0] <= first) & (last < builder.ranges[:, 1]) & (first <= last)
+        words = NO_TARGET
+        no_answer = UNLABELLED
+        share = share if sampling.unlabelled else 0
+    first, last = builder.target_pieces(words)
+    starts, ends = builder.ranges.T
+    positive = (starts <= first) & (last < ends) & (first <= last)
     draw = random.Random(f"{sampling.seed}/{example.example_id}")
-    sampled = [draw.random() < share for _ in range(len(builder.ranges))]
+    sampled = [draw.random() < share for _ in starts]
     kept = np.flatnonzero(positive | sampled)
-    positive, shift = positive[kept], builder.offset - builder.ranges[kept, 0]
+    positive = positive[kept]
+    shift = builder.offset - starts[kept]
     return Features(
         example.example_id,
         **builder.rows(kept),
         window_numbers=kept,
-        n_windows=len(builder.ranges),
+        n_windows=len(starts),
         start_positions=np.where(positive, first + shift, 0),
         end_positions=np.where(positive, last + shift, 0),
         answer_types=np.where(positive, words.kind, no_answer),
@@ -263,18 +268,17 @@ class _WindowBuilder:
             ranges = self._cut(read(example))
         self.offset = 1 + len(self.query) + self.separators
         self.ranges = np.array(ranges or [(0, 0)], np.int64)
+        windows = len(ranges)
+        LIMITS.check(windows=windows, window_pieces=windows * config.max_seq_length)
 
     def _cut(self, parts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """Returns the windows in which piece ranges are cut that follow the question."""
-        config = self.config
-        length = config.max_seq_length - len(self.query) - self.separators - 2
+        length = self.config.max_seq_length - len(self.query) - self.separators - 2
         self._check_room(length)
-        n_windows = sum(len(_starts(b - a, length, config.doc_stride)) for a, b in parts)
-        self._check_number(n_windows)
         return [
             (first + start, first + end)
             for first, last in parts
-            for start, end in window_ranges(last - first, length, config.doc_stride)
+            for start, end in window_ranges(last - first, length, self.config.doc_stride)
         ]
 
     def _check_room(self, pieces: int) -> None:
@@ -283,9 +287,6 @@ class _WindowBuilder:
                 f"max_seq_length {self.config.max_seq_length} leaves no room for the page behind a "
                 f"question of {len(self.query)} pieces; choose a larger one"
             )
-
-    def _check_number(self, windows: int) -> None:
-        LIMITS.check(windows=windows, window_pieces=windows * self.config.max_seq_length)
 
     def _read_texts(self, example: Example) -> list[tuple[int, int]]:
         """Reads the blocks as texts; returns the windows, each without its last [SEP]."""
@@ -312,9 +313,7 @@ class _WindowBuilder:
                     first = begin
         if pieces:
             ranges.append((first, len(pieces) - 1))
-        self._check_number(len(ranges))
-        self.pieces = np.array([*pieces, tokenizer.pad_id], np.int32)  # never none at all
-        self.doc = np.array([*doc, -1], np.int32)
+        self._set_pieces(pieces, doc)
         return ranges
 
     def _read_text(self, example: Example) -> list[tuple[int, int]]:
@@ -324,12 +323,16 @@ class _WindowBuilder:
         self.chars = pieces.chars
         question = self.tokenizer.encode_text(example.question).ids
         self.query = list(question[: self.config.max_query_length])
-        self.pieces = np.array([*pieces.ids, self.tokenizer.pad_id], np.int32)  # never none at all
-        self.doc = np.append(text.tokens_of(pieces.chars), -1)
+        self._set_pieces(pieces.ids, text.tokens_of(pieces.chars))
         if self.config.window_scope == PAGE_SCOPE:
             return [(0, len(pieces.ids))]
         edges = np.searchsorted(pieces.chars[:, 1], text.blocks, side="right")
         return list(pairwise([*edges.tolist(), len(pieces.ids)]))
+
+    def _set_pieces(self, pieces: Sequence[int], doc: Iterable[int]) -> None:
+        """Keeps the pieces of texts, and one more, so that there is never none at all."""
+        self.pieces = np.array([*pieces, self.tokenizer.pad_id], np.int32)
+        self.doc = np.array([*doc, -1], np.int32)
 
     def _read_words(self, example: Example) -> list[tuple[int, int]]:
         """Reads the blocks with markers; returns the piece ranges in which windows are cut."""
@@ -351,6 +354,8 @@ class _WindowBuilder:
 
     def target_pieces(self, words: Target) -> tuple[int, int]:
         """Returns the first and the last piece of a target; of one without pieces they cross."""
+        if words.kind is AnswerType.UNKNOWN:
+            return 0, -1
         if self.text is None:
             return int(self.first_piece[words.first]), int(self.first_piece[words.last + 1]) - 1
         start, end = self.text.chars[words.first, 0], self.text.chars[words.last, 1]
