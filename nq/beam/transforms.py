@@ -155,11 +155,8 @@ class _MakeWindows(beam.DoFn):  # type: ignore[misc]
             yield stored
         else:
             unread = unread_blocks(item, self.windows)
-        self.counters["examples"].inc()
-        self.counters["windows"].inc(len(rows))
-        self.counters["unread_blocks"].inc(unread)
-        self.counters["truncated_pages"].inc(int(unread > 0))
-        self.counters["without_windows"].inc(int(not len(rows)))
+        for name, count in vars(WindowCounts.of_example(len(rows), unread)).items():
+            self.counters[name].inc(count)
         if self.output == "windows":
             yield from encode_records(rows, source, self.windows.switches.id_name)
         elif self.output == "examples":

@@ -101,22 +101,26 @@ class Windows:
         self,
         request: Request,
         folder: Path,
-        manifest: Mapping[str, Any] | None,
+        manifest: Mapping[str, Any] | None = None,
         preprocess: "Preprocess | None" = None,
         worker: Worker | None = None,
         waiting: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
-        self.folder, self.reused, self.n_shards = folder, worker is None, 0
-        self._request, self._preprocess, self._worker = request, preprocess, worker
+        self.folder = folder
+        self.reused = worker is None
+        self._request = request
+        self._preprocess = preprocess
+        self._worker = worker
         self._manifests = worker.stream((request, folder, preprocess)) if worker else iter(())
-        self._waiting, self._is_complete = waiting, False
+        self._waiting = waiting
         self._update(manifest or {"counts": {"seconds": 0.0}, "shards": [], "complete": False})
 
     def _update(self, manifest: Mapping[str, Any]) -> None:
         counts = dict(manifest["counts"])
         self.seconds: float = counts.pop("seconds")
         self.counts = WindowCounts(**counts)
-        self.n_shards, self._is_complete = len(manifest["shards"]), manifest["complete"]
+        self.n_shards = len(manifest["shards"])
+        self._is_complete: bool = manifest["complete"]
 
     @property
     def shards(self) -> list[Path]:
@@ -144,7 +148,8 @@ class Windows:
         yield from islice(self._read(), done, None)
 
     def _read(self) -> Iterator[Windowed]:
-        files, max_seq_length = self._request.questions.files, self._request.windows.max_seq_length
+        files = self._request.questions.files
+        max_seq_length = self._request.windows.max_seq_length
         for number in itertools.count():
             self._wait(number)
             if number >= self.n_shards:
@@ -155,14 +160,15 @@ class Windows:
         """Waits until a shard is published, or all are."""
         with self._waiting():
             while not self._is_complete:
-                is_wanted, manifest = number >= self.n_shards, None
+                is_wanted = number >= self.n_shards
+                manifest = None
                 with contextlib.suppress(Exception):  # which is raised here, where work goes on
                     if is_wanted or (self._worker and self._worker.has_message()):
                         manifest = next(self._manifests, None)
                 if manifest:
                     self._update(manifest)
                 elif is_wanted:  # the process has ended, perhaps with the error that is raised here
-                    self._prepare_here()
+                    self.prepare()
                 else:
                     return
 
@@ -170,20 +176,21 @@ class Windows:
         log.warning(AGAIN, damage)
         self._end_process()
         (self.folder / MANIFEST).unlink(missing_ok=True)
-        self._prepare_here()
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Makes in this process what the folder lacks."""
+        self._end_process()
+        for manifest in preparing(self._request, self.folder, self._preprocess):
+            self._update(manifest)
+            self.reused = self.reused and self._is_complete
 
     def _end_process(self) -> None:
         """Ends the process, which may hold its lock longer than its connection."""
         if self._worker:
             self._worker.end()
-        self._worker, self._manifests = None, iter(())
-
-    def _prepare_here(self) -> None:
-        self._end_process()
-        self.reused = False
-        again = prepare(self._request, self.folder, self._preprocess)
-        self.counts, self.seconds = again.counts, again.seconds
-        self.n_shards, self._is_complete = again.n_shards, True
+        self._worker = None
+        self._manifests = iter(())
 
 
 Preprocess = Callable[[Request, Path], Iterable[StoredExample | DeadLetter]]
@@ -224,15 +231,9 @@ def prepare(request: Request, output: str | Path, preprocess: Preprocess | None 
         OSError: a file cannot be read or written.
         Error: the folder has other files, the job failed, or an input changed.
     """
-    folder = Path(output)
-    manifests = preparing(request, folder, preprocess)
-    manifest = next(manifests)
-    reused = manifest["complete"]
-    for manifest in manifests:  # noqa: B007 - the last one counts
-        pass
-    result = Windows(request, folder, manifest)
-    result.reused = reused
-    return result
+    windows = Windows(request, Path(output), preprocess=preprocess)
+    windows.prepare()
+    return windows
 
 
 def preparing(
@@ -243,7 +244,8 @@ def preparing(
     Yields:
         The manifest: as it is found, when it names one more shard, and when it is complete.
     """
-    manifest, ids = find(request, folder), list[ExampleId]()
+    manifest = find(request, folder)
+    ids = list[ExampleId]()
     if manifest and manifest["complete"]:
         yield manifest
         return
@@ -258,8 +260,8 @@ def preparing(
                 log.warning(AGAIN, error)
                 manifest = None
         with storage.unfinished(folder) as part:
-            is_training = request.training is not None
-            writer = ShardWriter(folder, part, request.description, manifest, not is_training)
+            with_examples = request.training is None
+            writer = ShardWriter(folder, part, request.description, manifest, with_examples)
             if manifest:
                 yield manifest
             if preprocess:
@@ -317,8 +319,9 @@ def open_windows(
     and raises as ``prepare`` does. ``waiting`` is entered while there is no shard to read.
     """
     storage.check_folder(folder, PREPARED, request.sources)
-    if (found := find(request, folder)) and found["complete"]:
-        yield Windows(request, folder, found, preprocess, waiting=waiting)
+    manifest = find(request, folder)
+    if manifest and manifest["complete"]:
+        yield Windows(request, folder, manifest, preprocess, waiting=waiting)
         return
     worker = Worker(_prepare, name="makes windows")
     try:

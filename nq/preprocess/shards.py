@@ -10,14 +10,13 @@ and digests of the manifest and by the checksums of the records.
 """
 
 import contextlib
-import itertools
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Self
 
 import numpy as np
 import orjson
@@ -70,6 +69,17 @@ class WindowCounts:
     truncated_pages: int = 0
     without_windows: int = 0
 
+    @classmethod
+    def of_example(cls, n_windows: int, unread_blocks: int) -> Self:
+        """Returns what one example counts for."""
+        return cls(
+            examples=1,
+            windows=n_windows,
+            unread_blocks=unread_blocks,
+            truncated_pages=int(unread_blocks > 0),
+            without_windows=int(n_windows == 0),
+        )
+
 
 class StoredExample(NamedTuple):
     """The framed TFRecords of one example (empty for training) and of its windows."""
@@ -91,14 +101,25 @@ def stored_example(
     stored = b""
     if rows.answer_types is None:
         stored = frame(encode_example(source.key, example, len(rows)))
-    about = unread_blocks(example, windows), example.example_id, example.question
-    return StoredExample(source, stored, records, len(rows), *about)
+    return StoredExample(
+        source,
+        stored,
+        records,
+        len(rows),
+        unread_blocks(example, windows),
+        example.example_id,
+        example.question,
+    )
 
 
 def encode_dead_letter(letter: DeadLetter) -> str:
     """Returns one line of JSON: file, line, reason, and the beginning of the record."""
-    place = {"file": shown(letter.source.path), "line": letter.source.line}
-    values = {**place, "reason": letter.reason, "record": letter.record}
+    values = {
+        "file": shown(letter.source.path),
+        "line": letter.source.line,
+        "reason": letter.reason,
+        "record": letter.record,
+    }
     return visible(orjson.dumps(values).decode())
 
 
@@ -111,7 +132,8 @@ def read_shard(
     folder: Path, number: int, files: Sequence[str], max_seq_length: int
 ) -> Iterator[Windowed]:
     """Yields the examples of a shard of these files with windows; damage is a ``DamagedError``."""
-    paths, shapes = tuple(map(shown, files)), inference_shapes(max_seq_length)
+    paths = tuple(map(shown, files))
+    shapes = inference_shapes(max_seq_length)
     shard = shard_path(folder, WINDOWS, number)
     records = raw_records(shard)
     for record in raw_records(shard_path(folder, EXAMPLES, number)):
@@ -147,8 +169,10 @@ def read_manifest(folder: Path, description: Mapping[str, Any]) -> dict[str, Any
         manifest = storage.read_json(folder / MANIFEST)
         if manifest["request"] != description:
             return None
-        sizes = dict(itertools.chain.from_iterable(map(dict.items, manifest["shards"])))
-        for name, size in (sizes | {DEAD_LETTERS: manifest["skipped_bytes"]}).items():
+        sizes = {DEAD_LETTERS: manifest["skipped_bytes"]}
+        for shard in manifest["shards"]:
+            sizes |= shard
+        for name, size in sizes.items():
             path = folder / name
             stored = path.stat().st_size if path.is_file() else -1
             # an interrupted job may have written more bad records than the manifest counts
@@ -182,7 +206,8 @@ class ShardWriter:
         manifest: Mapping[str, Any] | None,
         with_examples: bool,
     ) -> None:
-        self._folder, self._part = folder, part
+        self._folder = folder
+        self._part = part
         self._kinds = (WINDOWS, EXAMPLES) if with_examples else (WINDOWS,)
         self._started = time.perf_counter()
         if manifest is None:
@@ -200,7 +225,8 @@ class ShardWriter:
             }
         )
         self._seconds_before = self.manifest["counts"]["seconds"]
-        self._files, self._opened = list[IO[bytes]](), contextlib.ExitStack()
+        self._files = list[IO[bytes]]()
+        self._opened = contextlib.ExitStack()
         self._dead_letters = (folder / DEAD_LETTERS).open("ab")
         self._dead_letters.truncate(self.manifest["skipped_bytes"])
 
@@ -223,11 +249,9 @@ class ShardWriter:
                 self._open()
                 for file, data in zip(self._files, (one.records, one.example), strict=False):
                     file.write(data)
-                counts["examples"] += 1
-                counts["windows"] += one.n_windows
-                counts["unread_blocks"] += one.unread_blocks
-                counts["truncated_pages"] += one.unread_blocks > 0
-                counts["without_windows"] += one.n_windows == 0
+                of_example = WindowCounts.of_example(one.n_windows, one.unread_blocks)
+                for name, count in vars(of_example).items():
+                    counts[name] += count
                 if self._files[0].tell() >= SHARD_BYTES:
                     yield self._publish()
             if self._files or not self.manifest["shards"]:
