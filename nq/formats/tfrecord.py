@@ -62,7 +62,6 @@ TARGETS = ("start_positions", "end_positions", "answer_types")
 KEYS = {"example_keys": 2, "window_ids": 2}
 """Features that identify a window, with their lengths."""
 _VARINT_BITS = 7
-_FIXED_BYTES = {1: 8, 5: 4}  # of the kinds of fields with a fixed size
 _LEVEL = 4  # of the compression of examples
 
 
@@ -72,14 +71,15 @@ def encode_records(
     """Yields one serialized ``tf.train.Example`` for each window of an example, in order."""
     if not len(features):
         return
-    number, windows = features.example_id, features.window_numbers.astype(np.uint64)
+    number = features.example_id
     if isinstance(number, str):
         number = int.from_bytes(hashlib.sha256(number.encode()).digest()[:7])
     first = np.array(number % (1 << 64), np.uint64)
-    columns: dict[str, IntArray] = {id_name: (first + windows).view(np.int64)}
+    unique_ids = first + features.window_numbers.astype(np.uint64)
+    columns: dict[str, IntArray] = {id_name: unique_ids.view(np.int64)}
     if features.answer_types is None:
-        keys = np.tile(source.key, (len(features), 1))
-        columns |= {"example_keys": keys, **features.rows}
+        columns |= features.rows
+        columns["example_keys"] = np.tile(source.key, (len(features), 1))
     else:
         columns |= {name: getattr(features, name) for name in (*MODEL_INPUTS, *TARGETS)}
     rows = [_entries(name, np.asarray(values)) for name, values in sorted(columns.items())]
@@ -89,7 +89,8 @@ def encode_records(
 
 def _field(number: int, payload: bytes) -> bytes:
     """Returns a length-delimited protobuf field."""
-    length, out = len(payload), bytearray([number << 3 | 2])
+    length = len(payload)
+    out = bytearray([number << 3 | 2])
     while length > 0x7F:
         out.append(length & 0x7F | 0x80)
         length >>= _VARINT_BITS
@@ -124,7 +125,8 @@ def pack_varints(rows: IntArray) -> Sequence[bytes]:
     shifts = _VARINT_BITS * (np.arange(ends[-1]) - np.repeat(ends - flat, flat))
     out = (np.repeat(values.ravel(), flat) >> shifts.astype(np.uint64)).astype(np.uint8) | 0x80
     out[ends - 1] &= 0x7F  # no more bytes behind the last one of a value
-    data, row_ends = out.tobytes(), ends.reshape(values.shape)[:, -1].tolist()
+    data = out.tobytes()
+    row_ends = ends.reshape(values.shape)[:, -1].tolist()
     return [data[a:b] for a, b in zip([0, *row_ends[:-1]], row_ends, strict=True)]
 
 
@@ -136,7 +138,8 @@ def inference_shapes(length: int) -> dict[str, list[int]]:
 
 def training_shapes(length: int) -> dict[str, list[int]]:
     """Returns the names and shapes of the features for training."""
-    return {**{name: [length] for name in MODEL_INPUTS}, **{name: [] for name in TARGETS}}
+    shapes: dict[str, list[int]] = {name: [length] for name in MODEL_INPUTS}
+    return shapes | {name: [] for name in TARGETS}
 
 
 def decode_records(records: Sequence[bytes], shapes: Mapping[str, list[int]]) -> Columns:
@@ -155,44 +158,33 @@ def decode_records(records: Sequence[bytes], shapes: Mapping[str, list[int]]) ->
 
 def _packed_features(record: bytes) -> dict[bytes, bytes]:
     result = {}
-    for _, features in message_fields(record):
-        for _, entry in message_fields(features):
-            by_number = dict(message_fields(entry))
-            kinds = dict(message_fields(by_number.get(2, b"")))
-            result[by_number[1]] = dict(message_fields(kinds.get(3, b""))).get(1, b"")
+    for _, features in _fields(record):
+        for _, entry in _fields(features):
+            by_number = dict(_fields(entry))
+            kinds = dict(_fields(by_number[2]))
+            result[by_number[1]] = dict(_fields(kinds[3])).get(1, b"")
     return result
 
 
-def message_fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Yields number and value, a whole number or bytes, of each field of a protobuf message.
+def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yields number and payload of each field of a message that ``_field`` made.
 
-    >>> dict(message_fields(b"\\x18\\x02\\x12\\x01a"))
-    {3: 2, 2: b'a'}
+    >>> dict(_fields(_field(3, b"a") + _field(2, b"b" * 200)))[3]
+    b'a'
     """
     at = 0
     while at < len(data):
-        tag, at = _varint(data, at)
-        number, kind = tag >> 3, tag & 7
-        if kind == 0:
-            value, at = _varint(data, at)
-            yield number, value
-            continue
-        size, start = _varint(data, at) if kind == 2 else (_FIXED_BYTES[kind], at)
+        number = data[at] >> 3
+        size = shift = 0
+        at += 1
+        while data[at] > 0x7F:
+            size |= (data[at] & 0x7F) << shift
+            shift += _VARINT_BITS
+            at += 1
+        size |= data[at] << shift
+        start = at + 1
         at = start + size
-        if at > len(data):
-            raise ValueError(f"the message ends within a field of {size} bytes")
         yield number, data[start:at]
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Returns the number at an index, and the index behind it."""
-    value = shift = 0
-    while (byte := data[at]) >= 0x80 and shift < 63:
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-    if byte >= 0x80:
-        raise ValueError(f"a number of the message has no end at byte {at}")
-    return value | byte << shift, at + 1
 
 
 def unpack_varints(rows: Sequence[bytes], width: int) -> IntArray:
@@ -249,16 +241,18 @@ def decode_example(record: bytes) -> tuple[ExampleKey, Example, int]:
 
 
 def _annotation(values: dict[str, Any]) -> Annotation:
-    long, shorts = values["long"], (Span(**short) for short in values["shorts"])
-    yes_no = YesNo(values["yes_no"])
-    return Annotation(long and Span(**long), values["candidate"], tuple(shorts), yes_no)
+    long = values["long"]
+    shorts = tuple(Span(**short) for short in values["shorts"])
+    return Annotation(long and Span(**long), values["candidate"], shorts, YesNo(values["yes_no"]))
 
 
 def _pairs(values: list[list[int]] | None) -> Any:
     return None if values is None else np.array(values, np.int64).reshape(-1, 2)
 
 
-_LENGTH, _HEADER, _CRC = struct.Struct("<Q"), struct.Struct("<QI"), struct.Struct("<I")
+_LENGTH = struct.Struct("<Q")
+_HEADER = struct.Struct("<QI")
+_CRC = struct.Struct("<I")
 
 
 def _masked_crc(data: bytes) -> int:
@@ -269,8 +263,8 @@ def _masked_crc(data: bytes) -> int:
 def frame(data: bytes) -> bytes:
     """Returns a record as it is in the file."""
     length = _LENGTH.pack(len(data))
-    crcs = _CRC.pack(_masked_crc(length)), _CRC.pack(_masked_crc(data))
-    return b"".join((length, crcs[0], data, crcs[1]))
+    header = length + _CRC.pack(_masked_crc(length))
+    return header + data + _CRC.pack(_masked_crc(data))
 
 
 def is_tfrecord(head: bytes) -> bool:
@@ -290,7 +284,8 @@ def raw_records(path: Path) -> Iterator[bytes]:
 
 def record_offsets(path: Path) -> list[tuple[int, int]]:
     """Returns offset and length, in bytes, of each record's data, of which none is read."""
-    offsets, size = [], path.stat().st_size
+    offsets = []
+    size = path.stat().st_size
     with path.open("rb") as file:
         while (length := _read_length(file)) is not None:
             offset = file.tell()
@@ -318,7 +313,8 @@ def _read_length(file: IO[bytes]) -> int | None:
 
 
 def _read_data(file: IO[bytes], length: int) -> bytes:
-    data, crc = file.read(length), file.read(_CRC.size)
+    data = file.read(length)
+    crc = file.read(_CRC.size)
     if len(crc) < _CRC.size or _CRC.unpack(crc)[0] != _masked_crc(data):
         raise _damaged(file)
     return data
