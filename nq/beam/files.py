@@ -112,7 +112,8 @@ class BeamFiles(Files):
             yield path
             return
         with tempfile.TemporaryDirectory(prefix=COPY_PREFIX) as folder:
-            copy, status = Path(folder) / Path(path).name, _status(path)
+            copy = Path(folder) / Path(path).name
+            status = _status(path)
             copy_file(path, str(copy))
             if status not in self._digests:
                 self._digests[status] = sha256(copy)

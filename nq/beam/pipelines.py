@@ -35,9 +35,12 @@ from nq.progress import new_bar
 from nq.questions import Ids
 from nq.records import DeadLetter
 
-RESULTS, DEAD, PROGRESS = "results", "dead_letters", "progress"
+RESULTS = "results"
+DEAD = "dead_letters"
+PROGRESS = "progress"
 WRITE_S = 1.0
-POLL_S, POLL_URI_S = 0.5, 10.0
+POLL_S = 0.5
+POLL_URI_S = 10.0
 END_S = 2.0
 
 AddSteps = Callable[[Any], tuple[Any, Any]]
@@ -121,7 +124,8 @@ def reported(folder: str, progress: Callable[[int, int], None], total: int) -> I
 
     ``progress`` receives the examples just completed, and how many there are, 0 if unknown.
     """
-    ended, done = threading.Event(), 0
+    ended = threading.Event()
+    done = 0
 
     def report() -> None:
         nonlocal done

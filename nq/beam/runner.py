@@ -70,7 +70,8 @@ LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "BundleBasedDirectRunner")
 NO_CLUSTER = ("", "[local]", "[auto]", "[collection]")
 """Values of ``--flink_master`` by which Beam starts a Flink of its own."""
 FLINK_TIMEOUT_S = 5.0
-WORKER_LOG, WORKER_PIPE = "workers.log", "workers.pipe"
+WORKER_LOG = "workers.log"
+WORKER_PIPE = "workers.pipe"
 """The output of the worker processes, and a pipe: they end when nobody can write to it any more."""
 WORKER_THREAD = "run_worker"  # the name of Beam's thread that waits for a worker process
 WORKER_THREADS = (WORKER_THREAD, "beam_control_read", "read_grpc_client_inputs")
@@ -223,7 +224,8 @@ def _wait(result: Any) -> None:
 def _run_in_processes(build: Callable[[Any], None], options: PipelineOptions, part: Path) -> Any:
     """Runs a pipeline in worker processes; returns its result, or raises when one ends early."""
     outcome: Future[Any] = Future()
-    output, pipe = part.resolve() / WORKER_LOG, part.resolve() / WORKER_PIPE
+    output = part.resolve() / WORKER_LOG
+    pipe = part.resolve() / WORKER_PIPE
     path = shlex.quote(str(output))
     worker = python("-m", "nq.beam.worker", str(pipe))
     variables = (f"{name}={worker['env'][name]}" for name in ("PYTHONPATH", "PYTHONSAFEPATH"))
@@ -273,7 +275,8 @@ def _run_in_processes(build: Callable[[Any], None], options: PipelineOptions, pa
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Hides Beam's log except when debugging; its failures are raised anyway."""
-    logger, root = logging.getLogger("apache_beam"), logging.getLogger()
+    logger = logging.getLogger("apache_beam")
+    root = logging.getLogger()
     before = logger.level
 
     def is_not_of_beam(record: logging.LogRecord) -> bool:  # which repeats errors there

@@ -95,7 +95,8 @@ class ScoreWindows(beam.PTransform):  # type: ignore[misc]
             spec = ScorerSpec(opened, Profile.of(profile), batch_size)
             folders = (part.folder for part in opened.parts)
             model = spec.in_folders({folder: folder.absolute() for folder in folders})
-        self.spec, self.staged = model, dict(staged or {})
+        self.spec = model
+        self.staged = dict(staged or {})
 
     def expand(self, windows: Any) -> Any:
         return (
@@ -134,7 +135,8 @@ class _Loaded:
     """A scorer, and the lock of the thread that uses it."""
 
     def __init__(self, scorer: Scorer) -> None:
-        self.scorer, self.lock = scorer, threading.Lock()
+        self.scorer = scorer
+        self.lock = threading.Lock()
 
 
 class _Handler(ModelHandler[Sequence[Windowed], tuple[Scored, Work], _Loaded]):  # type: ignore[misc]
@@ -142,7 +144,8 @@ class _Handler(ModelHandler[Sequence[Windowed], tuple[Scored, Work], _Loaded]): 
 
     def __init__(self, spec: ScorerSpec, staged: Mapping[Path, str]) -> None:
         super().__init__()
-        self.spec, self.staged = spec, staged
+        self.spec = spec
+        self.staged = staged
 
     def load_model(self) -> _Loaded:
         if self.spec.profile.changes.engine == TENSORFLOW:
@@ -154,7 +157,8 @@ class _Handler(ModelHandler[Sequence[Windowed], tuple[Scored, Work], _Loaded]): 
     def run_inference(
         self, batch: Sequence[Windowed], model: _Loaded, inference_args: Any = None
     ) -> list[tuple[Scored, Work]]:
-        part, scorer = Part(batch), model.scorer
+        part = Part(batch)
+        scorer = model.scorer
         with model.lock:
             before = replace(scorer.counters)
             columns = scorer.scores(part.rows, part.examples)
@@ -217,7 +221,8 @@ def _decide(
     element: tuple[Scored, Work], decision: DecisionConfig, formats: Sequence[str], with_rows: bool
 ) -> Decided:
     scored, work = element
-    example, source = scored.example, scored.windowed.source
+    example = scored.example
+    source = scored.windowed.source
     ranked = decide(example, scored.scores, decision)
     answered = answer(example, ranked, formats, with_rows)
     return Decided(source, example.question, answered, work)

@@ -51,7 +51,8 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
         pages: PageFolder | str | Path | None = None,
     ) -> None:
         super().__init__()
-        self.files, self.limit = list(map(str, files)), limit
+        self.files = list(map(str, files))
+        self.limit = limit
         self.workers = workers
         self.pages = page_folder(pages)
 
@@ -67,7 +68,8 @@ class ReadQuestions(beam.PTransform):  # type: ignore[misc]
         """Returns how many records of each file belong to the first ``limit`` of all."""
         if self.limit is None:
             return [None] * len(self.files)
-        rest, limits = self.limit, list[int | None]()
+        rest = self.limit
+        limits = list[int | None]()
         for path in self.files:
             with BEAM.local_copy(path) as copy:
                 inputs.check(copy, to_end=rest > 0)  # no worker reads so far
@@ -133,8 +135,11 @@ class _MakeWindows(beam.DoFn):  # type: ignore[misc]
     def __init__(
         self, tokenizer: str, windows: WindowConfig, training: Sampling | None, output: str
     ) -> None:
-        self.tokenizer_path, self.windows, self.training = tokenizer, windows, training
-        self.output, counter = output, beam.metrics.Metrics.counter
+        self.tokenizer_path = tokenizer
+        self.windows = windows
+        self.training = training
+        self.output = output
+        counter = beam.metrics.Metrics.counter
         self.counters = {name: counter("nq", name) for name in vars(WindowCounts())}
 
     def setup(self) -> None:

@@ -45,7 +45,8 @@ def _blocks_with_text(example: Example, config: WindowConfig) -> Iterator[tuple[
     A token is looked at once for each block around it; ``RecordLimits.block_tokens`` bounds their
     number for records of files.
     """
-    tokens, is_html = example.tokens, example.is_html
+    tokens = example.tokens
+    is_html = example.is_html
     if config.switches.angle_bracket_is_tag:
         is_html = ["<" in token for token in tokens]
     for index, candidate in enumerate(example.candidates):
@@ -138,10 +139,13 @@ def running_text(example: Example, contexts: Sequence[Context]) -> RunningText:
             start, end = chars[0, 0], chars[-1, 1]
             places = (original.chars[firsts, 0] - start).tolist()
             return RunningText(original.plain[start:end], tokens, chars - start, places)
-    texts, places, size = list[str](), list[tuple[int, int]](), 0
+    texts = list[str]()
+    places = list[tuple[int, int]]()
+    size = 0
     for block in blocks:
         for n, i in enumerate(block):
-            word, blank = example.tokens[i], " " if n else "\n"
+            word = example.tokens[i]
+            blank = " " if n else "\n"
             if size == 0 or (n and example.adjacent(block[n - 1], i)):
                 blank = ""
             start = size + len(blank)

@@ -174,7 +174,8 @@ def target(example: Example, contexts: Sequence[Context], config: WindowConfig) 
     annotation = chosen_annotation(example.annotations or ())
     if annotation is None:
         return None if example.lacks_passage else NO_TARGET
-    first, short = 0, _merged(annotation.shorts, config)
+    first = 0
+    short = _merged(annotation.shorts, config)
     for context in contexts:
         first += len(context.markers)
         if context.candidate == annotation.candidate:
@@ -255,7 +256,8 @@ class _WindowBuilder:
     text: RunningText | None = None
 
     def __init__(self, example: Example, tokenizer: Tokenizer, config: WindowConfig) -> None:
-        self.config, self.tokenizer = config, tokenizer
+        self.config = config
+        self.tokenizer = tokenizer
         self.contexts = ctx.contexts(example, config)
         if config.window_scope == TEXT_SCOPE:
             self.separators = 1
@@ -290,7 +292,8 @@ class _WindowBuilder:
 
     def _read_texts(self, example: Example) -> list[tuple[int, int]]:
         """Reads the blocks as texts; returns the windows, each without its last [SEP]."""
-        config, tokenizer = self.config, self.tokenizer
+        config = self.config
+        tokenizer = self.tokenizer
         self.query = query(example.question, tokenizer, config)
         head = [tokenizer.cls_id, *prefix(config.block_prefix, tokenizer)]
         room = config.max_seq_length - config.max_query_length - 2
@@ -336,7 +339,8 @@ class _WindowBuilder:
 
     def _read_words(self, example: Example) -> list[tuple[int, int]]:
         """Reads the blocks with markers; returns the piece ranges in which windows are cut."""
-        tokenizer, config = self.tokenizer, self.config
+        tokenizer = self.tokenizer
+        config = self.config
         words = ctx.words(self.contexts, config)
         encoded = tokenizer.encode(words.words)
         for i in words.markers:
@@ -365,7 +369,8 @@ class _WindowBuilder:
 
     def rows(self, kept: IntArray) -> dict[str, IntArray]:
         """Returns the integer rows ``[len(kept), L]`` of the windows with those numbers."""
-        offset, tokenizer = self.offset, self.tokenizer
+        offset = self.offset
+        tokenizer = self.tokenizer
         start, end = self.ranges[kept, 0, None], self.ranges[kept, 1, None]
         pos = np.arange(self.config.max_seq_length)[None, :]
         piece = start + pos - offset

@@ -42,7 +42,8 @@ from nq.storage import DEAD_LETTERS
 from nq.text import visible
 
 MANIFEST = "manifest.json"
-WINDOWS, EXAMPLES = "windows", "examples"
+WINDOWS = "windows"
+EXAMPLES = "examples"
 SHARD_BYTES = 16 << 20
 """Bytes after which a shard ends, with the example that reaches them."""
 PREPARED = storage.Kind(

@@ -208,12 +208,15 @@ class Tokenizer:
 
     def encode(self, words: Sequence[str]) -> list[Pieces]:
         """Returns the pieces of each word; a blank word has none."""
-        cache, unique = self._cache, set(words)
+        cache = self._cache
+        unique = set(words)
         unseen = [word for word in unique if word not in cache]
         if unseen and self._cached_size > self.max_cached_size:
             # A new one, because another thread may be reading the old one.
-            cache, unseen = {}, list(unique)
-            self._cache, self._cached_size = cache, 0
+            cache = {}
+            unseen = list(unique)
+            self._cache = cache
+            self._cached_size = 0
         for batch in _batches(unseen, self.batch_characters):
             pieces = self._encode(batch)
             cache.update(zip(batch, pieces, strict=True))
@@ -223,7 +226,9 @@ class Tokenizer:
     def encode_text(self, text: str) -> TextPieces:
         """Returns the pieces of a whole text, those of the library except that none is special."""
         encoding = self._backend.encode(text, add_special_tokens=False)
-        ids, words, chars = encoding.ids, encoding.word_ids, encoding.offsets
+        ids = encoding.ids
+        words = encoding.word_ids
+        chars = encoding.offsets
         words = list(range(len(ids))) if None in words else words  # some kinds know none
         for i in reversed([i for i, piece in enumerate(ids) if piece in self._specials]):
             start, end = chars[i]

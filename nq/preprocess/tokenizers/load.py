@@ -39,7 +39,8 @@ LARGEST_WORD = 1000
 MAX_PIECE = 128
 """Characters of a piece of a unigram, of which all prefixes are looked up at each character."""
 KNOWN_PATTERNS = {" {2,}", r"\s{2,}|[\n\r\t]"}
-MAX_EXPANSION, EXPANSIONS = 64, {"ByteLevel": 4, "BertNormalizer": 3}
+MAX_EXPANSION = 64
+EXPANSIONS = {"ByteLevel": 4, "BertNormalizer": 3}
 """Characters for one of a text, of all steps and of single ones; XLM-RoBERTa's map has up to 18."""
 Values = dict[str, Any]
 
