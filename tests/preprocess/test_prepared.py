@@ -5,16 +5,13 @@ import errno
 import json
 import os
 import re
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from nq import worker
@@ -32,7 +29,7 @@ from nq.records import Example, Source
 from nq.storage import DEAD_LETTERS, LOCK, MARK, PART, UNFINISHED, hold
 from tests.formats.reading import values_of
 from tests.support import nq_records
-from tests.support.child_processes import PATIENCE_S, ROOT, children, wait_until
+from tests.support.child_processes import children
 from tests.support.folders import flip, of_earlier_version
 from tests.support.full_disk import small_files
 from tests.support.nq_records import simplified, write_lines
@@ -124,28 +121,26 @@ def test_records_are_those_of_the_plain_functions_in_order(
 ) -> None:
     monkeypatch.setattr(shards, "SHARD_BYTES", shard_bytes)
     made = prepare(replace(job_request, training=training), out)
-    tokenizer, expected = job_request.tokenizer, list[list[bytes]]()
+    expected = list[list[bytes]]()
     for source, item in first_examples(job_request):
-        rows = features(item, tokenizer, CONFIG)
+        rows = features(item, job_request.tokenizer, CONFIG)
         if training:
-            rows = training_features(item, tokenizer, CONFIG, training)
+            rows = training_features(item, job_request.tokenizer, CONFIG, training)
         expected.append(list(encode_records(rows, source, CONFIG.switches.id_name)))
-    assert records(made) == [record for one in expected for record in one]
-    counts = made.counts.examples, made.counts.windows, made.counts.dead_letters
-    assert counts == (GOOD, sum(map(len, expected)), RECORDS - GOOD)
-    sizes = [len(list(raw_records(shard))) for shard in made.shards]
-    ends = {sum(map(len, expected[:n])) for n in range(len(expected) + 1)}
-    assert {sum(sizes[:n]) for n in range(len(sizes) + 1)} <= ends  # of examples
+    assert records(made) == list(chain(*expected))
+    assert (made.counts.examples, made.counts.dead_letters) == (GOOD, RECORDS - GOOD)
+    assert made.counts.windows == sum(map(len, expected))
+    shard_ends = accumulate(len(list(raw_records(shard))) for shard in made.shards)
+    assert set(shard_ends) <= set(accumulate(map(len, expected)))  # those of examples
     assert all(shard.stat().st_size >= shard_bytes for shard in made.shards[:-1])
-    assert len(sizes) == GOOD if shard_bytes == 1 else (len(sizes) > 1) == (shard_bytes == SMALL)
-    others = {path.name.replace("windows", "examples") for path in made.shards}
-    expected_names = {path.name for path in made.shards} | FILES - {EXAMPLES}
-    assert names(out) == expected_names | (set() if training else others)
+    assert made.n_shards == GOOD or shard_bytes > 1
+    assert (made.n_shards > 1) == (shard_bytes <= SMALL)
+    windows = {path.name for path in made.shards}
+    examples = set() if training else {name.replace("windows", "examples") for name in windows}
+    assert names(out) == windows | examples | FILES - {EXAMPLES}
     letters = [json.loads(line) for line in made.dead_letter_file.read_bytes().splitlines()]
-    assert [(Path(x["file"]).name, x["line"]) for x in letters] == [
-        *[("b.jsonl.gz", 31), ("b.jsonl.gz", 32), ("b.jsonl.gz", 43)],
-        *[("a.jsonl", 2), ("a.jsonl", 3)],
-    ]
+    places = [f"{Path(letter['file']).name} {letter['line']}" for letter in letters]
+    assert places == ["b.jsonl.gz 31", "b.jsonl.gz 32", "b.jsonl.gz 43", "a.jsonl 2", "a.jsonl 3"]
     assert [TWICE in x["reason"] for x in letters] == [False, True, False, False, True]
     reason = letters[0]["reason"]
     assert made.first_dead_letter() == f"{job_request.questions.files[0]}, line 31: {reason}"
@@ -372,26 +367,6 @@ def wait(writer, elements):
 shards.ShardWriter.write = wait
 """
 """Makes the process wait when it has published its first shard."""
-PARENT = """
-import signal, sys, time
-from pathlib import Path
-import psutil
-from nq.config import WindowConfig
-from nq.preprocess.prepared import Request, open_windows
-from nq.preprocess.tokenizers.load import load_tokenizer
-from nq.questions import Questions
-config = WindowConfig(max_seq_length=48, max_query_length=12)
-request = Request(Questions((sys.argv[1],)), load_tokenizer(sys.argv[2]), config)
-if sys.argv[4] == "SIGINT":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # where it was ignored
-try:
-    with open_windows(request, Path(sys.argv[3])):
-        print(psutil.Process().children()[0].pid, flush=True)
-        time.sleep(600)
-except KeyboardInterrupt:
-    print("ended")
-"""
-"""Makes windows, and prints the id of the other process."""
 
 
 @pytest.mark.slow
@@ -431,32 +406,3 @@ def test_the_work_of_a_killed_process_is_continued_here(
         sources = [one.source for one in chain([first], examples)]
     assert sources == [source for source, _ in first_examples(job_request)]
     assert made.n_shards == 2 and not made.reused
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("before", "number"),
-    [("", signal.SIGINT), ("trap '' INT; ", signal.SIGKILL)],  # as for a job in the background
-)
-def test_ends_with_the_process_that_started_it(
-    tmp_path: Path, before: str, number: signal.Signals
-) -> None:
-    data = write_lines(tmp_path / "a.jsonl", (simplified(i) for i in range(9000)))
-    vocab = write_vocab(tmp_path / "vocab.txt")
-    command = [sys.executable, "-c", PARENT, str(data), str(vocab)]
-    parent = subprocess.Popen(
-        ["sh", "-c", f'{before}exec "$@"', "sh", *command, str(tmp_path / "out"), number.name],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        process_group=0,
-    )
-    assert parent.stdout is not None
-    process = int(parent.stdout.readline())
-    wait_until(lambda: list(tmp_path.glob(f"out/.unfinished-*/{SHARD}")))
-    os.killpg(parent.pid, number)  # as a terminal sends Ctrl-C
-    output = parent.communicate(timeout=PATIENCE_S)
-    assert output == ("ended\n" if number == signal.SIGINT else "", "")
-    wait_until(lambda: not psutil.pid_exists(process))
-    assert not list(tmp_path.glob("out/.unfinished-*"))
