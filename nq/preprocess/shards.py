@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import orjson
@@ -226,8 +226,6 @@ class ShardWriter:
             }
         )
         self._seconds_before = self.manifest["counts"]["seconds"]
-        self._files = list[IO[bytes]]()
-        self._opened = contextlib.ExitStack()
         self._dead_letters = (folder / DEAD_LETTERS).open("ab")
         self._dead_letters.truncate(self.manifest["skipped_bytes"])
 
@@ -240,39 +238,37 @@ class ShardWriter:
     def write(self, elements: Iterable[StoredExample | DeadLetter]) -> Iterator[Mapping[str, Any]]:
         """Writes examples and bad records; yields the manifest when it names one more shard."""
         counts = self.manifest["counts"]
-        with self._dead_letters, self._opened:
+        shard = self._new_shard()
+        with self._dead_letters:
             for one in elements:
                 self.manifest["place"] = one.source.key
                 if isinstance(one, DeadLetter):
                     self._dead_letters.write(f"{encode_dead_letter(one)}\n".encode())
                     counts["dead_letters"] += 1
                     continue
-                self._open()
-                for file, data in zip(self._files, (one.records, one.example), strict=False):
-                    file.write(data)
+                shard[WINDOWS] += one.records
+                if EXAMPLES in shard:
+                    shard[EXAMPLES] += one.example
                 of_example = WindowCounts.of_example(one.n_windows, one.unread_blocks)
                 for name, count in vars(of_example).items():
                     counts[name] += count
-                if self._files[0].tell() >= SHARD_BYTES:
-                    yield self._publish()
-            if self._files or not self.manifest["shards"]:
-                self._open()
-                yield self._publish()
+                if len(shard[WINDOWS]) >= SHARD_BYTES:
+                    yield self._publish(shard)
+                    shard = self._new_shard()
+            if shard[WINDOWS] or not self.manifest["shards"]:
+                yield self._publish(shard)
 
-    def _open(self) -> None:
-        number = len(self.manifest["shards"])
-        if not self._files:
-            paths = [shard_path(self._part, kind, number) for kind in self._kinds]
-            self._files = [self._opened.enter_context(path.open("wb")) for path in paths]
+    def _new_shard(self) -> dict[str, bytearray]:
+        return {kind: bytearray() for kind in self._kinds}
 
-    def _publish(self) -> Mapping[str, Any]:
+    def _publish(self, shard: Mapping[str, bytearray]) -> Mapping[str, Any]:
         sizes = {}
-        for file in self._files:
-            file.close()
-            name = Path(file.name).name
-            sizes[name] = os.path.getsize(file.name)
-            storage.publish(Path(file.name), self._folder / name)
-        self._files = []
+        for kind, content in shard.items():
+            path = shard_path(self._folder, kind, len(self.manifest["shards"]))
+            part = self._part / path.name
+            part.write_bytes(content)
+            storage.publish(part, path)
+            sizes[path.name] = len(content)
         self._dead_letters.flush()
         os.fsync(self._dead_letters.fileno())
         self.manifest["shards"].append(sizes)

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -37,21 +37,43 @@ shapes = st.builds(
 )
 
 
-Places = list[tuple[int, int]]
-"""Piece and document token of some places of a page, markers as -1."""
+class Place(NamedTuple):
+    """A place of a page: its piece, its document token, -1 for a marker, and its word."""
+
+    piece: int
+    doc: int
+    word: int = -1
+
+
+Places = list[Place]
 
 
 def sequences(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> list[Places]:
     """The parts of a page that windows are cut from: all of it, or each block."""
     parts = list[Places]()
+    word = 0
     for context in contexts(example, config):
-        part = [(tokenizer.marker_id(marker), -1) for marker in context.markers]
-        for word, doc in zip(context.words, context.doc, strict=True):
-            part += [(piece, doc) for piece in tokenizer.encode([word])[0]]
+        part = Places()
+        docs = [-1, -1, *context.doc]
+        for text, doc in zip([*context.markers, *context.words], docs, strict=True):
+            is_marker = doc < 0
+            pieces = [tokenizer.marker_id(text)] if is_marker else tokenizer.encode([text])[0]
+            part += [Place(piece, doc, word) for piece in pieces]
+            word += 1
         parts.append(part)
-    if config.window_scope == "page":
+    if config.window_scope == PAGE_SCOPE:
         return [list(itertools.chain(*parts))]
     return parts if len(parts) == 1 else parts[1:]
+
+
+def cut(places: Places, room: int, stride: int) -> Iterator[Places]:
+    """Yields the windows of a sequence."""
+    start = 0
+    while True:
+        yield places[start : start + room]
+        if start + room >= len(places):
+            return
+        start += min(room, stride)
 
 
 def slowly(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> dict[str, list[Any]]:
@@ -61,53 +83,45 @@ def slowly(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> dict
     head = [tokenizer.cls_id, tokenizer.marker_id("[Q]"), *(asked[-keep:] if keep else [])]
     head += [tokenizer.sep_id] * tokenizer.separators
     room = config.max_seq_length - len(head) - 1
+    segment = int(tokenizer.segments)
     rows: dict[str, list[Any]] = {name: [] for name in NAMES}
     for places in sequences(example, tokenizer, config):
-        start = 0
-        while True:
-            body = places[start : start + room]
+        for body in cut(places, room, config.doc_stride):
+            pieces = [*head, *(place.piece for place in body), tokenizer.sep_id]
             blank = [0] * (room - len(body))
-            padding = [tokenizer.pad_id] * len(blank)
-            docs = [d for _, d in body]
-            segments = [int(tokenizer.segments)] * (len(body) + 1)
-            rows["input_ids"].append([*head, *(p for p, _ in body), tokenizer.sep_id, *padding])
-            rows["input_mask"].append([1] * (len(head) + len(body) + 1) + blank)
-            rows["segment_ids"].append([0] * len(head) + segments + blank)
-            rows["token_map"].append([-1] * len(head) + docs + [-1] * (len(blank) + 1))
-            if start + room >= len(places):
-                break
-            start += min(room, config.doc_stride)
+            docs = [-1] * len(head) + [place.doc for place in body]
+            segments = [0] * len(head) + [segment] * (len(body) + 1)
+            rows["input_ids"].append(pieces + [tokenizer.pad_id] * len(blank))
+            rows["input_mask"].append([1] * len(pieces) + blank)
+            rows["segment_ids"].append(segments + blank)
+            rows["token_map"].append(docs + [-1] * (len(blank) + 1))
     return rows
 
 
-def texts_slowly(
-    example: Example, tokenizer: Tokenizer, config: WindowConfig
-) -> Iterator[list[tuple[int, int]]]:
-    """Yields the piece and document token of each place of every window of texts."""
+def texts_slowly(example: Example, tokenizer: Tokenizer, config: WindowConfig) -> Iterator[Places]:
+    """Yields the places of every window of texts."""
 
-    def text(pieces: Places, prefix: str) -> Places:
+    def text(places: Places, prefix: str) -> Places:
         head = [tokenizer.cls_id, *itertools.chain(*tokenizer.encode(prefix.split()))]
-        return [*((piece, -1) for piece in head), *pieces, (tokenizer.sep_id, -1)]
+        return [*(Place(piece, -1) for piece in head), *places, Place(tokenizer.sep_id, -1)]
 
-    asked = [(p, -1) for p in itertools.chain(*tokenizer.encode(example.question.split(" ")))]
+    asked = itertools.chain(*tokenizer.encode(example.question.split(" ")))
+    places = [Place(piece, -1) for piece in asked]
     prefix_pieces = len(text([], config.question_prefix)) - 2
-    question = text(asked[max(0, len(asked) - config.max_query_length + prefix_pieces) :], "who ")
+    surplus = max(0, len(places) - config.max_query_length + prefix_pieces)
+    question = text(places[surplus:], config.question_prefix)
     room = config.max_seq_length - config.max_query_length - 2
     longest = room - len(text([], config.block_prefix))
-    window = list[tuple[int, int]]()
+    window = Places()
     for block in sequences(example, tokenizer, replace(config, window_scope=BLOCK_SCOPE)):
         words = block[2:]  # without the markers
-        start = 0
-        while words:
-            part = text(words[start : start + longest], config.block_prefix)
+        for body in cut(words, longest, config.doc_stride) if words else ():
+            part = text(body, config.block_prefix)
             if len(window) + len(part) > room:
                 yield question + window
                 window = []
             window = window + part
-            if start + longest >= len(words):
-                break
-            start += min(longest, config.doc_stride)
-    yield question + (window or [(tokenizer.sep_id, -1)])
+    yield question + (window or [Place(tokenizer.sep_id, -1)])
 
 
 def positives(
@@ -116,31 +130,21 @@ def positives(
     """Start, end and type of every window, by the words of the target."""
     wanted = target(example, contexts(example, config), config)
     assert wanted is not None
-    by_word: list[list[int]] = []
-    n_pieces = 0
-    for context in contexts(example, config):
-        by_word += [[n_pieces], [n_pieces + 1]]
-        n_pieces += 2
-        for pieces in tokenizer.encode(context.words):
-            by_word.append(list(range(n_pieces, n_pieces + len(pieces))))
-            n_pieces += len(pieces)
-    places = list(itertools.chain(*by_word[wanted.first : wanted.last + 1]))
     head = len(query(example.question, tokenizer, config)) + 1 + tokenizer.separators
     room = config.max_seq_length - head - 1
-    found, end = list[tuple[int, int, int]](), n_pieces
-    for part in reversed(sequences(example, tokenizer, config)):
-        start, rows = end - len(part), []
-        while True:
-            inside = all(start <= place < min(start + room, end) for place in places) and places
-            if inside and wanted != NO_TARGET:
-                shift = head - start
-                rows.append((places[0] + shift, places[-1] + shift, int(wanted.kind)))
+    found = list[tuple[int, int, int]]()
+    for places in sequences(example, tokenizer, config):
+        n_pieces = sum(wanted.first <= place.word <= wanted.last for place in places)
+        for body in cut(places, room, config.doc_stride):
+            pos = [
+                head + i
+                for i, place in enumerate(body)
+                if wanted.first <= place.word <= wanted.last
+            ]
+            if pos and len(pos) == n_pieces and wanted != NO_TARGET:
+                found.append((pos[0], pos[-1], int(wanted.kind)))
             else:
-                rows.append((0, 0, 0))
-            if start + room >= end:
-                break
-            start += min(room, config.doc_stride)
-        found, end = rows + found, end - len(part)
+                found.append((0, 0, 0))
     return found
 
 
@@ -180,8 +184,8 @@ def test_texts_against_a_slower_truth(
         expected = list(texts_slowly(example, tokenizer, config))
         assert made.input_mask.sum(axis=1).tolist() == list(map(len, expected))
         for row, places in enumerate(expected):
-            assert made.input_ids[row, : len(places)].tolist() == [piece for piece, _ in places]
-            assert made.token_map[row, : len(places)].tolist() == [doc for _, doc in places]
+            assert made.input_ids[row, : len(places)].tolist() == [one.piece for one in places]
+            assert made.token_map[row, : len(places)].tolist() == [one.doc for one in places]
             assert set(made.input_ids[row, len(places) :].tolist()) <= {tokenizer.pad_id}
         assert not made.segment_ids.any()
         other = features(replace(example, question="is it"), tokenizer, config)
@@ -210,34 +214,25 @@ def test_targets_against_a_slower_truth(
 def test_the_draw_of_negatives(
     wordpiece: Tokenizer, example: Example, share: float, seed: int
 ) -> None:
-    every = training_features(example, wordpiece, SMALL, Sampling(1.0, seed))
-    some = training_features(example, wordpiece, SMALL, Sampling(share, seed))
-    again = training_features(example, wordpiece, SMALL, Sampling(share, seed))
-    none = training_features(example, wordpiece, SMALL, Sampling(0.0, seed))
-    assert some.window_numbers.tolist() == again.window_numbers.tolist()
-    assert set(none.window_numbers) <= set(some.window_numbers) <= set(every.window_numbers)
+    def made(example: Example, share: float, unlabelled: bool = False) -> Features:
+        sampling = Sampling(share, seed, unlabelled)
+        return training_features(example, wordpiece, SMALL, sampling)
+
+    every, some, none = (made(example, n) for n in (1.0, share, 0.0))
+    kept = some.window_numbers.tolist()
+    assert made(example, share).window_numbers.tolist() == kept
+    assert set(none.window_numbers) <= set(kept) <= set(every.window_numbers)
     assert [kind for _, _, kind in labels(every) if kind] == [kind for _, _, kind in labels(none)]
     assert every.n_windows == some.n_windows == none.n_windows == len(every)
     for name in NAMES:
-        assert np.array_equal(getattr(some, name), getattr(every, name)[some.window_numbers])
-
-
-@few
-@given(pages(), st.floats(0, 1), st.integers())
-def test_pages_without_annotations_are_unlabelled_if_asked_for(
-    wordpiece: Tokenizer, example: Example, share: float, seed: int
-) -> None:
+        assert np.array_equal(getattr(some, name), getattr(every, name)[kept])
     bare = replace(example, annotations=None)
-    assert not len(training_features(bare, wordpiece, SMALL, Sampling(share, seed)))
-    some = training_features(bare, wordpiece, SMALL, Sampling(share, seed, unlabelled=True))
-    negatives = replace(example, annotations=())
-    expected = training_features(negatives, wordpiece, SMALL, Sampling(share, seed))
-    assert (
-        rows(some) == rows(expected)
-        and some.window_numbers.tolist() == expected.window_numbers.tolist()
-    )
-    assert {kind for _, _, kind in labels(expected)} <= {AnswerType.UNKNOWN}
-    assert labels(some) == [(0, 0, UNLABELLED)] * len(some)
+    assert not len(made(bare, share))
+    unlabelled = made(bare, share, unlabelled=True)
+    negatives = made(replace(example, annotations=()), share)
+    assert rows(unlabelled) == rows(negatives)
+    assert labels(negatives) == [(0, 0, AnswerType.UNKNOWN)] * len(negatives)
+    assert labels(unlabelled) == [(0, 0, UNLABELLED)] * len(negatives)
 
 
 # --- targets ------------------------------------------------------------------------------
