@@ -67,10 +67,13 @@ def run_in_order(
     def build(pipeline: Any) -> None:
         results, dead_letters = steps(pipeline | "Read" >> questions)
         counted = results | "Count" >> beam.ParDo(CountExamples(folder))
-        for label, name, elements in (("", RESULTS, counted), ("DeadLetters", DEAD, dead_letters)):
-            encoded = elements | f"Encode{label}" >> beam.Map(_encode, __version__)
-            sink = beam.io.WriteToTFRecord(FileSystems.join(shared, name))
-            _ = encoded | f"Write{label}" >> sink
+        write("", RESULTS, counted)
+        write("DeadLetters", DEAD, dead_letters)
+
+    def write(label: str, name: str, elements: Any) -> None:
+        encoded = elements | f"Encode{label}" >> beam.Map(_encode, __version__)
+        sink = beam.io.WriteToTFRecord(FileSystems.join(shared, name))
+        _ = encoded | f"Write{label}" >> sink
 
     folder = FileSystems.join(shared, PROGRESS)
     with reported(folder, progress, questions.limit or 0):
@@ -80,9 +83,10 @@ def run_in_order(
         files = match_files(FileSystems.join(shared, f"{name}-*"))
         check_shards([file.rpartition("/")[2] for file in files])
         for file in files:
-            paths.append(part / file.rpartition("/")[2])
-            if not paths[-1].exists():
-                copy_file(file, str(paths[-1]))
+            path = part / file.rpartition("/")[2]
+            if not path.exists():
+                copy_file(file, str(path))
+            paths.append(path)
     return finished, merged(paths)
 
 
@@ -132,11 +136,13 @@ def reported(folder: str, progress: Callable[[int, int], None], total: int) -> I
         with contextlib.suppress(Exception):  # the file system cannot be reached for a moment
             now = completed(folder)
             if now > done:
-                progress(now - done, max(total, now) if total else 0)
+                examples = max(total, now) if total else 0
+                progress(now - done, examples)
                 done = now
 
     def poll() -> None:
-        while not ended.wait(POLL_URI_S if is_uri(folder) else POLL_S):
+        interval_s = POLL_URI_S if is_uri(folder) else POLL_S
+        while not ended.wait(interval_s):
             report()
 
     thread = threading.Thread(target=poll, name="nq-beam-progress", daemon=True)
@@ -167,7 +173,12 @@ def preprocess(
     questions = request.questions
     workers = workers or requested_workers(options) or len(processor.cores())
     read = ReadQuestions(questions.files, questions.limit, workers, questions.pages)
-    windows = MakeWindows(request.tokenizer.origin, request.windows, request.training, "groups")
+    windows = MakeWindows(
+        request.tokenizer.origin,
+        request.windows,
+        request.training,
+        output="groups",
+    )
 
     def steps(records: Any) -> tuple[Any, Any]:
         prepared = records | "Windows" >> windows
@@ -188,12 +199,12 @@ def preprocess(
 
 def answering(spec: ScorerSpec, staged: Mapping[Path, str], decide: Decide) -> AddSteps:
     """Returns the steps from questions to their answers; see ``ScoreWindows`` for ``staged``."""
-    model = spec.model
-    folder = model.parts[0].folder
+    folder = spec.model.parts[0].folder
     tokenizer = staged.get(folder, folder)
+    windows = MakeWindows(tokenizer, spec.model.windows, output="examples")
 
     def steps(records: Any) -> tuple[Any, Any]:
-        prepared = records | "Windows" >> MakeWindows(tokenizer, model.windows, output="examples")
+        prepared = records | "Windows" >> windows
         scored = prepared.windows | "Score" >> ScoreWindows(spec, staged=staged)
         return scored | "Decide" >> decide, prepared.dead_letters
 

@@ -228,7 +228,8 @@ def _run_in_processes(build: Callable[[Any], None], options: PipelineOptions, pa
     pipe = part.resolve() / WORKER_PIPE
     path = shlex.quote(str(output))
     worker = python("-m", "nq.beam.worker", str(pipe))
-    variables = (f"{name}={worker['env'][name]}" for name in ("PYTHONPATH", "PYTHONSAFEPATH"))
+    names = ("PYTHONPATH", "PYTHONSAFEPATH")
+    variables = [f"{name}={worker['env'][name]}" for name in names]
     start = shlex.join(["env", *variables, *worker["args"]])
     command = f"trap '' INT; exec {start} < /dev/null >> {path} 2>&1"
     environment = SubprocessSDKEnvironment.from_command_string(command)
@@ -301,11 +302,14 @@ def _explained(error: Exception, options: PipelineOptions) -> str:
             f"{portable.job_server_timeout} s: start it, or give another --job_endpoint"
         )
     if isinstance(error, grpc.RpcError):
-        return f"the job server failed: {error.details() if hasattr(error, 'details') else error}"
+        details = error.details() if hasattr(error, "details") else error
+        return f"the job server failed: {details}"
     cause = failure(str(error))
-    if options.view_as(StandardOptions).runner in LOCAL_RUNNERS:
-        return cause
-    return cause + next((advice for pattern, advice in _ADVICE if pattern.search(cause)), "")
+    if options.view_as(StandardOptions).runner not in LOCAL_RUNNERS:
+        for pattern, advice in _ADVICE:
+            if pattern.search(cause):
+                return cause + advice
+    return cause
 
 
 def failure(text: str) -> str:
@@ -321,5 +325,7 @@ def failure(text: str) -> str:
     if last != text:
         lines = [line for line in last.splitlines() if line.strip()]
         text = next(filter(_EXCEPTION.match, lines), lines[-1] if lines else text)
-    cause = _CLASS.sub("", _STEP.sub("", _FAILED.sub("", text).strip()))
-    return f"{cause}{f' (in step {step[1]})' if step else ''}"
+    text = _FAILED.sub("", text).strip()
+    text = _STEP.sub("", text)
+    cause = _CLASS.sub("", text)
+    return f"{cause} (in step {step[1]})" if step else cause

@@ -218,7 +218,10 @@ class Decide(beam.PTransform):  # type: ignore[misc]
 
 
 def _decide(
-    element: tuple[Scored, Work], decision: DecisionConfig, formats: Sequence[str], with_rows: bool
+    element: tuple[Scored, Work],
+    decision: DecisionConfig,
+    formats: Sequence[str],
+    with_rows: bool,
 ) -> Decided:
     scored, work = element
     example = scored.example

@@ -86,7 +86,14 @@ def read_share(
     file, i, n = share
     path = files[file]
     with BEAM.local_copy(path) as copy:
-        yield from inputs.read_records(copy, file, (i, n), limits[file], pages=pages, name=path)
+        yield from inputs.read_records(
+            copy,
+            file,
+            (i, n),
+            limits[file],
+            pages=pages,
+            name=path,
+        )
 
 
 class MakeWindows(beam.PTransform):  # type: ignore[misc]

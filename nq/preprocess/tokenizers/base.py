@@ -229,7 +229,6 @@ class Tokenizer:
         ids = encoding.ids
         words = encoding.word_ids
         chars = encoding.offsets
-        words = list(range(len(ids))) if None in words else words  # some kinds know none
         for i in reversed([i for i, piece in enumerate(ids) if piece in self._specials]):
             start, end = chars[i]
             pieces = self._ids_of_characters(text[start:end])

@@ -7,6 +7,7 @@ family has.
 
 import base64
 import contextlib
+import importlib
 import json
 import math
 import os
@@ -38,6 +39,7 @@ LARGEST_WORD = 1000
 """Characters of a word beyond which WordPiece gives [UNK]; its time grows with their cube."""
 MAX_PIECE = 128
 """Characters of a piece of a unigram, of which all prefixes are looked up at each character."""
+MESSAGES = "sentencepiece.sentencepiece_model_pb2"
 KNOWN_PATTERNS = {" {2,}", r"\s{2,}|[\n\r\t]"}
 MAX_EXPANSION = 64
 EXPANSIONS = {"ByteLevel": 4, "BertNormalizer": 3}
@@ -112,9 +114,9 @@ def _load(path: Path, content: bytes) -> Tokenizer:
     if path.suffix not in (".json", ".model"):
         model = _values(path.with_name("config.json"))
         name = config.get("tokenizer_class") or model.get("tokenizer_class") or ""
-        added = [*(config.get("added_tokens_decoder") or {}).values()]
-        added += _values(path.with_name("added_tokens.json")).values()
-        is_plain = all(isinstance(token, dict) and token.get("special") for token in added)
+        added = (config.get("added_tokens_decoder") or {}).values()
+        is_plain = all(token.get("special") for token in added)
+        is_plain = is_plain and not path.with_name("added_tokens.json").is_file()
         if is_plain and str(name).removesuffix("Fast") in WORDPIECE:
             return read_wordpiece(path, content, config)
     return _of_transformers(path)
@@ -128,10 +130,10 @@ def _of_transformers(path: Path) -> Tokenizer:
     if merges.is_file():
         check_whole(merges)
     from transformers import AutoTokenizer
-    from transformers.utils import sentencepiece_model_pb2_new as messages
 
-    # Those of sentencepiece refuse the protobuf of TensorFlow.
-    sys.modules.setdefault("sentencepiece.sentencepiece_model_pb2", messages)
+    if MESSAGES not in sys.modules:  # that module refuses the protobuf of TensorFlow
+        module = "transformers.utils.sentencepiece_model_pb2_new"
+        sys.modules[MESSAGES] = importlib.import_module(module)
     try:
         made = AutoTokenizer.from_pretrained(
             path.parent, local_files_only=True, trust_remote_code=False
@@ -177,7 +179,8 @@ def _check(path: Path, values: Values) -> None:
             "expected one of a known family or none; choose another model"
         )
     vocab = values["model"]["vocab"]
-    longest = max((len(piece) for piece, *_ in vocab), default=0) if isinstance(vocab, list) else 0
+    pieces = [piece for piece, _ in vocab] if isinstance(vocab, list) else []
+    longest = max(map(len, pieces), default=0)
     if longest > MAX_PIECE:
         raise ValueError(
             f"{path} has a piece of {longest} characters: expected at most {MAX_PIECE}; choose "
