@@ -99,12 +99,12 @@ clean:  ## Remove everything that is not in git
 
 $(VENV)/.run: setup.cfg pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed: make PYTHON=/path/to/it" >&2; exit 1; }
-	@echo "setting up $(VENV) (once: 2.8 GB on disk, 0.7 GB to download, about three minutes) …"
+	@echo "setting up $(VENV) (once: 2.9 GB on disk, 0.7 GB to download, about three minutes) …"
 	@$(PYTHON) -m venv $(VENV)
 	$(call install,$(PINNED) '.[all]')
 
 $(VENV)/.dev: $(VENV)/.run
-	@echo "adding the development tools (0.4 GB on disk, about a minute) …"
+	@echo "adding the development tools (0.3 GB on disk, about a minute) …"
 	$(call install,$(PINNED) '.[dev]')
 
 $(VENV)/.docs: $(VENV)/.run

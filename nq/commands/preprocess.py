@@ -32,7 +32,7 @@ def parser() -> terminal.Parser:
     tokenizer = parser.add_mutually_exclusive_group()
     text = f"folder or name of the one model that will read the windows (default: {READER})"
     tokenizer.add_argument("--model", metavar="MODEL", help=text)
-    text = "vocab.txt or SentencePiece .model, or its folder"
+    text = "vocab.txt or tokenizer.json, or the folder of a tokenizer"
     tokenizer.add_argument("--tokenizer", metavar="PATH", help=text)
     arguments.add_limit(parser)
     arguments.add_workers(parser)
