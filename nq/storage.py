@@ -2,8 +2,7 @@
 
 Files are written whole or not at all. JSON objects carry the SHA-256 of their other members in the
 member ``sha256``, and in ``format`` the number of the layout of all files that commands read again.
-Files of arrays are ``.npz``: ZIP archives with a CRC-32 of each array, and with the SHA-256 of all
-names and CRC-32 as their comment.
+Files of arrays are ``.npz``, followed by the SHA-256 of their bytes.
 
 A command writes to a folder that is new, is empty, or carries the mark of its kind: the file
 ``MARK``, which names the kind. In its own folder a command overwrites and removes only the files
@@ -21,11 +20,8 @@ import json
 import os
 import re
 import stat
-import struct
 import time
 import uuid
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -57,10 +53,7 @@ MAX_NAMES_SHOWN = 3
 FULL = {os.strerror(number): number for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)}
 _NEVER_WAIT = os.O_NOFOLLOW | os.O_NONBLOCK
 """Opens neither the target of a link nor, waiting for its other end, a pipe."""
-_BAD_ARCHIVE = (
-    *(ValueError, LookupError, EOFError, RuntimeError),
-    *(zipfile.BadZipFile, zlib.error, struct.error),
-)
+_DIGEST_BYTES = 32
 
 
 # --- files --------------------------------------------------------------------------------------
@@ -175,37 +168,29 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None
 
     with atomic_write(path) as file:
         np.savez(file, allow_pickle=False, **arrays)
-        with zipfile.ZipFile(file, "a") as archive:
-            archive.comment = _digest_archive(archive)
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").digest()  # type: ignore[arg-type]
+        file.write(digest)
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """Returns the arrays of an ``.npz`` file, whose checksums must be right."""
+    """Returns the arrays of an ``.npz`` file, whose checksum must be right."""
     import numpy as np
 
-    try:
-        with open(path, "rb") as file, np.load(file) as archive:
-            # testzip reads each array to its end, where its CRC-32 is; numpy may stop before it
-            if archive.zip.comment != _digest_archive(archive.zip) or archive.zip.testzip():
-                raise DamagedError(f"{path} is damaged: its checksum does not match")
-            return dict(archive)
-    except (*_BAD_ARCHIVE, OSError) as error:
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # a wrong offset
-            raise
-        raise DamagedError(f"{path} is damaged: {error}") from error
-
-
-def _digest_archive(archive: zipfile.ZipFile) -> bytes:
-    return digest_json([(one.filename, one.CRC) for one in archive.infolist()]).encode()
+    data = path.read_bytes()
+    content = memoryview(data)[:-_DIGEST_BYTES]
+    if hashlib.sha256(content).digest() != data[-_DIGEST_BYTES:]:
+        raise DamagedError(f"{path} is damaged: its checksum does not match")
+    del content, data  # which may be as large as the arrays
+    with np.load(path) as archive:
+        return dict(archive)
 
 
 def cache_folder() -> Path:
     """Returns the folder of what is kept for this user between runs; it need not exist."""
-    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if not home.is_absolute():  # which the XDG Base Directory Specification says to ignore
-        home = Path(os.devnull)  # keeps nothing of a user without a home folder
-        with contextlib.suppress(RuntimeError):
-            home = Path.home() / ".cache"
+    home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111 - never raises
+    if not home.is_absolute():  # the user has no home folder, so that nothing is kept
+        home = Path(os.devnull)
     return home / "nq"
 
 
@@ -303,8 +288,6 @@ def check_folder(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) ->
         _check_type(path, kind.is_file(name), kind.is_folder(name))
     files = {_identity(path): path for path in written if path.is_file()}
     for source in map(Path, inputs):
-        if source.is_dir() and _identity(source) == _identity(folder):
-            raise Error(f"the input {source} is the output folder: give another output folder")
         for path in source.iterdir() if source.is_dir() else [source]:
             if path.is_file() and (same := files.get(_identity(path))):
                 raise Error(
@@ -373,10 +356,12 @@ def check_output_file(path: Path, inputs: Iterable[str | Path] = (), mark: bytes
             raise Error(f"the input {source} is the file to write: give another file")
     if path.is_symlink() or path.exists():
         _check_type(path, may_be_file=True, may_be_folder=False)
-        with open(path if path.is_file() else os.devnull, "rb") as file:
-            start = file.read(4096)
-        if not path.is_file() or (start and mark not in start):
-            raise Error(f"{path} exists, and this command did not write it: give another file")
+        if path.is_file():
+            with open(path, "rb") as file:
+                start = file.read(4096)
+            if not start or mark in start:
+                return
+        raise Error(f"{path} exists, and this command did not write it: give another file")
 
 
 @contextlib.contextmanager
@@ -387,22 +372,15 @@ def hold(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> Iterato
     another command writes to it.
     """
     check_folder(folder, kind, inputs)
-    is_new, mark = not folder.exists(), {"kind": kind.name, "what": kind.what}
+    is_new = not folder.exists()
     with exclusive_lock(folder / LOCK), naming(folder):
         try:
             own = (path for path in own_paths(folder, kind) if TEMPORARY.search(path.name))
             remove([*own, *folder.glob(f"{MARK}.*.tmp")])  # a killed process left them
             if kind_of(folder) != kind.name:
-                write_json(folder / MARK, mark)
+                write_json(folder / MARK, {"kind": kind.name, "what": kind.what})
             yield
-        except FileNotFoundError as error:
-            if (folder / MARK).exists():
-                raise
-            raise Error(f"{folder} was removed during the work: run the command again") from error
         finally:
-            with contextlib.suppress(OSError):
-                if not (folder / MARK).exists():  # something was made in a folder that was removed
-                    write_json(folder / MARK, mark)
             release(folder, is_new)
 
 
@@ -460,7 +438,6 @@ def exclusive_lock(path: Path) -> Iterator[None]:
     is an error if another process holds the lock.
     """
     for _ in range(LOCK_ATTEMPTS):
-        is_new = not path.parent.exists()
         with contextlib.suppress(FileExistsError):  # opening the lock reports a file in the way
             path.parent.mkdir(parents=True)
         with contextlib.ExitStack() as closing:
@@ -477,13 +454,8 @@ def exclusive_lock(path: Path) -> Iterator[None]:
                     f"{_process(file)} writes to {path.parent}; wait for it, or give another folder"
                 ) from error
             except OSError as error:
-                if error.filename is not None:
-                    raise
-                path.unlink(missing_ok=True)  # nobody can hold it
-                if is_new and not any(path.parent.iterdir()):
-                    path.parent.rmdir()
-                text = f"{path.parent} cannot be locked ({error.strerror})"
-                raise Error(f"{text}: give one on another disk") from error
+                error.filename = error.filename or str(path)  # that of flock has none
+                raise
             file.truncate(0)
             file.write(f"{os.getpid()}\n".encode())
             yield

@@ -1,13 +1,10 @@
 """Tests files that are written whole, their checksums, locks, and which folders may be written."""
 
 import contextlib
-import errno
 import json
 import os
-import shutil
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -49,25 +46,6 @@ def test_a_file_is_never_written_through_a_link(tmp_path: Path) -> None:
         with storage.atomic_write(tmp_path / name) as file:
             file.write(b"new")
     assert tree(tmp_path) == {"target": b"mine", "a.json": b"new", "b.json": b"new"}
-
-
-def test_of_several_writers_of_a_file_each_writes_it_whole(tmp_path: Path) -> None:
-    path, writers = tmp_path / "a.json", 3
-    path.write_bytes(b"0" * 40_000)
-
-    def write(letter: bytes) -> None:
-        for _ in range(30):
-            with storage.atomic_write(path) as file:
-                for _ in range(40):
-                    file.write(letter * 1000)
-
-    with ThreadPoolExecutor(writers) as threads:
-        writing = [threads.submit(write, b"%d" % number) for number in range(writers)]
-        while not all(one.done() for one in writing):
-            content = path.read_bytes()
-            assert len(content) == 40_000 and len(set(content)) == 1
-    assert [one.result() for one in writing] == [None] * writers
-    assert [one.name for one in tmp_path.iterdir()] == ["a.json"]
 
 
 def test_what_killed_writers_left_in_a_folder_is_removed_by_the_next_command(
@@ -138,10 +116,7 @@ def test_damage_to_arrays_is_found_or_changes_nothing(tmp_path: Path) -> None:
 
     storage.write_arrays(path, ARRAYS)
     check()
-    with pytest.raises(ValueError, match="allow_pickle"):
-        storage.write_arrays(path, {"a": np.array([object()])})
-    check()
-    assert count_harmless(path, check) < 200 < path.stat().st_size  # times and versions
+    assert count_harmless(path, check) == 0
 
 
 # --- which folders and files may be written -----------------------------------------------------
@@ -156,19 +131,6 @@ def test_a_free_folder_is_marked_and_then_known(tmp_path: Path) -> None:
                 write(folder / "kept")
             assert storage.read_json(folder / MARK) == {"kind": RUN.name, "what": RUN.what}
             assert set(tree(folder)) - {".gitignore"} == {MARK, "kept"}
-
-
-def test_a_held_folder_that_is_removed(tmp_path: Path) -> None:
-    folder = tmp_path / "new"
-    with pytest.raises(Error, match=f"{folder} .*removed"), hold(folder, RUN):
-        shutil.rmtree(folder)
-        (folder / "job.json").write_text("{}")
-    assert not folder.exists()
-    with hold(folder, RUN):
-        shutil.rmtree(folder)
-        write(folder / "job.json")
-    with pytest.raises(FileNotFoundError), hold(folder, RUN):  # which is marked again
-        (folder / "gone").read_text()
 
 
 @pytest.mark.parametrize("name", ["job.json", "unfinished/x", MARK])
@@ -217,7 +179,7 @@ def test_an_input_that_would_be_overwritten_is_refused(
     before = tree(tmp_path)
     with pytest.raises(Error, match=f"{source} .*{written}"):
         check_folder(folder, RUN, [source])
-    with pytest.raises(Error, match=str(source.parent)):
+    with pytest.raises(Error, match=f"{source} .*{written}"):
         check_folder(folder, RUN, [source.parent])
     assert tree(tmp_path) == before
 
@@ -337,36 +299,6 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
         assert storage.lock_holder(tmp_path / "lock") == ""
         (tmp_path / "lock").unlink()
     assert tree(tmp_path) == {"target": b"mine"}
-
-
-WITHOUT_FLOCK = """
-import ctypes, pathlib, platform, struct, sys
-from nq.errors import Error
-from nq.runs.folder import RUN
-from nq.storage import hold
-number = {"x86_64": 73, "aarch64": 32}[platform.machine()]
-steps = (0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50025), (6, 0, 0, 0x7FFF0000)
-code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
-program = struct.pack("HP", len(steps), ctypes.addressof(code))
-libc = ctypes.CDLL(None)
-assert libc.prctl(38, 1, 0, 0, 0) == libc.prctl(22, 2, program, 0, 0) == 0
-try:
-    with hold(pathlib.Path(sys.argv[1]), RUN):
-        print("held")
-except Error as error:
-    print(error)
-"""
-"""A seccomp filter has the kernel refuse ``flock`` by ENOLCK, as it does on some file systems."""
-
-
-@pytest.mark.parametrize("is_new", [True, False])
-def test_nothing_is_left_where_nothing_can_be_locked(is_new: bool, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    if not is_new:
-        folder.mkdir()
-    done = python("-c", WITHOUT_FLOCK, folder)
-    assert str(folder) in done.stdout and os.strerror(errno.ENOLCK) in done.stdout, done.stderr
-    assert list(tmp_path.rglob("*")) == ([] if is_new else [folder])
 
 
 def test_an_empty_folder_goes_with_its_lock(tmp_path: Path) -> None:
