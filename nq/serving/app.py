@@ -8,14 +8,13 @@ import hmac
 import re
 import resource
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse, Response
-from fastapi.security import HTTPBearer
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from fastapi_offline import FastAPIOffline
 from prometheus_client import Counter, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -40,9 +39,7 @@ PAGE_FILES = {
 }
 """Files of the page, with their media types, by path."""
 ASSETS = "/docs-assets"
-OPEN = {*PAGE_FILES, "/docs", "/openapi.json", "/healthz", "/readyz"}
-"""Paths that need no token, as ``ASSETS``: they tell nothing that is not in this package."""
-ENDPOINTS = {ASK, "/metrics", *OPEN}
+ENDPOINTS = {ASK, "/metrics", *PAGE_FILES, "/docs", "/openapi.json", "/healthz", "/readyz"}
 
 _STRICT = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 POLICIES = {
@@ -54,8 +51,6 @@ POLICIES = {
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 """Upper bounds of the histogram of the seconds of a request."""
 
-ABSOLUTE_FORM = re.compile(rb"https?://([^/]*)(/.*)?", re.IGNORECASE)
-"""Targets of requests to a proxy, without the query: RFC 9112, 3.2.2."""
 FOLDER = Path(__file__).parent / "page"
 JSON, RETRY = "application/json", {"Retry-After": "1"}
 PROBLEM: dict[str, Any] = {"model": Problem}
@@ -75,19 +70,19 @@ def make_app(answering: Answering, token: str | None) -> ASGIApp:
         version=__version__,
         description="Answers questions from the page that is sent with them.",
     )
-    protected: list[Any] = [Depends(HTTPBearer(auto_error=False))] if token else []
-    config, content = answering.config, {JSON: {"schema": AskRequest.model_json_schema()}}
+    config = answering.config
+    protected = [Depends(_token_check(token))] if token else []
+    content = {JSON: {"schema": AskRequest.model_json_schema()}}
 
     @app.post(
         ASK,
-        tags=["questions"],
-        summary="Answers a question about a page",
         response_model=AskAnswer,
         responses=dict.fromkeys((408, 413, 415, 422, 500, 503, 504), PROBLEM),
         openapi_extra={"requestBody": {"required": True, "content": content}},
         dependencies=protected,
     )
     async def ask(request: Request) -> Response:
+        """Answers a question about a page."""
         if answering.is_alive is None or answering.draining:
             raise HTTPException(503, "the model is not loaded yet", RETRY)
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -109,35 +104,23 @@ def make_app(answering: Answering, token: str | None) -> ASGIApp:
                 answering.requests -= 1
         return Response(answer, media_type=JSON)
 
-    @app.get(
-        "/healthz",
-        tags=["operation"],
-        summary="Tells whether the server runs, and has no thread that hangs",
-        responses={503: PROBLEM},
-    )
+    @app.get("/healthz", responses={503: PROBLEM})
     async def healthz() -> Response:
+        """Tells whether the server runs, and has no thread that hangs."""
         if stuck := answering.stuck():
             return refusal(503, stuck)
         return JSONResponse({"status": "ok"})
 
-    @app.get(
-        "/readyz",
-        tags=["operation"],
-        summary="Tells whether questions can be answered",
-        responses={503: PROBLEM},
-    )
+    @app.get("/readyz", responses={503: PROBLEM})
     async def readyz() -> Response:
+        """Tells whether questions can be answered."""
         if problem := await answering.problem():
             return refusal(503, problem)
         return JSONResponse({"status": "ready"})
 
-    @app.get(
-        "/metrics",
-        tags=["operation"],
-        summary="Counters and times for Prometheus",
-        dependencies=protected,
-    )
+    @app.get("/metrics", dependencies=protected)
     async def metrics() -> Response:
+        """Returns counters and times for Prometheus."""
         return Response(generate_latest(answering.metrics), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     for path, (name, media_type) in PAGE_FILES.items():
@@ -157,40 +140,58 @@ def make_app(answering: Answering, token: str | None) -> ASGIApp:
     kinds = HTTPException, TimeoutError, ScoringError, ClientDisconnect, ValueError, Error
     for kind in (*kinds, Exception):
         app.add_exception_handler(kind, problem)
-    return Access(app, answering, token)
+    return Access(app, answering)
+
+
+def _token_check(token: str) -> Callable[..., Awaitable[None]]:
+    """Returns a dependency that refuses requests without the token."""
+    bearer = Depends(HTTPBearer(auto_error=False))
+
+    async def check(sent: HTTPAuthorizationCredentials | None = bearer) -> None:
+        shown = sent.credentials.strip() if sent else ""
+        # compared in a time that does not tell how much of the token is right
+        if not hmac.compare_digest(shown.encode("latin-1"), token.encode()):
+            header = {"WWW-Authenticate": 'Bearer realm="nq"'}
+            text = "a token is needed: send the header Authorization: Bearer TOKEN"
+            raise HTTPException(401, text, header)
+
+    return check
 
 
 class Access:
-    """Refuses requests to other hosts or without the token, adds security headers, counts all."""
+    """Refuses requests to other hosts, adds security headers, counts all requests."""
 
-    def __init__(self, app: ASGIApp, answering: Answering, token: str | None) -> None:
+    def __init__(self, app: ASGIApp, answering: Answering) -> None:
         config = answering.config
-        self._app, self._timeout_s = app, config.timeout
-        self._token = None if token is None else token.encode()
+        self._timeout_s = config.timeout
         names = f"localhost,127.0.0.1,::1,{config.host},{config.allowed_hosts or ''}".lower()
         self._hosts = {*filter(None, names.replace(" ", "").split(","))}
-        self._with_origin = CORSMiddleware(  # before the token, which a preflight does not have
-            self._with_token,
+        self._app = CORSMiddleware(
+            app,
             config.allow_origin,
             allow_methods=("GET", "HEAD", "POST"),
             allow_headers=("Authorization",),
             expose_headers=("Retry-After",),
             # a site on the internet asks a server in a private network; not any site may
-            allow_private_network=bool(config.allow_origin) and "*" not in config.allow_origin,
+            allow_private_network="*" not in config.allow_origin,
         )
-        text, of, registry = "Seconds of a request.", ["endpoint", "status"], answering.metrics
-        self._requests = Counter("nq_requests", "Answered requests.", of, registry=registry)
+        registry = answering.metrics
+        self._requests = Counter(
+            "nq_requests", "Answered requests.", ["endpoint", "status"], registry=registry
+        )
         self._seconds = Histogram(
-            "nq_request_seconds", text, of[:1], registry=registry, buckets=SECONDS
+            "nq_request_seconds",
+            "Seconds of a request.",
+            ["endpoint"],
+            registry=registry,
+            buckets=SECONDS,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started, status = time.perf_counter(), GONE
-        if target := ABSOLUTE_FORM.fullmatch(scope["raw_path"]):
-            host, raw_path = target.groups(b"/")
-            headers = [(b"host", host), *scope["headers"]]  # the first one counts, both are checked
-            scope = {**scope, "raw_path": raw_path, "path": unquote(raw_path), "headers": headers}
-        path, names = scope["path"], {name for name, _ in scope["headers"]}
+        started = time.perf_counter()
+        status = GONE
+        path = scope["path"]
+        sent = Headers(scope=scope)
 
         async def send_in_time(message: Message) -> None:
             nonlocal status
@@ -202,45 +203,29 @@ class Access:
                 headers["Referrer-Policy"] = "no-referrer"
                 caching = "no-cache" if path in PAGE_FILES else "no-store"
                 headers.setdefault("Cache-Control", caching)
-                if names >= {b"content-length", b"transfer-encoding"}:  # RFC 9112, 6.1
+                if "content-length" in sent and "transfer-encoding" in sent:  # RFC 9112, 6.1
                     headers["Connection"] = "close"
             try:
                 await asyncio.wait_for(send(message), self._timeout_s)
             except TimeoutError:
                 raise SlowClientError from None
 
+        answer: ASGIApp = self._app
+        host = re.sub(r":\d*$", "", sent.get("host", "")).strip("[]").lower()
+        if host not in {*self._hosts, scope["server"][0]}:
+            # another site's page, under its own name
+            text = f"the host {host!r:.80} is not allowed: see --allowed-hosts of nq serve"
+            answer = refusal(421, text)
+        elif scope["method"] == "HEAD":  # the server leaves out the body of the answer
+            scope = {**scope, "method": "GET"}
         try:
-            await self._answer(scope, receive, send_in_time)
+            await answer(scope, receive, send_in_time)
         except SlowClientError:
             pass  # uvicorn closes the connection
         finally:
             endpoint = path if path in ENDPOINTS else "other"
             self._requests.labels(endpoint, status).inc()
             self._seconds.labels(endpoint).observe(time.perf_counter() - started)
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        own_address, headers = (scope["server"] or ["localhost"])[0], Headers(scope=scope)
-        named = (re.sub(r":\d*$", "", host) for host in headers.getlist("host") or [""])
-        hosts = {host.strip("[]").lower() for host in named}
-        if others := hosts - {*self._hosts, own_address}:  # another site's page, under its own name
-            text = f"the host {min(others)!r:.80} is not allowed: see --allowed-hosts of nq serve"
-            await refusal(421, text)(scope, receive, send)
-        else:
-            await self._with_origin(scope, receive, send)
-
-    async def _with_token(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope["path"]
-        scheme, _, sent = Headers(scope=scope).get("authorization", "").partition(" ")
-        is_open = self._token is None or path in OPEN or path.startswith(f"{ASSETS}/")
-        # compared in a time that does not tell how much of the token is right
-        has_token = hmac.compare_digest(sent.strip().encode("latin-1"), self._token or b"")
-        if not (is_open or (scheme.lower() == "bearer" and has_token)):
-            header = {"WWW-Authenticate": 'Bearer realm="nq"'}
-            text = "a token is needed: send the header Authorization: Bearer TOKEN"
-            await refusal(401, text, header)(scope, receive, send)
-        else:  # the server leaves out the body of an answer to HEAD
-            method = "GET" if scope["method"] == "HEAD" else scope["method"]
-            await self._app({**scope, "method": method}, receive, send)
 
 
 def refusal(status: int, error: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
@@ -254,9 +239,10 @@ async def _read_body(request: Request, limit: int, uploads: set[asyncio.Timeout]
     Of more than ``MAX_UPLOADS`` the one that is silent for longest ends with 408, as one does that
     is silent for ``SILENCE_S``.
     """
-    body, announced = bytearray(), request.headers.get("content-length", "")
-    size = int(announced) if announced.isdecimal() else 0
-    stream, now = aiter(request.stream()), asyncio.get_running_loop().time
+    body = bytearray()
+    size = int(request.headers.get("content-length", 0))
+    stream = aiter(request.stream())
+    now = asyncio.get_running_loop().time
     if len(uploads) >= MAX_UPLOADS:
         oldest = min(uploads, key=lambda one: one.when() or 0.0)
         uploads.remove(oldest)
@@ -276,10 +262,8 @@ async def _read_body(request: Request, limit: int, uploads: set[asyncio.Timeout]
     finally:
         uploads.discard(silence)
     if size > limit:
-        text = (
-            f"the request is larger than {limit} bytes: send a smaller page, or raise --max-body-mb"
-        )
-        raise HTTPException(413, text)
+        advice = "send a smaller page, or raise --max-body-mb"
+        raise HTTPException(413, f"the request is larger than {limit} bytes: {advice}")
     return bytes(body)
 
 

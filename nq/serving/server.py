@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import errno
 import logging
 import math
 import os
@@ -12,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import cache
 from types import FrameType
 from typing import Any
 
@@ -57,16 +55,8 @@ def serve(
         FileNotFoundError, ValueError: the model is missing or damaged.
     """
     tokenizer = spec.model.tokenizer
-    log_once = cache(log.error)
-
-    def on_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if "socket.accept()" in context["message"]:  # the loop tries it again every second
-            log_once("no connection can be accepted: %s", str(context["exception"]))
-        else:
-            loop.default_exception_handler(context)
 
     async def run(listener: socket.socket) -> None:
-        asyncio.get_running_loop().set_exception_handler(on_error)
         answering = Answering(spec.model, tokenizer, config)
         server = _Server(make_app(answering, token), answering)
 
@@ -95,20 +85,14 @@ def serve(
 
 
 def _listen(config: ServeConfig) -> socket.socket:
-    where = f"port {config.port} of {config.host}"
-    advice = {
-        errno.EADDRINUSE: f"{where} is in use: choose another one with --port",
-        errno.EACCES: f"{where} is reserved for root: choose one from 1024 on with --port",
-        errno.EADDRNOTAVAIL: f"{config.host} is not an address of this machine: choose another "
-        "one with --host",
-    }
     try:
         addresses = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)
         family, _, _, _, name = addresses[0]
         return socket.create_server(name[:2], family=family, backlog=BACKLOG)
     except OSError as error:
+        where = f"port {config.port} of {config.host}"
         reason = f"cannot listen on {where}: {error.strerror or error}"
-        raise Error(advice.get(error.errno or 0, reason)) from error
+        raise Error(f"{reason}: choose another --port or --host") from error
 
 
 def _open_pool(spec: ScorerSpec, tokenizer: Tokenizer, workers: int) -> Future[InstancePool]:

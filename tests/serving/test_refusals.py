@@ -1,7 +1,6 @@
 """Tests what the server answers to requests that are wrong, too large, too many or too slow."""
 
 import asyncio
-import itertools
 import json
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -11,9 +10,6 @@ from typing import Any
 import httpx
 import orjson
 import pytest
-import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.server import ServerState
 
 from nq.config import ServeConfig
 from nq.model.model import Model
@@ -24,7 +20,6 @@ from tests.serving.servers import BEARER, TOKEN, InProcess, ask_body
 
 JSON = {"Content-Type": "application/json"}
 QUESTION = orjson.dumps(ask_body())
-NO_BASE64 = "x", "data:text/plain;base64,eHl6", "eHl6 ", "eH*l6", "eHl6eA", "eHl6=", "é"
 
 
 def text(**fields: object) -> bytes:
@@ -46,10 +41,8 @@ def server(tiny_model: Path) -> Iterator[InProcess]:
         (text(question="who", page=None), "page: "),
         (text(question="who", pages=[{"page": "x"}] * 1001), " 1000 "),
         (text(question="who", page="x", url="x"), "url: "),
-        *(
-            (text(question="who", pages=[{"name": "a.txt", "data": data}]), "pages.0.data: ")
-            for data in NO_BASE64
-        ),
+        (text(question="who", pages=[{"name": "a.txt", "data": "eH*l6"}]), "pages.0.data: "),
+        (text(question="who", pages=[{"name": "a.txt", "data": "eHl6eA"}]), "pages.0.data: "),
         (text(question="who", pages=[{"name": "n" * 5_000_000, "page": "x"}]), "pages.0.name: "),
         (text(question="who", pages=[{"name": "a.pdf", "data": "eHl6"}]), "a.pdf "),
         (text(question="w" * 100_001, page="x"), "100001 "),
@@ -98,44 +91,12 @@ def test_a_body_that_is_too_large_is_not_read_to_its_end(
     assert sum(sent) <= (0 if announced else 6_100_000)
 
 
-def exchange(server: InProcess, request: bytes) -> bytes:
-    """Returns all that is sent back over a connection for what is sent."""
-
-    async def main() -> bytes:
-        config = uvicorn.Config(server.app, lifespan="off", log_config=None)
-        listener = await asyncio.get_running_loop().create_server(
-            lambda: H11Protocol(config, ServerState(), {}), "127.0.0.1", 0
-        )
-        async with listener:
-            reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
-            writer.write(request)
-            received = await asyncio.wait_for(reader.read(), 60)
-            writer.close()
-            return received
-
-    return server.runner.run(main())
-
-
-@pytest.mark.parametrize(
-    ("lengths", "answers"),
-    [
-        (b"", 2),
-        (b"Content-Length: 0\r\n", 2),
-        (b"Transfer-Encoding: chunked\r\n", 2),
-        (b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", 1),
-        (b"content-length: 0\r\ntransfer-encoding: Chunked\r\n", 1),
-    ],
-)
-def test_a_body_with_two_lengths_closes_the_connection(
-    lengths: bytes, answers: int, server: InProcess
-) -> None:
+def test_a_body_with_two_lengths_closes_the_connection(server: InProcess) -> None:
     """What another program may take for the next request is not answered: RFC 9112, 6.1."""
-    head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
-    body = b"0\r\n\r\n" if b"hunked" in lengths else b""
-    request = head + lengths + b"\r\n" + body + head + b"Connection: close\r\n\r\n"
-    received = exchange(server, request)
-    assert received.count(b"HTTP/1.1 200 ") == answers
-    assert received.lower().count(b"connection: close") == 1
+    one: dict[str, str] = {"Content-Length": "0"}
+    for headers, closes in ((one, False), (one | {"Transfer-Encoding": "chunked"}, True)):
+        response = server.runner.run(server.send("GET", "/healthz", headers=headers))
+        assert ("connection" in response.headers) == closes
 
 
 @pytest.mark.parametrize("header", [None, "Bearer", "Bearer wrong", "Basic secret"])
@@ -144,8 +105,9 @@ def test_without_the_token_only_what_tells_nothing_is_answered(
 ) -> None:
     headers = {} if header is None else {"Authorization": header}
     with InProcess(Model.open(tiny_model), token=TOKEN, timeout=0.1) as server:
-        for path in ("/v1/ask", "/nothing", "/metrics"):
-            response = server.post(path, json=ask_body(), headers=headers)
+        for method, path in (("POST", "/v1/ask"), ("GET", "/metrics")):
+            request = server.send(method, path, json=ask_body(), headers=headers)
+            response = server.runner.run(request)
             assert response.status_code == 401
             assert response.headers["www-authenticate"].startswith("Bearer")
             assert "Authorization" in response.json()["error"]
@@ -169,33 +131,22 @@ def test_a_request_that_takes_too_long(tiny_model: Path) -> None:
         assert server.metric("nq_requests_in_progress") == 0
 
 
-OWN_HOSTS = "LocalHost", "127.0.0.1:80", "[::1]:8000", "nq.example:8000"
-OTHER_HOSTS = "evil.example", "localhost.evil.example:8000", ""
-OWN_TARGETS = (  # RFC 9112, 3.2.2
-    *("http://localhost:8000/healthz", "HTTP://nq.example/%68ealthz?a=http://evil.example/"),
-    *("http://127.0.0.1", "http://[::1]:8000?a"),
-)
-OTHER_AUTHORITIES = "evil.example", "evil.example@localhost", "localhost@evil.example", ""
-
-
 @pytest.mark.parametrize(
-    ("target", "host", "is_allowed"),
+    ("host", "status"),
     [
-        *(("/healthz", host, True) for host in OWN_HOSTS),
-        *(("/healthz", host, False) for host in OTHER_HOSTS),
-        *((target, "localhost", True) for target in OWN_TARGETS),
-        *((f"http://{one}/healthz", "localhost", False) for one in OTHER_AUTHORITIES),
-        ("http://localhost/healthz", "evil.example", False),
+        ("LocalHost", 200),
+        ("127.0.0.1:80", 200),
+        ("[::1]:8000", 200),
+        ("nq.example:8000", 200),
+        ("localhost.evil.example:8000", 421),
+        ("", 421),
     ],
 )
-def test_only_hosts_of_the_server_are_answered(
-    target: str, host: str, is_allowed: bool, tiny_model: Path
-) -> None:
+def test_only_hosts_of_the_server_are_answered(host: str, status: int, tiny_model: Path) -> None:
     with InProcess(Model.open(tiny_model), allowed_hosts="nq, nq.example,") as server:
-        head = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
-        answer = exchange(server, head.encode())
-    assert answer.startswith(b"HTTP/1.1 200 " if is_allowed else b"HTTP/1.1 421 ")
-    assert is_allowed or b"--allowed-hosts" in answer
+        answer = server.runner.run(server.send("GET", "/healthz", headers={"Host": host}))
+    assert answer.status_code == status
+    assert ("--allowed-hosts" in answer.text) == (status == 421)
 
 
 SITE, OTHER = "https://qa.example", "https://qa.example.evil.example"
@@ -206,9 +157,7 @@ SITE, OTHER = "https://qa.example", "https://qa.example.evil.example"
     [
         (["http://a.example", SITE], SITE, SITE),
         ([SITE], OTHER, None),
-        ([SITE], "null", None),
         (["*"], OTHER, "*"),
-        ([], SITE, None),
     ],
 )
 def test_scripts_of_allowed_sites_alone_may_ask(
@@ -253,27 +202,26 @@ def test_a_named_site_alone_may_ask_a_private_network(
     assert (answer == dict(zip(names, (SITE, "true"), strict=True))) == is_allowed
 
 
-NO_ORIGINS = {
-    "not scheme and host": ("qa.example", "https://qa.example/", "https://", "null", ""),
-    "not in lower case": ("https://QA.example", "HTTPS://qa.example"),
-    "a pattern": ("https://*.example", "https://qa.*", "https://*", "*://qa.example", "**"),
-    "a default port": ("https://qa.example:443", "http://qa.example:80", "http://[::1]:80"),
-    "no port": ("https://qa.example:", "https://qa.example:0", "https://qa.example:65536"),
-    "not in ASCII": ("https://b\u00fccher.example", "https://qa.example:\u0663"),
-}
-
-
-def test_what_browsers_never_send_is_no_origin(commands: Commands) -> None:
-    for origin in itertools.chain.from_iterable(NO_ORIGINS.values()):
-        commands.out("serve", "--allow-origin", SITE, "--allow-origin", origin, code=2)
-        (line,) = commands.err.strip().splitlines()[-1:]
-        assert f"allow_origin is {origin!r}: expected *, or scheme, host and " in line
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "qa.example",
+        "https://qa.example/",
+        "https://QA.example",
+        "https://*.example",
+        "https://qa.example:443",
+        "http://[::1]:80",
+        "https://qa.example:0",
+        "https://b\u00fccher.example",
+    ],
+)
+def test_what_browsers_never_send_is_no_origin(origin: str) -> None:
+    with pytest.raises(ValueError, match=r"expected \*, or scheme, host and "):
+        ServeConfig(allow_origin=(SITE, origin))
 
 
 def test_other_ports_and_schemes_are_origins() -> None:
-    ports = "http://qa.example:443", "https://127.0.0.1:80", "http://[::1]:8000"
-    names = "https://xn--bcher-kva.example", "http://localhost:3000", "moz-extension://a-1"
-    origins = (*ports, *names)
+    origins = ("http://qa.example:443", "http://[::1]:8000", "moz-extension://a-1")
     assert ServeConfig(allow_origin=origins).allow_origin == origins
 
 
@@ -317,14 +265,13 @@ def test_it_is_not_healthy_while_all_threads_hang(tiny_model: Path) -> None:
         assert one.runner.run(main(one)) == [200, 503, 200]
 
 
-@pytest.mark.parametrize("queue", [1, 3])
-def test_no_more_requests_than_the_queue_allows(queue: int, tiny_model: Path) -> None:
-    with InProcess(Model.open(tiny_model), queue=queue, timeout=0.3) as server:
+def test_no_more_requests_than_the_queue_allows(tiny_model: Path) -> None:
+    with InProcess(Model.open(tiny_model), queue=3, timeout=0.3) as server:
         answers: list[httpx.Response] = server.ask_at_once([ask_body()] * 5)
     answers.sort(key=lambda answer: answer.status_code)
-    assert [answer.status_code for answer in answers] == [503] * (5 - queue) + [504] * queue
+    assert [answer.status_code for answer in answers] == [503] * 2 + [504] * 3
     assert int(answers[0].headers["retry-after"]) > 0
-    assert answers[0].json()["error"].startswith(f"{queue} ")
+    assert answers[0].json()["error"].startswith("3 ")
 
 
 def test_an_empty_token_is_refused_and_none_is_a_warning_for_a_network(
