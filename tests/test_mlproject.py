@@ -1,7 +1,6 @@
-"""Runs the entry points of MLproject with MLflow's own command, in a store and at a server."""
+"""Runs the entry points of MLproject with MLflow's own command, in a store."""
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ from nq import tracking
 from nq.bundle import bundled_sample
 from nq.mlflow_store import connect
 from tests.support.child_processes import ROOT
-from tests.support.mlflow_server import Server
 
 pytestmark = pytest.mark.slow
 
@@ -30,29 +28,21 @@ def mlflow_run(uri: str, entry_point: str, *parameters: str) -> subprocess.Compl
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
 
 
-def test_an_answering_and_a_failed_one_at_a_server(tiny_model: Path, tmp_path: Path) -> None:
+def test_an_answering_keeps_what_was_given(tiny_model: Path, tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
     own = [f"model={tiny_model}", f"root={tmp_path / 'runs'}", "limit=2", "profile=xla+mixed"]
-    server = Server(tmp_path)
-    try:
-        server.wait()
-        done = mlflow_run(server.uri, "answer", f"data={bundled_sample()}", *own)
-        assert done.returncode == 0, done.stderr
-        failed = mlflow_run(server.uri, "answer", f"data={tmp_path / 'no.jsonl'}", *own)
-        assert failed.returncode and "no.jsonl" in failed.stderr
-        client = connect(server.uri)
-        experiment = client.get_experiment_by_name(EXPERIMENT).experiment_id
-        bad, run = client.search_runs([experiment])
-        assert (bad.info.status, run.info.status) == ("FAILED", "FINISHED")
-        assert run.data.tags["mlflow.source.type"] == "PROJECT"
-        assert run.data.params["profile"] == "xla+mixed"  # as it was given
-        assert (run.data.params["precision"], run.data.tags["profile"]) == ("bfloat16", "mixed+xla")
-        assert run.data.metrics[tracking.QUESTIONS] == 2
-        files = {file.path for file in client.list_artifacts(run.info.run_id)}
-        assert {"predictions.json", "metrics.json"} <= files
-        assert [one.name for one in client.search_experiments()] == [EXPERIMENT, "Default"]
-    finally:
-        server.send(signal.SIGKILL)
-        server.process.wait()
+    done = mlflow_run(uri, "answer", f"data={bundled_sample()}", *own)
+    assert done.returncode == 0, done.stderr
+    client = connect(uri)
+    experiment = client.get_experiment_by_name(EXPERIMENT).experiment_id
+    (run,) = client.search_runs([experiment])
+    params, tags = run.data.params, run.data.tags
+    assert (run.info.status, tags["mlflow.source.type"]) == ("FINISHED", "PROJECT")
+    assert (params["profile"], tags["profile"]) == ("xla+mixed", "mixed+xla")
+    assert (params["precision"], run.data.metrics[tracking.QUESTIONS]) == ("bfloat16", 2)
+    files = {file.path for file in client.list_artifacts(run.info.run_id)}
+    assert {"predictions.json", "metrics.json"} <= files
+    assert [one.name for one in client.search_experiments()] == [EXPERIMENT, "Default"]
 
 
 def test_a_comparison_and_a_training_in_a_local_store(tiny_model: Path, tmp_path: Path) -> None:

@@ -53,14 +53,6 @@ def test_what_takes_too_long_or_too_much_ends_and_the_next_page_is_read(
 
 
 @pytest.mark.slow
-def test_a_dead_process_is_replaced(process: PageProcess) -> None:
-    assert process.read("a page", page_of, "It rains.", "a page")
-    process._worker.process.kill()
-    process._worker.process.wait()
-    assert process.read("a page", page_of, "It rains.", "a page")
-
-
-@pytest.mark.slow
 def test_the_start_counts_for_no_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import time; time.sleep(6)", encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

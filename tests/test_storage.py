@@ -290,17 +290,6 @@ def test_a_marked_folder_is_held_and_another_one_is_not(kind: Kind | None, tmp_p
             storage.hold_marked(folder).__enter__()
 
 
-def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
-    write(tmp_path / "target")
-    for name in ("target", "nowhere"):
-        (tmp_path / "lock").symlink_to(tmp_path / name)
-        with pytest.raises(OSError, match="lock"), storage.exclusive_lock(tmp_path / "lock"):
-            pass
-        assert storage.lock_holder(tmp_path / "lock") == ""
-        (tmp_path / "lock").unlink()
-    assert tree(tmp_path) == {"target": b"mine"}
-
-
 def test_an_empty_folder_goes_with_its_lock(tmp_path: Path) -> None:
     with hold(tmp_path / "run", RUN), hold(tmp_path / "other", RUN):
         (tmp_path / "other" / "kept").touch()

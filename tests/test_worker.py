@@ -41,20 +41,6 @@ def test_a_child_and_its_own_child_run_no_file_of_the_working_folder(working_fol
     assert ran(working_folder) == []
 
 
-def test_variables_are_added_to_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", "others")
-    code = "import os; print(os.environ['PYTHONPATH'], os.environ['A'], os.environ['PATH'])"
-    done = subprocess.run(**python("-c", code, A="b"), capture_output=True, check=True)
-    path = f"{ROOT}:others"
-    assert done.stdout.decode().split()[:2] == [path, "b"] and len(done.stdout.split()) == 3
-
-
-def test_no_other_module_starts_python() -> None:
-    files = (ROOT / "nq").rglob("*.py")
-    starting = [file.name for file in files if "sys.executable, " in file.read_text("utf-8")]
-    assert starting == ["worker.py"]
-
-
 def squares(count: int) -> Iterator[int]:
     for number in range(count):
         logging.getLogger("nq.test").warning("%d", number)

@@ -70,7 +70,7 @@ def load(folder: Path) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("to", ["nq", "hf", "savedmodel", "onnx", "mlflow"])
+@pytest.mark.parametrize("to", ["nq", "savedmodel", "mlflow"])
 def test_a_full_disk_is_one_line_that_names_it(
     to: str, tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:

@@ -11,24 +11,24 @@ from prometheus_client import CollectorRegistry
 
 from nq.errors import Error
 from nq.inference.scorer import Rows, Scorer, Steps
-from nq.records import Example, ExampleId, Windowed
+from nq.records import Example, Windowed
 from nq.serving.batcher import Batcher, ScoringError
 
 SIZE = 8
 
 
 class Process(Scorer):
-    """Computes steps of at most ``SIZE`` windows, each scored by its own number, once it may.
+    """Computes a batch in a step, each window scored by its own number, once it may.
 
     Attributes:
         batches: windows of the batches that it has begun.
-        asked: the number of the first example in the batch of each step.
         go: set when it may.
         error: is raised in place of scores.
     """
 
     def __init__(self) -> None:
-        self.batches, self.asked, self.go = list[int](), list[ExampleId](), threading.Event()
+        self.batches = list[int]()
+        self.go = threading.Event()
         self.error: Exception | None = None
         self.go.set()
 
@@ -36,13 +36,10 @@ class Process(Scorer):
         starts = np.flatnonzero(rows["window_ids"][:, 0] == 0)
         assert len(starts) == len(examples)
         self.batches.append(len(rows["window_ids"]))
-        for start in range(0, len(rows["window_ids"]), SIZE):
-            if start:
-                yield SIZE
-            self.asked.append(examples[0].example_id)
-            self.go.wait()
-            if self.error:
-                raise self.error
+        self.go.wait()
+        if self.error:
+            raise self.error
+        yield from ()
         return {"sum": rows["input_ids"].sum(axis=1)}
 
 
@@ -52,12 +49,12 @@ def example(number: int, windows: int) -> Windowed:
     return Windowed(Example(number, "who", ["a"], [False], ()), rows)
 
 
-def run(main: Callable[[Process, Batcher], Awaitable[None]]) -> tuple[Process, CollectorRegistry]:
-    """Runs a function on a process and the batcher that feeds it; returns what they count."""
-    process, metrics = Process(), CollectorRegistry()
+def run(main: Callable[[Process, Batcher], Awaitable[None]]) -> Process:
+    """Runs a function on a process and the batcher that feeds it; returns the process."""
+    process = Process()
 
     async def running() -> None:
-        batcher = Batcher(SIZE, metrics)
+        batcher = Batcher(SIZE, CollectorRegistry())
         task = asyncio.create_task(batcher.run([process]))
         try:
             await main(process, batcher)
@@ -67,7 +64,7 @@ def run(main: Callable[[Process, Batcher], Awaitable[None]]) -> tuple[Process, C
             await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(running())
-    return process, metrics
+    return process
 
 
 def waiting(batcher: Batcher, number: int, windows: int) -> asyncio.Task[Any]:
@@ -89,30 +86,8 @@ def test_what_waits_is_batched_up_to_the_size_and_in_order() -> None:
         pool.go.set()
         await asyncio.gather(first, *others)
 
-    pool, _ = run(main)
+    pool = run(main)
     assert pool.batches == [1, 8, 1, 20, 4]
-
-
-def test_large_examples_take_turns_and_end_when_nobody_waits() -> None:
-    async def main(pool: Process, batcher: Batcher) -> None:
-        pool.go.clear()
-        large = [waiting(batcher, number, 5 * SIZE) for number in (1, 2)]
-        await begun(pool, 1)
-        small = waiting(batcher, 3, 1)
-        gone = waiting(batcher, 4, 5 * SIZE)
-        await asyncio.sleep(0)
-        small.add_done_callback(lambda _: gone.cancel())
-        pool.go.set()
-        for task, number in zip(large, (1, 2), strict=True):
-            scored = await task
-            assert scored.columns["sum"][0] == 3 * number
-        await small
-        await waiting(batcher, 5, 1)
-
-    pool, metrics = run(main)
-    assert pool.asked == [1, 2, 1, 3, 4, *[2, 1] * 3, 2, 5]
-    computed = metrics.get_sample_value("nq_windows_total")
-    assert computed == 2 * 5 * SIZE + 1 + SIZE + 1
 
 
 def test_what_nobody_waits_for_is_not_computed() -> None:
@@ -129,7 +104,7 @@ def test_what_nobody_waits_for_is_not_computed() -> None:
         last = await waiting(batcher, 5, 1)
         assert last.columns["sum"].tolist() == [15]
 
-    pool, _ = run(main)
+    pool = run(main)
     assert pool.batches == [1, 2, 1]
 
 

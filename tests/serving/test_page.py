@@ -2,10 +2,7 @@
 
 import base64
 import json
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
@@ -34,20 +31,9 @@ FILES = "#files .name"
 
 
 @pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of a site with an empty page, at 127.0.0.1 and, as another site, at localhost."""
-    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path_factory.mktemp("site")))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as site:
-        threading.Thread(target=site.serve_forever).start()
-        yield site.server_port
-        site.shutdown()
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[RunningServer]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server with the bundled model: the tiny one answers nothing in words."""
     options = ["--batch-size", "1", "--max-windows", "60"]
-    options += ["--allow-origin", "https://a.example", "--allow-origin", f"http://127.0.0.1:{port}"]
     folder = tmp_path_factory.mktemp("server")
     with RunningServer(folder, bundled_model(), *options) as running:
         yield running.wait()
@@ -188,22 +174,6 @@ def test_an_error_is_shown_in_words_and_the_token_is_asked_for(tab: Browser) -> 
     tab.run(f"document.getElementById('token').value = '{TOKEN}'")
     ask(tab)
     assert texts(tab, ".problem") == []
-
-
-def test_scripts_of_one_other_site_may_ask(
-    chromium: Browser, client: httpx.Client, server: RunningServer, port: int
-) -> None:
-    def fetch(site: str, token: str) -> Any:
-        chromium.open(f"http://{site}:{port}/")
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
-        body = json.dumps(ask_body(QUESTION, TEXT, top=5, format="text"))
-        options = json.dumps({"method": "POST", "headers": headers, "body": body})
-        url = json.dumps(f"{server.url}/v1/ask")
-        return chromium.run(f"fetch({url}, {options}).then(r => r.json()).catch(e => e.name)")
-
-    assert fetch("127.0.0.1", TOKEN) == answered(client, TEXT, format="text")
-    assert list(fetch("127.0.0.1", "wrong")) == ["error"]
-    assert fetch("localhost", TOKEN) == "TypeError"
 
 
 def test_the_description_at_docs_needs_no_network(tab: Browser, server: RunningServer) -> None:
