@@ -20,10 +20,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from nq import extras
 from nq.config import TrackingConfig
@@ -73,8 +72,6 @@ TASK, MAX_URI = "question-answering", 4000
 VERSIONS = ("tensorflow", "tensorflow-cpu", "keras", "numpy", "apache-beam", "mlflow")
 GIVEN_RUN, GIVEN_NAME = "MLFLOW_RUN_ID", "MLFLOW_RUN_NAME"
 
-T = TypeVar("T")
-
 
 def has_given_run() -> bool:
     """Returns whether the next run is the one that ``MLFLOW_RUN_ID`` names."""
@@ -99,13 +96,13 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str]:
     return {key: visible(str(value), True) for key, value in values.items()}
 
 
-def _in_thread(method: Callable[..., T]) -> Callable[..., Future[T | None]]:
-    """Has the thread of a run call a method, after its earlier calls; returns a future at once."""
+def _in_thread(method: Callable[..., None]) -> Callable[..., None]:
+    """Has the thread of a run call a method, after the earlier calls; the caller does not wait."""
 
     @functools.wraps(method)
-    def call(run: "Run", *values: Any, **options: Any) -> Future[T | None]:
+    def call(run: "Run", *values: Any, **options: Any) -> None:
         bound = functools.partial(method, run, *values, **options)
-        return run._call(f"write the {method.__name__}", bound)
+        run._call(f"write the {method.__name__}", bound)
 
     return call
 
@@ -143,15 +140,16 @@ class Run:
         self._source = source
         self._started = time.time()
         self._unfinished: Path | None = None
-        self._calls = SimpleQueue[tuple[str, Callable[[], Any], Future[Any]] | None]()
+        self._calls = SimpleQueue[tuple[str, Callable[[], object]] | None]()
         self._thread: threading.Thread | None = None
-        self._opened = Future[str | None]()
+        self._done = threading.Event()  # all calls, or recording has failed
         # of the thread alone
         self._action = ""
         self._client: Any = None
         self._info: Any = None
         self._given: Mapping[str, str] = {}  # the params that a given run has already
         self._model_id: str | None = None  # of the metrics, as the dataset is
+        self._model_uri: str | None = None
         self._dataset: tuple[str | None, str | None] = (None, None)
 
     def __enter__(self) -> Self:
@@ -187,14 +185,12 @@ class Run:
             self._started = started or self._started
             self._thread = threading.Thread(target=self._work, name="nq-tracking", daemon=True)
             self._thread.start()
-            action = f"open a run at {without_password(self.uri)}"
-            self._opened = self._call(action, self._open)
+            self._call(f"open a run at {without_password(self.uri)}", self._open)
 
     @property
     def run_id(self) -> str | None:
         """MLflow's id of the run, which is opened first; ``None`` if it is not recorded."""
-        self.open()
-        return self._wait(self._opened)
+        return str(self._info.run_id) if self._wait() else None
 
     @property
     def how_to_open(self) -> str | None:
@@ -210,22 +206,20 @@ class Run:
 
     # --- the thread -----------------------------------------------------------------------------
 
-    def _call(self, action: str, function: Callable[[], T]) -> Future[T | None]:
-        """Queues a call for the thread; returns its future, whose result ``_wait`` returns."""
+    def _call(self, action: str, function: Callable[[], object]) -> None:
         self.open()
-        result = Future[T | None]()
-        self._calls.put((action, function, result))
-        return result
+        self._calls.put((action, function))
 
-    def _wait(self, result: Future[T | None]) -> T | None:
-        """Waits for the result of a call and returns it; ``None`` if recording is off."""
-        if self._thread is None or not self.available:
-            return None
-        try:
-            return result.result(LIMIT_S)
-        except TimeoutError:
+    def _wait(self) -> bool:
+        """Waits for all calls so far; returns whether the run is recorded."""
+        self._done.clear()
+        self._call("wait", self._done.set)
+        if self._thread is None:
+            return False
+        is_running = self._thread.is_alive() and self.available
+        if is_running and not self._done.wait(LIMIT_S):
             self._fail(TimeoutError(f"no answer within {LIMIT_S} s"))
-            return None
+        return self.available
 
     def _work(self) -> None:
         """Works through the calls, and ends the run, also after a failure.
@@ -233,18 +227,18 @@ class Run:
         MLflow's asynchronous logging does not replace this: it waits for its threads when Python
         exits, and it is for metrics, params and tags only.
         """
-        for action, function, result in iter(self._calls.get, None):
-            result.set_result(self._attempt(action, function) if self.available else None)
+        for action, function in iter(self._calls.get, None):
+            if self.available:
+                self._attempt(action, function)
         if self._info is not None:
             self._attempt("close the run", self._close)
 
-    def _attempt(self, action: str, function: Callable[[], T]) -> T | None:
+    def _attempt(self, action: str, function: Callable[[], object]) -> None:
         self._action = action
         try:
-            return function()
+            function()
         except Exception as error:
             self._fail(error)
-            return None
 
     def _fail(self, error: Exception) -> None:
         """Turns recording off and logs the reason, unless it is already off."""
@@ -254,11 +248,12 @@ class Run:
             if isinstance(error, Error):  # it is not installed
                 cause = str(error)
             log.warning("%s; the run is not recorded (--no-track turns this off)", cause)
+        self._done.set()
 
     # --- in the thread --------------------------------------------------------------------------
 
-    def _open(self) -> str:
-        """Creates or continues the run, and creates the file that names it; returns its id."""
+    def _open(self) -> None:
+        """Creates or continues the run, and creates the file that names it."""
         self._client = connect(self.uri)
         if not self.available:
             raise InterruptedError("the command has ended meanwhile")
@@ -269,10 +264,8 @@ class Run:
         if interrupted and interrupted != given:
             tags[RESUMES] = interrupted
         self._info = self._continue(given, tags) if given else self._create(tags)
-        run_id = str(self._info.run_id)
         if self._unfinished:
-            self._unfinished.write_text(f"{run_id}\n", encoding="utf-8")
-        return run_id
+            self._unfinished.write_text(f"{self._info.run_id}\n", encoding="utf-8")
 
     def _create(self, tags: Mapping[str, str]) -> Any:
         self.experiment = experiment_name(self._client, self.experiment)
@@ -419,14 +412,15 @@ class Run:
         it may leave other files. ``mlflow.pyfunc.log_model`` would log to the store of the whole
         process, which is not changed. A model that is registered gets the ``alias``.
         """
-        uri = self._wait(self._files(save, alias))
-        if uri:
-            command = ["mlflow", "models", "serve", "-m", uri, "--env-manager", "local"]
-            log.info("the run has its model: %s", shlex.join(command))
-        return uri
+        self._files(save, alias)
+        if not self._wait() or self._model_uri is None:
+            return None
+        command = ["mlflow", "models", "serve", "-m", self._model_uri, "--env-manager", "local"]
+        log.info("the run has its model: %s", shlex.join(command))
+        return self._model_uri
 
     @_in_thread
-    def _files(self, save: Callable[[Path, Any], object], alias: str) -> str:
+    def _files(self, save: Callable[[Path, Any], object], alias: str) -> None:
         if self._model_id is None:
             self._create_model("nq", {}, {})
         logged = self._client.get_logged_model(self._model_id)
@@ -434,15 +428,13 @@ class Run:
             folder = Path(temporary) / "mlflow"
             save(folder, logged)
             self._client.log_model_artifacts(self._model_id, str(folder))
+        self._model_uri = str(logged.model_uri)
         name = self._config.register
-        uri = str(logged.model_uri)
-        if name is None:
-            return uri
-        try:
-            return self._registered(logged, name, alias)
-        except Exception as error:  # the run and its model are recorded
-            log.warning("MLflow: cannot register %s: %s", name, reason(error, self.uri))
-            return uri
+        if name is not None:
+            try:
+                self._model_uri = self._registered(logged, name, alias)
+            except Exception as error:  # the run and its model are recorded
+                log.warning("MLflow: cannot register %s: %s", name, reason(error, self.uri))
 
     def _registered(self, logged: Any, name: str, alias: str) -> str:
         """Registers a model; returns the URI of its version, which gets the ``alias``.

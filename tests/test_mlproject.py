@@ -28,36 +28,28 @@ def mlflow_run(uri: str, entry_point: str, *parameters: str) -> subprocess.Compl
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
 
 
-def test_an_answering_keeps_what_was_given(tiny_model: Path, tmp_path: Path) -> None:
+def test_every_entry_point_records_in_the_run_that_is_given(
+    tiny_model: Path, tmp_path: Path
+) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    own = [f"model={tiny_model}", f"root={tmp_path / 'runs'}", "limit=2", "profile=xla+mixed"]
-    done = mlflow_run(uri, "answer", f"data={bundled_sample()}", *own)
-    assert done.returncode == 0, done.stderr
+    sizes = ["max-seq-length=32", "max-query-length=8", "doc-stride=16", "batch-size=2", "limit=4"]
+    for entry_point, *own in (
+        ("answer", f"model={tiny_model}", "limit=2", "profile=xla+mixed", f"root={tmp_path}/runs"),
+        ("compare", f"model={tiny_model}", "limit=1", "rounds=1", f"output={tmp_path}/compared"),
+        ("train", f"init={tiny_model}", f"output={tmp_path}/model", *sizes),
+    ):
+        done = mlflow_run(uri, entry_point, f"data={bundled_sample()}", *own)
+        assert done.returncode == 0, done.stderr
     client = connect(uri)
+    assert {one.name for one in client.search_experiments()} == {EXPERIMENT, "Default"}
     experiment = client.get_experiment_by_name(EXPERIMENT).experiment_id
-    (run,) = client.search_runs([experiment])
+    training, *rows, whole, run = client.search_runs([experiment], order_by=["start_time DESC"])
+    assert rows and {one.info.status for one in (training, *rows, whole, run)} == {"FINISHED"}
     params, tags = run.data.params, run.data.tags
-    assert (run.info.status, tags["mlflow.source.type"]) == ("FINISHED", "PROJECT")
     assert (params["profile"], tags["profile"]) == ("xla+mixed", "mixed+xla")
     assert (params["precision"], run.data.metrics[tracking.QUESTIONS]) == ("bfloat16", 2)
-    files = {file.path for file in client.list_artifacts(run.info.run_id)}
-    assert {"predictions.json", "metrics.json"} <= files
-    assert [one.name for one in client.search_experiments()] == [EXPERIMENT, "Default"]
-
-
-def test_a_comparison_and_a_training_in_a_local_store(tiny_model: Path, tmp_path: Path) -> None:
-    uri, data = f"sqlite:///{tmp_path}/mlflow.db", f"data={bundled_sample()}"
-    own = [f"model={tiny_model}", "limit=1", "rounds=1", f"output={tmp_path / 'compared'}"]
-    compared = mlflow_run(uri, "compare", data, *own)
-    assert compared.returncode == 0, compared.stderr
-    own = [f"init={tiny_model}", "limit=4", "batch-size=2", f"output={tmp_path / 'model'}"]
-    own += ["max-seq-length=32", "max-query-length=8", "doc-stride=16"]
-    trained = mlflow_run(uri, "train", data, *own)
-    assert trained.returncode == 0, trained.stderr
-    client = connect(uri)
-    experiment = client.get_experiment_by_name(EXPERIMENT).experiment_id
-    training, *rows, whole = client.search_runs([experiment], order_by=["start_time DESC"])
-    assert rows and {run.info.status for run in (training, whole, *rows)} == {"FINISHED"}
-    assert {run.data.tags[tracking.PARENT] for run in rows} == {whole.info.run_id}
-    assert "compare.html" in {file.path for file in client.list_artifacts(whole.info.run_id)}
+    assert tags["mlflow.source.type"] == "PROJECT"
+    assert "predictions.json" in {one.path for one in client.list_artifacts(run.info.run_id)}
+    assert {one.data.tags[tracking.PARENT] for one in rows} == {whole.info.run_id}
+    assert "compare.html" in {one.path for one in client.list_artifacts(whole.info.run_id)}
     assert "train/final_loss" in training.data.metrics

@@ -11,6 +11,7 @@ import socket
 import sqlite3
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,11 @@ import pytest
 
 from nq import tracking
 from nq.config import TrackingConfig
-from nq.mlflow_store import connect, database_path
+from nq.mlflow_store import ENVIRONMENT, connect, database_path
 from nq.tracking import Run
+from nq.worker import Worker, run_module
 from tests.conftest import OncePerRun
-from tests.support.child_processes import python, started
-from tests.support.mlflow_server import Server
+from tests.support.child_processes import free_port, python, started, wait_until
 
 pytestmark = pytest.mark.slow  # importing MLflow takes ten seconds
 
@@ -82,10 +83,6 @@ def statuses(database: Path) -> list[str]:
         return [status for (status,) in rows]
 
 
-def wait_for_all_calls(run: Run) -> None:
-    run._wait(run._call("wait", int))
-
-
 def the_warning(caplog: pytest.LogCaptureFixture) -> str:
     """Returns the text of the only warning, which must be one line."""
     (record,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
@@ -118,7 +115,7 @@ def test_a_run_is_recorded(store: str, tmp_path: Path) -> None:
         use(run, tmp_path)
         run.params({f"p{i}": i for i in range(250)} | {"long": "x" * 7000, "threshold": None})
         run.metrics({"time.predict_s": np.float32(3), "nan": math.nan, "inf": math.inf} | numbers)
-        wait_for_all_calls(run)
+        run._wait()
         # the settings of the process are kept
         assert (mlflow.active_run(), mlflow.get_tracking_uri()) == (None, uri)
     recorded = stored(run)
@@ -193,7 +190,7 @@ from nq.config import TrackingConfig
 with tracking.Run(TrackingConfig(sys.argv[1])) as run:
     run.open(Path(sys.argv[2]))
     run.metrics({"loss": [3.0, 2.0]}, 1)
-    run._wait(run._call("wait", int))
+    run._wait()
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -294,7 +291,7 @@ def test_a_call_that_does_not_end_costs_a_time_limit(
         if is_interrupted:
             raise KeyboardInterrupt
         monkeypatch.setattr(tracking, "LIMIT_S", 1.0)
-        wait_for_all_calls(run)
+        run._wait()
         assert not run.available
     assert time.monotonic() - begin < QUICK_S
     ends.set()
@@ -317,7 +314,7 @@ from nq import tracking
 from nq.config import TrackingConfig
 with tracking.Run(TrackingConfig(sys.argv[1])) as run:
     run.params({"profile": "xla"})
-    run._wait(run._call("wait", int))
+    run._wait()
     tracking.LIMIT_S = 1.0
     os.killpg(int(sys.argv[2]), signal.SIGSTOP)
     begin = time.time()
@@ -326,31 +323,45 @@ print(begin)
 """
 
 
-def test_a_server_records_a_run_and_hangs(first_runs: Path, tmp_path: Path) -> None:
-    shutil.copyfile(first_runs / "mlflow.db", tmp_path / "server.db")
-    server = Server(tmp_path)
-    try:
-        server.wait()
-        with Run(TrackingConfig(server.uri, "remote")) as run:
-            use(run, tmp_path)
-        recorded = stored(run)
-        assert recorded.info.status == "FINISHED"
-        assert recorded.data.params == {"profile": "mixed+xla"}
-        client = connect(server.uri)
-        (model,) = client.search_logged_models([recorded.info.experiment_id])
-        assert (model.name, model.params["profile"]) == ("small · mixed+xla", "mixed+xla")
-        assert [metric.key for metric in model.metrics] == ["long_f1"]
-        path = client.download_artifacts(run.run_id, "answers.json", str(tmp_path))
-        assert Path(path).read_text() == "{}"
-        assert str(run.how_to_open).startswith(f"{server.uri}/#/experiments/")
-        # MLflow's asynchronous logging would wait for a minute at the exit of the process
-        process = python("-c", HANGING, server.uri, server.process.pid, folder=tmp_path)
-        assert time.time() - float(process.stdout) < QUICK_S
-        (warning,) = process.stderr.splitlines()
-        assert "cannot write the metrics: no answer within 1.0 s" in warning
-    finally:
-        server.send(signal.SIGKILL)
-        server.process.wait()
+@pytest.fixture
+def server(store: str) -> Iterator[tuple[str, int]]:
+    """MLflow's own server: its URI, and its process group."""
+    port = free_port()
+    variables = {**ENVIRONMENT, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "0"}
+    worker = Worker(run_module, name="a tracking server", variables=variables)
+    options = ["--port", str(port), "--workers", "1", "--backend-store-uri", store]
+    worker.send(["mlflow", "server", *options, "--artifacts-destination", "artifacts"])
+    uri = f"http://127.0.0.1:{port}"
+
+    def answers() -> bool:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{uri}/health"):
+            return True
+        return False
+
+    wait_until(answers, worker.process)
+    yield uri, worker.process.pid
+    os.killpg(worker.process.pid, signal.SIGKILL)
+    worker.end()
+
+
+def test_a_server_records_a_run_and_hangs(server: tuple[str, int], tmp_path: Path) -> None:
+    uri, group = server
+    with Run(TrackingConfig(uri, "remote")) as run:
+        use(run, tmp_path)
+    recorded = stored(run)
+    assert recorded.info.status == "FINISHED"
+    assert recorded.data.params == {"profile": "mixed+xla"}
+    client = connect(uri)
+    (model,) = client.search_logged_models([recorded.info.experiment_id])
+    assert (model.name, model.params["profile"]) == ("small · mixed+xla", "mixed+xla")
+    assert [metric.key for metric in model.metrics] == ["long_f1"]
+    assert [one.path for one in client.list_artifacts(run.run_id)] == ["answers.json"]
+    assert str(run.how_to_open).startswith(f"{uri}/#/experiments/")
+    # MLflow's asynchronous logging would wait for a minute at the exit of the process
+    process = python("-c", HANGING, uri, group, folder=tmp_path)
+    assert time.time() - float(process.stdout) < QUICK_S
+    (warning,) = process.stderr.splitlines()
+    assert "cannot write the metrics: no answer within 1.0 s" in warning
 
 
 def test_the_experiment_is_the_one_of_mlflows_variables(store: str) -> None:
@@ -386,7 +397,7 @@ def test_the_given_run_is_continued_and_ended(
         run.open(file)
         run.params({"profile": "mixed+xla", "limit": 3, "model": "small"})
         use(run, tmp_path)
-        wait_for_all_calls(run)
+        run._wait()
         assert stored(run).info.status == "RUNNING"
         if code:
             raise SystemExit(code)

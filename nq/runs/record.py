@@ -53,13 +53,11 @@ def record(tracked: tracking.Run, job: Job, folder: RunFolder, result: Result) -
     names, and ``metrics.json`` has the others, with all scores of the official evaluation.
     """
     model, name = job.model, job.model.name
-    decision = model.decision.to_dict()
     tracked.params(params(job, result.totals.precision))
-    changes, beam = job.profile.changes, result.beam or {}
+    beam = result.beam or {}
     data = f"{counted(result.examples, 'question')} of `{Path(shown(job.files[0])).name}`"
     description = f"`{name}` answers {data} under the profile `{result.profile}`."
     optional_tags = {
-        "decision.first": decision.get("first"),
         "beam.job_name": beam.get("job_name"),
         "beam.job_id": beam.get("job_id"),
     }
@@ -67,12 +65,9 @@ def record(tracked: tracking.Run, job: Job, folder: RunFolder, result: Result) -
         {
             tracking.DESCRIPTION: description,
             "device": result.totals.device,
-            "decision.weights": decision["weights"],
             "data": ", ".join(map(shown, job.files)),
             "model_folder": str(model.folder),
             "output": str(result.folder),
-            "in_force.jit_compile": changes.jit_compile,
-            "in_force.grappler": not changes.grappler["disable_meta_optimizer"],
             tracking.MACHINE: result.measured.machine,
             tracking.SPEED_COMPARABLE: result.speed_comparable,
             **{name: value for name, value in optional_tags.items() if value},
