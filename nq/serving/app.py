@@ -48,8 +48,6 @@ POLICIES = {
     "connect-src 'self'; img-src 'self' data:",
 }
 """Content-Security-Policy by path; of others ``_STRICT``."""
-SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-"""Upper bounds of the histogram of the seconds of a request."""
 
 FOLDER = Path(__file__).parent / "page"
 JSON, RETRY = "application/json", {"Retry-After": "1"}
@@ -98,8 +96,7 @@ def make_app(answering: Answering, token: str | None) -> ASGIApp:
                 raise HTTPException(503, text, RETRY)
             answering.requests += 1
             try:
-                client = request.client.host if request.client else ""
-                answer = await _unless_gone(request, answering.ask(body, client))
+                answer = await _unless_gone(request, answering.ask(body))
             finally:
                 answering.requests -= 1
         return Response(answer, media_type=JSON)
@@ -180,11 +177,7 @@ class Access:
             "nq_requests", "Answered requests.", ["endpoint", "status"], registry=registry
         )
         self._seconds = Histogram(
-            "nq_request_seconds",
-            "Seconds of a request.",
-            ["endpoint"],
-            registry=registry,
-            buckets=SECONDS,
+            "nq_request_seconds", "Seconds of a request.", ["endpoint"], registry=registry
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -24,7 +24,7 @@ from nq.records import Columns, Windowed
 log = logging.getLogger(__name__)
 
 WAIT_S = 0.010
-SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+SIZES = [1 << n for n in range(11)]
 """Upper bounds of the histogram of windows in a batch."""
 
 

@@ -6,6 +6,7 @@ copy to load the model ("models from code"). No other module imports it.
 
 import numbers
 from collections.abc import Mapping
+from itertools import groupby
 from typing import Any
 
 import mlflow
@@ -50,24 +51,21 @@ class AnswerModel(PythonModel):
             columns = ", ".join(map(str, model_input.columns)) or "none"
             reason = f"no column {' and no column '.join(missing)}: found {columns}"
             raise MlflowException.invalid_parameter_value(visible(one_line(reason)))
-        rows = model_input.to_dict("records")
-        answers, tops = [dict[str, Any]()] * len(rows), [repr(row.get("top")) for row in rows]
-        for top in set(tops):  # mostly one, so that rows share batches
-            chosen = [i for i, own in enumerate(tops) if own == top]
-            for i, answer in zip(chosen, self._ask([rows[i] for i in chosen]), strict=True):
-                answers[i] = answer
-        return answers
+        # neighbours mostly have the same number of runners-up, and then share batches
+        groups = groupby(model_input.to_dict("records"), lambda row: repr(row.get("top")))
+        return [answer for _, rows in groups for answer in self._ask(list(rows))]
 
     def _ask(self, rows: list[dict[Any, Any]]) -> list[dict[str, Any]]:
         """Answers rows with the same ``top``; after an error asks each half of them again."""
+        top = rows[0].get("top")
         try:
-            answers = self.reader.ask([_pair(row) for row in rows], **_options(rows[0].get("top")))
-            return [{**answer.to_dict(), "error": None} for answer in answers]
+            answers = self.reader.ask([_pair(row) for row in rows], **_options(top))
         except ValueError as error:
             if len(rows) == 1:
                 return [_not_answered(rows[0], error)]
             half = len(rows) // 2
             return self._ask(rows[:half]) + self._ask(rows[half:])
+        return [{**answer.to_dict(), "error": None} for answer in answers]
 
 
 def _pair(row: Mapping[Any, Any]) -> tuple[str, Page]:

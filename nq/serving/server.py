@@ -7,10 +7,8 @@ import math
 import os
 import signal
 import socket
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from types import FrameType
 from typing import Any
 
@@ -27,7 +25,6 @@ from nq.inference.instances import InstancePool
 from nq.inference.load import ScorerSpec
 from nq.inference.scorer import Part, windowed
 from nq.interruption import REPEAT_S
-from nq.preprocess.tokenizers.base import Tokenizer
 from nq.serving.app import FILES, make_app
 from nq.serving.service import Answering
 
@@ -54,14 +51,13 @@ def serve(
         Error: the address cannot be used, or the model cannot be loaded.
         FileNotFoundError, ValueError: the model is missing or damaged.
     """
-    tokenizer = spec.model.tokenizer
 
     async def run(listener: socket.socket) -> None:
-        answering = Answering(spec.model, tokenizer, config)
+        answering = Answering(spec.model, config)
         server = _Server(make_app(answering, token), answering)
 
         async def answer() -> None:
-            pool = await asyncio.wrap_future(_open_pool(spec, tokenizer, config.workers))
+            pool = await asyncio.to_thread(_open_pool, spec, config.workers)
             with contextlib.closing(pool), contextlib.closing(answering):
                 answering.is_alive = pool.is_alive
                 host, port = listener.getsockname()[:2]
@@ -74,6 +70,8 @@ def serve(
         await server.serve([listener])
         if server.signal and (server.server_state.tasks or server.server_state.connections):
             os._exit(128 + server.signal)  # the time to drain is over
+        if answering.is_alive is None and not model.done():
+            os._exit(0)  # nobody waits for the model, but the end of the event loop would
         model.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await model
@@ -95,35 +93,21 @@ def _listen(config: ServeConfig) -> socket.socket:
         raise Error(f"{reason}: choose another --port or --host") from error
 
 
-def _open_pool(spec: ScorerSpec, tokenizer: Tokenizer, workers: int) -> Future[InstancePool]:
-    """Starts the processes of a model and has each score windows, so that all is compiled.
-
-    A daemon thread does it, because the server may end before the model is loaded.
-    """
-    opening: Future[InstancePool] = Future()
-    opening.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            pool = InstancePool(spec, workers, max(1, len(processor.cores()) // workers))
-            example = page_from_text("It rains.").with_question("does it rain")
-            one = windowed(example, tokenizer, spec.model.windows)
-            sizes = [1 << n for n in range((pool.batch_size - 1).bit_length())]
-            try:
-                for size in (*sizes, pool.batch_size):
-                    part = Part([one] * size)
-                    for scores in [pool.submit(part.rows, part.examples) for _ in range(workers)]:
-                        scores.result()
-            except BaseException:
-                pool.close()
-                raise
-        except Exception as error:
-            opening.set_exception(error)
-        else:
-            opening.set_result(pool)
-
-    threading.Thread(target=run, name="nq-loading", daemon=True).start()
-    return opening
+def _open_pool(spec: ScorerSpec, workers: int) -> InstancePool:
+    """Starts the processes of a model and has each score windows, so that all is compiled."""
+    pool = InstancePool(spec, workers, max(1, len(processor.cores()) // workers))
+    example = page_from_text("It rains.").with_question("does it rain")
+    one = windowed(example, spec.model.tokenizer, spec.model.windows)
+    sizes = [1 << n for n in range((pool.batch_size - 1).bit_length())]
+    try:
+        for size in (*sizes, pool.batch_size):
+            part = Part([one] * size)
+            for scores in [pool.submit(part.rows, part.examples) for _ in range(workers)]:
+                scores.result()
+    except BaseException:
+        pool.close()
+        raise
+    return pool
 
 
 def _close_silent(connections: set[Any], since: float) -> None:

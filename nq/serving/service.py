@@ -5,11 +5,9 @@
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
 
 import orjson
 from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, disable_created_metrics
@@ -23,7 +21,6 @@ from nq.inference.scorer import windowed
 from nq.model.model import Model
 from nq.page_process import PageProcess
 from nq.postprocess.decision import decide
-from nq.preprocess.tokenizers.base import Tokenizer
 from nq.reader import make_answer
 from nq.records import Windowed
 from nq.serving.batcher import Batcher, ScoringError
@@ -44,7 +41,6 @@ Python's lock."""
 GONE = 499
 """Status of a request whose client had gone before the answer."""
 
-_PAGES = re.compile(rb'"pages"|\\u00[67]')  # the name of the field, or a letter of it escaped
 T = TypeVar("T")
 
 
@@ -63,23 +59,26 @@ class Answering:
         calls: what its threads do, and since when, by the clock of the event loop.
     """
 
-    def __init__(self, model: Model, tokenizer: Tokenizer, config: ServeConfig) -> None:
-        self._model, self._tokenizer = model, tokenizer
+    def __init__(self, model: Model, config: ServeConfig) -> None:
+        self._model = model
+        self._tokenizer = model.tokenizer
         disable_created_metrics()  # type: ignore[no-untyped-call] # nobody uses them
-        self.config, self.metrics = config, CollectorRegistry()
+        self.config = config
+        self.metrics = CollectorRegistry()
         ProcessCollector(registry=self.metrics)
         self.batcher = Batcher(config.batch_size, self.metrics)
         self.is_alive: Callable[[], bool] | None = None
         self._probe: asyncio.Task[bytes] | None = None
-        self.draining, self._threads = False, ThreadPoolExecutor(THREADS, "nq-answering")
-        self.requests, self.uploads = 0, set[asyncio.Timeout]()
+        self.draining = False
+        self._threads = ThreadPoolExecutor(THREADS, "nq-answering")
+        self.requests = 0
+        self.uploads = set[asyncio.Timeout]()
         self.calls: dict[Future[Any], float] = {}
         text = "Requests that are read, wait or are computed."
         in_progress = Gauge("nq_requests_in_progress", text, registry=self.metrics)
         in_progress.set_function(lambda: self.requests + len(self.uploads))
         limit_s = max(MIN_READ_S, READ_SHARE * config.timeout)
         self._quick, self._slow = ((PageProcess(limit_s), asyncio.Lock()) for _ in range(2))
-        self._of_client = WeakValueDictionary[tuple[str, bool], asyncio.Lock]()
 
     def stuck(self) -> str | None:
         """Returns why requests cannot be answered in time: all threads or processes are stuck.
@@ -87,8 +86,8 @@ class Answering:
         A request that has had its time is left out unless a thread has begun with it.
         """
         limit_s = self.config.timeout
-        since, starts = asyncio.get_running_loop().time() - limit_s, [*self.calls.values()]
-        if sum(start < since for start in starts) >= THREADS:
+        since = asyncio.get_running_loop().time() - limit_s
+        if sum(start < since for start in list(self.calls.values())) >= THREADS:
             return f"no thread that reads questions has come to an end for {limit_s:g} s"
         if self.batcher.is_stuck(limit_s):
             return f"no process of the model has answered for {limit_s:g} s"
@@ -130,8 +129,8 @@ class Answering:
         log.error("unexpected error", exc_info=error)
         return 500, "internal error, which the log of the server describes"
 
-    async def ask(self, body: bytes, client: str = "") -> bytes:
-        """Returns the answer to a client's request as JSON; ``explain`` tells its errors."""
+    async def ask(self, body: bytes) -> bytes:
+        """Returns the answer to a request as JSON; ``explain`` tells its errors."""
 
         def prepare() -> tuple[Page, Windowed]:
             page = select_page(question, pages, lambda page: page, model.windows)
@@ -148,7 +147,7 @@ class Answering:
             return orjson.dumps(make_answer(question, page, ranked, top, model.windows).to_dict())
 
         model = self._model
-        question, pages, top = await self._read(body, client)
+        question, pages, top = await self._read(body)
         page, made = await self._in_thread(prepare)
         scored = await self.batcher.score(made)
         return await self._in_thread(answer)
@@ -159,16 +158,14 @@ class Answering:
         for process, _ in (self._quick, self._slow):
             process.close()
 
-    async def _read(self, body: bytes, client: str) -> tuple[str, list[Page], int]:
+    async def _read(self, body: bytes) -> tuple[str, list[Page], int]:
         """Parses a request by ``parse_request`` in a process with limits; see ``PageProcess``.
 
-        What can take seconds, several pages and large ones, has a process of its own. Each process
-        has a queue with at most one body of a client, whose next one follows when that is read.
+        What can take seconds, several pages and large ones, has a process of its own.
         """
-        is_slow = len(body) > QUICK_BYTES or bool(_PAGES.search(body))
+        is_slow = len(body) > QUICK_BYTES or b'"pages"' in body
         process, turn = self._slow if is_slow else self._quick
-        own_turn = self._of_client.setdefault((client, is_slow), asyncio.Lock())
-        async with own_turn, turn:
+        async with turn:
             try:
                 return await self._in_thread(lambda: process.read("the page", parse_request, body))
             except asyncio.CancelledError:  # nobody waits for it any more

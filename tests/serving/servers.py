@@ -48,7 +48,7 @@ class InProcess:
         **settings: Any,
     ) -> None:
         config = ServeConfig(**settings)
-        self.answering = Answering(model, model.tokenizer, config)
+        self.answering = Answering(model, config)
         self.answering.is_alive = lambda: True
         self.app = make_app(self.answering, token)
         self.runner = asyncio.Runner()

@@ -85,20 +85,6 @@ def test_answers_are_those_of_nq_ask(
     check_equal(server.post("/v1/ask", json=body).json(), expected)
 
 
-def test_several_pages_are_answered_as_the_python_api_does(
-    server: InProcess, tiny_model: Path
-) -> None:
-    pages = [PAGE, "The old lake is deep.\n\nTom was there."]
-    with nq.load(tiny_model, profile="baseline") as reader:
-        expected = reader.ask("who was there", list(pages)).to_dict()
-    sent = [{"page": page} for page in pages]
-    response = server.post("/v1/ask", json={"question": "who was there", "pages": sent})
-    check_equal(response.json(), orjson.loads(orjson.dumps(expected)))
-    AskAnswer.model_validate(response.json())
-    documents = {one["document"] for one in [expected, *expected["runners_up"]]}
-    assert documents == {"document 1", "document 2"}
-
-
 def test_many_clients_at_once_get_the_answers_of_one(tiny_model: Path, tiny_mpnet: Path) -> None:
     """A cascade scores more windows than it is sent, and chooses them by the page."""
     words, profile = PAGE.split(), Profile("mixed+prune+rescore")

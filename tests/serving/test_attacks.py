@@ -1,6 +1,5 @@
 """Tests a real server under clients that are silent or send what is slow to read."""
 
-import asyncio
 import contextlib
 import resource
 import select
@@ -9,16 +8,13 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import httpx
 import orjson
 import psutil
 import pytest
 
-from nq.model.model import Model
-from nq.serving.service import QUICK_BYTES, Answering
-from tests.serving.servers import InProcess, RunningServer, ask_body
+from tests.serving.servers import RunningServer, ask_body
 from tests.support.child_processes import children, wait_until
 
 pytestmark = pytest.mark.slow
@@ -154,38 +150,6 @@ def test_pages_that_are_slow_to_read_delay_nobody_and_no_end(
         ask()
         assert server.stop() == 0
     assert not children("reads pages")
-
-
-def test_small_pages_wait_for_no_others_and_clients_take_turns(tiny_model: Path) -> None:
-    """Each body is refused when it has been read; their questions are their names."""
-    pages: dict[str, Any] = {"small": {"page": "<html>"}, "large": {"page": " " * 2 * QUICK_BYTES}}
-    pages["files"] = {"pages": [{"data": "eHl6", "name": "a.pdf"}]}
-
-    async def main(answering: Answering) -> list[str]:
-        refused = list[str]()
-
-        async def ask(name: str, client: str) -> None:
-            body = orjson.dumps({"question": "who", **pages[name.split(maxsplit=1)[0]]})
-            with pytest.raises(ValueError, match=r"^(the page|a\.pdf) "):
-                await answering.ask(body, client)
-            refused.append(name)
-
-        def asked(name: str, client: str) -> asyncio.Task[None]:
-            return asyncio.create_task(ask(name, client))
-
-        process, _ = answering._slow
-        process.read("a page", abs, -1)
-        psutil.Process(process._worker.process.pid).suspend()
-        waiting = [asked("large 1", "1.1.1.1"), asked("files 1", "1.1.1.1")]
-        waiting.append(asked("files 2", "2.2.2.2"))
-        await asked("small 1", "1.1.1.1")
-        psutil.Process(process._worker.process.pid).resume()
-        await asyncio.gather(*waiting)
-        return refused
-
-    with InProcess(Model.open(tiny_model)) as server:
-        refused = server.runner.run(main(server.answering))
-    assert refused == ["small 1", "large 1", "files 2", "files 1"]
 
 
 def test_ready_only_while_a_process_answers(server: RunningServer, model: Path) -> None:

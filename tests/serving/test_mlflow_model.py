@@ -3,8 +3,6 @@
 import contextlib
 import json
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +15,8 @@ import nq
 from nq.commands.main import console
 from nq.formats.documents import page_of
 from nq.mlflow_store import ENVIRONMENT, import_mlflow
+from nq.worker import Worker, run_module
 from tests.conftest import Commands
-from tests.serving.servers import ROOT
 from tests.support.child_processes import PATIENCE_S, free_port, wait_until
 from tests.support.nq_records import simplified, write_lines
 
@@ -96,36 +94,26 @@ def test_a_bad_row_has_an_error_and_the_others_their_answers(loaded: Any, tiny_m
 
 
 @pytest.fixture(scope="module")
-def served(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def served(saved: Path) -> Iterator[str]:
     """The address of a real server of the model."""
-    port, log = free_port(), tmp_path_factory.mktemp("serve") / "log.txt"
-    command = [sys.executable, "-m", "mlflow", "models", "serve", "--model-uri", str(saved)]
-    command += ["--env-manager", "local", "--host", "127.0.0.1", "--port", str(port)]
+    port = free_port()
     # MLflow starts uvicorn by its name
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT), "PATH": path},
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    server = Worker(run_module, name="serves a model", variables={**ENVIRONMENT, "PATH": path})
+    command = ["mlflow", "models", "serve", "--model-uri", str(saved), "--env-manager", "local"]
+    server.send([*command, "--port", str(port)])
     address = f"http://127.0.0.1:{port}"
 
     def is_alive() -> bool:
-        assert process.poll() is None, log.read_text("utf-8")
         with contextlib.suppress(httpx.TransportError):
             return httpx.get(f"{address}/ping", trust_env=False).status_code == 200
         return False
 
     try:
-        wait_until(is_alive)
+        wait_until(is_alive, server.process)
         yield address
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
-        process.wait()
+        server.end()
 
 
 def test_mlflow_serves_it(served: str, tiny_model: Path) -> None:

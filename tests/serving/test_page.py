@@ -127,14 +127,6 @@ def give(tab: Browser, files: dict[str, bytes], drop: bool = True, new: int | No
     tab.wait_for(f"files.length == {expected}")
 
 
-def test_a_dropped_html_file_is_read(tab: Browser, client: httpx.Client) -> None:
-    answer = answered(client, HTML, format="html")
-    give(tab, {"lake.html": HTML.encode("iso-8859-2")})
-    ask(tab)
-    check_shown(tab, answer)
-    assert tab.run("window.hit === undefined")
-
-
 @pytest.mark.parametrize("width", [PHONE, 1000])
 def test_several_files_and_a_text_are_read(width: int, tab: Browser) -> None:
     tab.size(width)
