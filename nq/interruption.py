@@ -57,29 +57,28 @@ class Interruption:
 
     def watch(self) -> None:
         """Ends the process ``GRACE_S`` after the first signal, or with the second one."""
-        first = self._read()
+        while (first := self._next(None)) not in (0, *SIGNALS):
+            pass
         if not first:
             os.close(self._reader)
             return
         self.number = first
         deadline = time.monotonic() + GRACE_S
         time.sleep(REPEAT_S)
-        while select.select([self._reader], [], [], 0)[0]:
-            os.read(self._reader, 1)
+        while self._next(0.0):
+            pass
         while (left := deadline - time.monotonic()) > 0:
-            if select.select([self._reader], [], [], left)[0] and self._read():
+            if self._next(left) in SIGNALS:
                 break
         if not self.reported:
             with contextlib.suppress(OSError):
                 os.write(2, f"{self.message}\n".encode())
         os._exit(self.exit_code)
 
-    def _read(self) -> int:
-        """Waits for one of ``SIGNALS``; returns its number, 0 if there will be none."""
-        while True:
-            number = os.read(self._reader, 1)[0]
-            if number in (0, *SIGNALS):
-                return number
+    def _next(self, timeout_s: float | None) -> int:
+        """Waits for a signal and returns its number; 0 if none comes in time, or any more."""
+        ready, _, _ = select.select([self._reader], [], [], timeout_s)
+        return os.read(self._reader, 1)[0] if ready else 0
 
     def end(self) -> None:
         os.write(self.writer, b"\0")

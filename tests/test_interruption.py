@@ -38,6 +38,15 @@ CLEAN_UP_HANGS = """
     finally:
         threading.Event().wait()
 """
+ANOTHER_SIGNAL = """
+    signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        wait()
+    finally:
+        time.sleep(0.4)  # longer than the repetition of the first signal
+        signal.raise_signal(signal.SIGUSR1)
+        threading.Event().wait()
+"""
 EXIT_HANGS = """
     threading.Thread(target=threading.Event().wait).start()
     wait()
@@ -108,7 +117,15 @@ def running(body: str, grace_s: float = interruption.GRACE_S) -> Iterator[subpro
 
 @pytest.mark.parametrize(
     "body",
-    [CLEAN_UP_HANGS, EXIT_HANGS, C_CODE_DOES_NOT_RETURN, LOST, ANOTHER_EXCEPTION, SWALLOWED],
+    [
+        CLEAN_UP_HANGS,
+        ANOTHER_SIGNAL,
+        EXIT_HANGS,
+        C_CODE_DOES_NOT_RETURN,
+        LOST,
+        ANOTHER_EXCEPTION,
+        SWALLOWED,
+    ],
 )
 def test_an_interrupted_process_ends(body: str) -> None:
     """Each process but the last two would wait for ever."""
