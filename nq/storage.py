@@ -231,7 +231,8 @@ PART = Kind("job", "files of an unfinished job", _ALL, _ALL)
 
 def kind_of(folder: Path) -> str:
     """Returns the kind in a folder's mark; empty without one."""
-    return _mark(folder)[0]
+    kind, _ = _mark(folder)
+    return kind
 
 
 def _mark(folder: Path) -> tuple[str, str]:
@@ -387,11 +388,14 @@ def hold(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> Iterato
 @contextlib.contextmanager
 def hold_marked(folder: Path) -> Iterator[None]:
     """Locks a folder until the block ends if it has a mark; does nothing otherwise."""
-    with contextlib.ExitStack() as stack:
-        if kind_of(folder):
-            stack.enter_context(exclusive_lock(folder / LOCK))
-            stack.callback(release, folder, remove_empty=False)
+    if not kind_of(folder):
         yield
+        return
+    with exclusive_lock(folder / LOCK):
+        try:
+            yield
+        finally:
+            release(folder, remove_empty=False)
 
 
 @contextlib.contextmanager

@@ -158,32 +158,40 @@ class ContextWindows:
         cls, question: str, context: str, tokenizer: Tokenizer, length: int, overlap: int
     ) -> ContextWindows:
         """Returns windows of ``length`` pieces, of which ``overlap`` are in the next one too."""
-        query, pieces = tokenizer.encode_text(question), tokenizer.encode_text(context)
+        query = tokenizer.encode_text(question)
+        pieces = tokenizer.encode_text(context)
         # The piece of a blank alone has the first letter of the next word in some classes.
         blanks = np.array(pieces.ids) == tokenizer.piece_id("\u2581")
         pieces.chars[blanks, 1] = pieces.chars[blanks, 0]
         separators = [tokenizer.sep_id] * tokenizer.separators
         head = [tokenizer.cls_id, *query.ids, *separators]
         room = length - len(head) - 1
-        n, is_long = len(query.ids), 2 * room <= length
+        n = len(query.ids)
         both = f"doc_stride ({overlap}) and the question ({n} pieces)"
         expected = f"{both} to be less than {n + room} together, by max_seq_len {length}"
-        name, value = ("question", question) if is_long else ("doc_stride", overlap)
+        name, value = ("question", question) if 2 * room <= length else ("doc_stride", overlap)
         check_argument(overlap < room, name, value, expected)
         ranges = window_ranges(len(pieces.ids), room, room - overlap) or [(0, 0)]
-        ids = np.full((len(ranges), length), tokenizer.pad_id, np.int32)
-        token_map, pos = np.full_like(ids, -1), np.arange(length)
+        shape = len(ranges), length
+        ids = np.full(shape, tokenizer.pad_id, np.int32)
+        token_map = np.full(shape, -1, np.int32)
+        mask, segments = np.zeros((2, *shape), np.int32)
+        first = len(head)
         for row, (start, end) in enumerate(ranges):
-            texts = [*head, *pieces.ids[start:end], tokenizer.sep_id]
-            ids[row, : len(texts)] = texts
-            token_map[row, len(head) : len(texts) - 1] = range(start, end)
-        sizes = np.array([len(head) + end - start + 1 for start, end in ranges]).reshape(-1, 1)
-        mask = pos < sizes
-        segments = mask & (pos >= len(head)) & tokenizer.segments
-        rows = {"input_ids": ids, "input_mask": mask.astype(np.int32), "token_map": token_map}
-        rows["segment_ids"] = segments.astype(np.int32)
+            window = [*head, *pieces.ids[start:end], tokenizer.sep_id]
+            last = len(window)
+            ids[row, :last] = window
+            mask[row, :last] = 1
+            segments[row, first:last] = tokenizer.segments
+            token_map[row, first : last - 1] = range(start, end)
+        rows = {
+            "input_ids": ids,
+            "input_mask": mask,
+            "segment_ids": segments,
+            "token_map": token_map,
+        }
         rows["window_ids"] = np.stack([np.arange(len(ids)), np.full(len(ids), len(ids))], axis=1)
-        return cls(context, pieces, rows, ranges, len(head))
+        return cls(context, pieces, rows, ranges, first)
 
     def answers(
         self,

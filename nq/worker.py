@@ -98,22 +98,18 @@ class Worker:
     ) -> None:
         self.name, self._on_log, self._is_ready = name, on_log, False
         self._connection, theirs = Pipe()
-        before = os.sched_getaffinity(0)
         with theirs:
             code = f"from nq.worker import serve; serve({theirs.fileno()})  # {name}"
-            try:
-                if cores is not None:
-                    os.sched_setaffinity(0, cores)  # which the process inherits
-                self.process = subprocess.Popen(
-                    **python("-c", code, **(variables or {})),
-                    pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,  # a terminal sends Ctrl-C to all of a session
-                )
-            finally:
-                os.sched_setaffinity(0, before)
+            self.process = subprocess.Popen(
+                **python("-c", code, **(variables or {})),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # a terminal sends Ctrl-C to all of a session
+            )
+        if cores is not None:
+            os.sched_setaffinity(self.process.pid, cores)  # of its only thread so far
         level = logging.getLogger("nq").getEffectiveLevel() if on_log else None
         self.send((target, limits, level))
 

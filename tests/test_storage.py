@@ -48,19 +48,6 @@ def test_a_file_is_never_written_through_a_link(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"target": b"mine", "a.json": b"new", "b.json": b"new"}
 
 
-def test_what_killed_writers_left_in_a_folder_is_removed_by_the_next_command(
-    tmp_path: Path,
-) -> None:
-    killed = "0123456789ab.tmp"
-    mine = ("notes.tmp", f"notes.{killed}", "job.json.tmp", "mine/scores.npz")
-    with hold(tmp_path / "run", RUN):
-        for name in (*mine, f"job.json.{killed}", f"scores/request.json.{killed}"):
-            write(tmp_path / "run" / name)
-    write(tmp_path / "run" / f"{MARK}.{killed}")
-    with hold(tmp_path / "run", RUN):
-        assert set(tree(tmp_path / "run")) == {*mine, "scores", "mine", MARK, LOCK}
-
-
 def count_harmless(path: Path, check: Callable[[], None]) -> int:
     """Returns how many damages are not noticed; ``check`` proves that they change nothing.
 

@@ -1,18 +1,15 @@
 """A Hugging Face model, called as the pipeline of transformers 4, gives the same answers."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import softmax
 
 import nq
-from experiments.peers.pipeline import CALLS, LIVE, answers, differences, write_model
+from experiments.peers.pipeline import LIVE, answers, differences, write_model
 from nq.formats.documents import page_from_text
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Span
@@ -97,46 +94,13 @@ def test_scores_never_rise_and_the_first_answer_is_that_of_the_decision(
     assert all(0 <= score <= 1 for score in scores)
 
 
-@pytest.mark.parametrize("overlap", [0, 7])
-def test_spans_are_those_of_a_loop_over_all(folder: Path, overlap: int) -> None:
-    context, draw = CALLS["long context"][1]["context"], np.random.default_rng(overlap)
-    tokenizer = load_tokenizer(folder)
-    windows = ContextWindows.of("Where?", context, tokenizer, 60, overlap)
-    pieces = tokenizer.encode_text(context)
-    shape = windows.rows["input_ids"].shape
-    start, end = draw.normal(0, 3, (2, *shape)).astype(np.float32)
-    scores: dict[str, float] = {}
-    for row in range(shape[0]):
-        token_map = windows.rows["token_map"][row]
-        inside = np.flatnonzero(token_map >= 0)
-        starts, ends = (softmax(logits[row, [0, *inside]])[1:] for logits in (start, end))
-        for i, first in enumerate(token_map[inside]):
-            for j, last in enumerate(token_map[inside][i : i + 4], i):
-                text = context[pieces.chars[first, 0] : pieces.chars[last, 1]].lower()
-                scores[text] = scores.get(text, 0) + float(starts[i] * ends[j])
-    found = windows.answers(start, end, len(scores), False, 4, align_to_words=False)
-    covered = np.unique(windows.rows["token_map"])
-    assert covered.tolist() == list(range(-1, len(pieces.ids)))
-    assert [one["answer"].lower() for one in found[:5]] == sorted(
-        scores, key=lambda text: -scores[text]
-    )[:5]
-    best: dict[str, Any] = found[0]
-    assert best["answer"] == context[best["start"] : best["end"]]
-
-
-@pytest.mark.parametrize(
-    ("family", "make"),
-    [("xlm-roberta", unigram), ("modernbert", unigram), ("roberta", byte_level)],
-)
-def test_the_piece_of_a_blank_alone_is_no_letter_of_the_next_word(
-    family: str, make: Callable[[], Any], tmp_path: Path
-) -> None:
-    make().save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
+def test_the_piece_of_a_blank_alone_is_no_letter_of_the_next_word(tmp_path: Path) -> None:
+    unigram().save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "xlm-roberta"}))
     tokenizer, context = load_tokenizer(tmp_path), "of Zera"
     windows = ContextWindows.of("who", context, tokenizer, 40, 0)
     ids, first = windows.rows["input_ids"][0], windows.first
-    blanks = np.isin(ids, [tokenizer.piece_id(piece) or -1 for piece in ("\u2581", "\u0120")])
+    blanks = ids == tokenizer.piece_id("\u2581")
     start, end = np.zeros((2, 1, len(ids)), np.float32)
     start[0, first] = end[0, np.flatnonzero(blanks)[-1]] = 9
     (best,) = windows.answers(start, end, 1, False, 15, align_to_words=False)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import Field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
@@ -30,6 +29,14 @@ S = TypeVar("S", bound=Settings)
 T = TypeVar("T")
 
 
+def _options(cls: type[Settings]) -> Iterator[tuple[Field[Any], Any]]:
+    """Yields the fields of a class that have a help text, with their types."""
+    hints = get_type_hints(cls)
+    for f in fields(cls):  # type: ignore[arg-type]
+        if f.metadata.get("help"):
+            yield f, hints[f.name]
+
+
 def add_settings(
     parser: argparse._ActionsContainer,
     cls: type[Settings],
@@ -37,23 +44,27 @@ def add_settings(
     show_default: bool = True,
 ) -> None:
     """Adds an option for each field of ``cls`` with a help text; ``settings`` reads them."""
-    hints = get_type_hints(cls)
-    for f in fields(cls):  # type: ignore[arg-type]
-        if not f.metadata.get("help") or (only is not None and f.name not in only):
+    for f, hint in _options(cls):
+        if only is not None and f.name not in only:
             continue
-        kinds = {*(get_args(hints[f.name]) or [hints[f.name]])} - {type(None), ...}
-        shown = f.metadata.get("shown_default", f.default)
-        default = f" (default: {shown})" if show_default and shown not in (None, ()) else ""
-        choices = f.metadata.get("choices")
-        is_auto = kinds == {int, str}
+        kinds = {*(get_args(hint) or [hint])} - {type(None), ...}
         kind = next(iter(kinds))
+        metavar = _METAVARS[kind]
+        if kinds == {int, str}:
+            kind = _number_or_auto
+            metavar = f"N|{AUTO}"
+        choices = f.metadata.get("choices")
+        text = f.metadata["help"]
+        shown = f.metadata.get("shown_default", f.default)
+        if show_default and shown not in (None, ()):
+            text += f" (default: {shown})"
         parser.add_argument(
             f"--{f.name.replace('_', '-')}",
-            type=_number_or_auto if is_auto else kind,
+            type=kind,
             action="append" if isinstance(f.default, tuple) else "store",
             choices=choices,
-            metavar=None if choices else f"N|{AUTO}" if is_auto else _METAVARS[kind],
-            help=(f.metadata["help"] + default).replace("%", "%%"),
+            metavar=None if choices else metavar,
+            help=text.replace("%", "%%"),
         )
 
 
@@ -67,8 +78,9 @@ def _number_or_auto(text: str) -> int | str:
 
 def settings(base: type[S] | S, args: argparse.Namespace) -> S:
     """Returns the settings in ``args``; options that were not given are as in ``base``."""
+    values = vars(args) | dict(getattr(args, "set", ()))
     names = [f.name for f in fields(base)]  # type: ignore[arg-type]
-    given = {n: getattr(args, n) for n in names if getattr(args, n, None) is not None}
+    given = {name: values[name] for name in names if values.get(name) is not None}
     try:
         return base(**given) if isinstance(base, type) else replace(base, **given)  # type: ignore[type-var]
     except ValueError as error:
@@ -99,10 +111,9 @@ def open_model(args: argparse.Namespace) -> Model:
 
 def positive(text: str, minimum: int = 1) -> int:
     """Converts an argument to an integer of at least ``minimum``."""
-    with contextlib.suppress(ValueError):
-        if int(text) >= minimum:
-            return int(text)
-    raise argparse.ArgumentTypeError(f"must be a whole number from {minimum} on, got {text!r}")
+    if not text.isdecimal() or int(text) < minimum:
+        raise argparse.ArgumentTypeError(f"must be a whole number from {minimum} on, got {text!r}")
+    return int(text)
 
 
 count_from_0 = partial(positive, minimum=0)
@@ -208,40 +219,36 @@ def add_ranker(parser: argparse.ArgumentParser) -> None:
 
 def add_set(parser: argparse.ArgumentParser, *classes: type[Settings]) -> None:
     """Adds ``--set`` for the fields of classes that have a help text; ``settings`` reads them."""
-    kinds = {name: kind for cls in classes for name, kind in get_type_hints(cls).items()}
-    every = (f for cls in classes for f in fields(cls))  # type: ignore[arg-type]
-    listed = {f.name: f.metadata for f in every if f.metadata.get("help")}
+    options = {f.name: (f.metadata, kind) for cls in classes for f, kind in _options(cls)}
     lines = []
-    for name, about in listed.items():
+    for name, (about, _) in options.items():
         choices = f" ({', '.join(about['choices'])})" if "choices" in about else ""
         lines.append(f"  {name:<17}  {about['help']}{choices}")
 
-    def assignments(text: str) -> dict[str, Any]:
-        values = {}
+    def assignments(text: str) -> list[tuple[str, Any]]:
+        values = []
         for part in text.split(","):
             name, _, value = part.partition("=")
-            if name not in listed:
-                raise ValueError(f"unknown setting {name!r}{did_you_mean(name, listed)}")
+            if name not in options:
+                raise ValueError(f"unknown setting {name!r}{did_you_mean(name, options)}")
+            _, kind = options[name]
             try:
-                values[name] = kinds[name](value)
+                values.append((name, kind(value)))
             except ValueError:
-                kind = "a whole number" if kinds[name] is int else "a number"
-                raise ValueError(f"{name} is {value!r}: expected {kind}") from None
+                expected = "a whole number" if kind is int else "a number"
+                raise ValueError(f"{name} is {value!r}: expected {expected}") from None
         return values
 
     title = "settings; default: those of the model folder"
     group = parser.add_argument_group(title, "\n".join(lines))
-    kind, metavar = parsed_by(assignments), "NAME=VALUE[,…]"
-    text = "change these settings, such as doc_stride=64,max_contexts=201"
-    group.add_argument("--set", action=_Set, type=kind, metavar=metavar, help=text)
-    group.set_defaults(**dict.fromkeys(listed))
-
-
-class _Set(argparse.Action):
-    """Action of ``--set``: sets the attributes that the argument's settings name."""
-
-    def __call__(self, parser: object, namespace: object, values: Any, name: object = None) -> None:
-        vars(namespace).update(values)
+    group.add_argument(
+        "--set",
+        action="extend",
+        type=parsed_by(assignments),
+        default=[],
+        metavar="NAME=VALUE[,…]",
+        help="change these settings, such as doc_stride=64,max_contexts=201",
+    )
 
 
 def add_common(parser: Parser) -> None:

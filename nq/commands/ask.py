@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import io
-import itertools
 import logging
 import os
 import shlex
@@ -126,7 +125,9 @@ def _question_and_files(args: argparse.Namespace) -> tuple[str | None, list[str]
     paths = words[1:] or [STDIN]
     if args.interactive:
         question, paths = None, words
-    problem, exists = "", os.path.exists  # not Path.exists, which raises for a long question
+    problem = ""
+    exists = os.path.exists  # not Path.exists, which raises for a long question
+    url = next((path for path in paths if "://" in path and not exists(path)), "")
     if args.interactive and (not words or STDIN in words):
         problem = "--interactive reads questions from standard input, so give it pages in files"
     elif not words:
@@ -137,7 +138,7 @@ def _question_and_files(args: argparse.Namespace) -> tuple[str | None, list[str]
         problem = f"{question} is a file: give the question first, in quotes"
         if words[0].endswith((*SHARD_SUFFIXES, *SUFFIXES)):
             problem += f"; nq answer --data {shlex.quote(question)} answers the questions in it"
-    elif url := next((path for path in paths if "://" in path and not exists(path)), ""):
+    elif url:
         problem = f"{url} is a URL, which is not fetched: save its page, and give that file"
     elif STDIN in paths and len(paths) > 1:
         problem = "standard input is one page: give it alone, or only files"
@@ -145,27 +146,28 @@ def _question_and_files(args: argparse.Namespace) -> tuple[str | None, list[str]
         problem = "standard input is closed; give a question and a file"
     if problem:
         raise terminal.UsageError(problem)
-    files = [[path] if path == STDIN else _files_of(Path(path)) for path in paths]
-    return question, list(dict.fromkeys(itertools.chain.from_iterable(files)))
-
-
-def _files_of(path: Path) -> Sequence[str]:
-    """Returns a file, or the documents in a folder; ``OSError`` if it does not exist."""
-    return files_in(str(path)) if stat.S_ISDIR(path.stat().st_mode) else [str(path)]
+    files = list[str]()
+    for path in paths:
+        is_folder = path != STDIN and stat.S_ISDIR(Path(path).stat().st_mode)
+        files += files_in(path) if is_folder else [path]
+    return question, list(dict.fromkeys(files))
 
 
 def _mention_unread(answer: Answer, n_files: int) -> None:
     """Logs skipped documents and unread blocks."""
-    skipped = answer.skipped
-    if skipped:
-        text, more = "; ".join(skipped[:MAX_SKIPPED]), len(skipped) - MAX_SKIPPED
+    if answer.skipped:
+        text = "; ".join(answer.skipped[:MAX_SKIPPED])
+        more = len(answer.skipped) - MAX_SKIPPED
         if more > 0:
             text += f"; and {more} more, which --json names"
-        log.warning("%d of %d documents cannot be read: %s", len(skipped), n_files, text)
+        counts = f"{len(answer.skipped)} of {n_files} documents"
+        log.warning("%s cannot be read: %s", counts, text)
     if answer.unread_blocks:
-        which = "those that rank lowest for the question" if n_files > 1 else "the last of the page"
+        level, which = logging.WARNING, "the last of the page"
+        if n_files > 1:
+            level, which = logging.INFO, "those that rank lowest for the question"
         text = "%d blocks were not read, %s; --set max_contexts=N reads more"
-        log.log(logging.INFO if n_files > 1 else logging.WARNING, text, answer.unread_blocks, which)
+        log.log(level, text, answer.unread_blocks, which)
 
 
 def _has_colours() -> bool:
@@ -175,24 +177,26 @@ def _has_colours() -> bool:
 
 
 def _read_page(path: str, record: str | None, process: PageProcess) -> Page:
-    if path != STDIN:
-        is_records = path.endswith((*SHARD_SUFFIXES, *SUFFIXES))
-        if record is None and not is_records and not is_stream(path):
-            return process.read(path, inputs.read_page, path)
-        page = inputs.read_page(path, record)
-        if not record and path.endswith(SHARD_SUFFIXES) and inputs.count_records(path, 2) > 1:
-            advice = "--record N takes another, nq answer --data answers all questions"
-            log.info("%s has several records, and the page of the first is read: %s", path, advice)
-        if path.endswith(SUFFIXES) and QUESTION in columns(path):
-            advice = "nq answer --data answers them"
-            log.warning("%s is a table of questions, and is read as a page: %s", path, advice)
-        return page
-    if record is not None:
-        raise terminal.UsageError("--record is for a jsonl file, not for standard input")
-    if sys.stdin.isatty():
-        log.info("reading the page from standard input; Ctrl-D ends it")
-    data, name = sys.stdin.buffer.read(LIMITS.document_bytes + 1), "standard input"
-    return process.read(name, documents.decode_page, data, name)
+    if path == STDIN:
+        if record is not None:
+            raise terminal.UsageError("--record is for a jsonl file, not for standard input")
+        if sys.stdin.isatty():
+            log.info("reading the page from standard input; Ctrl-D ends it")
+        data = sys.stdin.buffer.read(LIMITS.document_bytes + 1)
+        name = "standard input"
+        return process.read(name, documents.decode_page, data, name)
+    is_jsonl = path.endswith(SHARD_SUFFIXES)
+    is_table = path.endswith(SUFFIXES)
+    if not (record or is_jsonl or is_table or is_stream(path)):
+        return process.read(path, inputs.read_page, path)
+    page = inputs.read_page(path, record)
+    if is_jsonl and not record and inputs.count_records(path, 2) > 1:
+        advice = "--record N takes another, nq answer --data answers all questions"
+        log.info("%s has several records, and the page of the first is read: %s", path, advice)
+    if is_table and QUESTION in columns(path):
+        advice = "nq answer --data answers them"
+        log.warning("%s is a table of questions, and is read as a page: %s", path, advice)
+    return page
 
 
 def _questions() -> Iterator[str]:
@@ -228,21 +232,19 @@ def render(answer: Answer, marks: Sequence[str] = MARKS, cite: bool = False) -> 
 
     ``marks`` are put around the short answer in its block. With ``cite`` the documents are named.
     """
-    short, long = (
-        "" if probability is None else f" ({_percent(probability)})"
-        for probability in (answer.short_probability, answer.long_probability)
-    )
     parts = ["no answer"]
     if answer.answered:
-        other = CANNOT_TELL if answer.asks_yes_no else "no short answer"
+        text = answer.text or (CANNOT_TELL if answer.asks_yes_no else "no short answer")
         score = "" if answer.score is None else f" (score {answer.score:.1f})"
-        parts = [visible(answer.text or other) + short + score]
+        parts = [visible(text) + _in_brackets(answer.short_probability) + score]
     if answer.long_span:
-        where = f"found in{_source(answer, cite)}{long}:"
-        parts.append(f"{where}\n{_block(answer, answer.long_span, marks)}")
+        source = _source(answer, cite)
+        where = f"found in {source}".rstrip() + _in_brackets(answer.long_probability)
+        parts.append(f"{where}:\n{_block(answer, answer.long_span, marks)}")
     if answer.alternatives:
+        title = "runners-up" if answer.answered else "best guesses"
         rows = "\n".join(_row(other, cite) for other in answer.alternatives)
-        parts.append(f"runners-up:\n{rows}" if answer.answered else f"best guesses:\n{rows}")
+        parts.append(f"{title}:\n{rows}")
     return "\n\n".join(parts)
 
 
@@ -259,40 +261,42 @@ def _percent(probability: float | None) -> str:
     return ">99%" if probability > 0.99 else f"{probability:.0%}"
 
 
+def _in_brackets(probability: float | None) -> str:
+    return "" if probability is None else f" ({_percent(probability)})"
+
+
 def _source(answer: Answer, cite: bool) -> str:
     """Returns document and page of an answer, as far as they tell it from others."""
-    number = answer.long_span and answer.page.citation(answer.long_span)["page_number"]
     parts = [visible(answer.page.name)] if cite else []
-    if number is not None:
-        parts.append(f"page {number}")
-    return " " + ", ".join(parts) if parts else ""
+    if answer.long_span:
+        number = answer.page.citation(answer.long_span)["page_number"]
+        parts += [] if number is None else [f"page {number}"]
+    return ", ".join(parts)
 
 
 def _row(other: Answer, cite: bool) -> str:
+    answer = truncate(visible(other.text or "(no short answer)"), 40)
+    source = truncate(_source(other, cite), 40)
     start = f"{_percent(other.short_probability):>6}  "
-    source = _source(other, cite).strip()
-    start += f"{truncate(visible(other.text or '(no short answer)'), 40)} · "
-    if source:
-        start += f"{truncate(source, 40)} · "
+    start += "".join(f"{part} · " for part in (answer, source) if part)
     block = other.page.text(other.long_span).replace("\n", " ") if other.long_span else ""
     return start + truncate(visible(block), max(_width() - len(start), 20))
 
 
 def _block(answer: Answer, block: Span, marks: Sequence[str]) -> str:
     """Returns a block with marks in lines of the terminal; of many those around the answer."""
-    parts = answer.page.marked(block, answer.short_spans)
-    texts = ((visible(text, lines=True), is_answer) for text, is_answer in parts)
-    text = "".join(marks[0] + part + marks[1] if is_answer else part for part, is_answer in texts)
+    text = ""
+    for part, is_answer in answer.page.marked(block, answer.short_spans):
+        shown = visible(part, lines=True)
+        text += marks[0] + shown + marks[1] if is_answer else shown
     width = _width() - len(INDENT)
-    wrapped = [row for line in text.split("\n") for row in textwrap.wrap(line, width)]
-    marked = next((i for i, row in enumerate(wrapped) if marks[0] in row), 0)
-    first = max(0, min(marked - MAX_LINES // 2, len(wrapped) - MAX_LINES))
-    lines = wrapped[first : first + MAX_LINES]
-    if first > 0:
-        lines.insert(0, "…")
-    if first + MAX_LINES < len(wrapped):
-        lines.append("…")
-    return textwrap.indent("\n".join(lines), INDENT)
+    lines = [row for line in text.split("\n") for row in textwrap.wrap(line, width)]
+    marked = next((i for i, row in enumerate(lines) if marks[0] in row), 0)
+    first = max(0, min(marked - MAX_LINES // 2, len(lines) - MAX_LINES))
+    last = first + MAX_LINES
+    before = ["…"] if first > 0 else []
+    behind = ["…"] if last < len(lines) else []
+    return textwrap.indent("\n".join([*before, *lines[first:last], *behind]), INDENT)
 
 
 def _width() -> int:

@@ -103,19 +103,19 @@ def main(argv: Sequence[str] | None = None, prog: str = "nq eval") -> int:
     needed = args.long_non_null_threshold, args.short_non_null_threshold
     try:
         gold, predictions, of_texts = _read(args)
+        indent = 2 if sys.stdout.isatty() else None  # a metric a line
         if of_texts and not gold:
-            print(json.dumps(of_texts, indent=2 if sys.stdout.isatty() else None))
+            print(json.dumps(of_texts, indent=indent))
             return 0
         metrics = score(gold, predictions, needed, args.one_annotator) | of_texts
         labels = chain(*gold.values(), predictions.values())
         few = _few_annotators(gold, max(needed), args.one_annotator)
-        for note in (few, _unofficial(labels)):
-            print(f"{prog}: note: {note}\n" if note else "", file=sys.stderr, end="")
+        for note in filter(None, (few, _unofficial(labels))):
+            print(f"{prog}: note: {note}", file=sys.stderr)
         if args.pretty_print:
             decided = decisions(gold, predictions, needed, args.one_annotator)
             print(metrics_table(*decided, metrics))
         else:  # a threshold that was a null score is null again
-            indent = 2 if sys.stdout.isatty() else None  # a metric a line
             values = {name: None if x == -math.inf else x for name, x in metrics.items()}
             print(json.dumps(values, indent=indent))
     except (Error, ValueError, OSError) as error:

@@ -223,13 +223,9 @@ class _Formatter(logging.Formatter):
 class _StderrHandler(logging.StreamHandler[Any]):
     """Writes to the present ``sys.stderr``, which tests and notebooks replace."""
 
-    @property
-    def stream(self) -> Any:
-        return sys.stderr
-
-    @stream.setter
-    def stream(self, value: Any) -> None:
-        pass
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
 
 
 def log_to_stderr(verbose: bool = False) -> None:

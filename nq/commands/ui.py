@@ -1,15 +1,12 @@
 """``nq ui``: MLflow's pages of the recorded runs, with time and quality of all in sight."""
 
 import argparse
-import contextlib
 import json
 import logging
 import shlex
 import socket
 import subprocess
 import time
-import urllib.error
-import urllib.request
 import webbrowser
 
 from nq import extras, tracking
@@ -77,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         _show(without_password(uri).rstrip("/"), experiment, args.open)
         return 0
     address = f"http://{HOST}:{args.port}"
-    with contextlib.suppress(OSError), socket.create_connection((HOST, args.port), timeout=1):
+    if _accepts(args.port):
         raise Error(f"port {args.port} is in use: give another --port")
     command = ["server", "--host", HOST, "--port", str(args.port), "--workers", "1"]
     # otherwise the server, and the process of its jobs, import Python files of the working folder
@@ -89,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         server.wait()
         server.send(["mlflow", *command])
-        while not _answers(address):
+        while not _accepts(args.port):
             if server.has_message():
                 raise Error("MLflow's server has ended: give --verbose to see why")
             time.sleep(PAUSE_S)
@@ -124,14 +121,10 @@ def _experiment(uri: str, name: str | None) -> str:
     return str(experiment.experiment_id)
 
 
-def _answers(address: str) -> bool:
-    """Returns whether a server answers at this address; the user's proxy is not used."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        opener.open(address, timeout=1).close()
-    except OSError as error:
-        return isinstance(error, urllib.error.HTTPError)
-    return True
+def _accepts(port: int) -> bool:
+    """Returns whether a server accepts connections at a port."""
+    with socket.socket() as client:
+        return client.connect_ex((HOST, port)) == 0
 
 
 def _show(address: str, experiment: str, in_browser: bool) -> None:

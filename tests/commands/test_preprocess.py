@@ -1,17 +1,12 @@
 """``nq preprocess`` from the command line."""
 
 import json
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from nq.preprocess.shards import MANIFEST
-from nq.storage import UNFINISHED
 from tests.conftest import Commands
-from tests.support.child_processes import ROOT, python
+from tests.support.child_processes import python
 from tests.support.nq_records import changed, simplified, to_line, write_lines
 from tests.support.terminal_output import without_progress
 from tests.support.tiny_models import write_vocab
@@ -57,30 +52,3 @@ def test_good_and_broken_lines(
     assert printed.startswith(f"{GOOD} ") and "reused" in printed
     (line,) = commands.err.splitlines()
     assert f"{BROKEN} " in line and "mixed.jsonl, line 1" in line
-
-
-@pytest.mark.slow
-def test_killed_and_started_again(tmp_path: Path, commands: Commands) -> None:
-    """A job of some seconds is killed when it has made its first windows."""
-    lines = [to_line(simplified(i, words=300)) for i in range(3000)]
-    write_lines(tmp_path / "long.jsonl", lines)
-    write_vocab(tmp_path / "vocab.txt")
-    out = tmp_path / "out"
-    command = ["preprocess", "--data", tmp_path / "long.jsonl", *SMALL]
-    command += ["--tokenizer", tmp_path / "vocab.txt", "--output"]
-    in_beam = [*map(str, command), str(out), "--workers", "2"]
-    with subprocess.Popen([sys.executable, "-m", "nq", *in_beam], cwd=ROOT) as process:
-        while not any(p.stat().st_size for p in out.glob("*/progress/*")):
-            assert process.poll() is None
-            time.sleep(0.02)
-        process.kill()
-    assert not (out / MANIFEST).exists()
-    assert list(out.glob(f"{UNFINISHED}*"))
-    write_lines(tmp_path / "long.jsonl", lines[:50])
-    killed, undisturbed = (commands.json(*command, to) for to in (out, tmp_path / "undisturbed"))
-    assert not killed["reused"]
-    assert killed["examples"] == 50
-    assert [Path(p).read_bytes() for p in killed["shards"]] == [
-        Path(p).read_bytes() for p in undisturbed["shards"]
-    ]
-    assert not list(out.glob(f"{UNFINISHED}*"))
