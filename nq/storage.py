@@ -237,7 +237,13 @@ def kind_of(folder: Path) -> str:
 
 def _mark(folder: Path) -> tuple[str, str]:
     """Returns the kind in a folder's mark and what it is; both are empty without a mark."""
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+    with contextlib.suppress(
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        RecursionError,
+    ):
         mark = json.loads((folder / MARK).read_bytes())
         return str(mark["kind"]), str(mark.get("what", ""))
     return "", ""
@@ -374,14 +380,22 @@ def hold(folder: Path, kind: Kind, inputs: Iterable[str | Path] = ()) -> Iterato
     """
     check_folder(folder, kind, inputs)
     is_new = not folder.exists()
+    mark = {"kind": kind.name, "what": kind.what}
     with exclusive_lock(folder / LOCK), naming(folder):
         try:
             own = (path for path in own_paths(folder, kind) if TEMPORARY.search(path.name))
             remove([*own, *folder.glob(f"{MARK}.*.tmp")])  # a killed process left them
             if kind_of(folder) != kind.name:
-                write_json(folder / MARK, {"kind": kind.name, "what": kind.what})
+                write_json(folder / MARK, mark)
             yield
+        except FileNotFoundError as error:
+            if (folder / MARK).exists():
+                raise
+            raise Error(f"{folder} was removed during the work: run the command again") from error
         finally:
+            with contextlib.suppress(OSError):
+                if not (folder / MARK).exists():  # something was made in a folder that was removed
+                    write_json(folder / MARK, mark)
             release(folder, is_new)
 
 

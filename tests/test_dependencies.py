@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
         *("beam", "evaluation", "formats", "inference", "model"),
         *("postprocess", "preprocess"),
     },
-    "serving": {"formats", "inference", "model", "postprocess", "preprocess"},
+    "serving": {"formats", "inference", "model", "postprocess"},
     "training": {
         *("beam", "evaluation", "formats", "inference", "model", "postprocess", "preprocess"),
     },

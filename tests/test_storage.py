@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -118,6 +119,18 @@ def test_a_free_folder_is_marked_and_then_known(tmp_path: Path) -> None:
                 write(folder / "kept")
             assert storage.read_json(folder / MARK) == {"kind": RUN.name, "what": RUN.what}
             assert set(tree(folder)) - {".gitignore"} == {MARK, "kept"}
+
+
+def test_a_held_folder_that_is_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    with pytest.raises(Error, match=f"{folder} .*removed"), hold(folder, RUN):
+        shutil.rmtree(folder)
+        (folder / "job.json").write_text("{}")
+    assert not folder.exists()
+    with hold(folder, RUN):
+        shutil.rmtree(folder)
+        write(folder / "job.json")
+    check_folder(folder, RUN)  # it is marked again
 
 
 @pytest.mark.parametrize("name", ["job.json", "unfinished/x", MARK])
