@@ -151,7 +151,12 @@ _BERT_JOINT = Compat(
 )
 COMPAT = {
     "ours": Compat(),
-    "squad": Compat(running_text=True, rule="squad", max_seq_length=384, overlap=128),
+    "squad": Compat(
+        running_text=True,
+        rule="squad",
+        max_seq_length=384,
+        overlap=128,
+    ),
     "bert-joint": _BERT_JOINT,
     "kisialiou": replace(
         _BERT_JOINT, angle_bracket_is_tag=True, id_name="unique_id", max_seq_length=512
@@ -190,7 +195,11 @@ class WindowConfig(Settings):
         minimum=0,
         shown_default=f"{DOC_STRIDE}, with compat squad 256",
     )
-    max_query_length: int = option(64, "pieces of the question, [Q] included", minimum=1)
+    max_query_length: int = option(
+        64,
+        "pieces of the question, [Q] included",
+        minimum=1,
+    )
     max_contexts: int = option(
         0,
         "blocks of a page to read, with the null context (0: all, 48 as the originals do)",
@@ -309,7 +318,11 @@ class DecisionConfig(Settings):
     """
 
     rule: str = option("default", "decision rule", choices=DECISION_RULES)
-    max_answer_length: int = option(30, "pieces of a short answer at most", minimum=1)
+    max_answer_length: int = option(
+        30,
+        "pieces of a short answer at most",
+        minimum=1,
+    )
     long_threshold: float = option(0.0, "minimum score of a long answer")
     short_threshold: float = option(
         0.0,
@@ -336,7 +349,11 @@ class CascadeDecision(DecisionConfig):
     """
 
     weights: CascadeWeights = field(default_factory=CascadeWeights)
-    read_blocks: int = option(4, "blocks of a page that the reader reads, the best", minimum=1)
+    read_blocks: int = option(
+        4,
+        "blocks of a page that the reader reads, the best",
+        minimum=1,
+    )
     first: DecisionConfig = field(default_factory=DecisionConfig)
 
     @property
@@ -380,15 +397,43 @@ class ServeConfig(Settings):
     """How ``nq serve`` serves a model."""
 
     host: str = option("127.0.0.1", "address to listen on; 0.0.0.0 is every network of the machine")
-    port: int = option(8000, "port to listen on; 0 takes a free one", within="[0, 65535]")
-    workers: int = option(1, "processes with a model each, pinned to cores of their own", minimum=1)
-    batch_size: int = option(8, "windows in a batch, which may be of several clients", minimum=1)
-    queue: int = option(64, "requests in work at once; one more gets 503", minimum=1)
+    port: int = option(
+        8000,
+        "port to listen on; 0 takes a free one",
+        within="[0, 65535]",
+    )
+    workers: int = option(
+        1,
+        "processes with a model each, pinned to cores of their own",
+        minimum=1,
+    )
+    batch_size: int = option(
+        8,
+        "windows in a batch, which may be of several clients",
+        minimum=1,
+    )
+    queue: int = option(
+        64,
+        "requests in work at once; one more gets 503",
+        minimum=1,
+    )
     allowed_hosts: str | None = option(None, "further host names, with commas; others get 421")
     allow_origin: tuple[str, ...] = option((), "site whose scripts may ask, or *; may be repeated")
-    timeout: float = option(30.0, "seconds for a request, then it gets 504", within="(0, inf)")
-    max_body_mb: int = option(16, "MB (10^6 bytes) of a request; a larger one gets 413", minimum=1)
-    max_windows: int = option(512, "windows of a page; one with more gets 422", minimum=1)
+    timeout: float = option(
+        30.0,
+        "seconds for a request, then it gets 504",
+        within="(0, inf)",
+    )
+    max_body_mb: int = option(
+        16,
+        "MB (10^6 bytes) of a request; a larger one gets 413",
+        minimum=1,
+    )
+    max_windows: int = option(
+        512,
+        "windows of a page; one with more gets 422",
+        minimum=1,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -106,7 +106,11 @@ def limited() -> Iterator[Interruption]:
     before = {number: signal.signal(number, interruption.on_signal) for number in numbers}
     wakeup = signal.set_wakeup_fd(interruption.writer, warn_on_full_buffer=False)
     atexit.register(_exit_at_once, interruption)  # the first registered function is called last
-    threading.Thread(target=interruption.watch, name="nq-interruption", daemon=True).start()
+    threading.Thread(
+        target=interruption.watch,
+        name="nq-interruption",
+        daemon=True,
+    ).start()
     _handling.append(interruption)
     try:
         yield interruption
@@ -135,10 +139,13 @@ def _after_fork() -> None:
     _unmask()
 
 
-_mask, _unmask = (
-    partial(signal.pthread_sigmask, how, SIGNALS) for how in (signal.SIG_BLOCK, signal.SIG_UNBLOCK)
+_mask = partial(signal.pthread_sigmask, signal.SIG_BLOCK, SIGNALS)
+_unmask = partial(signal.pthread_sigmask, signal.SIG_UNBLOCK, SIGNALS)
+os.register_at_fork(
+    before=_mask,
+    after_in_parent=_unmask,
+    after_in_child=_after_fork,
 )
-os.register_at_fork(before=_mask, after_in_parent=_unmask, after_in_child=_after_fork)
 
 
 def _report_unraisable(report: Callable[[Any], Any], lost: Any) -> None:

@@ -33,7 +33,11 @@ def save_model(
     """
     import_mlflow()
     # MLflow warns of type hints in its own code when it is imported
-    warnings.filterwarnings("ignore", ".*Any type hint is inferred as AnyType", UserWarning)
+    warnings.filterwarnings(
+        "ignore",
+        ".*Any type hint is inferred as AnyType",
+        UserWarning,
+    )
     from mlflow import pyfunc
     from mlflow.models import Model, ModelSignature
     from mlflow.types.schema import AnyType, ColSpec, DataType, Schema

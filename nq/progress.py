@@ -62,7 +62,11 @@ class ProgressBar:
         self._done = self._total = 0
         self._bar = new_bar(desc=label, unit=self._unit)
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="nq-progress", daemon=True)
+        self._thread = threading.Thread(
+            target=self._beat,
+            name="nq-progress",
+            daemon=True,
+        )
 
     def __enter__(self) -> Self:
         self._thread.start()

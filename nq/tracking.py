@@ -183,7 +183,11 @@ class Run:
         if self.available and self._thread is None and self.status == "FINISHED":
             self._unfinished = unfinished
             self._started = started or self._started
-            self._thread = threading.Thread(target=self._work, name="nq-tracking", daemon=True)
+            self._thread = threading.Thread(
+                target=self._work,
+                name="nq-tracking",
+                daemon=True,
+            )
             self._thread.start()
             self._call(f"open a run at {without_password(self.uri)}", self._open)
 
@@ -308,7 +312,11 @@ class Run:
 
         if self._unfinished is None:
             return None
-        with contextlib.suppress(FileNotFoundError, UnicodeDecodeError, MlflowException):
+        with contextlib.suppress(
+            FileNotFoundError,
+            UnicodeDecodeError,
+            MlflowException,
+        ):
             run_id = self._unfinished.read_text(encoding="utf-8").strip()
             if self._client.get_run(run_id).info.status == "RUNNING":
                 self._client.set_terminated(run_id, "KILLED")
@@ -389,7 +397,13 @@ class Run:
         client, info = self._client, self._info
         allowed = MODEL_NAME.sub("_", visible(name))
         texts = _texts(tags), _texts(params)
-        model = client.create_logged_model(info.experiment_id, allowed, info.run_id, *texts, TASK)
+        model = client.create_logged_model(
+            info.experiment_id,
+            allowed,
+            info.run_id,
+            *texts,
+            TASK,
+        )
         self._model_id = model.model_id
         client.finalize_logged_model(self._model_id, LoggedModelStatus.READY)
         client.log_outputs(info.run_id, [LoggedModelOutput(self._model_id, step=0)])

@@ -94,7 +94,12 @@ def pairs_of(question: Asked, context: Any) -> tuple[list[tuple[str, str]], bool
 
 def parts_of(pair: Mapping[str, Any], other: Any = None) -> tuple[Any, Any]:
     """Returns question and context of a dict; ``ValueError`` if there is another context."""
-    check_argument(other is None, "context", other, "none beside a dict; give several in a list")
+    check_argument(
+        other is None,
+        "context",
+        other,
+        "none beside a dict; give several in a list",
+    )
     return pair.get("question"), pair.get("context")
 
 

@@ -149,7 +149,13 @@ def check_beam_options(options: Sequence[str]) -> None:
 
 def add_data(parser: argparse.ArgumentParser, required: bool = True, note: str = "") -> None:
     text = f"files, globs, folders, hf://datasets/…, or - for standard input{note}"
-    parser.add_argument("--data", nargs="+", required=required, metavar="FILE", help=text)
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        required=required,
+        metavar="FILE",
+        help=text,
+    )
     text = "text, HTML, Markdown, PDF or docx files, which questions name as their page"
     parser.add_argument("--pages", metavar="FOLDER", help=text)
     text = "field that names the page (default: page)"
@@ -271,7 +277,11 @@ def add_tracking(
     text += f"else {DEFAULT_EXPERIMENT}"
     group.add_argument("--experiment", metavar="E", help=text)
     if records:
-        group.add_argument("--no-track", action="store_true", help="do not record the run")
+        group.add_argument(
+            "--no-track",
+            action="store_true",
+            help="do not record the run",
+        )
     if logs_model:
         text = "record the model with the run, so that mlflow models serve answers with it"
         group.add_argument("--log-model", action="store_true", help=text)

@@ -62,7 +62,13 @@ def parser() -> terminal.Parser:
     text = "of a jsonl file: the page of the record with this number (from 1) or example_id"
     parser.add_argument("--record", metavar="N|ID", help=text)
     text = "runners-up to show (default: 3)"
-    parser.add_argument("--top", type=arguments.count_from_0, default=3, metavar="N", help=text)
+    parser.add_argument(
+        "--top",
+        type=arguments.count_from_0,
+        default=3,
+        metavar="N",
+        help=text,
+    )
     text = "encode all blocks of several documents, once, however long it takes (by default if "
     text += "that is at most a minute)"
     parser.flag("index", text)
@@ -94,7 +100,8 @@ def _ask(args: argparse.Namespace, process: PageProcess) -> int:
             f"--index is for a dual encoder, and {model.parts[0].name} is none: leave it out, or "
             "give one as --ranker"
         )
-    spec = replace(checked_scorer(model, args.profile, BATCH_SIZE), keeps_vectors=True)
+    scorer = checked_scorer(model, args.profile, BATCH_SIZE)
+    spec = replace(scorer, keeps_vectors=True)
 
     def read(path: Path) -> Page:
         return process.read(str(path), inputs.read_page, str(path))
@@ -192,10 +199,18 @@ def _read_page(path: str, record: str | None, process: PageProcess) -> Page:
     page = inputs.read_page(path, record)
     if is_jsonl and not record and inputs.count_records(path, 2) > 1:
         advice = "--record N takes another, nq answer --data answers all questions"
-        log.info("%s has several records, and the page of the first is read: %s", path, advice)
+        log.info(
+            "%s has several records, and the page of the first is read: %s",
+            path,
+            advice,
+        )
     if is_table and QUESTION in columns(path):
         advice = "nq answer --data answers them"
-        log.warning("%s is a table of questions, and is read as a page: %s", path, advice)
+        log.warning(
+            "%s is a table of questions, and is read as a page: %s",
+            path,
+            advice,
+        )
     return page
 
 

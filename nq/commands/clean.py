@@ -20,7 +20,13 @@ def parser() -> terminal.Parser:
         examples=("nq clean --dry-run", "nq clean runs more_runs", "nq clean --runs"),
     )
     text = "folders to search, with all below them (default: runs)"
-    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help=text)
+    parser.add_argument(
+        "folders",
+        nargs="*",
+        type=Path,
+        metavar="FOLDER",
+        help=text,
+    )
     text = "remove results too: of runs and nq preprocess, state of unfinished trainings; no models"
     parser.flag("runs", text)
     parser.flag("dry-run", "only list what would be removed, with sizes")

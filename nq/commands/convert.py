@@ -27,7 +27,12 @@ def parser() -> terminal.Parser:
     )
     text = "model folder of any kind, or name of a model, as for nq answer --model"
     parser.add_argument("source", metavar="SRC", help=text)
-    parser.add_argument("target", type=Path, metavar="DST", help="folder to write; new or empty")
+    parser.add_argument(
+        "target",
+        type=Path,
+        metavar="DST",
+        help="folder to write; new or empty",
+    )
     text = "write a folder for nq, transformers, TensorFlow Serving, ONNX or MLflow (default: nq)"
     parser.add_argument("--to", choices=FORMATS, default="nq", help=text)
     arguments.add_store(parser)

@@ -37,23 +37,56 @@ def parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     gold_help = "jsonl files, plain or compressed: files, globs or folders; may be repeated"
-    add("--gold_path", nargs="+", action="extend", required=True, metavar="PATH", help=gold_help)
-    add("--predictions_path", required=True, metavar="PATH", help="prediction JSON, or compressed")
+    add(
+        "--gold_path",
+        nargs="+",
+        action="extend",
+        required=True,
+        metavar="PATH",
+        help=gold_help,
+    )
+    add(
+        "--predictions_path",
+        required=True,
+        metavar="PATH",
+        help="prediction JSON, or compressed",
+    )
     needed = "annotators that must have given a %s answer for gold to have one (default 2)"
     for kind in KINDS:
-        add(f"--{kind}_non_null_threshold", type=int, default=2, metavar="N", help=needed % kind)
+        add(
+            f"--{kind}_non_null_threshold",
+            type=int,
+            default=2,
+            metavar="N",
+            help=needed % kind,
+        )
     for name, text in (
         ("one_annotator", "one is enough for the examples that have only one annotator"),
         ("pretty_print", "print tables instead of a JSON object"),
         ("cache_gold_data", "accepted without effect: reading is fast enough without a cache"),
     ):  # absl's spellings: --name, --name=true, --noname
-        add(f"--{name}", nargs="?", type=_boolean, const=True, metavar="BOOL", help=text)
+        add(
+            f"--{name}",
+            nargs="?",
+            type=_boolean,
+            const=True,
+            metavar="BOOL",
+            help=text,
+        )
         add(f"--no{name}", dest=name, action="store_false", help=argparse.SUPPRESS)
         parser.set_defaults(**{name: False})
     threads_help = "accepted without effect: one thread reads as fast as several"
     add("--num_threads", type=int, default=10, metavar="N", help=threads_help)
-    add("--pages", metavar="FOLDER", help="folder of the pages that gold questions name")
-    add("--page_column", metavar="NAME", help="field of gold questions that names the page")
+    add(
+        "--pages",
+        metavar="FOLDER",
+        help="folder of the pages that gold questions name",
+    )
+    add(
+        "--page_column",
+        metavar="NAME",
+        help="field of gold questions that names the page",
+    )
     return parser
 
 

@@ -28,7 +28,13 @@ def parser() -> terminal.Parser:
         ),
     )
     arguments.add_data(parser)
-    parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="where to write")
+    parser.add_argument(
+        "--output",
+        required=True,
+        type=Path,
+        metavar="DIR",
+        help="where to write",
+    )
     tokenizer = parser.add_mutually_exclusive_group()
     text = f"folder or name of the one model that will read the windows (default: {READER})"
     tokenizer.add_argument("--model", metavar="MODEL", help=text)
@@ -68,8 +74,17 @@ def run(args: argparse.Namespace) -> int:
     with Questions.open(args.data, arguments.pages(args), args.limit) as questions:
         mention_unnamed_pages(questions)
         sampling = Sampling(config.negatives, config.seed) if args.training else None
-        request = Request(questions, load_tokenizer(folder, windows.compat), windows, sampling)
-        prepared = prepare(request, args.output, by_workers(args.workers, args.unknown))
+        request = Request(
+            questions,
+            load_tokenizer(folder, windows.compat),
+            windows,
+            sampling,
+        )
+        prepared = prepare(
+            request,
+            args.output,
+            by_workers(args.workers, args.unknown),
+        )
     counts = prepared.counts
     if args.json:
         values = asdict(counts)

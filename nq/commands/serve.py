@@ -59,7 +59,12 @@ def run(args: argparse.Namespace) -> int:
     spec = checked_scorer(model, args.profile, config.batch_size)
 
     def on_ready(url: str) -> None:
-        log.info("%s under %s answers at %s; Ctrl-C ends it", model.name, args.profile, url)
+        log.info(
+            "%s under %s answers at %s; Ctrl-C ends it",
+            model.name,
+            args.profile,
+            url,
+        )
         if args.json:
             terminal.print_json({"url": url, "pid": os.getpid()})
             sys.stdout.flush()

@@ -60,7 +60,13 @@ def parser() -> terminal.Parser:
     )
     parser.flag("open", "open the table in a browser")
     text = "of the server (default: 5000)"
-    parser.add_argument("--port", type=arguments.positive, default=5000, metavar="N", help=text)
+    parser.add_argument(
+        "--port",
+        type=arguments.positive,
+        default=5000,
+        metavar="N",
+        help=text,
+    )
     arguments.add_tracking(parser, records=False)
     arguments.add_verbose(parser)
     return parser
@@ -82,7 +88,12 @@ def run(args: argparse.Namespace) -> int:
     output = None if args.verbose else subprocess.DEVNULL
     variables = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     variables["MLFLOW_BACKEND_STORE_URI"] = uri  # all users may read the arguments of a process
-    server = Worker(run_module, name="the server of MLflow", variables=variables, output=output)
+    server = Worker(
+        run_module,
+        name="the server of MLflow",
+        variables=variables,
+        output=output,
+    )
     try:
         server.wait()
         server.send(["mlflow", *command])

@@ -70,7 +70,11 @@ class Batcher:
         self.scored_at = -math.inf  # the last batch
         text = "Questions whose windows wait for a batch."
         Gauge("nq_queue_length", text, registry=metrics).set_function(self._length)
-        self._windows = Counter("nq_windows", "Windows of computed batches.", registry=metrics)
+        self._windows = Counter(
+            "nq_windows",
+            "Windows of computed batches.",
+            registry=metrics,
+        )
         self._batch_windows = Histogram(
             "nq_batch_windows", "Windows of a batch.", registry=metrics, buckets=SIZES
         )
@@ -126,7 +130,11 @@ class Batcher:
                 result = await loop.run_in_executor(threads, advance, batch.steps)
                 self._on_step(batch, result)
             except Exception as error:
-                log.error("a batch of %d questions is not scored: %s", len(batch.waiting), error)
+                log.error(
+                    "a batch of %d questions is not scored: %s",
+                    len(batch.waiting),
+                    error,
+                )
                 for one in batch.waiting:
                     if not one.scored.done():
                         one.scored.set_exception(ScoringError(str(error)))
@@ -143,7 +151,11 @@ class Batcher:
         if isinstance(result, int):
             return
         self.scored_at = asyncio.get_running_loop().time()
-        for one, scored in zip(batch.waiting, list(batch.part.scored(result)), strict=True):
+        for one, scored in zip(
+            batch.waiting,
+            list(batch.part.scored(result)),
+            strict=True,
+        ):
             if not one.scored.done():
                 one.scored.set_result(scored)
 

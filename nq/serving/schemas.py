@@ -33,7 +33,11 @@ class _Base64(Base64Encoder):
 class NamedPage(BaseModel, extra="forbid", strict=True):
     """One of several pages: a text, or a file."""
 
-    name: str = Field("", max_length=MAX_NAME_CHARS, description="what the answer calls it")
+    name: str = Field(
+        "",
+        max_length=MAX_NAME_CHARS,
+        description="what the answer calls it",
+    )
     page: str | None = Field(None, description="plain text with blank lines, or HTML")
     data: Annotated[bytes, EncodedBytes(encoder=_Base64)] | None = Field(
         None,
@@ -47,7 +51,11 @@ class AskRequest(BaseModel, extra="forbid", strict=True, json_schema_extra=EXAMP
 
     question: str = Field(description="a question in the model's language")
     page: str | None = Field(None, description="plain text with blank lines, or HTML")
-    pages: list[NamedPage] = Field([], max_length=MAX_PAGES, description="several, or files")
+    pages: list[NamedPage] = Field(
+        [],
+        max_length=MAX_PAGES,
+        description="several, or files",
+    )
     format: Literal["auto", "text", "html"] = Field(
         "auto", description="what each page is, not each file; auto decides it by its content"
     )

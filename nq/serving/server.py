@@ -84,7 +84,11 @@ def serve(
 
 def _listen(config: ServeConfig) -> socket.socket:
     try:
-        addresses = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(
+            config.host,
+            config.port,
+            type=socket.SOCK_STREAM,
+        )
         family, _, _, _, name = addresses[0]
         return socket.create_server(name[:2], family=family, backlog=BACKLOG)
     except OSError as error:

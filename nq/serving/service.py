@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 import orjson
@@ -144,7 +145,8 @@ class Answering:
 
         def answer() -> bytes:
             ranked = decide(scored.example, scored.scores, model.decision)
-            return orjson.dumps(make_answer(question, page, ranked, top, model.windows).to_dict())
+            shown = make_answer(question, page, ranked, top, model.windows)
+            return orjson.dumps(shown.to_dict())
 
         model = self._model
         question, pages, top = await self._read(body)
@@ -165,9 +167,10 @@ class Answering:
         """
         is_slow = len(body) > QUICK_BYTES or b'"pages"' in body
         process, turn = self._slow if is_slow else self._quick
+        read = partial(process.read, "the page", parse_request, body)
         async with turn:
             try:
-                return await self._in_thread(lambda: process.read("the page", parse_request, body))
+                return await self._in_thread(read)
             except asyncio.CancelledError:  # nobody waits for it any more
                 process.stop()
                 raise
