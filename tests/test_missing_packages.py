@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.child_processes import ROOT, python
-from tests.support.nq_records import write_lines
 from tests.support.terminal_output import without_progress
 
 NQ_DATA = (str(ROOT / "nq" / "sample" / "questions.jsonl"), "--limit", "1")
@@ -33,7 +32,6 @@ def run_without(
     [
         ("openvino", ["answer", "--profile", "openvino"], "[openvino]"),
         ("fastapi", ["serve"], "[serve]"),
-        ("zstandard", ["answer", "--data", "a.jsonl.zst"], "[zstd]"),
         ("mlflow", ["ui"], "[mlflow]"),
         ("tensorflow", ["answer", "--no-track", "--profile", "grappler"], "[cpu]"),
         ("tensorflow", ["tune", "--data", *NQ_DATA, "--model", "small", "--output", "o"], "[cpu]"),
@@ -51,7 +49,6 @@ def test_a_command_without_a_package_prints_one_line(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # without converted models
     (tmp_path / "page.txt").write_text("the lake is deep")
-    write_lines(tmp_path / "a.jsonl.zst", [])
     done = run_without(packages, tmp_path, "-m", "nq", *arguments)
     assert (done.returncode, done.stdout) == (1, "")
     stderr = without_progress(done.stderr)

@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import resource
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -73,17 +72,13 @@ def test_closing_ends_a_call_and_what_it_starts(process: PageProcess) -> None:
     assert not process._worker.is_alive
 
 
-@pytest.mark.parametrize(
-    ("option", "kind", "limit"),
-    [("-t 50", resource.RLIMIT_CPU, 50), ("-v 900000", resource.RLIMIT_AS, 900_000 << 10)],
-)
-def test_a_hard_limit_that_is_less_than_ours_holds(option: str, kind: int, limit: int) -> None:
+def test_a_hard_limit_that_is_less_than_ours_holds() -> None:
     code = (
         "import contextlib, resource; from nq.page_process import PageProcess\n"
         "with contextlib.closing(PageProcess(60)) as process:\n"
-        f"    print(*process.read('a page', resource.getrlimit, {kind}))"
+        "    print(*process.read('a page', resource.getrlimit, resource.RLIMIT_CPU))"
     )
     command = python("-c", code)
-    command["args"] = ["bash", "-c", f'ulimit {option} && exec "$@"', "", *command["args"]]
+    command["args"] = ["bash", "-c", 'ulimit -t 50 && exec "$@"', "", *command["args"]]
     done = subprocess.run(**command, capture_output=True, check=True)
-    assert [*map(int, done.stdout.split())] == [limit, limit]
+    assert [*map(int, done.stdout.split())] == [50, 50]
