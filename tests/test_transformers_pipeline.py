@@ -14,7 +14,7 @@ from nq.formats.documents import page_from_text
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Span
 from nq.transformers_pipeline import ContextWindows, span_answers
-from tests.preprocess.synthetic_tokenizers import byte_level, unigram
+from tests.preprocess.synthetic_tokenizers import unigram
 
 GOLDEN = Path(__file__).parent / "golden" / "pipeline.json"
 

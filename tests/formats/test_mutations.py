@@ -24,7 +24,7 @@ from nq.preprocess.features import Sampling
 from nq.preprocess.prepared import make_windows
 from nq.preprocess.shards import encode_dead_letter, stored_example
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.preprocess.tokenizers.wordpiece import WordPieceTokenizer
+from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import DeadLetter, Example, Source
 from tests.formats import hugging_face_rows, own_data
 from tests.formats.test_own_data import ROW
@@ -115,7 +115,7 @@ def to_line(record: Any, chance: random.Random) -> bytes:
 
 @pytest.fixture(scope="module")
 def tokenizer(tiny_vocab: Path) -> Tokenizer:
-    return WordPieceTokenizer(tiny_vocab)
+    return load_tokenizer(tiny_vocab)
 
 
 @pytest.fixture(scope="module")
