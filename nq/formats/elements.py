@@ -1,33 +1,32 @@
 """The elements of a JSON list, or of an object of records by id, one by one in bounded memory.
 
-Brackets, quotes and commas tell where an element ends, whatever else is in it, so that one with bad
-text, with too many values or with too many bytes costs no other. Where an element is no JSON they
-tell nothing, and what is read next might be a part of a record: the file ends there with an error.
+The parser of the standard library finds where an element ends, without a value of it; the text of
+the element is a record like a line, so that a bad record costs no other. Where an element is no
+JSON, or too large, what is read next might be a part of it: the file ends there with an error.
 Parsers that give elements one by one are no choice: ijson reads a lone surrogate as another
 character and crashes on an integer of 5,000 digits.
 """
 
+import json
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import IO, Any
-
-import numpy as np
+from typing import IO
 
 from nq.formats import lines
-from nq.formats.fields import LIMITS, RecordError
+from nq.formats.fields import RecordError
 from nq.formats.input_files import shown
-from nq.formats.json_head import list_start
-from nq.formats.lines import NotJSONError, Row
+from nq.formats.json_head import SYNTAX, list_start
+from nq.formats.lines import Row
 
 CHUNK_BYTES = 1 << 16
-CLOSING = {b"[": b"]", b"{": b"}"}
-_QUOTE, _COMMA = b'",'
-_STEPS = np.zeros(256, np.int8)
-_STEPS[list(b"[{")] = 1
-_STEPS[list(b"]}")] = -1
-"""How many levels of brackets a byte opens."""
-_IS_MARK = _STEPS != 0
-_IS_MARK[[_QUOTE, _COMMA]] = True
+CLOSING = {b"[": "]", b"{": "}"}
+CUT_CHARACTERS = 12
+"""More than a literal or an escape has, of which a part is an error where the text is cut."""
+_BLANK = re.compile(r"[ \t\n\r]*")
+
+
+class BrokenElementError(RecordError):
+    """An element that is no JSON or too large."""
 
 
 def rows(path: str, name: str = "", limits: str = "") -> Iterator[tuple[int, Row]]:
@@ -37,20 +36,22 @@ def rows(path: str, name: str = "", limits: str = "") -> Iterator[tuple[int, Row
         limits: the prefix of the names of the limits of an element.
 
     Raises:
-        ValueError: an element is no JSON.
+        ValueError: an element is no JSON or too large.
     """
     number = 0
     try:
         with lines.open_bytes(path) as file:
             data = file.read(CHUNK_BYTES)
             head = data.removeprefix(lines.BOM).lstrip()
-            head = head[list_start(head, name) :] if name else head
+            if name:
+                head = head[list_start(head, name) :]
             offset = len(data) - len(head)
-            for number, row in enumerate(elements(file, head, offset, limits, not name), 1):
+            several = elements(file, head, offset, limits, is_whole=not name)
+            for number, row in enumerate(several, 1):
                 yield number, row
-    except NotJSONError as error:
+    except BrokenElementError as error:
         raise ValueError(
-            f"{shown(path)}, element {number + 1}: {error} of the file; elements read before it: "
+            f"{shown(path)}, element {number + 1}: {error}; elements read before it: "
             f"{number}; correct it, or write one object a line, of which a bad one costs no other"
         ) from error
     except RecordError as error:
@@ -58,9 +59,13 @@ def rows(path: str, name: str = "", limits: str = "") -> Iterator[tuple[int, Row
 
 
 def elements(
-    file: IO[bytes], head: bytes, offset: int = 0, limits: str = "", is_whole: bool = True
+    file: IO[bytes],
+    head: bytes,
+    offset: int = 0,
+    limits: str = "",
+    is_whole: bool = True,
 ) -> Iterator[Row]:
-    """Yields the record of each element, or why there is none; a key in front is its ``id``.
+    """Yields the text of each element; of an object the record, whose key is its ``id``.
 
     Args:
         head: the beginning, with the bracket that opens the list; ``file`` has the rest.
@@ -69,122 +74,71 @@ def elements(
         is_whole: whether nothing may follow the end of the list.
 
     Raises:
-        NotJSONError: an element is no JSON.
+        BrokenElementError: an element is no JSON or too large.
     """
-    scanner, opening = _Scanner(), head[:1]
-    element = _Element(opening, offset, limits)
-    chunk, place = head[1:] or file.read(CHUNK_BYTES), offset + 1
-    while chunk:
+    closing = CLOSING[head[:1]]
+    text = head.decode("latin-1")  # a character for each byte
+    start, is_end = 1, False  # behind the bracket or the comma before the element
+    while not text.startswith(closing, at := _after_blanks(text, start)):
+        end = None
+        try:
+            try:
+                end = _end(text, at, closing)
+            except json.JSONDecodeError as error:
+                if not _is_cut(error):
+                    raise RecordError(f"not JSON: {error.msg}") from None
+            element = text[at:end].encode("latin-1")
+            lines.check_size(element, limits)
+        except (RecordError, RecursionError) as error:
+            place = offset + start - 1
+            raise BrokenElementError(f"{error} behind byte {place} of the file") from None
+        if end is not None:
+            yield from [element] if closing == "]" else _records(element)
+            start = end + text.startswith(",", end)
+            continue
+        if is_end:
+            break
+        more = file.read(max(CHUNK_BYTES, len(text) - start))
+        is_end = not more
+        text = text[start:] + (more.decode("latin-1") or closing)
+        offset += start
         start = 0
-        for end in scanner.ends(chunk):
-            element.add(chunk[start:end])
-            yield from element.rows()
-            element = _Element(opening, place + end, limits)
-            start = end + 1
-        if scanner.depth == 0:
-            if chunk[start - 1 : start] != CLOSING[opening]:
-                raise NotJSONError(
-                    f"not JSON: another bracket closes the list at byte {place + start}"
-                )
-            if is_whole and (chunk[start:] + file.read(CHUNK_BYTES)).strip():
-                yield RecordError("there is other data behind the end of the list")
-            return
-        element.add(chunk[start:])
-        place += len(chunk)
-        chunk = file.read(CHUNK_BYTES)
-    if scanner.depth == 1 and not scanner.in_string:
-        yield from element.rows()
-    else:
-        element.check_beginning()
-    yield RecordError("the file is cut off")
+    if is_end:
+        yield RecordError("the file is cut off")
+    elif is_whole and (text[at + 1 :].encode() + file.read(CHUNK_BYTES)).strip():
+        yield RecordError("there is other data behind the end of the list")
 
 
-@dataclass
-class _Scanner:
-    """Finds where elements end in the chunks of a list, behind the bracket that opens it."""
-
-    depth: int = 1
-    in_string: bool = False
-    is_escaped: bool = False
-    """Whether the last character is a backslash that belongs to the next one."""
-
-    def ends(self, chunk: bytes) -> list[int]:
-        """Returns the places of the commas between elements, and of the bracket at the end."""
-        if self.is_escaped:
-            chunk = b"." + chunk[1:]
-        chunk = chunk.replace(rb"\\", b"..").replace(rb"\"", b"..")
-        self.is_escaped = chunk.endswith(b"\\")
-        characters = np.frombuffer(chunk, np.uint8)
-        places = np.flatnonzero(_IS_MARK[characters])
-        if not len(places):
-            return []
-        marks = characters[places]
-        in_string = (np.cumsum(marks == _QUOTE) + self.in_string) % 2 == 1
-        depths = self.depth + np.cumsum(np.where(in_string, 0, _STEPS[marks]))
-        is_end = (marks == _COMMA) & (depths == 1) & ~in_string
-        is_closed = depths == 0
-        self.depth, self.in_string = int(depths[-1]), bool(in_string[-1])
-        if is_closed.any():
-            self.depth = 0
-            last = int(is_closed.argmax())
-            is_end[last] = True
-            is_end[last + 1 :] = False
-        return list(map(int, places[is_end]))
+def _after_blanks(text: str, at: int) -> int:
+    blanks = _BLANK.match(text, at)
+    return blanks.end() if blanks else at
 
 
-class _Element:
-    """The text of an element behind the bracket of its list, as far as its limit reaches.
+def _end(text: str, at: int, closing: str) -> int:
+    """Returns the place of the comma or bracket behind an element; that of an object has a key."""
+    if closing == "}":
+        _, at = SYNTAX.raw_decode(text, at)
+        at = _after_blanks(text, at)
+        if not text.startswith(":", at):
+            raise json.JSONDecodeError("Expecting ':' delimiter", text, at)
+        at = _after_blanks(text, at + 1)
+    _, at = SYNTAX.raw_decode(text, at)
+    at = _after_blanks(text, at)
+    if not text.startswith((",", closing), at):
+        raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
+    return at
 
-    Args:
-        start: the place of the bracket, or of the comma in front of the element.
-    """
 
-    def __init__(self, opening: bytes, start: int, limits: str) -> None:
-        self.opening, self.start, self.limits = opening, start, limits
-        self.n_bytes = 0
-        self._text = bytearray(opening)
+def _is_cut(error: json.JSONDecodeError) -> bool:
+    """Returns whether the text may be the beginning of an element."""
+    is_near_end = error.pos > len(error.doc) - CUT_CHARACTERS
+    return is_near_end or error.msg.startswith("Unterminated string")
 
-    def add(self, part: bytes) -> None:
-        """Adds the next part; what is beyond the limit is only counted."""
-        self.n_bytes += len(part)
-        if len(self._text) <= getattr(LIMITS, f"{self.limits}bytes"):
-            self._text += part
 
-    def rows(self) -> Iterator[Row]:
-        """Yields the record, or why there is none; nothing if the text is blank."""
-        try:
-            LIMITS.check(**{f"{self.limits}bytes": self.n_bytes})
-        except RecordError as too_large:
-            self.check_beginning()
-            yield too_large
-            return
-        self._text += CLOSING[self.opening]
-        try:
-            value = self._value()
-            if type(value) is list:
-                yield from map(lines.check_record, value)
-            else:
-                for key, record in value.items():
-                    yield {"id": key, **lines.check_record(record)}
-        except NotJSONError:
-            raise
-        except RecordError as error:  # the text of a list's element has the reason again
-            yield bytes(self._text[1:-1].strip()) if self.opening == b"[" else error
-
-    def check_beginning(self) -> None:
-        """Raises ``NotJSONError`` if the text is not the beginning of JSON."""
-        try:
-            self._value()
-        except NotJSONError as error:
-            if not error.is_cut:
-                raise
-        except RecordError:
-            return  # its brackets may be right: it has too many values, or is not UTF-8
-
-    def _value(self) -> Any:
-        """Returns the text as a list of one value, or an object of one field."""
-        LIMITS.check(**{f"{self.limits}values": lines.count_values(self._text)})
-        try:
-            return lines.json_value(self._text)
-        except NotJSONError as error:
-            raise NotJSONError(f"{error} behind byte {self.start}", error.is_cut) from None
+def _records(field: bytes) -> Iterator[Row]:
+    """Yields the record in a field of an object."""
+    try:
+        for key, record in lines.json_value(b"{" + field + b"}").items():
+            yield {"id": key, **lines.check_record(record)}
+    except RecordError as error:
+        yield error

@@ -11,7 +11,8 @@ BY_ID = "contexts", "ctxs"
 """Fields of which each record in an object by query id has one, with passages."""
 MAX_DEPTH = 4
 """Levels of lists and objects in which records are looked for."""
-_JSON = json.JSONDecoder(object_pairs_hook=len, parse_int=len, parse_float=len)  # keeps no values
+SYNTAX = json.JSONDecoder(object_pairs_hook=len, parse_int=len, parse_float=len)
+"""Finds the ends of values, which it does not keep."""
 _FIELD = re.compile(r'\s*[{,]\s*"((?>(?:[^"\\\n]|\\.)*))"\s*:\s*')
 _LIST = re.compile(r"\s*\[\s*[{\]]")
 _LINES = re.compile(r"[\]}][ \t\r]*\n\{[ \t]*\"")
@@ -85,6 +86,6 @@ def _fields(text: str, at: int) -> Iterator[tuple[str, int]]:
     while field := _FIELD.match(text, at):
         yield field[1], field.end()
         try:
-            _, at = _JSON.raw_decode(text, field.end())
+            _, at = SYNTAX.raw_decode(text, field.end())
         except (json.JSONDecodeError, RecursionError):
             return

@@ -160,13 +160,14 @@ def _mention_without_checksum(name: str) -> None:
 
 def parse_line(line: bytes, limits: str = "") -> Record:
     """Returns the JSON object in a line or file; ``limits`` is the prefix of the limit names."""
-    LIMITS.check(**{f"{limits}bytes": len(line), f"{limits}values": count_values(line)})
+    check_size(line, limits)
     return check_record(json_value(line))
 
 
-def count_values(text: bytes | bytearray) -> int:
-    """Returns about how many values a JSON text has, without reading it."""
-    return sum(map(text.count, (b",", b"{", b"[")))
+def check_size(text: bytes, limits: str = "") -> None:
+    """Raises ``RecordError`` for a JSON text with too many bytes, or, about, values."""
+    n_values = sum(map(text.count, (b",", b"{", b"[")))
+    LIMITS.check(**{f"{limits}bytes": len(text), f"{limits}values": n_values})
 
 
 def check_record(value: Any) -> Record:
@@ -176,15 +177,7 @@ def check_record(value: Any) -> Record:
     raise RecordError(f"expected a JSON object, found {JSON_NAMES[type(value)]}")
 
 
-class NotJSONError(RecordError):
-    """A text that is no JSON; ``is_cut`` tells whether it may be the beginning of one."""
-
-    def __init__(self, text: str, is_cut: bool = False) -> None:
-        super().__init__(text)
-        self.is_cut = is_cut
-
-
-def json_value(data: bytes | bytearray) -> Any:
+def json_value(data: bytes) -> Any:
     r"""Returns a JSON value; a lone surrogate in it becomes a character of no vocabulary.
 
     >>> json_value(rb'["a\ud800", "\ud83d\ude00", "\\ud800", NaN, -Infinity]')
@@ -203,9 +196,8 @@ def json_value(data: bytes | bytearray) -> Any:
         if second.pos > error.pos:  # what orjson refuses is no error, such as a lone surrogate
             error = second
     except (ValueError, LookupError, RecursionError):  # a number or a depth beyond all limits
-        raise RecordError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
-    is_cut = error.pos >= len(error.doc) or error.msg.startswith("Unterminated string")
-    raise NotJSONError(f"not JSON: {error.msg} at character {error.pos + 1}", is_cut)
+        pass
+    raise RecordError(f"not JSON: {error.msg} at character {error.pos + 1}")
 
 
 def _zstd_stream() -> Any:
