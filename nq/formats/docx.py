@@ -8,7 +8,6 @@ import email.policy
 import io
 import re
 import zipfile
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -21,13 +20,11 @@ from lxml import etree
 from nq.formats.fields import LIMITS, RecordError
 
 SUFFIXES = (".docx", ".docm", ".dotx", ".dotm")
-MAX_NODES, MAX_FILES = 800_000, 10_000
-"""Elements and attributes, and files."""
-FREE_CHARACTERS, EXPANSION, ELEMENT = 100_000, 10, 4
-"""Characters of text, those for each byte of the file, and those that an element counts for.
-
-The text of a small file that expands to more is repeated: it would take seconds to read.
-"""
+MAX_NODES = 800_000
+"""Elements and attributes."""
+MAX_FILES = 10_000
+FREE_BYTES, EXPANSION = 1 << 20, 100
+"""Bytes of XML, and those for each byte of the file: of more, most would be repeated."""
 _TYPE = re.compile(rb"word[a-z.]*\.main\+xml", re.IGNORECASE)
 _MIME = re.compile(rb"(?:MIME-Version|Content-Type|From|Subject):", re.IGNORECASE)
 _MARKUP = re.compile(r"<[a-zA-Z!?/]")
@@ -64,8 +61,7 @@ def docx_html(data: bytes, name: str, decode: Callable[[bytes, str], str]) -> st
     the text of the bytes of a file that the document imports.
     """
     try:
-        counts = Counter(characters=-FREE_CHARACTERS - EXPANSION * len(data))
-        return _Document(data, counts, decode).html()
+        return _Document(data, decode).html()
     except Exception as error:  # zipfile and lxml raise many kinds for damaged documents
         problem = " ".join(str(error).split())[:200] or "out of memory"
         advice = f"that cannot be read ({problem}): save it again"
@@ -99,32 +95,31 @@ def _properties(element: Any) -> dict[str, str]:
 
 def _remove_instructions(root: Any) -> None:
     """Removes the text of instructions of fields, which is not displayed, if all fields end."""
-    fields, texts = list[bool](), list[Any]()  # of each open field, whether it is its instruction
-    n_instructions = 0
+    fields, texts = list[bool](), list[Any]()  # whether text in each open field is instruction
     for element in root.iter("fldChar", "t"):
         kind = _get(element, "fldCharType")
         if element.tag == "t":
-            if n_instructions > 0:
+            if fields and fields[-1]:
                 texts.append(element)
         elif kind == "begin":
             fields.append(True)
-            n_instructions += 1
         elif fields:
-            if fields.pop():
-                n_instructions -= 1
-            if kind != "end":
-                fields.append(False)
+            fields.pop()
+            if kind == "separate":
+                fields.append(bool(fields and fields[-1]))
     if not fields:
         for text in texts:
             text.text = ""
 
 
 class _Document:
-    """A document; ``counts`` are of its parts and of those of the documents that it imports."""
+    """A document, whose parts are read once."""
 
-    def __init__(self, data: bytes, counts: Counter[str], decode: Callable[..., str]) -> None:
+    def __init__(self, data: bytes, decode: Callable[[bytes, str], str]) -> None:
         self._archive = zipfile.ZipFile(io.BytesIO(data))
-        self._counts, self._decode = counts, decode
+        self._decode = decode
+        self._n_nodes = 0
+        self._bytes_left = min(FREE_BYTES + EXPANSION * len(data), LIMITS.bytes)
         files = self._archive.infolist()
         self._files = {file.filename.replace("\\", "/").lower(): file for file in files}
         self._part = self._targets("").get("officeDocument", "word/document.xml")
@@ -163,15 +158,16 @@ class _Document:
 
     def _read(self, part: str) -> bytes:
         """Returns the bytes of a part, if its nodes do not take too much memory."""
-        if part.lower() not in self._files:
-            raise RecordError(f"it has no part {part}")
-        file = self._files[part.lower()]
-        self._counts["bytes"] += file.file_size
-        LIMITS.check(bytes=self._counts["bytes"])
+        file = self._files.pop(part.lower(), None)
+        if file is None:
+            raise RecordError(f"it has no part {part}, or refers to it twice")
+        self._bytes_left -= file.file_size
+        if self._bytes_left < 0:
+            raise RecordError("too large: more bytes than a file of this size has")
         data = self._archive.read(file)
         marks = data.replace(b"\0", b"")  # of UTF-16
-        self._counts["nodes"] += marks.count(b"<") - marks.count(b"</") + marks.count(b"=")
-        if self._counts["nodes"] > MAX_NODES or b"<!ENTITY" in marks:
+        self._n_nodes += marks.count(b"<") - marks.count(b"</") + marks.count(b"=")
+        if self._n_nodes > MAX_NODES or b"<!ENTITY" in marks:
             raise RecordError(f"too large: more than {MAX_NODES} XML nodes, or entities")
         return data
 
@@ -206,23 +202,15 @@ class _Document:
         base = _value(style, "basedOn")
         return (self._style(base) if base not in (None, name) else {}) | _properties(style)
 
-    def _count(self, n_characters: int) -> None:
-        """Counts text; the count is negative within the limit."""
-        self._counts["characters"] += n_characters
-        if self._counts["characters"] > 0:
-            raise RecordError("too large: more text than a file of this size has")
-
     def _text(self, parent: Any) -> str:
         """Returns what is displayed of the elements in an element."""
         texts = []
         for element in parent:
-            self._count(ELEMENT)
             texts.append(_INSERTED.get(element.tag, ""))
             texts.append(self._readers.get(element.tag, self._text)(element) or "")
         return "".join(texts)
 
     def _words(self, element: Any) -> str:
-        self._count(len(element.text or ""))
         return escape(element.text or "", quote=False)
 
     def _alternative(self, element: Any) -> str:
@@ -264,19 +252,24 @@ class _Document:
 
     def _block(self, text: str, about: Mapping[str, str]) -> str:
         """Returns a paragraph as a line of a cell, an item of a list, or a block."""
-        number, tag = about.get("list", ""), f"h{about['heading']}" if "heading" in about else "p"
+        number = about.get("list", "")
         if self._n_cells:
             return f"{text}<br>"
-        if tag == "p" and number in self._numbers:
-            is_bullet = (self._numbers[number], about.get("level", "0")) in self._bullets
-            tag, depth = "ul" if is_bullet else "ol", min(int(about.get("level", 0)), 8)
-            if self._lists[depth : depth + 1] == [tag]:
-                return f"{self._end_lists(depth + 1)}</li><li>{text}"
-            before = self._end_lists(depth)
-            n_new = depth + 1 - len(self._lists)
-            self._lists += [tag] * n_new
-            return before + f"<{tag}><li>" * n_new + text
+        if "heading" not in about and number in self._numbers:
+            level = about.get("level", "0")
+            is_bullet = (self._numbers[number], level) in self._bullets
+            return self._item(text, "ul" if is_bullet else "ol", min(int(level), 8))
+        tag = f"h{about['heading']}" if "heading" in about else "p"
         return f"{self._end_lists(0)}<{tag}>{text}</{tag}>" if text.strip() else ""
+
+    def _item(self, text: str, tag: str, depth: int) -> str:
+        """Returns an item of a list in ``depth`` others."""
+        if self._lists[depth : depth + 1] == [tag]:
+            return f"{self._end_lists(depth + 1)}</li><li>{text}"
+        before = self._end_lists(depth)
+        n_new = depth + 1 - len(self._lists)
+        self._lists += [tag] * n_new
+        return before + f"<{tag}><li>" * n_new + text
 
     def _end_lists(self, depth: int) -> str:
         ended = reversed(self._lists[depth:])
@@ -299,9 +292,8 @@ class _Document:
         """Returns the text of a file that the document imports: Word, HTML, MHTML or text."""
         part = self._parts.get(_get(element, "id"), "that is imported")
         data, charset, before = self._read(part), None, self._end_lists(0)
-        self._count(len(data))
         if is_docx(data):
-            return before + _Document(data, self._counts, self._decode).html()
+            return before + _Document(data, self._decode).html()
         if _MIME.match(data):
             message: Any = email.message_from_bytes(data, policy=email.policy.default)
             body = message.get_body(("html", "plain"))
