@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import re
 import textwrap
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -72,9 +71,7 @@ class Page:
         self, block: Span, shorts: Sequence[Span]
     ) -> tuple[str, list[tuple[int, int] | None]]:
         """Returns the text of a block, and where the short answers inside it are in the text."""
-        inside = [
-            Span(s.start - block.start, s.end - block.start) for s in shorts if block.contains(s)
-        ]
+        inside = [_shifted(s, -block.start) for s in shorts if block.contains(s)]
         return located(self.spelling[block.start : block.end], inside)
 
     def marked(self, block: Span, shorts: Sequence[Span]) -> Iterator[tuple[str, bool]]:
@@ -94,8 +91,8 @@ class Page:
         block = bisect_right(self.selection.starts, first.start) - 1
         page, start = self.selection.sources[block]
         shift = start - self.selection.starts[block]
-        moved = tuple(Span(span.start + shift, span.end + shift) for span in shorts)
-        return page, long and Span(long.start + shift, long.end + shift), moved
+        moved = tuple(_shifted(span, shift) for span in shorts)
+        return page, long and _shifted(long, shift), moved
 
     def citation(self, span: Span) -> dict[str, int | None]:
         """Returns the numbers of the block and of the page of a span, from 1.
@@ -114,12 +111,12 @@ class Page:
         return replace(self.example, question=question, annotations=None, answers=None)
 
 
+def _shifted(span: Span, shift: int) -> Span:
+    return Span(span.start + shift, span.end + shift)
+
+
 Place = tuple[Page, Span | None, tuple[Span, ...]]
 """A document, and the spans of a long answer and of short answers there."""
-
-
-PRIVATE_USE = range(0xF0000, 0xFFFFE)
-"""Code points without a character of their own, more than a page's text of one block has."""
 
 
 def located(
@@ -127,44 +124,37 @@ def located(
 ) -> tuple[str, list[tuple[int, int] | None]]:
     """Returns words as readable text, and the characters of each answer in it.
 
-    A character that the text does not have is put before the first and behind the last word of
-    each answer, because ``readable_text`` moves all that follows. ``answers`` are ranges of the
-    words; an answer without text has no characters.
+    ``answers`` are ranges of the words; an answer without text has no characters.
 
     >>> located(["\\n", "a ", "b  ", "c ", "| "], [Span(1, 3), Span(4, 5)])
     ('a b c', [(0, 3), None])
     """
-    whole, spelled = "".join(spelling), list(spelling)
-    border = next(c for c in map(chr, PRIVATE_USE) if c not in whole)
-    words = [[i for i in range(a.start, a.end) if spelling[i].strip(" |\n")] for a in answers]
-    starts, ends = {w[0] for w in words if w}, {w[-1] for w in words if w}
-    for i in ends:
-        word = spelling[i].rstrip()
-        spelled[i] = word + border + spelling[i][len(word) :]
-    for i in starts:
-        spelled[i] = border + spelled[i]
-    text = readable_text(spelled)
-    places = (match.start() - n for n, match in enumerate(re.finditer(border, text)))
-    tokens = sorted([(i, 0) for i in starts] + [(i, 1) for i in ends])
-    place = dict(zip(tokens, places, strict=True))
-    return text.replace(border, ""), [
-        (place[w[0], 0], place[w[-1], 1]) if w else None for w in words
-    ]
+    places = list[tuple[int, int] | None]()
+    for answer in answers:
+        words = [i for i in range(answer.start, answer.end) if spelling[i].strip(" |\n")]
+        if words:
+            with_letter = [*spelling[: words[0]], "x"]  # keeps the blanks before the answer
+            start = len(readable_text(with_letter)) - 1
+            places.append((start, len(readable_text(spelling[: words[-1] + 1]))))
+        else:
+            places.append(None)
+    return readable_text(spelling), places
 
 
 def _span(page: Page, span: Span) -> dict[str, Any]:
-    tokens = {"start_token": span.start, "end_token": span.end}
-    chars = char_span(span, page.example.original)
-    return {"text": page.text(span), **tokens, **chars, **page.citation(span)}
+    return {
+        "text": page.text(span),
+        "start_token": span.start,
+        "end_token": span.end,
+        **char_span(span, page.example.original),
+        **page.citation(span),
+    }
 
 
 def _place(answer: Answer, short: Span) -> dict[str, int]:
     """Returns where a short answer is in the text of the long one, -1 if it is not in it."""
-    start, end = -1, -1
-    if answer.long_span:
-        text, places = answer.page.located(answer.long_span, [short])
-        if places and places[0] and text == answer.page.text(answer.long_span):
-            start, end = places[0]
+    _, places = answer.page.located(answer.long_span, [short]) if answer.long_span else ("", [])
+    start, end = next(filter(None, places), (-1, -1))
     return {"start_in_long": start, "end_in_long": end}
 
 
@@ -236,10 +226,11 @@ class Answer:
 
     def _repr_html_(self) -> str:
         """Returns the block with the short answers marked, as notebooks show it."""
+        block = ""
         long = self.long_span
-        parts = self.page.marked(long, self.short_spans) if long else ()
-        texts = ((html.escape(text), is_answer) for text, is_answer in parts)
-        block = "".join(f"<mark>{text}</mark>" if is_answer else text for text, is_answer in texts)
+        for text, is_answer in self.page.marked(long, self.short_spans) if long else ():
+            escaped = html.escape(text)
+            block += f"<mark>{escaped}</mark>" if is_answer else escaped
         return f"<p><b>{html.escape(str(self))}</b></p><p>{block}</p>"
 
     def to_dict(self) -> dict[str, Any]:

@@ -27,9 +27,6 @@ _PART = r"[a-zA-Z0-9](?:[\w.-]{0,94}\w)?"
 _MODEL = re.compile(rf"(?!.*(?:\.\.|--)){_PART}/{_PART}(?:@[\w./-]{{1,200}})?", re.ASCII)
 _CACHED = re.compile(r".*/(model|dataset)s--([^/]+?)--([^/]+)/snapshots/([0-9a-f]{40})/?(.*)")
 
-_COMMIT = re.compile("[0-9a-f]{40}")
-_NAME = re.compile(r"(?!/)(?!.*(?:^|/)\.\.(?:/|$))[^\0]+", re.DOTALL)
-
 Select = Callable[[Mapping[str, int]], Sequence[str]]
 """Chooses files of a repository, given the bytes of each by name; it may raise ``Error``.
 
@@ -120,40 +117,21 @@ def _fetch(
 ) -> tuple[Path, Sequence[str]]:
     """Returns the folder of a repository's commit in the cache, and the files that were chosen."""
     extras.require("hub")
-    from huggingface_hub import HfApi, constants, errors, get_cached_repo_tree
-    from huggingface_hub.hf_api import RepoFile
+    from huggingface_hub import HfApi, constants
     from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
-
-    class Api(HfApi):
-        def repo_info(self, *arguments: Any, **options: Any) -> Any:
-            info = super().repo_info(*arguments, **options)
-            _check(_COMMIT, info.sha)  # before it is written to the cache
-            return info
 
     name = f"{repository}@{revision}" if revision else repository
     if revision and (".." in revision or revision[:1] in "/-."):
         raise Error(f"{name}: {revision!r} is no revision, give a branch, a tag or a commit")
+    api = HfApi(library_name="nq", library_version=__version__)
     options: dict[str, Any] = {"repo_id": repository, "repo_type": kind}
-    api = Api(library_name="nq", library_version=__version__)
-    folders = Path(constants.HF_HUB_CACHE).expanduser().resolve()
-    folders /= f"{kind}s--{repository.replace('/', '--')}/snapshots"
     try:
         offline = constants.is_offline_mode()
         resolved = api.resolve_revision(**options, revision=revision, local_files_only=offline)
-        options["revision"] = _check(_COMMIT, resolved.resolved)
-        folder = folders / resolved.resolved
-        try:
-            tree: Iterable[Any] = get_cached_repo_tree(**options)
-        except errors.CachedRepoTreeNotFoundError:
-            tree = [] if offline else api.list_repo_tree(**options, recursive=True)
-        listed = (entry for entry in tree if isinstance(entry, RepoFile))
-        sizes = {_check(_NAME, entry.path): entry.size for entry in listed}
-        if offline and not sizes:  # another program may have fetched single files
-            files = [path for path in folder.rglob("*") if path.is_file()]
-            sizes = {str(path.relative_to(folder)): path.stat().st_size for path in files}
-            if not sizes:
-                raise errors.OfflineModeIsEnabled
-            log.warning("of %s only those files are known that are in %s", name, folder)
+        options["revision"] = resolved.resolved
+        folder = Path(constants.HF_HUB_CACHE).expanduser().resolve()
+        folder /= f"{kind}s--{repository.replace('/', '--')}/snapshots/{resolved.resolved}"
+        sizes = _sizes(api, folder, options)
         patterns = list(select(sizes))
         names = _matching(sizes, patterns)
         missing = [one for one in names if not (folder / one).exists()]
@@ -164,9 +142,6 @@ def _fetch(
             options |= {"allow_patterns": patterns, "ignore_patterns": [deeper]}
             with contextlib.nullcontext() if sys.stderr.isatty() else disable_progress_bars():
                 api.snapshot_download(**options)
-        for one in names:
-            if not (folder / one).is_file() or (folder / one).stat().st_size > sizes[one]:
-                raise Error(f"{one} is not the file of {sizes[one]} bytes that the hub announced")
         return folder, names
     except Error as error:
         raise Error(f"{name}: {error}") from error
@@ -175,11 +150,24 @@ def _fetch(
         raise Error(f"{name} {_reason(error, place)}") from error
 
 
-def _check(pattern: re.Pattern[str], value: object) -> str:
-    """Returns a value from the hub that becomes part of a path, if it matches the pattern."""
-    if isinstance(value, str) and pattern.fullmatch(value):
-        return value
-    raise Error(f"the hub sends {value!r:.80}, which cannot be part of a path: do not trust it")
+def _sizes(api: Any, folder: Path, options: Mapping[str, Any]) -> Mapping[str, int]:
+    """Returns the bytes of each file of a commit, offline of those that are known."""
+    from huggingface_hub import constants, errors, get_cached_repo_tree
+    from huggingface_hub.hf_api import RepoFile
+
+    offline = constants.is_offline_mode()
+    try:
+        tree = get_cached_repo_tree(**options)
+    except errors.CachedRepoTreeNotFoundError:
+        tree = [] if offline else api.list_repo_tree(**options, recursive=True)
+    sizes = {entry.path: entry.size for entry in tree if isinstance(entry, RepoFile)}
+    if offline and not sizes:  # another program may have fetched single files
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        if not files:
+            raise errors.OfflineModeIsEnabled
+        log.warning("only those files are known that are in %s", folder)
+        sizes = {str(path.relative_to(folder)): path.stat().st_size for path in files}
+    return sizes
 
 
 def _reason(error: BaseException, repository: str) -> str:
