@@ -10,17 +10,14 @@ Source: Karpukhin et al. 2020, Dense Passage Retrieval (qa_validation.py and tok
 
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from nq.text import UNSPACED
 
-BoolArray = NDArray[np.bool_]
 _EDGE = "\n"
 """Stands between two texts like a token, so that no answer is in both."""
 
@@ -72,25 +69,23 @@ class AnswerSearch:
 
     def __init__(self, texts: Iterable[Iterable[str]]) -> None:
         tokens = list[str]()
-        located = list[tuple[int, int, bool]]()
-        piece_starts = list[int]()
+        self._chars = list[tuple[int, int]]()  # the first and the last of each token
+        self._words = list[int]()  # the tokens with letters or digits
+        self._piece_starts = list[int]()
         begin = 0
         for pieces in texts:
             normalized = [_normalize(piece) for piece in pieces]
-            piece_starts += accumulate(map(len, normalized[:-1]), initial=begin)
+            self._piece_starts += accumulate(map(len, normalized[:-1]), initial=begin)
             text = "".join(normalized)
             for start, end, is_word in _tokens(text):
+                if is_word:
+                    self._words.append(len(tokens))
                 tokens.append(text[start:end])
-                located.append((begin + start, begin + end - 1, is_word))
+                self._chars.append((begin + start, begin + end - 1))
             begin += len(text)
             tokens.append(_EDGE)
-            located.append((begin, begin, False))
+            self._chars.append((begin, begin))
         self._as_is = f" {' '.join(tokens)} "
-        columns = np.array(located, np.int64).reshape(-1, 3)
-        self._first_piece, self._last_piece = (
-            np.searchsorted(piece_starts, columns[:, i], "right") - 1 for i in (0, 1)
-        )
-        self._words = np.flatnonzero(columns[:, 2])
 
     def find(self, answer: str, *, same_case: bool = False) -> Iterator[Place]:
         """Yields the places of an answer in the order of the texts; none of one without tokens."""
@@ -113,18 +108,17 @@ class AnswerSearch:
     def _lower(self) -> str:
         return self._as_is.lower()
 
-    @cached_property
-    def _is_whole(self) -> tuple[BoolArray, BoolArray]:
-        """Whether no word is before, and behind, each token in the same piece."""
-        index = np.arange(len(self._first_piece))
-        n_before = np.searchsorted(self._words, index)
-        n_until = np.searchsorted(self._words, index, "right")
-        last_pieces = np.concatenate([[-1], self._last_piece[self._words]])
-        first_pieces = np.concatenate([self._first_piece[self._words], [len(index)]])
-        return last_pieces[n_before] < self._first_piece, first_pieces[n_until] > self._last_piece
-
     def _place(self, first: int, last: int) -> Place:
         """Returns the place of an answer from its first to its last token."""
-        begins, ends = self._is_whole
-        is_whole = bool(begins[first] and ends[last])
-        return Place(int(self._first_piece[first]), int(self._last_piece[last]), is_whole)
+        first_piece, last_piece = self._pieces(first)[0], self._pieces(last)[1]
+        before = bisect_left(self._words, first) - 1
+        behind = bisect_right(self._words, last)
+        is_part = before >= 0 and self._pieces(self._words[before])[1] >= first_piece
+        if behind < len(self._words):
+            is_part |= self._pieces(self._words[behind])[0] <= last_piece
+        return Place(first_piece, last_piece, not is_part)
+
+    def _pieces(self, token: int) -> tuple[int, int]:
+        """Returns the first and the last piece of a token."""
+        first, last = (bisect_right(self._piece_starts, char) - 1 for char in self._chars[token])
+        return first, last

@@ -7,7 +7,7 @@ always the path of a value in its record; it appears in the text of the error.
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any
 
 from nq.records import Example, ExampleId
@@ -102,8 +102,24 @@ def same_id(value: Any) -> Any:
     return value
 
 
-def _limit(value: int, unit: str) -> int:
-    return field(default=value, metadata={"unit": unit})
+UNITS = {
+    "bytes": "bytes",
+    "depth": "levels of nested JSON",
+    "values": "JSON values",
+    "characters": "characters on the page",
+    "word_characters": "characters in a token",
+    "question_characters": "characters in the question",
+    "id_characters": "characters in the example_id",
+    "tokens": "tokens",
+    "candidates": "candidates",
+    "block_tokens": "tokens in top-level candidates",
+    "windows": "windows",
+    "window_pieces": "pieces in all windows, padding included",
+    "answers": "gold answers as text",
+    "document_bytes": "bytes of an article of SQuAD",
+    "document_values": "JSON values in an article of SQuAD",
+}
+"""What each limit counts, as a message names it."""
 
 
 @dataclass
@@ -119,21 +135,21 @@ class RecordLimits:
     of candidates. An article of SQuAD has limits of its own.
     """
 
-    bytes: int = _limit(32 << 20, "bytes")
-    depth: int = _limit(1024, "levels of nested JSON")
-    values: int = _limit(4_000_000, "JSON values")
-    characters: int = _limit(4_000_000, "characters on the page")
-    word_characters: int = _limit(1_000_000, "characters in a token")
-    question_characters: int = _limit(100_000, "characters in the question")
-    id_characters: int = _limit(10_000, "characters in the example_id")
-    tokens: int = _limit(1_000_000, "tokens")
-    candidates: int = _limit(100_000, "candidates")
-    block_tokens: int = _limit(2_000_000, "tokens in top-level candidates")
-    windows: int = _limit(8192, "windows")
-    window_pieces: int = _limit(1 << 22, "pieces in all windows, padding included")
-    answers: int = _limit(10_000, "gold answers as text")
-    document_bytes: int = _limit(256 << 20, "bytes of an article of SQuAD")
-    document_values: int = _limit(8_000_000, "JSON values in an article of SQuAD")
+    bytes: int = 32 << 20
+    depth: int = 1024
+    values: int = 4_000_000
+    characters: int = 4_000_000
+    word_characters: int = 1_000_000
+    question_characters: int = 100_000
+    id_characters: int = 10_000
+    tokens: int = 1_000_000
+    candidates: int = 100_000
+    block_tokens: int = 2_000_000
+    windows: int = 8192
+    window_pieces: int = 1 << 22
+    answers: int = 10_000
+    document_bytes: int = 256 << 20
+    document_values: int = 8_000_000
 
     def check(self, **counts: int) -> None:
         """Raises ``RecordError`` if a count, given by the name of its limit, is beyond it.
@@ -160,5 +176,4 @@ class RecordLimits:
         )
 
 
-UNITS = {f.name: f.metadata["unit"] for f in fields(RecordLimits)}
 LIMITS = RecordLimits()

@@ -29,8 +29,8 @@ GZIP, XZ = rb"\x1f\x8b", rb"\xfd7zXZ\x00"
 BZIP2, MAGIC_BYTES = rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", 10
 ZSTD_FRAME = b"\x28\xb5\x2f\xfd"
 ZSTD = rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"  # frames with content, or to be skipped
-ZSTD_CHECKSUM, ZSTD_DICTIONARY = 4, 3
-"""Bits of the byte behind the mark of a frame that tell whether it has a checksum, a dictionary."""
+ZSTD_CHECKSUM = 4
+"""Bit of the byte behind the mark of a frame that tells whether it has a checksum."""
 BOM = b"\xef\xbb\xbf"
 BUFFER_BYTES, MAX_XZ_BYTES = 1 << 16, 1 << 28
 SKIP_BYTES, POINTER_BYTES = 1 << 20, 1024
@@ -127,8 +127,8 @@ class _Content(io.RawIOBase):
         new_stream, packed_bytes, *limit = compression
         while compression_of(head := file.read(MAGIC_BYTES)) is compression:
             file.seek(-len(head), io.SEEK_CUR)
-            if head.startswith(ZSTD_FRAME):
-                self._check_frame(head[len(ZSTD_FRAME) :], name)
+            if head.startswith(ZSTD_FRAME) and len(head) > len(ZSTD_FRAME):
+                self.has_checksums &= bool(head[len(ZSTD_FRAME)] & ZSTD_CHECKSUM)
             stream = new_stream()
             while not stream.eof:
                 needs_input = getattr(stream, "needs_input", True)
@@ -142,14 +142,6 @@ class _Content(io.RawIOBase):
                 yield chunk
             file.seek(-len(stream.unused_data.lstrip(b"\0")), io.SEEK_CUR)
         self.rest = head
-
-    def _check_frame(self, head: bytes, name: str) -> None:
-        """Reads what the first byte of a frame of zstd tells."""
-        bits = head[0] if head else ZSTD_CHECKSUM  # else it is cut off
-        self.has_checksums &= bool(bits & ZSTD_CHECKSUM)
-        if bits & ZSTD_DICTIONARY:
-            what_to_do = "decompress it with unzstd -D and that dictionary"
-            raise ValueError(f"{name} was compressed with a dictionary of zstd: {what_to_do}")
 
 
 @cache
@@ -245,7 +237,6 @@ _BINARY = {
     BZIP2: ("a bzip2 file", "decompress it with bunzip2"),
     XZ: ("an xz file", "decompress it with unxz"),
     ZSTD: ("a zstd file", "decompress it with unzstd"),
-    rb"\x37\xa4\x30\xec": ("a dictionary of zstd", "give the file that was compressed with it"),
     rb"\x5d\x00\x00.{2}(\xff{8}|.{5}\x00{3})": ("an lzma file", "decompress it with unlzma"),
     rb"\x04\x22\x4d\x18|\x02\x21\x4c\x18": ("an lz4 file", "decompress it with unlz4"),
     rb"\x1f\x9d": ("a file of compress (.Z)", "decompress it with uncompress"),

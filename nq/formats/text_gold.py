@@ -177,11 +177,11 @@ class _Page:
 
     def __init__(self, example: Example) -> None:
         self.example = example
+        self.passages = example.passages
         self.words = np.flatnonzero(~np.array(example.is_html, np.bool_))
         self.blocks = [i for i, block in enumerate(example.candidates) if block.top_level]
         self.block_starts = [example.candidates[i].span.start for i in self.blocks]
         original = example.original
-        self.plain = None if original is None else original.plain
         self.spelling = example.tokens if original is None else original.spelling
 
     def annotation(self, short: Span) -> Annotation:
@@ -195,31 +195,39 @@ class _Page:
 
     def placed(self, answer: TextAnswer, start: int) -> Span:
         """Returns the tokens of an answer whose place is given; it is extended to whole tokens."""
-        text = answer.text
-        if self.plain is None:
+        original = self.example.original
+        if original is None or original.plain is None:
             raise RecordError(f"{answer.where} has a place, but the page is no plain text")
         if start < 0:
             raise RecordError(f"{answer.where} has the place {start}: expected one from 0, or none")
-        end = start + len(text) if answer.end is None else answer.end
-        there = self.plain[start : max(end, 0)]
-        if _letters(there) != _letters(text):
+        end = start + len(answer.text) if answer.end is None else answer.end
+        there = original.plain[start : max(end, 0)]
+        if _letters(there) != _letters(answer.text):
             raise RecordError(
-                f"the context lacks an answer: {answer.where} is {text!r:.40}, but at character "
-                f"{start} there is {there!r:.40}; correct the place, or leave it out"
+                f"the context lacks an answer: {answer.where} is {answer.text!r:.40}, but at "
+                f"character {start} there is {there!r:.40}; correct the place, or leave it out"
             )
-        return self._tokens(start, end, answer.where)
+        span = span_at(original.chars, self.words, start, end)
+        if span is None:
+            raise RecordError(f"{answer.where}: there is no word at characters [{start}, {end})")
+        return span
 
     def places(self, answer: TextAnswer) -> list[Span]:
         """Returns where an answer is in whole words, in the same case or else in any.
 
-        In passages of a retriever it may be in any, as DPR looks for it.
+        In passages of a retriever it may be in any, as DPR looks for it; there the text is looked
+        for as it is, so that answers are retrieved where DPR says so. On other pages the words are
+        compared, in which the forms of quotes, hyphens and letters do not count.
         """
-        text = self._searched(answer.text)
-        for same_case in (True, False) if self.example.passages is None else (False,):
+        text, cases = answer.text, [False]
+        if self.passages is None:
+            text = " ".join(word for word, *_ in located_words(text))
+            cases = [True, False]
+        for same_case in cases:
             places = islice(self._search.find(text, same_case=same_case), MAX_FOUND_PLACES)
-            whole = (self._span(place) for place in places if place.is_whole)
-            if spans := list(islice(whole, MAX_PLACES)):
-                return spans
+            whole = [place for place in places if place.is_whole]
+            if whole:
+                return list(map(self._span, whole[:MAX_PLACES]))
         return []
 
     def first_rank(self, texts: Iterable[str]) -> int | None:
@@ -227,28 +235,17 @@ class _Page:
 
         Parts of a word count here, such as 5 in "1.5"; ``None`` without passages or such a text.
         """
-        passages = self.example.passages
-        if passages is None:
+        if self.passages is None:
             return None
         places = (next(self._search.find(text), None) for text in texts)
         starts = (self._span(place).start for place in places if place is not None)
-        ranks = (passages[bisect_right(self.block_starts, start) - 1].rank for start in starts)
+        ranks = (self.passages[bisect_right(self.block_starts, i) - 1].rank for i in starts)
         return min(ranks, default=None)
-
-    def _searched(self, text: str) -> str:
-        """Returns a text in the form in which answers are looked for.
-
-        The words of the page are compared, in which the forms of quotes, hyphens and letters do not
-        count; of passages the text as it is, so that answers are retrieved where DPR says so.
-        """
-        if self.example.passages is not None:
-            return text
-        return " ".join(word for word, *_ in located_words(text))
 
     @cached_property
     def _search(self) -> AnswerSearch:
         pieces = self.spelling
-        if self.example.passages is None:
+        if self.passages is None:
             pieces = [f"{token} " for token in self.example.tokens]
         return AnswerSearch([pieces[i] for i in text] for text in self._texts)
 
@@ -259,39 +256,27 @@ class _Page:
         The titles of passages are left out.
         """
         texts = list[list[int]]()
-        for i, block in enumerate(self.blocks):
-            lines = self._lines(self.example.candidates[block].span)
-            passages = self.example.passages
-            has_title = passages is not None and any(True for _ in located_words(passages[i].title))
-            texts += lines[1:] if has_title else lines
+        for number, block in enumerate(self.blocks):
+            lines: list[list[int]] = [[]]
+            span = self.example.candidates[block].span
+            for i in range(span.start, span.end):
+                if not self.example.is_html[i]:
+                    lines[-1].append(i)
+                if self.spelling[i].endswith("\n"):
+                    lines.append([])
+            title = self.passages[number].title if self.passages else ""
+            has_title = any(True for _ in located_words(title))
+            texts += list(filter(None, lines))[has_title:]
         return texts
 
-    def _lines(self, block: Span) -> list[list[int]]:
-        """Returns the words of each line of a block."""
-        lines: list[list[int]] = [[]]
-        for i in range(block.start, block.end):
-            if not self.example.is_html[i]:
-                lines[-1].append(i)
-            if lines[-1] and self.spelling[i].endswith("\n"):
-                lines.append([])
-        return lines if lines[-1] else lines[:-1]
-
     @cached_property
-    def _searched_words(self) -> list[int]:
+    def _searched(self) -> list[int]:
         """The token of each piece that is searched."""
         return list(chain.from_iterable(self._texts))
 
     def _span(self, place: Place) -> Span:
         """Returns the tokens of an answer that was found."""
-        words = self._searched_words
-        return Span(words[place.first], words[place.last] + 1)
-
-    def _tokens(self, start: int, end: int, where: str) -> Span:
-        original = self.example.original
-        span = None if original is None else span_at(original.chars, self.words, start, end)
-        if span is None:
-            raise RecordError(f"{where}: there is no word at characters [{start}, {end})")
-        return span
+        return Span(self._searched[place.first], self._searched[place.last] + 1)
 
 
 def _letters(text: str) -> str:

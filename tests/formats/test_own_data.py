@@ -11,12 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.config import WindowConfig
 from nq.formats import inputs
 from nq.formats.fields import LIMITS, RecordError
 from nq.formats.own_data import PageFolder, list_pages
-from nq.preprocess.contexts import contexts
-from nq.preprocess.features import target
 from nq.questions import read_examples
 from nq.records import Example, Original, Span, YesNo, char_span
 from tests.formats import own_data
@@ -26,6 +23,7 @@ from tests.support.nq_records import simplified, v1, write_lines
 
 NFC, NFD = (unicodedata.normalize(form, "Sören Åkerlöf") for form in ("NFC", "NFD"))
 ROW = "7{0}When was it built?{0}It was built in 1889.{0}1889"
+PLACE = CONTEXT.index("1986")
 HTML = "<title>The Tower</title><p>Built in <b>1889</b> by\r\nEiffel &amp; Co.</p>"
 
 
@@ -53,17 +51,10 @@ def test_a_squad_file_is_known_by_its_fields(name: str, indent: int | None, tmp_
     assert [inputs.count_records(str(path), limit) for limit in (None, 2)] == [3, 2]
 
 
-@pytest.mark.parametrize("indent", [None, 2])
-@pytest.mark.parametrize(
-    "others",
-    [{"info": {"author": "x", "tags": [1, {"a": []}]}}, {"a": ["}", {"b": '\\"]'}], "c": None}],
-)
-def test_other_fields_and_their_order_mean_nothing(
-    others: dict[str, Any], indent: int | None, tmp_path: Path
-) -> None:
-    document = own_data.squad()
+def test_other_fields_and_their_order_mean_nothing(tmp_path: Path) -> None:
+    document, others = own_data.squad(), {"a": ["}", {"b": '\\"]', "tags": [1]}], "c": None}
     for same in ({**others, **document}, {**dict(reversed(document.items())), **others}):
-        path = write(tmp_path / "a", json.dumps(same, indent=indent))
+        path = write(tmp_path / "a", json.dumps(same))
         assert ids(path) == ["q1", "q2", "q3"]
     lines = [{"id": i, "question": "who", "context": "Ada", **others, "data": [1]} for i in (1, 2)]
     assert ids(write_lines(tmp_path / "b", lines)) == [1, 2]  # no SQuAD
@@ -129,18 +120,14 @@ def test_a_squad_file_that_is_cut_off_or_has_a_too_large_article(
     [
         ('id,question,"source\n(URL)",context', "a,who,x,Ada"),
         ('"id\r\n","kind;\n""a""",question,context', "a,x,who,Ada"),
-        ("id,question,context,,", "a,who,Ada,,"),
         ("id,question,context,,", "a,who,Ada,x,y"),
         ("id,question,context,,", "a,who,Ada"),
-        (",id,question,context", "0,a,who,Ada"),
-        ("id,x,question,x,context", "a,1,who,2,Ada"),
-        ("id,question,context,x\0y", "a,who,Ada,1"),
+        (",id,x,question,x,context", "0,a,1,who,2,Ada"),
         ("\n,,\nid,question,context", "a,who,Ada"),
     ],
 )
-@pytest.mark.parametrize("name", ["a.csv", "a"])
-def test_names_that_are_not_needed(header: str, row: str, name: str, tmp_path: Path) -> None:
-    path = write(tmp_path / name, f"{header}\r\n{row}\r\n{row}\r\n")
+def test_names_that_are_not_needed(header: str, row: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a", f"{header}\r\n{row}\r\n{row}\r\n")
     first = (header + "\r\n").count("\n") + 1
     assert [(n, i.example_id) for n, i in records(path) if isinstance(i, Example)] == [
         (first, "a"),
@@ -207,8 +194,6 @@ def test_a_quote_that_is_not_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     cells = ",".join(['"' + "x\n" * 100 + '"'] * 1000)  # each is below the limit
     assert reasons(write(path, f"question,context\nwho,good\nwho,{cells}\n")) == [first, second]
 
-
-PLACE = CONTEXT.index("1986")
 
 # --- contexts and gold --------------------------------------------------------------------
 
@@ -285,15 +270,13 @@ def test_a_context_is_a_page_of_paragraphs() -> None:
     ("gold", "texts", "found"),
     [
         ({"answers": [placed("1986"), placed("1986")]}, 1, ["1986", "1986"]),
-        ({"answers": {"text": ["1986"], "answer_start": [CONTEXT.index("1986")]}}, 1, ["1986"]),
+        ({"answers": {"text": ["1986"], "answer_start": [PLACE]}}, 1, ["1986"]),
         ({"answers": ["Ada Brenn", "Brenn, Ada"]}, 2, ["Ada Brenn"]),
         ({"answer": "ada brenn"}, 1, ["Ada Brenn"]),
         ({"context": "铁塔于1889年建成。", "answer": "1889年"}, 1, ["1889年"]),
-        ({"context": "它在塔上。", "answers": [{"text": "塔", "answer_start": 2}]}, 1, ["塔"]),
         ({"context": "The o\ufb03ce.", "answer": "office"}, 1, ["o\ufb03ce"]),
-        ({"answers": [{"text": "838", "answer_start": CONTEXT.index("838")}]}, 1, ["1838"]),
+        ({"answers": [placed("838")]}, 1, ["1838"]),
         # whole words, with other blanks and quotes, in both forms of Unicode, inside one block
-        ({"context": "From 1902, or 1955.", "answers": ["19", "1902"]}, 2, ["1902"]),
         ({"context": "It often rains, 1.5 or 5 times.", "answers": ["ten", "5"]}, 2, ["5"]),
         ({"context": "By J.K. Lind at SKERRY.ORG.", "answers": ["J. K. Lind", "skerry.org"]}, 2,
          ["J.K. Lind", "SKERRY.ORG"]),
@@ -301,24 +284,19 @@ def test_a_context_is_a_page_of_paragraphs() -> None:
          [NFD, "$5 million"]),
         ({"context": "It is O\u2019Hara\u2019s.", "answer": "O'Hara"}, 1, ["O\u2019Hara"]),
         ({"context": "By Tom\n\nHale and Tom\nHale.", "answer": "tom hale"}, 1, ["Tom\nHale"]),
-        ({"answer": "1986", "answer_start": str(CONTEXT.index("1986"))}, 1, ["1986"]),
         ({"answers": '["1986", "Dunmore"]'}, 2, ["1986", "Dunmore"]),  # a cell of CSV
-        ({"answers": '["1986", "lone \\ud800"]'}, 2, ["1986"]),
         ({"is_impossible": True, "answers": [placed("1986")]}, 0, []),
         # lists and numbers as pandas writes them
-        ({"answers": "['1986', 'Dunmore']"}, 2, ["1986", "Dunmore"]),
         ({"answers": str([{"text": "1986", "answer_start": float(PLACE)}])}, 1, ["1986"]),
         ({"answers": f"{{'text': array(['1986'], dtype='<U4'),\n 'answer_start': [{PLACE}]}}"}, 1,
          ["1986"]),
         ({"answers": "[np.str_('1986')]", "answer_start": f"[np.int64({PLACE})]"}, 1, ["1986"]),
         ({"answers": "[\"Brenn's\", '1986']"}, 2, ["1986"]),
         ({"answer": "1986", "answer_start": f"{PLACE}.0"}, 1, ["1986"]),
-        ({"answer": placed("1986")}, 1, ["1986"]),  # a single object
-        ({"answer": "1986", "is_impossible": "0.0"}, 1, ["1986"]),
+        ({"answer": placed("1986"), "is_impossible": "0.0"}, 1, ["1986"]),
         ({"answer": "1986", "is_impossible": "1.0"}, 0, []),
         # an empty text alone is no answer
         ({"answers": {"text": [""], "answer_start": [0]}}, 0, []),
-        ({"answer": {"text": "", "answer_start": -1}}, 0, []),
         ({"answer": {"text": "", "answer_start": "-1"}}, 0, []),
     ],
 )  # fmt: skip
@@ -333,13 +311,6 @@ def test_no_answer_is_in_a_heading_and_in_the_text_below(tmp_path: Path) -> None
     write(tmp_path / "a.html", "<h1>By Tom</h1><p>Hale.</p><ul><li>Tom</li><li>Hale</li></ul>")
     example = decode(list_pages(tmp_path), page="a", answers=["Tom Hale", "Hale"])
     assert shorts(example) == ["Hale", "Hale"]
-
-
-def test_a_training_has_no_target_in_a_part_of_a_word() -> None:
-    example = decode(context="It was built in 1902.", answer="19")
-    config = WindowConfig()
-    assert example.answers == ("19",)
-    assert target(example, contexts(example, config), config) is None
 
 
 def test_gold_is_optional() -> None:
@@ -369,7 +340,6 @@ def test_yes_and_no_are_no_places() -> None:
     [
         ({"answers": [placed("Tom Hale", 3)]}, "answers[0] is 'Tom Hale'"),
         ({"answers": [{"text": " ", "answer_start": 3}]}, "[3, 4)"),
-        ({"answers": [{"text": "1986", "answer_start": -1}]}, "-1: expected"),
         ({"answer": "1986", "answer_start": "-1.0"}, "-1: expected"),
         ({"answers": ["", "1986"]}, "answers"),
         ({"answers": "['1986' 'Dunmore']"}, "answers"),  # of numpy
@@ -444,11 +414,9 @@ def test_another_column_may_name_the_page(tmp_path: Path, pages: PageFolder) -> 
 @pytest.mark.parametrize(
     ("fields", "others"),
     [
-        (simplified(), "document_text"),
         (v1(), "document_tokens"),
         ({"document": "It snows."}, ""),
         ({"contexts": ["It snows."], "answers": None, "answer": "rains"}, "contexts"),
-        ({"ctxs": [{"text": "It snows."}]}, "ctxs"),
         ({"document_text": "It snows.", "ctxs": [{"text": "It snows."}]}, "document_text, ctxs"),
     ],
 )
@@ -478,16 +446,6 @@ def test_a_context_that_is_none_leaves_the_other_page(tmp_path: Path) -> None:
     texts = [example.text(example.candidates[0].span) for example in examples]
     assert texts[:3] == ["It snows."] * 3
     assert len(texts) == 4 and texts[3] != "It rains."
-
-
-def test_two_kinds_of_passages_say_which_is_read(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    inputs._mention_pages.cache_clear()
-    record = {"question": "who", "contexts": [{"text": "a"}], "ctxs": [{"text": "b"}]}
-    (example,) = read_examples(write_lines(tmp_path / "a.jsonl", [record]))
-    assert example.text(example.candidates[0].span) == "b"
-    assert "ctxs and contexts: ctxs is read" in caplog.text
 
 
 def test_a_context_is_read_in_place_of_the_page_that_is_named(
