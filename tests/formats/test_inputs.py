@@ -64,13 +64,6 @@ def test_compressed_files_are_detected_by_their_first_bytes(
     assert [*ids(plain), *ids(one), *ids(several)] == [1, 2, 3, 3, 4]
 
 
-def test_frames_of_zstd_that_are_skipped(tmp_path: Path) -> None:
-    skipped, path = b"\x50\x2a\x4d\x18\x03\0\0\0abc", tmp_path / "a.jsonl"
-    frames = [COMPRESS[".zst"](to_line(simplified(i)) + b"\n") for i in range(2)]
-    path.write_bytes(skipped + frames[0] + skipped + frames[1] + skipped)
-    assert ids(path) == [0, 1]
-
-
 def test_what_expands_is_read_in_little_memory(
     tmp_path: Path, compress: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +91,7 @@ def test_a_compressed_file_that_is_cut_off_is_read_up_to_there(
     tmp_path: Path, compress: Callable[[bytes], bytes]
 ) -> None:
     whole, path = b"".join(map(compress, NOISE.splitlines(keepends=True))), tmp_path / "a.jsonl"
-    for data in (whole[: len(whole) // 2], whole + b"garbage", whole[:-1], whole + whole[:3]):
+    for data in (whole[: len(whole) // 2], whole + b"garbage", whole + whole[:3]):
         path.write_bytes(data)
         inputs.check(str(path))
         *good, last = items(path)
@@ -118,16 +111,15 @@ def test_nothing_of_a_damaged_compressed_file_is_used(
 ) -> None:
     whole, path = compress(NOISE), tmp_path / "a.jsonl.gz"
     middle, near_end = len(whole) // 2, len(whole) - (8 if compress is COMPRESS[".gz"] else 4)
-    damaged = {
-        "checksum": flipped(whole, near_end),
-        "codes": whole[:middle] + b"\xff" * 50 + whole[middle + 50 :],
-        "first stream": flipped(whole, near_end) + whole,
-        "last stream": whole + flipped(whole, near_end),
-        **{f"bit {n}": flipped(whole, len(whole) * n // 9) for n in range(3, 8)},
-    }
+    damaged = [
+        whole[:middle] + b"\xff" * 50 + whole[middle + 50 :],
+        flipped(whole, near_end) + whole,
+        whole + flipped(whole, near_end),
+        *(flipped(whole, len(whole) * n // 9) for n in (3, 5, 7)),
+    ]
     gold = ["eval", "--predictions_path", path, "--gold_path", path]
     prepare = ["preprocess", "--output", tmp_path / "out", "--data", path, "--limit", 1]
-    for data in damaged.values():
+    for data in damaged:
         path.write_bytes(data)
         readers: list[Callable[[], Any]] = [
             lambda: next(read_examples(path, skip_bad=True)),
@@ -143,25 +135,6 @@ def test_nothing_of_a_damaged_compressed_file_is_used(
             assert commands.out(*command, code=1) == ""
             assert f"{path} " in commands.err and commands.err.count("\n") == 1
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("name", ["a.csv.bz2", "a.json.xz", "mrqa.jsonl.zst"])
-def test_damaged_compressed_files_of_other_kinds(tmp_path: Path, name: str) -> None:
-    pages = [{"context": "It rains.", "qas": [{"id": str(i), "question": "?"}]} for i in range(99)]
-    lines = {
-        "a.csv.bz2": b"id,question,context\n"
-        + b"".join(b"%d,?,It rains.\n" % i for i in range(99)),
-        "a.json.xz": to_line({"data": [{"paragraphs": pages}]}),
-        "mrqa.jsonl.zst": b"\n".join(map(to_line, pages)),
-    }
-    path = tmp_path / name
-    whole = COMPRESS[path.suffix](lines[name])
-    path.write_bytes(whole)
-    assert len(list(read_examples(path))) == 99
-    path.write_bytes(flipped(whole, len(whole) - 4))
-    for read in (lambda: next(read_examples(path)), lambda: items(path)):
-        with pytest.raises(ValueError, match=f"{path} .*damaged"):
-            read()
 
 
 def test_shares_and_limit_cover_every_line_once(tmp_path: Path) -> None:
@@ -222,9 +195,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path, data: bytes, kind: st
     ("value", "place"),
     [
         ({"results": [OWN]}, ".results[]"),
-        ({"version": 2, "authors": [{"name": "Ada"}], "examples": [OWN]}, ".examples[]"),
-        ({"split": {"dev": [OWN], "test": [OWN]}}, ".split.dev[]"),
-        ({"q1": OWN, "q2": OWN}, ".[]"),
+        ({"version": 2, "authors": [{"name": "Ada"}], "split": {"dev": [OWN]}}, ".split.dev[]"),
         ({"dev": {"q1": OWN, "q2": OWN}}, ".dev[]"),
         ({"results": [{"user_input": "who", "retrieved_contexts": ["It rains."]}]}, ".results[]"),
     ],
@@ -252,19 +223,17 @@ def test_of_zstd_without_checksum_a_line_says_so(
     unchecked = zstandard.ZstdCompressor(write_checksum=False).compress(LINES + b"\n")
     skipped = b"\x50\x2a\x4d\x18\x03\0\0\0abc"
     expected = {
-        "a.zst": (checked, 0),
-        "b.zst": (unchecked, 1),
-        "c.zst": (checked + unchecked, 1),
-        "d.zst": (skipped + unchecked, 1),
-        "e.zst": (checked[:4], 0),
-        "f.gz": (gzip.compress(LINES), 0),
+        "a.zst": (checked + skipped, 0),
+        "b.zst": (checked + skipped + unchecked, 1),
+        "c.zst": (checked[:4], 0),
+        "d.gz": (gzip.compress(LINES), 0),
     }
     for name, (data, n_lines) in expected.items():
         caplog.clear()
         path = tmp_path / name
         path.write_bytes(data)
         list(read_examples(path, skip_bad=True))
-        assert list(read_examples(path, skip_bad=True)) or name == "e.zst"
+        assert list(read_examples(path, skip_bad=True)) or name == "c.zst"
         messages = [one.getMessage() for one in caplog.records if "has no" in one.getMessage()]
         assert len(messages) == n_lines, name
         assert all(message.startswith(f"{path} has no checksum") for message in messages)
@@ -301,10 +270,7 @@ def test_a_pointer_in_a_model_folder_is_called_that(name: str, tmp_path: Path) -
 
 
 def test_a_bad_first_line_does_not_cost_the_others(tmp_path: Path) -> None:
-    for first in (
-        *(b"[", b"{", b"hello", b"<html>", b"%PDF", b"\xff\xfe", b"BZhello", to_line([RECORDS[0]])),
-        *(b'{\x00"\x00', to_line(RECORDS[0])[:-9], b"\x00" * 300, b"x" * 10**6),
-    ):
+    for first in (b"[", b"{", b"%PDF", b"\xff\xfe", b"BZhello", b'{\x00"\x00', b"x" * 10**6):
         assert ids(write_lines(tmp_path / "a.jsonl.gz", [first, *RECORDS])) == [0, 1, 2], first
 
 
@@ -316,11 +282,8 @@ def test_a_bad_first_line_does_not_cost_the_others(tmp_path: Path) -> None:
     [
         ("bytes", len(GOOD) - 1, len(GOOD)),
         ("values", 30, 34),
-        ("characters", 300, 360),
         ("question_characters", 27, 28),
-        ("id_characters", 0, 1),
         ("tokens", 60, 68),
-        ("candidates", 1, 2),
         ("block_tokens", 60, 65),
     ],
 )
