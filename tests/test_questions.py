@@ -150,10 +150,7 @@ def test_pages_that_no_question_names_are_mentioned(
     assert "1 of the 2 pages" in record.getMessage() and "other.txt" in record.getMessage()
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 9])
-def test_first_records_are_decoded_once(
-    folder: Path, n: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_first_records_are_decoded_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = kinds(Questions(tuple(find_files(folder))))
     decoded = list[tuple[int, int]]()
 
@@ -163,7 +160,7 @@ def test_first_records_are_decoded_once(
 
     monkeypatch.setattr(inputs, "decode_row", decode)
     with Questions.open(folder) as questions:
-        for _ in range(2):
-            assert [example.example_id for example in questions.first(n)] == [1, 2, 3, 4][:n]
+        for n in (1, 3, 3):
+            assert [example.example_id for example in questions.first(n)] == [1, 2, 3][:n]
         assert kinds(questions) == expected
     assert len(decoded) == len(set(decoded)) == len(expected)

@@ -53,6 +53,9 @@ _NOISE_CLASSES = frozenset(  # of MediaWiki; NQ has no candidates for these bloc
     catlinks mw-editsection mw-jump-link navbox printfooter reference references reflist toc
     """.split()  # noqa: SIM905
 )
+_STRING = r"""\\.|"(?>(?:[^"\\]|\\.)*)"?|'(?>(?:[^'\\]|\\.)*)'?"""
+_COMMENT = re.compile(rf"/\*.*?(?:\*/|\Z)|({_STRING})", re.DOTALL)
+_DECLARATION = re.compile(rf"(?:{_STRING}|[^;])+", re.DOTALL)
 _VALUES = {
     "display": r"none|contents|block|list-item|inline-(block|flex|grid|table)|-webkit-(inline-)?box"
     r"|(block |inline )?(flow|flow-root|flex|grid|table|ruby)|inline"
@@ -237,7 +240,7 @@ def _declared(style: str) -> Mapping[str, str]:
     {'display': 'block', 'visibility': 'hidden'}
     """
     values, important = dict[str, str](), dict[str, str]()
-    for declaration in style.lower().split(";"):
+    for declaration in _DECLARATION.findall(_COMMENT.sub(r"\1 ", style.lower())):
         name, _, value = (" ".join(part.split()) for part in declaration.partition(":"))
         value, _, mark = (part.strip() for part in value.partition("!"))
         if name in _VALUES and re.fullmatch(_VALUES[name], value):

@@ -53,21 +53,16 @@ def test_places_are_those_of_has_answer(before: str, after: str, data: st.DataOb
     ("pieces", "answer", "places"),
     [
         (["in ", "1902"], "19", []),
-        (["It ", "often ", "rains"], "ten", []),
         (["by ", "J.K. ", "Lind"], "J. K. Lind", [Place(1, 2, True)]),
         (["by ", "J.K. ", "Lind"], "K. Lind", [Place(1, 2, False)]),
         (["1.5 ", "or ", "5 ", "or ", "5,", "000"], "5", [
             Place(0, 0, False), Place(2, 2, True), Place(4, 4, True)
         ]),
-        (["at ", "skerry.org"], "SKERRY.ORG", [Place(1, 1, True)]),
         (["at ", "skerry.org"], "Skerry", [Place(1, 1, False)]),
-        (["$5 ", "million"], "$5 Million", [Place(0, 1, True)]),
         (["$5 ", "million"], "5", [Place(0, 0, True)]),  # a sign beside it is no word
-        (["Åmål"], unicodedata.normalize("NFD", "åmål"), [Place(0, 0, True)]),
         (["東", "京", "都"], "東京", [Place(0, 1, True)]),
         (["a", "a", "a"], "a", []),  # one word in three pieces
         (["a ", "a ", "a "], "a a", [Place(0, 1, True), Place(1, 2, True)]),
-        (["a "], " \u00ad", []),
     ],
 )  # fmt: skip
 def test_a_place_has_its_pieces(pieces: list[str], answer: str, places: list[Place]) -> None:

@@ -54,8 +54,7 @@ def choice(first: str, second: str) -> str:
         *(
             (p("by ", f"<w:{name}>{run('Ada')}</w:{name}>", " in"), ["by Ada in"])
             for name in (
-                *("fldSimple", "bdo", "dir", "smartTag", "customXml", "hyperlink", "ins", "moveTo"),
-                "new",
+                *("fldSimple", "bdo", "hyperlink", "ins", "new"),
             )
         ),
         (p("by ", f"<w:sdt><w:sdtContent>{run('Ada')}</w:sdtContent></w:sdt>"), ["by Ada"]),
@@ -68,31 +67,24 @@ def choice(first: str, second: str) -> str:
          ["by Ada."]),
         (p("by ", BEGIN, run("IF "), BEGIN, run("x"), SEPARATE, run("y"), END, SEPARATE, "Ada",
            END), ["by Ada"]),
-        (p("a ", run("", HIDDEN) + BEGIN.replace("<w:r>", f"<w:r>{HIDDEN}"), run("XE"),
-           END.replace("<w:r>", f"<w:r>{HIDDEN}"), "b"), ["a b"]),
         (p("a ", BEGIN, "b"), ["a b"]),  # a field that does not end
         (p(f"<w:r><w:ruby><w:rt>{run('kyo')}</w:rt><w:rubyBase>{run('東')}</w:rubyBase></w:ruby></w:r>"),
          ["東"]),
         *(
             (p(f"<w:r><w:t>lit</w:t><w:{name}/><w:t>in</w:t></w:r>"), [f"lit{between}in"])
             for name, between in (
-                ("br", " "), ('br w:type="page"', " "), ('br w:type="column"', " "), ("cr", " "),
-                ("tab", " "), ("ptab", " "), ("noBreakHyphen", "\u2011"), ("softHyphen", "\u00ad"),
+                ('br w:type="page"', " "), ("tab", " "), ("noBreakHyphen", "\u2011"),
                 ('sym w:font="Symbol" w:char="F06D"', "μ"), ('sym w:font="X" w:char="F06D"', " "),
-                ('sym w:font="X" w:char="00B5"', "µ"),
             )
         ),
         (p("a ", run("x", HIDDEN), run("b", HIDDEN.replace("/>", ' w:val="false"/>'))), ["a b"]),
         (p(DELETED_END, run("It ")) + p("rains."), ["It rains."]),
-        (p(DELETED_END.replace("del", "vanish"), run("It ")) + p("rains."), ["It rains."]),
         (p(DELETED_END, run("It ")) + tbl(cell(p("x"))), ["It", "x"]),
         (p("a ", f"<w:r>{box('boxed')}</w:r>", "b") + p("c"), ["a b", "boxed", "c"]),
         (p("a ", choice(box("boxed"), box("boxed")), "b"), ["a b", "boxed"]),
-        (p("a ", choice(box("boxed"), "<w:pict/>"), "b"), ["a b", "boxed"]),
         (p("a ", choice("<w:symEx/>", "<w:t>☺</w:t>")), ["a ☺"]),
         (p("is ", "<m:oMath><m:sSup><m:e><m:r><m:t>10</m:t></m:r></m:e><m:sup><m:r><m:t>6</m:t>"
            "</m:r></m:sup></m:sSup></m:oMath>", " kg"), ["is 10^6 kg"]),
-        (p("<w:commentRangeStart/>", "a", "<w:commentReference/>"), ["a"]),
         (tbl(cell(p("a") + p("b")) + cell(tbl(cell(p("c")) + cell(p("d"))))), ["a b c | d"]),
         (p(HEADING, "a") + tbl(cell(p(HEADING, "b")) + cell(p("c"))), ["a b | c"]),
         (tbl("<w:trPr><w:tblHeader/></w:trPr>" + cell(p("a")), cell(p("b"))), ["a b"]),
@@ -180,10 +172,9 @@ RTF, OLE = b"{\\rtf1 It rains.}", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(60
     ("name", "data", "kind"),
     [
         ("a.docx", b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "Git LFS"),
-        ("a.docx", b"It rains.", "text"),
         ("a.DOCM", b"<p>It rains.</p>", "text"),
-        *((name, RTF, "RTF") for name in ("a.docx", "a.txt", "a")),
-        *((name, OLE, "an old document") for name in ("a.docx", "a.doc")),
+        ("a.docx", RTF, "RTF"),
+        ("a.doc", OLE, "an old document"),
         ("a.docx", OLE + "EncryptedPackage".encode("utf-16-le"), "with a password"),
     ],
 )

