@@ -49,14 +49,13 @@ def make(
     return make_answer("who", page, Ranked(prediction, n_best), top, WindowConfig())
 
 
-@pytest.mark.parametrize("marks", [("»", "«"), ("\033[1m", "\033[0m")])
-def test_control_characters_of_a_page_are_visible(marks: tuple[str, str]) -> None:
+def test_control_characters_of_a_page_are_visible() -> None:
     page = replace(
         PAGE, spelling=["\x1b[2J" + s if s.startswith("Ada") else s for s in PAGE.spelling]
     )
-    text = render(make(BOTH, page=page), marks)
+    text = render(make(BOTH, page=page))
     assert text.startswith("\\u001b[2JAda Brenn (83%)\n\n")
-    assert f"  {marks[0]}\\u001b[2JAda Brenn{marks[1]} (1840) designed" in text
+    assert "  »\\u001b[2JAda Brenn« (1840) designed" in text
     assert "\x1b[2J" not in text
 
 
@@ -91,11 +90,9 @@ WORDLESS = Alternative(SECOND, (), YesNo.NONE, 0.02, 0.001)
 @pytest.mark.parametrize(
     ("prediction", "first", "text", "probabilities"),
     [
-        (Prediction(0, FIRST, 0.97, (), 0.96), ASKS, None, (0.97, None)),
         (Prediction(0, FIRST, 0.9, (), 0.2), N_BEST[0], None, (0.9, None)),  # below a threshold
         (Prediction(0, None, 0.9, (ADA,), 0.834), N_BEST[0], "Ada Brenn", (None, None)),
         (Prediction(0, FIRST, 0.9, (), 0.8, YesNo.YES), replace(ASKS, yes_no=YesNo.YES), "yes", ()),
-        (Prediction(0, None, 0.1, (), 0.1), N_BEST[0], None, (None, None)),
     ],
 )
 def test_what_is_not_answered_has_no_probability(
@@ -133,8 +130,6 @@ def test_of_a_long_block_the_lines_around_the_answer_are_shown() -> None:
     [
         "He met \U000f0000 Ada Brenn, \U000f0001 there.",
         "He  met\n Ada   Brenn's  friend",
-        "Ada Brenn",
-        "\u05e9\u05dc\u05d5\u05dd Ada\u00a0Brenn \U0001f600",
     ],
 )
 def test_the_place_of_a_short_answer_in_the_text_of_the_long_one(text: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from huggingface_hub import _snapshot_download, constants
+from huggingface_hub import constants
 
 import nq
 from experiments.peers.pipeline import LIVE, write_model
@@ -21,7 +21,7 @@ from tests.formats.hugging_face_rows import row
 from tests.formats.hugging_face_rows import write as write_rows
 from tests.formats.test_parquet import SQUAD, squad_rows, write_questions
 from tests.support import nq_records
-from tests.support.child_processes import ROOT, python, started, wait_until
+from tests.support.child_processes import ROOT, python, started
 from tests.support.hub_server import Hub, serve
 
 MODEL, DATA = "Org/reader.v2", "datasets/org/questions"
@@ -116,9 +116,7 @@ def test_a_folder_comes_before_a_model_of_its_name(server: Hub) -> None:
     assert server.requests == []
 
 
-@pytest.mark.parametrize(
-    "name", ["a/../b", "./a", "a b/c", "org/-x", "org/a--b", "a/b@x/../y", "a/b/c"]
-)
+@pytest.mark.parametrize("name", ["a/../b", "./a", "a/b@x/../y"])
 def test_text_that_names_no_model_of_the_hub_is_a_folder(name: str, server: Hub) -> None:
     with pytest.raises(FileNotFoundError, match="no model in "):
         nq.load(name)
@@ -159,7 +157,7 @@ def test_names_that_do_not_exist(server: Hub) -> None:
     ("answer", "named"),
     [
         ({"gated": {MODEL}}, f"ADDRESS/{MODEL}.* HF_TOKEN"),
-        *(({"status": n}, rf"ADDRESS.* {n}\b") for n in (429, 500, 503)),
+        ({"status": 503}, r"ADDRESS.* 503\b"),
         ({"sizes": {"config.json": 100 << 30}}, r"config\.json.* 100\.0 GiB.* 64\.0 MiB"),
     ],
     ids=str,
@@ -228,17 +226,6 @@ def test_two_processes_fetch_a_model_and_obey_the_variables(server: Hub, tmp_pat
     assert (done.stdout.strip(), done.stderr) == (folders.pop(), "")
 
 
-@pytest.mark.slow
-def test_a_killed_download_is_done_by_the_next_run(server: Hub, tmp_path: Path) -> None:
-    server.delay_s, home = 0.3, tmp_path / "home"
-    variables = environment(server, home)
-    with started("-c", FIND, MODEL, folder=ROOT, **variables):
-        wait_until(lambda: any("/resolve/" in request for request in server.requests))
-    server.delay_s = 0.0
-    done = python("-c", FIND, MODEL, folder=ROOT, **variables)
-    assert names_in(Path(done.stdout.strip())) == FILES
-
-
 # --- Data ---------------------------------------------------------------------------------
 
 
@@ -253,31 +240,6 @@ def test_a_glob_of_the_hub_becomes_files_of_one_commit(server: Hub) -> None:
     assert find_files(f"hf://datasets/org/questions@{commit}/default/") == files
     assert find_files(first) == files[:1]
     assert server.requests == []
-
-
-def test_the_client_gets_few_patterns_for_many_files(
-    server: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It compares each pattern with each name."""
-    folder = Path("data/many")
-    (folder / "deeper").mkdir(parents=True)
-    for number in range(40):
-        (folder / f"{number:02d}.jsonl").write_text(str(number), encoding="utf-8")
-    (folder / "deeper" / "a.jsonl").write_text("", encoding="utf-8")
-    (folder / "a.txt").write_text("", encoding="utf-8")
-    filtered, n_patterns = vars(_snapshot_download)["filter_repo_objects"], list[int]()
-
-    def counted(**options: Any) -> Any:
-        n_patterns.append(len(options["allow_patterns"] + options["ignore_patterns"]))
-        return filtered(**options)
-
-    monkeypatch.setattr(_snapshot_download, "filter_repo_objects", counted)
-    for path in ("many/*.jsonl", "many"):
-        files = find_files(f"hf://datasets/org/questions/{path}")
-        assert [Path(file).read_text(encoding="utf-8") for file in files] == [*map(str, range(40))]
-        shutil.rmtree(Path(files[0]).parents[1])
-    assert max(n_patterns) < 20
-    assert not any("a.txt" in request or "deeper" in request for request in server.requests)
 
 
 @pytest.mark.parametrize(

@@ -79,30 +79,27 @@ any_page, markdown = partial(page_of, name="the page"), partial(page_of, name="a
         *((read, text) for read in (any_page, page_from_html) for text in BLANK_TEXTS),
         (page_from_html, "<" * SIZE),
         *(
-            (page_from_html, f'<b style="{start}{part * (SIZE // len(part))}">a')
-            for start, part in (
-                ("", "'\\"), ("", "/*"), ("", "display:block;"), ("display:", "block !"),
-            )
+            (page_from_html, f'<b style="{part * (SIZE // len(part))}">a')
+            for part in ("'\\", "/*", "display:block;")
         ),
         (page_from_html, "a" + "<p>&" * (SIZE // 4)),
         (page_from_html, "<ul><li>" * 49_000 + "a"),
         (page_from_html, "<div>" * 200_000 + "a" + "</ul>" * 200_000),
         (markdown, "    b\n    c\n\nd\n\n" * 10_000 + "a " * 150_000),
-        *((markdown, "<div>\n" + part * 150_000) for part in ("<", "<!--")),
+        (markdown, "<div>\n" + "<!--" * 150_000),
         *(
             (markdown, part * (SIZE // 100) + "a " * (SIZE // 4))
-            for part in ("    a\n\n", "*a ", "[a](b) ", "# a\n", "<b>a ", "- a\n", "a ] `b` ")
+            for part in ("    a\n\n", "*a ", "[a](b) ", "<b>a ", "a ] `b` ")
         ),
         (page_from_text, f"a\n{BLANKS}b"),
         *(
             (CharacterData, part * (SIZE // len(part)))
-            for part in ("<", "</", "<!--", "<!", "<a ='", "<a b='x' c", "<script>", "&a", "&#9")
+            for part in ("</", "<!--", "<a ='", "<a b='x' c", "<script>", "&#9")
         ),
         *(
             (located_words, start + part * (SIZE // len(part)))
             for start, part in (
-                ("http://", "!"), ("", "http://! "), ("", "an"), ("", "1,"), ("", "a'"), ("", "A."),
-                ("a", "\u0301"), ("", "!\u200d"), ("", "_"),
+                ("http://", "!"), ("", "an"), ("", "1,"), ("", "a'"), ("a", "\u0301"),
             )
         ),
         (lambda text: spellings([text], [True]), "<" + "_" * SIZE),
@@ -117,10 +114,7 @@ any_page, markdown = partial(page_of, name="the page"), partial(page_of, name="a
         *(
             (json_list, start + part * (SIZE // len(part)))
             for start in ("[", '{"a": ')
-            for part in (
-                *('{"a":', '{"a":[1,', '{"a":},\n', '{"a":"\\"', '{"a":1},,', '{"a":1} '),
-                *('{"a":1},[', '{"a":"",', '{"a":""},"\\"', '{"a":' + BLANKS, '{"a":1}' + BLANKS),
-            )
+            for part in ('{"a":[1,', '{"a":"\\"', '{"a":1},', '{"a":"",', '{"a":1}' + BLANKS)
         ),
         (lambda text: squad.is_mrqa("", text.encode()), f"{BLANKS}{{{BLANKS}a"),
         (lambda text: decode_text(text.encode("latin-1"), "a page"), "é" + "<meta" * (SIZE // 5)),
