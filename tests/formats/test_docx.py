@@ -5,8 +5,6 @@ import random
 import zipfile
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nq.answers import Page
 from nq.formats.documents import decode_page
@@ -208,40 +206,3 @@ def test_entities_are_refused() -> None:
         archive.writestr("word/document.xml", xml.encode("utf-16"))
     with limited_memory(128 << 20), pytest.raises(ValueError, match="entities"):
         read(data.getvalue())
-
-
-words = st.text(st.sampled_from("abé東&<> 1."), max_size=4)
-pieces = st.one_of(
-    words.map(lambda text: (run(text), text)),
-    words.map(lambda text: (run(text, HIDDEN), "")),
-    words.map(lambda text: (f"<w:del>{run(text)}</w:del>", "")),
-    st.sampled_from(["br", "tab", "cr"]).map(lambda name: (f"<w:r><w:{name}/></w:r>", " ")),
-    words.map(lambda text: (BEGIN + run("x") + SEPARATE + run(text) + END, text)),
-)
-wrapped = st.recursive(
-    pieces,
-    lambda inner: st.builds(
-        lambda name, parts: (
-            f"<w:{name}>{''.join(xml for xml, _ in parts)}</w:{name}>",
-            "".join(text for _, text in parts),
-        ),
-        st.sampled_from(["ins", "bdo", "smartTag", "fldSimple", "any"]),
-        st.lists(inner, max_size=3),
-    ),
-)
-
-
-@given(st.lists(st.lists(wrapped, max_size=5), min_size=1, max_size=5))
-def test_text_is_that_of_the_runs(paragraphs: list[list[tuple[str, str]]]) -> None:
-    body = "".join(f"<w:p>{''.join(xml for xml, _ in one)}</w:p>" for one in paragraphs)
-    texts = ["".join(text for _, text in one) for one in paragraphs]
-    expected = ["".join(text.split()) for text in texts if text.strip()]
-    if not expected:
-        with pytest.raises(ValueError, match=r"^a\.docx "):
-            read(word(body))
-        return
-    page = read(word(body))
-    shown = [page.text(c.span) for c in page.example.candidates]
-    assert ["".join(text.split()) for text in shown] == expected
-    spans = [" ".join(text.split()) for text in shown]
-    assert spans == [" ".join(text.split()) for text in texts if text.strip()]

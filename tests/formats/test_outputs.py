@@ -2,8 +2,8 @@
 
 import csv
 import json
-import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,83 +82,54 @@ def test_a_prediction_has_the_official_layout() -> None:
         assert (encoded["start_byte"], encoded["end_byte"]) == (-1, -1)
 
 
-def page(prediction: Prediction, with_bytes: bool = False) -> Example:
-    return Example(
-        prediction.example_id,
-        'who, "me"?\nor \u2028 you',
-        [f"w{i}" for i in range(N_TOKENS)],
-        [False] * N_TOKENS,
-        (),
-        token_bytes=BYTES if with_bytes else None,
-        title="Ü",
-    )
-
-
 def no_alternatives(limit: int) -> None:
     """Stands for a decision rule without probabilities."""
 
 
-def write(folder: Path, predictions: list[Prediction], with_bytes: bool = False) -> None:
+def write(folder: Path, *predictions: Prediction) -> None:
+    """Writes predictions about a page of ten words in every format."""
+    words = [f"w{i}" for i in range(N_TOKENS)]
     with outputs.open_writer(folder, NAMES) as write_one:
-        for prediction in predictions:
-            answer = page(prediction, with_bytes), prediction, no_alternatives
-            write_one(outputs.encode(NAMES, *answer))
+        for one in predictions:
+            example = Example(one.example_id, 'who, "me"?', words, [False] * N_TOKENS, ())
+            example = replace(example, token_bytes=BYTES, title="Ü")
+            write_one(outputs.encode(NAMES, example, one, no_alternatives))
 
 
-def parse_spans(text: str) -> tuple[Span, ...]:
-    return tuple(Span(*map(int, part.split(":"))) for part in text.split())
-
-
-@given(st.lists(predictions(), max_size=5, unique_by=lambda p: str(p.example_id)), st.booleans())
-def test_every_format_has_every_answer(expected: list[Prediction], with_bytes: bool) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        write(Path(name), expected, with_bytes)
-        with open(Path(name, "kaggle.csv"), newline="", encoding="utf-8") as file:
-            header, *rows = csv.reader(file)
-        lines = Path(name, "nbest.jsonl").read_bytes().split(b"\n")[:-1]
-        squad = json.loads(Path(name, "squad.json").read_bytes())
-    assert header == ["example_id", "PredictionString"]
-    assert list(squad) == [str(prediction.example_id) for prediction in expected]
-    for prediction, line, long, short in zip(expected, lines, rows[::2], rows[1::2], strict=True):
-        check_kaggle(prediction, long, short)
-        example, yes_no = page(prediction), prediction.yes_no
-        n_best = json.loads(line)
-        assert n_best["example_id"] == prediction.example_id
-        assert (n_best["question"], n_best["title"]) == (example.question, "Ü")
-        assert n_best["probabilities"] is False
-        (answer,) = n_best["answers"]
-        assert_answer(answer, prediction, example, with_bytes)
-        words = "; ".join(example.text(span) for span in prediction.shorts)
-        text = squad[str(prediction.example_id)]
-        assert text == (words if yes_no is YesNo.NONE else yes_no.lower())
-
-
-def check_kaggle(prediction: Prediction, long: list[str], short: list[str]) -> None:
-    example_id = prediction.example_id  # without the ' before a formula
-    assert long[0] in (f"{example_id}_long", f"'{example_id}_long")
-    assert short[0] == long[0].removesuffix("long") + "short"
-    assert parse_spans(long[1]) == (() if prediction.long is None else (prediction.long,))
-    if prediction.yes_no is YesNo.NONE:
-        assert parse_spans(short[1]) == prediction.shorts
-    else:
-        assert short[1] == prediction.yes_no
-
-
-def assert_answer(
-    answer: dict[str, object], prediction: Prediction, page: Example, bytes_: bool
-) -> None:
-    def encoded(span: Span) -> dict[str, object]:
-        byte_span = {"start_byte": span.start * 10, "end_byte": span.end * 10 - 3}
-        tokens = {"start_token": span.start, "end_token": span.end, "text": page.text(span)}
-        return {**tokens, **(byte_span if bytes_ else {})}
-
-    assert answer == {
-        "long_answer": None if prediction.long is None else encoded(prediction.long),
-        "long_score": prediction.long_score,
-        "short_answers": [encoded(span) for span in prediction.shorts],
-        "short_score": prediction.short_score,
-        "yes_no_answer": prediction.yes_no,
+def test_every_format_has_every_answer(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        Prediction(7, Span(1, 9), 2.5, (Span(2, 3), Span(4, 6)), 1.5),
+        Prediction('q,"1"', Span(1, 3), 0.5, (), 0.25, YesNo.YES),
+        Prediction("null"),
+    )
+    assert (tmp_path / "kaggle.csv").read_text() == (
+        "example_id,PredictionString\n7_long,1:9\n7_short,2:3 4:6\n"
+        '"q,""1""_long",1:3\n"q,""1""_short",YES\nnull_long,\nnull_short,\n'
+    )
+    squad = json.loads((tmp_path / "squad.json").read_bytes())
+    assert squad == {"7": "w2; w4 w5", 'q,"1"': "yes", "null": ""}
+    lines = (tmp_path / "nq_open.jsonl").read_bytes().splitlines()
+    expected = [{"question": 'who, "me"?', "prediction": text} for text in squad.values()]
+    assert list(map(json.loads, lines)) == expected
+    first, second, null = map(json.loads, (tmp_path / "nbest.jsonl").read_bytes().splitlines())
+    (answer,) = first.pop("answers")
+    assert first == {
+        "example_id": 7,
+        "question": 'who, "me"?',
+        "title": "Ü",
+        "probabilities": False,
     }
+    assert answer["short_answers"][0] == {
+        **{"start_token": 2, "end_token": 3, "start_byte": 20, "end_byte": 27, "text": "w2"}
+    }
+    assert answer["long_answer"]["text"] == "w1 w2 w3 w4 w5 w6 w7 w8"
+    assert (answer["long_score"], answer["short_score"], answer["yes_no_answer"]) == (
+        *(2.5, 1.5),
+        "NONE",
+    )
+    assert second["answers"][0]["yes_no_answer"] == "YES"
+    assert null["answers"][0]["long_answer"] is None
 
 
 @pytest.mark.parametrize(
@@ -171,13 +142,13 @@ def assert_answer(
 def test_no_id_in_kaggle_rows_is_a_formula(
     example_id: int | str, written: str, tmp_path: Path
 ) -> None:
-    write(tmp_path, [Prediction(example_id)])
+    write(tmp_path, Prediction(example_id))
     with open(tmp_path / "kaggle.csv", newline="", encoding="utf-8") as file:
         assert [name for name, _ in csv.reader(file)][1:] == [f"{written}_long", f"{written}_short"]
 
 
 def test_an_interruption_leaves_the_former_files(tmp_path: Path) -> None:
-    write(tmp_path, [Prediction(1)])
+    write(tmp_path, Prediction(1))
     write_predictions(tmp_path / "predictions.json", [encode_prediction(Prediction(1))])
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     files = {"predictions.json", *(one.file for one in outputs.FORMATS.values())}
@@ -190,10 +161,10 @@ def test_an_interruption_leaves_the_former_files(tmp_path: Path) -> None:
         yield encode_prediction(Prediction(2))
         raise KeyboardInterrupt
 
+    example = Example(3, "who", ["w"], [False], ())
     with pytest.raises(KeyboardInterrupt), outputs.open_writer(tmp_path, NAMES) as write_one:
-        answer = page(Prediction(3)), Prediction(3)
-        write_one(outputs.encode(NAMES, *answer, no_alternatives))
-        write_one(outputs.encode(NAMES, *answer, interrupt))
+        for alternatives in (no_alternatives, interrupt):
+            write_one(outputs.encode(NAMES, example, Prediction(3), alternatives))
     with pytest.raises(KeyboardInterrupt):
         write_predictions(tmp_path / "predictions.json", stream())
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -51,15 +51,6 @@ def test_a_squad_file_is_known_by_its_fields(name: str, indent: int | None, tmp_
     assert [inputs.count_records(str(path), limit) for limit in (None, 2)] == [3, 2]
 
 
-def test_other_fields_and_their_order_mean_nothing(tmp_path: Path) -> None:
-    document, others = own_data.squad(), {"a": ["}", {"b": '\\"]', "tags": [1]}], "c": None}
-    for same in ({**others, **document}, {**dict(reversed(document.items())), **others}):
-        path = write(tmp_path / "a", json.dumps(same))
-        assert ids(path) == ["q1", "q2", "q3"]
-    lines = [{"id": i, "question": "who", "context": "Ada", **others, "data": [1]} for i in (1, 2)]
-    assert ids(write_lines(tmp_path / "b", lines)) == [1, 2]  # no SQuAD
-
-
 def test_data_may_have_the_questions_themselves(tmp_path: Path) -> None:
     flat = [{**question, "context": CONTEXT} for question in own_data.QUESTIONS]
     path = write(tmp_path / "a.json", json.dumps({"data": [*flat, {"x": 1}]}))
@@ -229,29 +220,6 @@ def test_places_are_those_of_the_text_in_the_context(text: str, data: st.DataObj
     # an answer that is given with this place is the same span, whatever its text
     answer = {"text": text[start:end], "answer_start": start}
     assert shorts(decode(context=text, answers=[answer])) == [text[start:end]]
-
-
-@given(st.lists(st.sampled_from(["a", "A", "b", "Ab"]), min_size=1, max_size=9), st.data())
-def test_an_answer_without_a_place_is_looked_for_everywhere(
-    page: list[str], data: st.DataObject
-) -> None:
-    wanted = data.draw(st.lists(st.sampled_from(["a", "A", "b"]), min_size=1, max_size=3))
-    n = len(wanted)
-    parts = [page[i : i + n] for i in range(len(page) - n + 1)]
-    same = [part for part in parts if part == wanted]
-    any_case = [p for p in parts if [w.lower() for w in p] == [w.lower() for w in wanted]]
-    example = decode(context=" ".join(page), answer=" ".join(wanted))
-    expected = [" ".join(part) for part in same or any_case]
-    assert not expected or shorts(example) == expected
-
-
-def test_a_context_is_a_page_of_paragraphs() -> None:
-    example = decode(title="Skerry", answers=[placed("Tom Hale")])
-    assert (example.example_id, example.title, len(example.candidates)) == (1, "Skerry", 2)
-    assert [example.tokens[c.span.start] for c in example.candidates] == ["<P>", "<P>"]
-    (answer,) = example.annotations or ()
-    assert (answer.candidate, answer.long) == (1, example.candidates[1].span)
-    assert example.text(example.candidates[1].span).startswith("Its last keeper,\tTom Hale,")
 
 
 @pytest.mark.parametrize(

@@ -258,7 +258,6 @@ def test_own_questions_with_contexts_pages_and_other_columns(tmp_path: Path) -> 
 
 
 TEXT_TYPES = pa.string_view(), pa.dictionary(pa.int32(), pa.string()), pa.binary_view()
-LIST_TYPES = (pa.large_list, pa.list_view)
 
 
 @pytest.mark.parametrize("kind", TEXT_TYPES, ids=str)
@@ -272,16 +271,6 @@ def test_texts_of_each_type_of_arrow(kind: Any, tmp_path: Path) -> None:
         table = table.set_column(place, name, pa.array(texts, kind))
     pq.write_table(table, tmp_path / "b.parquet")
     assert values(tmp_path / "b.parquet") == expected
-
-
-@pytest.mark.parametrize("several", LIST_TYPES)
-def test_lists_of_each_type_of_arrow(several: Any, tmp_path: Path) -> None:
-    answer = pa.struct({"text": TEXT, "answer_start": INTEGER})
-    pairs = zip(squad_rows(), own_data.QUESTIONS, strict=True)
-    rows = [{**row, "answers": question["answers"]} for row, question in pairs]
-    expected = values(write_questions(tmp_path / "a.parquet", squad_rows(), SQUAD))
-    schema = pa.schema({**TEXTS, "answers": several(answer)})
-    assert values(write_questions(tmp_path / "b.parquet", rows, schema)) == expected
 
 
 def test_texts_of_another_encoding_and_empty_row_groups(tmp_path: Path) -> None:
