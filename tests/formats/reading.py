@@ -23,8 +23,18 @@ def items(path: Path, **options: Any) -> list[Example | DeadLetter]:
     return [item for _, item in records(path, **options)]
 
 
+def examples(path: Path, **options: Any) -> list[Example]:
+    """Returns the good records of a file."""
+    return [item for item in items(path, **options) if isinstance(item, Example)]
+
+
 def ids(path: Path, **options: Any) -> list[int | str]:
-    return [i.example_id for i in items(path, **options) if isinstance(i, Example)]
+    return [example.example_id for example in examples(path, **options)]
+
+
+def golds(path: Path) -> list[Any]:
+    """Returns the gold of each good record."""
+    return [(example.answers, example.annotations) for example in examples(path)]
 
 
 def reasons(path: Path, **options: Any) -> list[str]:
