@@ -26,6 +26,8 @@ MAX_SHOWN = 4
 _PART = r"[a-zA-Z0-9](?:[\w.-]{0,94}\w)?"
 _MODEL = re.compile(rf"(?!.*(?:\.\.|--)){_PART}/{_PART}(?:@[\w./-]{{1,200}})?", re.ASCII)
 _CACHED = re.compile(r".*/(model|dataset)s--([^/]+?)--([^/]+)/snapshots/([0-9a-f]{40})/?(.*)")
+_COMMIT = re.compile("[0-9a-f]{40}")
+_NAME = re.compile(r"(?!/)(?!.*(?:^|/)\.\.(?:/|$))[^\0]+", re.DOTALL)
 
 Select = Callable[[Mapping[str, int]], Sequence[str]]
 """Chooses files of a repository, given the bytes of each by name; it may raise ``Error``.
@@ -128,7 +130,7 @@ def _fetch(
     try:
         offline = constants.is_offline_mode()
         resolved = api.resolve_revision(**options, revision=revision, local_files_only=offline)
-        options["revision"] = resolved.resolved
+        options["revision"] = _check(_COMMIT, resolved.resolved)
         folder = Path(constants.HF_HUB_CACHE).expanduser().resolve()
         folder /= f"{kind}s--{repository.replace('/', '--')}/snapshots/{resolved.resolved}"
         sizes = _sizes(api, folder, options)
@@ -160,7 +162,8 @@ def _sizes(api: Any, folder: Path, options: Mapping[str, Any]) -> Mapping[str, i
         tree = get_cached_repo_tree(**options)
     except errors.CachedRepoTreeNotFoundError:
         tree = [] if offline else api.list_repo_tree(**options, recursive=True)
-    sizes = {entry.path: entry.size for entry in tree if isinstance(entry, RepoFile)}
+    entries = (entry for entry in tree if isinstance(entry, RepoFile))
+    sizes = {_check(_NAME, entry.path): entry.size for entry in entries}
     if offline and not sizes:  # another program may have fetched single files
         files = [path for path in folder.rglob("*") if path.is_file()]
         if not files:
@@ -168,6 +171,13 @@ def _sizes(api: Any, folder: Path, options: Mapping[str, Any]) -> Mapping[str, i
         log.warning("only those files are known that are in %s", folder)
         sizes = {str(path.relative_to(folder)): path.stat().st_size for path in files}
     return sizes
+
+
+def _check(pattern: re.Pattern[str], value: str) -> str:
+    """Returns a value from the hub that becomes part of a path, if it matches the pattern."""
+    if pattern.fullmatch(value):
+        return value
+    raise Error(f"the hub sends {value!r:.80}, which cannot be part of a path: do not trust it")
 
 
 def _reason(error: BaseException, repository: str) -> str:

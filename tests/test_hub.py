@@ -116,13 +116,6 @@ def test_a_folder_comes_before_a_model_of_its_name(server: Hub) -> None:
     assert server.requests == []
 
 
-@pytest.mark.parametrize("name", ["a/../b", "./a", "a/b@x/../y"])
-def test_text_that_names_no_model_of_the_hub_is_a_folder(name: str, server: Hub) -> None:
-    with pytest.raises(FileNotFoundError, match="no model in "):
-        nq.load(name)
-    assert server.requests == []
-
-
 def test_a_revision_that_moved(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     old = model_folder(MODEL)
     config = Path("model/config.json")
@@ -191,6 +184,24 @@ def test_a_repository_that_is_no_model(removed: str, named: str, server: Hub) ->
     server.requests.clear()
     assert MODEL in error_of(MODEL) and named in error_of(MODEL)
     assert not any("/resolve/" in request for request in server.requests)
+
+
+# --- Hostile answers ----------------------------------------------------------------------
+
+OUTSIDE = "../../../outside"
+
+
+@pytest.mark.parametrize(
+    "answer", [{"sha": OUTSIDE}, {"names": [OUTSIDE]}, {"names": ["/outside"]}], ids=str
+)
+def test_no_answer_becomes_a_path_outside_the_cache(
+    answer: dict[str, Any], server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vars(server).update(answer)
+    assert "outside" in error_of(MODEL)
+    offline(monkeypatch)
+    assert MODEL in error_of(MODEL)  # of what is in the cache now
+    assert not list(tmp_path.glob("cache/*/snapshots/*/*"))
 
 
 # --- Interrupted and at the same time -----------------------------------------------------
@@ -269,11 +280,7 @@ def test_commands_take_models_and_data_of_the_hub(server: Hub, commands: Command
     ]
     gold = "--gold_path", data, "--predictions_path", "run/predictions.json"
     assert "squad_f1" in json.loads(commands.out("eval", *gold))
-    commands.out("report", "run", "--output", "page.html")
     commands.out("convert", MODEL, "converted")
     assert Path("converted/README.md").read_text(encoding="utf-8").startswith(f"# {name}\n")
-    assert "--output" in commands.error("tune", "--data", data, "--model", MODEL)
     bad = "hf://datasets/org/none/a.parquet"
     assert "org/none" in commands.error("answer", "--data", bad, "--no-track")
-    assert commands.out("eval", *gold[:1], bad, *gold[2:], code=1) == ""
-    server.requests.clear()

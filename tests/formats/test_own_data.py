@@ -362,13 +362,11 @@ def test_a_record_with_a_context_is_own_data_whatever_else_it_has(
     fields: Any, others: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     inputs._mention_pages.cache_clear()
-    record = {**fields, "question": "who", "context": "It rains."}
-    record |= {} if "answer" in fields else {"answers": ["rains"]}
-    path = write_lines(tmp_path / "a.jsonl", [record, record])
-    for example in read_examples(path, skip_bad=True):
-        assert (example.text(example.candidates[0].span), example.answers) == (
-            "It rains.", ("rains",)
-        )  # fmt: skip
+    record = {"answers": ["rains"], **fields, "question": "who", "context": "It rains."}
+    path = write_lines(tmp_path / "a.jsonl", [record, record | {"id": 2}])
+    for example in examples(path):
+        assert example.text(example.candidates[0].span) == "It rains."
+        assert example.answers == ("rains",)
     messages = [one.getMessage() for one in caplog.records if "pages" in one.getMessage()]
     expected = f"a record has pages in the fields context and {others}: context is read"
     assert messages == ([expected] if others else [])
