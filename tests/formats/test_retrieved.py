@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nq.formats import elements, inputs, lines
 from nq.formats.documents import page_from_html
@@ -23,7 +21,7 @@ from nq.records import DeadLetter, Example, Passage
 from tests.conftest import Commands
 from tests.formats import own_data
 from tests.formats.reading import ids, items, reasons, records, values_of
-from tests.support.nq_records import simplified, to_line, write_lines
+from tests.support.nq_records import simplified, write_lines
 from tests.support.peak_memory import limited_memory
 
 Passages = Sequence[tuple[str, str, str]]
@@ -117,28 +115,6 @@ def test_all_shapes_are_the_same_example(tmp_path: Path) -> None:
         "Skerry Point\n" + KEEPERS[0][2], "It rains.", "Tom Hale\n" + KEEPERS[2][2]
     ]  # fmt: skip
     assert [passage.rank for passage in second.passages or ()] == [1, 2]
-
-
-TEXTS = st.text("ab .,-\"'[]{}\\é\u0300\u2029\U0001f600<1", max_size=12)
-LINES = TEXTS.map(str.strip).filter(lambda text: not (text[:1] == text[-1:] == '"' and text[1:]))
-GOLD = st.one_of(st.none(), st.lists(st.sampled_from(["a", "b 1", "é"]), max_size=2))
-
-
-@given(st.lists(st.tuples(TEXTS, LINES, TEXTS.map(lambda text: text + "x")), max_size=4), GOLD)
-def test_any_record_reads_back_from_each_shape(passages: Passages, answers: Any) -> None:
-    expected = values_of(decode(dpr("q", passages, answers)))
-    del expected["passages"]
-    for shape in SHAPES:
-        (row,) = read_elements(to_line([shape("q", passages, answers)]), 1)
-        values = values_of(inputs.decode_record(row))
-        del values["passages"]
-        gold = values.pop("annotations"), expected["annotations"]
-        assert values == {k: v for k, v in expected.items() if k != "annotations"}
-        if shape is training:
-            places = sorted(gold[1] or (), key=lambda annotation: annotation.shorts)
-            assert gold[0] == (tuple(places[:1]) or None)
-        else:
-            assert gold[0] == gold[1]
 
 
 def test_passages_are_the_blocks_of_the_same_page_as_html(tmp_path: Path) -> None:
