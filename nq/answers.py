@@ -64,7 +64,8 @@ class Page:
     def _value(self) -> tuple[Any, ...]:
         original = self.example.original
         chars = original and (original.plain, original.chars.tolist())
-        tokens, candidates = list(self.example.tokens), list(self.example.candidates)
+        tokens = list(self.example.tokens)
+        candidates = list(self.example.candidates)
         return tokens, candidates, list(self.spelling), chars
 
     def located(
@@ -99,12 +100,16 @@ class Page:
 
         ``page_number`` is ``None`` where no form feed divides the text.
         """
-        original, number = self.example.original, None
+        original = self.example.original
+        number = None
         if original and original.plain and "\f" in original.plain:
             start, _ = original.place(span) or (0, 0)
             number = 1 + original.plain.count("\f", 0, start)
         starts = (c.span.start for c in self.example.candidates if c.top_level)
-        return {"block": sum(start <= span.start for start in starts), "page_number": number}
+        return {
+            "block": sum(start <= span.start for start in starts),
+            "page_number": number,
+        }
 
     def with_question(self, question: str) -> Example:
         """Returns the page's example with ``question``, without annotations."""
@@ -133,7 +138,8 @@ def located(
     for answer in answers:
         words = [i for i in range(answer.start, answer.end) if spelling[i].strip(" |\n")]
         if words:
-            with_letter = [*spelling[: words[0]], "x"]  # keeps the blanks before the answer
+            # a letter keeps the blanks before the answer
+            with_letter = [*spelling[: words[0]], "x"]
             start = len(readable_text(with_letter)) - 1
             places.append((start, len(readable_text(spelling[: words[-1] + 1]))))
         else:

@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 KINDS = {kind.name: kind for kind in (RUN, PREPARED, TRAINING, PART)}
 SHARED_WINDOWS = re.compile(r"windows-[0-9a-f]{12}")
 """Names of the folders of windows that runs make for themselves."""
-RESULT, FAILED = "--runs removes it", "cannot be removed"
+RESULT = "--runs removes it"
+FAILED = "cannot be removed"
 CACHES = {
     "graphs": "converted models, which are made again when they are needed",
     "vectors": "vectors of documents, which are made again when they are needed",
@@ -50,7 +51,10 @@ class Item:
 
 
 def clean(
-    roots: Sequence[Path], remove_results: bool = False, dry_run: bool = False, caches: bool = False
+    roots: Sequence[Path],
+    remove_results: bool = False,
+    dry_run: bool = False,
+    caches: bool = False,
 ) -> list[Item]:
     """Removes what commands left in folders and in all folders below them; returns it by path.
 
@@ -90,7 +94,8 @@ def _items(roots: Iterable[Path], kept: str) -> Iterator[Item]:
 
     ``kept`` is that of results.
     """
-    seen, left = set[Path](), list[Path]()
+    seen = set[Path]()
+    left = list[Path]()
     for root in roots:
         list(root.iterdir())  # raises for a folder that does not exist or cannot be read
         folders = [root]
@@ -142,12 +147,18 @@ def _items_of(folder: Path, kind: Kind, is_named: bool, kept: str) -> Iterator[I
     if paths or (not results and (LOCK in names or names == {MARK})):
         yield Item(folder, what, paths)
     if results:
-        yield Item(folder, "results of a run" if kind is RUN else what, results, kept)
+        yield Item(
+            folder,
+            "results of a run" if kind is RUN else what,
+            results,
+            kept,
+        )
 
 
 def _is_trained(folder: Path) -> bool:
     """Returns whether a training has made all steps and written the model after its last state."""
-    model, state = folder / "model.safetensors", folder / STATE
+    model = folder / "model.safetensors"
+    state = folder / STATE
     with contextlib.suppress(OSError, DamagedError, LookupError):
         progress = Memo(state).values(PROGRESS)
         written = (state / PROGRESS).stat().st_mtime

@@ -80,7 +80,10 @@ def data_files(address: str, suffixes: tuple[str, ...]) -> list[str]:
         raise Error(f"{truncate(address, 200)} names no files of a data set: {expected}")
 
     def select(sizes: Mapping[str, int]) -> Sequence[str]:
-        for patterns in ([path], [f"{path}/*{suffix}" for suffix in suffixes]):
+        for patterns in (
+            [path],
+            [f"{path}/*{suffix}" for suffix in suffixes],
+        ):
             if _matching(sizes, patterns):
                 return patterns
         others = [name for name in sizes if name.endswith(suffixes)][:MAX_SHOWN]
@@ -139,9 +142,17 @@ def _fetch(
         missing = [one for one in names if not (folder / one).exists()]
         if missing:
             n_bytes = sum(sizes[one] for one in missing)
-            log.info("fetching %s of %s, commit %s", format_bytes(n_bytes), repository, folder.name)
+            log.info(
+                "fetching %s of %s, commit %s",
+                format_bytes(n_bytes),
+                repository,
+                folder.name,
+            )
             deeper = "*/" * (1 + max(one.count("/") for one in patterns)) + "*"
-            options |= {"allow_patterns": patterns, "ignore_patterns": [deeper]}
+            options |= {
+                "allow_patterns": patterns,
+                "ignore_patterns": [deeper],
+            }
             with contextlib.nullcontext() if sys.stderr.isatty() else disable_progress_bars():
                 api.snapshot_download(**options)
         return folder, names
@@ -185,7 +196,8 @@ def _reason(error: BaseException, repository: str) -> str:
     from huggingface_hub import constants, errors
 
     later = "try again later; HF_HUB_OFFLINE=1 takes what was fetched before"
-    hub, local = constants.ENDPOINT, errors.RevisionResolutionError | errors.LocalEntryNotFoundError
+    hub = constants.ENDPOINT
+    local = errors.RevisionResolutionError | errors.LocalEntryNotFoundError
     if isinstance(error, local) and error.__cause__ is not None:
         error = error.__cause__
     match error:

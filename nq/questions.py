@@ -101,7 +101,8 @@ class Questions:
                         rest -= inputs.count_records(copy, rest)
                 except ValueError as error:
                     raise ValueError(str(error).replace(copy, shown(path))) from error
-        first, count = None, 0
+        first = None
+        count = 0
         for source, item in self:
             if isinstance(item, Example):
                 return
@@ -150,7 +151,10 @@ class Questions:
             "limit": self.limit,
         }
         if self.pages is not None:
-            values["pages"] = {"column": self.pages.column, "sha256": _pages_sha256(self.pages)}
+            values["pages"] = {
+                "column": self.pages.column,
+                "sha256": _pages_sha256(self.pages),
+            }
         return values
 
     def check_same(self, key: Mapping[str, Any] | None = None) -> None:
@@ -191,7 +195,8 @@ def page_folder(pages: PageFolder | str | Path | None) -> PageFolder | None:
 
 def mention_unnamed_pages(*several: Questions) -> None:
     """Logs a warning if no question names some of the pages; reads the questions only."""
-    pages, named = several[0].pages, set[str]()
+    pages = several[0].pages
+    named = set[str]()
     if pages is None:
         return
     for _, row in itertools.chain.from_iterable(one._rows() for one in several):
@@ -199,11 +204,18 @@ def mention_unnamed_pages(*several: Questions) -> None:
             named.add(pages.path(lines.parsed(row)))
     if unnamed := [path for path in pages.files if path not in named]:
         counts = len(unnamed), len(pages.files)
-        log.warning("no question names %d of the %d pages, such as %s", *counts, unnamed[0])
+        log.warning(
+            "no question names %d of the %d pages, such as %s",
+            *counts,
+            unnamed[0],
+        )
 
 
 def read_examples(
-    patterns: Patterns, *, skip_bad: bool = False, pages: PageFolder | str | Path | None = None
+    patterns: Patterns,
+    *,
+    skip_bad: bool = False,
+    pages: PageFolder | str | Path | None = None,
 ) -> Iterator[Example]:
     """Reads the examples of input files, in order.
 

@@ -106,7 +106,8 @@ def visible(text: str, lines: bool = False) -> str:
     a\u001b[31mb\u000a
     """
     return _CONTROL.sub(
-        lambda match: "\n" if lines and match[0] == "\n" else f"\\u{ord(match[0]):04x}", text
+        lambda match: "\n" if lines and match[0] == "\n" else f"\\u{ord(match[0]):04x}",
+        text,
     )
 
 
@@ -154,7 +155,10 @@ def grid(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
 
 
 def html_table(
-    lines: Sequence[str], head: Sequence[str], rows: Sequence[Sequence[str]], align: str = "left"
+    lines: Sequence[str],
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    align: str = "left",
 ) -> str:
     """Returns lines of text and a table, if it has rows, as HTML; what is no ``Markup`` is escaped.
 
@@ -164,7 +168,8 @@ def html_table(
     from markupsafe import Markup
 
     html = Markup("<p>{}</p>").format(Markup("<br>").join(lines))
-    cell, parts = Markup('<{0} style="text-align:{1}">{2}</{0}>'), list[Markup]()
+    cell = Markup('<{0} style="text-align:{1}">{2}</{0}>')
+    parts = list[Markup]()
     for tag, texts in [("th", head)] + [("td", row) for row in rows]:
         cells = (cell.format(tag, align if i else "left", text) for i, text in enumerate(texts))
         parts.append(Markup("<tr>{}</tr>").format(Markup().join(cells)))

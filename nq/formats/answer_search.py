@@ -110,7 +110,8 @@ class AnswerSearch:
 
     def _place(self, first: int, last: int) -> Place:
         """Returns the place of an answer from its first to its last token."""
-        first_piece, last_piece = self._pieces(first)[0], self._pieces(last)[1]
+        first_piece = self._pieces(first)[0]
+        last_piece = self._pieces(last)[1]
         before = bisect_left(self._words, first) - 1
         behind = bisect_right(self._words, last)
         is_part = before >= 0 and self._pieces(self._words[before])[1] >= first_piece

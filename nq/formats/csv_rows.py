@@ -20,7 +20,8 @@ from nq.formats.lines import NOT_UTF8, check_whole, open_bytes
 from nq.text import listed
 
 SUFFIXES = tuple(f"{kind}{end}" for kind in (".csv", ".tsv") for end in COMPRESSED)
-SEPARATORS, HEADER_LINES = ",;\t|", 100
+SEPARATORS = ",;\t|"
+HEADER_LINES = 100
 
 
 def is_csv(path: str, head: bytes) -> bool:
@@ -76,7 +77,10 @@ def rows(path: str) -> Iterator[tuple[int, Record | RecordError]]:
                 try:
                     cells = next(reader, None)
                 except csv.Error as error:
-                    yield first, RecordError(f"not CSV: {error}; check the quotes")
+                    yield (
+                        first,
+                        RecordError(f"not CSV: {error}; check the quotes"),
+                    )
                     continue
                 if cells is None:
                     return
@@ -120,5 +124,10 @@ def _header(several: Iterable[str]) -> tuple[list[str], str, Iterator[str]]:
         with contextlib.suppress(csv.Error, StopIteration):
             cells = [" ".join(map(str.strip, c.splitlines())) for c in next(filter(any, rows))]
             names[separator] = [c.lower() if c.lower() in own_data.COLUMNS else c for c in cells]
-    best = max(names, key=lambda s: (len(own_data.COLUMNS.intersection(names[s])), len(names[s])))
+
+    def n_columns(separator: str) -> tuple[int, int]:
+        columns = names[separator]
+        return len(own_data.COLUMNS.intersection(columns)), len(columns)
+
+    best = max(names, key=n_columns)
     return names[best], best, rest

@@ -22,8 +22,15 @@ from nq.formats.words import spellings
 from nq.records import Example, Span, readable_text
 from nq.text import counted, format_bytes
 
-TEXT_SUFFIXES, HTML_SUFFIXES = (".txt", ".text"), (".html", ".htm", ".xhtml")
-SUFFIXES = (*TEXT_SUFFIXES, *HTML_SUFFIXES, *markdown.SUFFIXES, ".pdf", *docx.SUFFIXES)
+TEXT_SUFFIXES = (".txt", ".text")
+HTML_SUFFIXES = (".html", ".htm", ".xhtml")
+SUFFIXES = (
+    *TEXT_SUFFIXES,
+    *HTML_SUFFIXES,
+    *markdown.SUFFIXES,
+    ".pdf",
+    *docx.SUFFIXES,
+)
 """Suffixes of the documents in a folder."""
 PDF = b"%PDF-"
 _PACKED = (PDF, b"PK\x03\x04")
@@ -39,7 +46,9 @@ _BOMS = {  # longest first, because the mark of UTF-32 begins with that of UTF-1
 _CONTROL = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
 MAX_CONTROL_SHARE = 0.02
 """Control characters in a text at most; of other binary data they are about a tenth."""
-_FALLBACK, _UNREADABLE, _X_USER = "cp1252", "\ufffd", "x-user-defined"
+_FALLBACK = "cp1252"
+_UNREADABLE = "\ufffd"
+_X_USER = "x-user-defined"
 PRESCANNED_BYTES = 1024
 _XML_DECLARATION = re.compile(r"""<\?xml\b[^>]*?\bencoding\s*=\s*(["'])([^"'>]*)\1""")
 _CONTENT = re.compile(r"""charset\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;"']+))""")
@@ -55,7 +64,10 @@ _LOOKS_LIKE_HTML = re.compile(
 def read_document(path: str) -> Page:
     """Returns the page of a file, with the file's name; errors are those of ``decode_page``."""
     with open(path, "rb") as file:
-        return replace(decode_page(file.read(LIMITS.document_bytes + 1), path), name=path)
+        return replace(
+            decode_page(file.read(LIMITS.document_bytes + 1), path),
+            name=path,
+        )
 
 
 def decode_page(data: bytes, name: str) -> Page:
@@ -72,7 +84,11 @@ def decode_page(data: bytes, name: str) -> Page:
     if docx.is_docx(data):
         # the HTML is not the file, so that its places are none of it
         html = docx.docx_html(data, name, decode_text)
-        return _checked(lambda text: parse_html(text, lambda _: PageBuilder()), html, name)
+        return _checked(
+            lambda text: parse_html(text, lambda _: PageBuilder()),
+            html,
+            name,
+        )
     text = decode_text(data, name)
     if name.lower().endswith(docx.SUFFIXES):
         raise ValueError(f"{name} is not a Word document but text; rename it, or save it as docx")
@@ -102,13 +118,19 @@ def page_from_text(text: str, name: str = "the page") -> Page:
     >>> page_from_text("It rains.").example.tokens
     ['<P>', 'It', 'rains', '.', '</P>']
     """
-    check_argument(isinstance(text, str), "text", text, "a str; read a file with nq.read_page")
+    check_argument(
+        isinstance(text, str),
+        "text",
+        text,
+        "a str; read a file with nq.read_page",
+    )
     return _checked(_paragraphs, text, name)
 
 
 def _paragraphs(text: str) -> Page:
     LIMITS.check(characters=len(text))
-    builder, start = PageBuilder(), 0
+    builder = PageBuilder()
+    start = 0
     for blank in [*_BLANK_LINES.finditer(text), None]:
         paragraph = text[start : blank.start() if blank else None]
         if paragraph.strip():
@@ -129,7 +151,12 @@ def page_from_html(html: str, name: str = "the page") -> Page:
     >>> page_from_html("<p>It <b>rains</b>.").example.tokens
     ['<P>', 'It', 'rains', '.', '</P>']
     """
-    check_argument(isinstance(html, str), "html", html, "a str; read a file with nq.read_page")
+    check_argument(
+        isinstance(html, str),
+        "html",
+        html,
+        "a str; read a file with nq.read_page",
+    )
     return _checked(parse_html, html, name)
 
 
@@ -173,7 +200,10 @@ def decode_text(data: bytes, name: str) -> str:
     """Decodes text by its byte order mark, as UTF-8, as HTML declares it, or as Windows-1252."""
     if kind := binary_kind(data):
         raise ValueError(f"{name} is {kind[0]}: {kind[1]}; expected plain text or HTML")
-    marked = next((encoding for bom, encoding in _BOMS.items() if data.startswith(bom)), None)
+    marked = next(
+        (encoding for bom, encoding in _BOMS.items() if data.startswith(bom)),
+        None,
+    )
     n_control = len(data) - len(data.translate(None, _CONTROL))
     if not marked and (b"\0" in data or n_control > MAX_CONTROL_SHARE * len(data)):
         problem = f"it has {counted(n_control, 'control character')}"
@@ -181,7 +211,8 @@ def decode_text(data: bytes, name: str) -> str:
     text = data.decode(marked or "utf-8", "replace")
     if marked:
         return text
-    n_bad, declared = text.count(_UNREADABLE), _declared_encoding(data)
+    n_bad = text.count(_UNREADABLE)
+    declared = _declared_encoding(data)
     if declared and declared.name != "utf-8" and (n_bad or declared.name == "iso-2022-jp"):
         return str(declared.codec_info.decode(data, "replace")[0])
     if 2 * n_bad <= sum(not c.isascii() for c in text):  # even if it declares to be another

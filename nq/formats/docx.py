@@ -23,19 +23,32 @@ SUFFIXES = (".docx", ".docm", ".dotx", ".dotm")
 MAX_NODES = 800_000
 """Elements and attributes."""
 MAX_FILES = 10_000
-FREE_BYTES, EXPANSION = 1 << 20, 100
+FREE_BYTES = 1 << 20
+EXPANSION = 100
 """Bytes of XML, and those for each byte of the file: of more, most would be repeated."""
 _TYPE = re.compile(rb"word[a-z.]*\.main\+xml", re.IGNORECASE)
 _MIME = re.compile(rb"(?:MIME-Version|Content-Type|From|Subject):", re.IGNORECASE)
 _MARKUP = re.compile(r"<[a-zA-Z!?/]")
 _HEADING = re.compile(r"heading ?([1-6]?)", re.IGNORECASE)
-_PATHS = {"vanish": "rPr/vanish", "list": "pPr/numPr/numId", "level": "pPr/numPr/ilvl"}
+_PATHS = {
+    "vanish": "rPr/vanish",
+    "list": "pPr/numPr/numId",
+    "level": "pPr/numPr/ilvl",
+}
 _HIDDEN_ENDS = ("pPr/rPr/del", "pPr/rPr/moveFrom", "pPr/rPr/vanish")
 _INSERTED = {  # those of formulas as Word writes them in a line: 1/2, 10^6
-    **{"br": "<br>", "cr": "<br>", "tab": "\t", "ptab": "\t", "noBreakHyphen": "\u2011"},
-    **{"softHyphen": "\u00ad", "den": "/", "sup": "^", "sub": "_"},
+    "br": "<br>",
+    "cr": "<br>",
+    "tab": "\t",
+    "ptab": "\t",
+    "noBreakHyphen": "\u2011",
+    "softHyphen": "\u00ad",
+    "den": "/",
+    "sup": "^",
+    "sub": "_",
 }
-_TABLES = {"tbl": "table", "tr": "tr", "tc": ""}  # a cell is td, or th in a row of the head
+# a cell is td, or th in a row of the head
+_TABLES = {"tbl": "table", "tr": "tr", "tc": ""}
 _SYMBOL = str.maketrans(  # letters and signs of the font Symbol
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz\xa3\xb3\xb4\xb9\xbb",
     "ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖαβχδεφγηιϕκλμνοπθρστυϖωξψζ≤≥×≠≈",  # noqa: RUF001
@@ -95,7 +108,9 @@ def _properties(element: Any) -> dict[str, str]:
 
 def _remove_instructions(root: Any) -> None:
     """Removes the text of instructions of fields, which is not displayed, if all fields end."""
-    fields, texts = list[bool](), list[Any]()  # whether text in each open field is instruction
+    # whether text in each open field is instruction
+    fields = list[bool]()
+    texts = list[Any]()
     for element in root.iter("fldChar", "t"):
         kind = _get(element, "fldCharType")
         if element.tag == "t":
@@ -134,17 +149,24 @@ class _Document:
             for level in numbering.iterfind("abstractNum/lvl")
             if _value(level, "numFmt") == "bullet"
         }
-        self._lists, self._boxes = list[str](), list[Any]()
+        self._lists = list[str]()
+        self._boxes = list[Any]()
         self._notes = dict[tuple[str, str], int]()
         self._paragraph_style = dict[str, str]()
-        self._joined, self._cell, self._n_cells = "", "td", 0
+        self._joined = ""
+        self._cell = "td"
+        self._n_cells = 0
         self._readers: dict[str, Callable[[Any], str | None]] = {
             **dict.fromkeys(("pPr", "rPr", "rt", "del", "moveFrom"), lambda _: None),
             **dict.fromkeys(("txbxContent", "txBody"), self._boxes.append),
             **dict.fromkeys(("footnoteReference", "endnoteReference"), self._note),
             **dict.fromkeys(_TABLES, self._table),
-            **{"p": self._paragraph, "r": self._run, "t": self._words, "sym": self._symbol},
-            **{"altChunk": self._import, "AlternateContent": self._alternative},
+            "p": self._paragraph,
+            "r": self._run,
+            "t": self._words,
+            "sym": self._symbol,
+            "altChunk": self._import,
+            "AlternateContent": self._alternative,
         }
 
     def html(self) -> str:
@@ -217,21 +239,29 @@ class _Document:
         """Returns the first of the forms of a content that has text."""
         n_boxes = len(self._boxes)
         texts = (self._text(form) for form in element)
-        return next((text for text in texts if text or len(self._boxes) > n_boxes), "")
+        return next(
+            (text for text in texts if text or len(self._boxes) > n_boxes),
+            "",
+        )
 
     def _note(self, element: Any) -> str:
-        key = element.tag.removesuffix("Reference") + "s", _get(element, "id")
+        key = (
+            element.tag.removesuffix("Reference") + "s",
+            _get(element, "id"),
+        )
         return f"[{self._notes.setdefault(key, len(self._notes) + 1)}]"
 
     def _run(self, element: Any) -> str:
-        own, style = _value(element, "rPr/vanish"), self._style(_value(element, "rPr/rStyle"))
+        own = _value(element, "rPr/vanish")
+        style = self._style(_value(element, "rPr/rStyle"))
         toggled = _is_on(style.get("vanish")) != _is_on(self._paragraph_style.get("vanish"))
         is_hidden = toggled if own is None else _is_on(own)  # ECMA-376 17.7.3
         return "" if is_hidden else self._text(element)
 
     def _symbol(self, element: Any) -> str:
         """Returns a character, a blank for one that only a font of symbols knows."""
-        code, is_known = int(_get(element, "char"), 16), _get(element, "font") == "Symbol"
+        code = int(_get(element, "char"), 16)
+        is_known = _get(element, "font") == "Symbol"
         if is_known or 0xF000 <= code < 0xF100:
             return chr(code & 0xFF).translate(_SYMBOL) if is_known else " "
         return chr(code)
@@ -240,7 +270,8 @@ class _Document:
         """Returns a paragraph, with those before it whose ends are not displayed, and its boxes."""
         self._paragraph_style = self._style(_value(element, "pPr/pStyle"))
         text = self._joined + self._text(element)
-        self._joined, following = "", element.getnext()
+        self._joined = ""
+        following = element.getnext()
         is_joined = following is not None and following.tag == "p"
         if is_joined and any(_is_on(_value(element, path)) for path in _HIDDEN_ENDS):
             self._joined = text
@@ -278,7 +309,8 @@ class _Document:
 
     def _table(self, element: Any) -> str:
         """Returns a table, a row or a cell."""
-        is_cell, outer = element.tag == "tc", self._cell
+        is_cell = element.tag == "tc"
+        outer = self._cell
         tag = outer if is_cell else _TABLES[element.tag]
         before = "" if self._n_cells else self._end_lists(0)
         self._cell = "th" if _is_on(_value(element, "trPr/tblHeader")) else "td"
@@ -291,13 +323,16 @@ class _Document:
     def _import(self, element: Any) -> str:
         """Returns the text of a file that the document imports: Word, HTML, MHTML or text."""
         part = self._parts.get(_get(element, "id"), "that is imported")
-        data, charset, before = self._read(part), None, self._end_lists(0)
+        data = self._read(part)
+        charset = None
+        before = self._end_lists(0)
         if is_docx(data):
             return before + _Document(data, self._decode).html()
         if _MIME.match(data):
             message: Any = email.message_from_bytes(data, policy=email.policy.default)
             body = message.get_body(("html", "plain"))
-            data, charset = body.get_payload(decode=True), body.get_content_charset()
+            data = body.get_payload(decode=True)
+            charset = body.get_content_charset()
         text = data.decode(charset, "replace") if charset else self._decode(data, part)
         if part.lower().endswith(".txt") or not _MARKUP.search(text):
             return before + "".join(f"<p>{escape(line)}</p>" for line in text.splitlines())

@@ -78,7 +78,9 @@ def elements(
     """
     closing = CLOSING[head[:1]]
     text = head.decode("latin-1")  # a character for each byte
-    start, is_end = 1, False  # behind the bracket or the comma before the element
+    # behind the bracket or the comma before the element
+    start = 1
+    is_end = False
     while not text.startswith(closing, at := _after_blanks(text, start)):
         end = None
         try:

@@ -39,7 +39,13 @@ def check_type(value: Any, where: str, *types: type) -> Any:
     raise RecordError(f"{where} must be {expected}, found {name}")
 
 
-def get(record: Any, name: str, *types: type, where: str = "", default: Any = _MISSING) -> Any:
+def get(
+    record: Any,
+    name: str,
+    *types: type,
+    where: str = "",
+    default: Any = _MISSING,
+) -> Any:
     """Returns the field ``name`` of ``record``; without a default the field is required."""
     if type(record) is not dict:
         check_type(record, where or "record", dict)

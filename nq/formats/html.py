@@ -37,8 +37,11 @@ BLOCK_LEVEL = frozenset(
     """.split()  # noqa: SIM905
 )
 """Elements that a browser displays apart from the text around them; all others are inline."""
-SOFT_BREAKS = ("br", "img", "input", "button", "meter", "progress")  # they separate words
-MAX_TITLE_CHARS, MAX_DEPTH, FEED_BYTES = 200, 256, 4096
+SOFT_BREAKS = ("br", "img", "input", "button", "meter", "progress")
+"""Inline elements that separate words."""
+MAX_TITLE_CHARS = 200
+MAX_DEPTH = 256
+FEED_BYTES = 4096
 _TAG = re.compile(TAG)
 _BREAK = " ", UNKNOWN
 DROPPED = frozenset(
@@ -90,7 +93,8 @@ class PageBuilder:
     max_depth: float = math.inf
 
     def __init__(self, characters: CharacterData | None = None) -> None:
-        self.title, self.characters = "", characters
+        self.title = ""
+        self.characters = characters
         self.tokens: list[str] = []
         self.is_html: list[bool] = []
         self.spelling: list[str] = []
@@ -101,7 +105,9 @@ class PageBuilder:
         self._open: list[tuple[int, int]] = []  # first token and index of each open candidate
         self._boxes = [Box("block", True)]  # of the elements that are open and not dropped
         self._dropped: list[str] = []
-        self._headings, self._last_word, self._depth = 0, -1, 0
+        self._headings = 0
+        self._last_word = -1
+        self._depth = 0
         self._before: list[LocatedWord] = []  # headings of the next block
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
@@ -159,8 +165,16 @@ class PageBuilder:
         """Returns the page; ``plain`` is the user's text if it is plain."""
         self._flush(is_end=True)
         candidates = [c for c in self.candidates if c]
-        original = Original(np.array(self.chars, np.int64).reshape(-1, 2), plain, self.spelling)
-        own: Any = {"is_wiki": self.is_wiki, "title": self.title, "original": original}
+        original = Original(
+            np.array(self.chars, np.int64).reshape(-1, 2),
+            plain,
+            self.spelling,
+        )
+        own: Any = {
+            "is_wiki": self.is_wiki,
+            "title": self.title,
+            "original": original,
+        }
         example = Example(0, "", self.tokens, self.is_html, candidates, **own)
         return Page(example, self.spelling)
 
@@ -200,11 +214,17 @@ class PageBuilder:
         """Adds the words since the last tag that separates words; those of headings wait."""
         n_tokens = len(self.tokens) + len(self._before)
         LIMITS.check(tokens=n_tokens, candidates=len(self.candidates))
-        words, is_loose, self._text = list(self._words()), not self._open, []
+        words = list(self._words())
+        is_loose = not self._open
+        self._text = []
         is_heading = is_loose and self._headings > 0
         if words:
             word, spelling, place = words[-1]
-            words[-1] = word, spelling.rstrip(" ") + ("\n" if is_heading else " "), place
+            words[-1] = (
+                word,
+                spelling.rstrip(" ") + ("\n" if is_heading else " "),
+                place,
+            )
         if is_heading:
             self._before += words
         elif words or (is_end and self._before):
@@ -226,7 +246,10 @@ class PageBuilder:
             first, last = (bisect_right(starts, i) - 1 for i in (start, end - 1))
             place = UNKNOWN, UNKNOWN
             if min(places[first], places[last]) >= 0:
-                place = places[first] + start - starts[first], places[last] + end - starts[last]
+                place = (
+                    places[first] + start - starts[first],
+                    places[last] + end - starts[last],
+                )
                 if self.characters:
                     place = self.characters.source_range(*place)
             yield word, spelling, place
@@ -239,7 +262,8 @@ def _declared(style: str) -> Mapping[str, str]:
     >>> _declared("display: none; DISPLAY: block; display: x; visibility: hidden !important")
     {'display': 'block', 'visibility': 'hidden'}
     """
-    values, important = dict[str, str](), dict[str, str]()
+    values = dict[str, str]()
+    important = dict[str, str]()
     for declaration in _DECLARATION.findall(_COMMENT.sub(r"\1 ", style.lower())):
         name, _, value = (" ".join(part.split()) for part in declaration.partition(":"))
         value, _, mark = (part.strip() for part in value.partition("!"))
@@ -268,7 +292,8 @@ def _is_dropped(tag: str, attributes: Mapping[str, str], is_wiki: bool) -> bool:
 
 
 def parse_html(
-    text: str, new_builder: Callable[[CharacterData], PageBuilder] = PageBuilder
+    text: str,
+    new_builder: Callable[[CharacterData], PageBuilder] = PageBuilder,
 ) -> Page:
     """Returns the page of an HTML text; broken markup is repaired as browsers do it.
 
@@ -282,7 +307,8 @@ def parse_html(
 
 
 def _parse(markup: str, builder: PageBuilder, max_depth: float) -> Page:
-    builder.max_depth, data = max_depth, markup.encode()
+    builder.max_depth = max_depth
+    data = markup.encode()
     parser: Any = etree.HTMLParser(
         target=builder, encoding="utf-8", huge_tree=True, remove_pis=True
     )

@@ -22,7 +22,10 @@ log = logging.getLogger(__name__)
 
 COMPRESSED = "", ".gz", ".bz2", ".xz", ".zst"
 _LINES = ".jsonl", ".json", ".ndjson"
-SHARD_SUFFIXES = (*(f"{kind}{end}" for kind in _LINES for end in COMPRESSED), ".parquet")
+SHARD_SUFFIXES = (
+    *(f"{kind}{end}" for kind in _LINES for end in COMPRESSED),
+    ".parquet",
+)
 ENDINGS = ".jsonl, .json or .ndjson, these also with .gz, .bz2, .xz or .zst, or in .parquet"
 Patterns = str | Path | Sequence[str | Path]
 """Files, globs, or folders of shards."""
@@ -81,7 +84,12 @@ def path_list(name: str, paths: str | Path | Iterable[str | Path]) -> tuple[str,
     several = isinstance(paths, Iterable) and not isinstance(paths, bytes)
     check_argument(several, name, paths, "a list of files, globs or folders")
     texts = tuple(map(path_text, paths))
-    check_argument(bool(texts), name, paths, "a list with at least one file, glob or folder")
+    check_argument(
+        bool(texts),
+        name,
+        paths,
+        "a list with at least one file, glob or folder",
+    )
     return texts
 
 

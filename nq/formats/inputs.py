@@ -33,7 +33,15 @@ from nq.formats import (
 from nq.formats.documents import SUFFIXES, page_from_record, read_document
 from nq.formats.fields import LIMITS, Record, RecordError
 from nq.formats.input_files import ENDINGS, SHARD_SUFFIXES, path_text, shown
-from nq.formats.lines import BOM, MAX_LINES, PRETTY, Row, binary_kind, compression_of, text_kind
+from nq.formats.lines import (
+    BOM,
+    MAX_LINES,
+    PRETTY,
+    Row,
+    binary_kind,
+    compression_of,
+    text_kind,
+)
 from nq.formats.own_data import TO_RETRIEVE, PageFolder
 from nq.records import DeadLetter, Example, Source
 from nq.text import listed
@@ -43,9 +51,15 @@ log = logging.getLogger(__name__)
 DIALECTS = {
     own_data.CONTEXT: ("question and context", own_data.decode_context),
     natural_questions.TOKENS: ("NQ v1.0", natural_questions.decode_v1),
-    natural_questions.TEXT: ("simplified NQ", natural_questions.decode_simplified),
+    natural_questions.TEXT: (
+        "simplified NQ",
+        natural_questions.decode_simplified,
+    ),
     tydi.TEXT: ("TyDi QA", tydi.decode),
-    natural_questions.DOCUMENT: ("Hugging Face's natural_questions", natural_questions.decode_row),
+    natural_questions.DOCUMENT: (
+        "Hugging Face's natural_questions",
+        natural_questions.decode_row,
+    ),
     **dict.fromkeys(retrieved.FIELDS, ("passages", retrieved.decode)),
 }
 """Name and function of each dialect, by the field with the page, which a record must have.
@@ -53,10 +67,14 @@ DIALECTS = {
 Of several fields of a record the first one here is read. A record with a question and none of them
 names its page in another file.
 """
-EXCERPT_CHARS, MAX_NAME = 500, 4096
+EXCERPT_CHARS = 500
+MAX_NAME = 4096
 HEAD_BYTES = 16 << 10
 _RECORD_START = re.compile(rb"\{[ \t]*\"")
-_NO_RECORDS = f"no file of records, by its first {MAX_LINES} lines", "give another file"
+_NO_RECORDS = (
+    f"no file of records, by its first {MAX_LINES} lines",
+    "give another file",
+)
 
 
 def _check_lines(path: str) -> None:
@@ -122,20 +140,27 @@ def check(path: str, to_end: bool = True) -> None:
     """
     container_of(path).check(path)
     if to_end and compression_of(_head(path)[0]):
-        with contextlib.suppress(RecordError), lines.open_bytes(path) as file:
+        with (
+            contextlib.suppress(RecordError),
+            lines.open_bytes(path) as file,
+        ):
             while file.read(lines.SKIP_BYTES):
                 pass
 
 
 def rows(
-    path: str, share: tuple[int, int] = (0, 1), limit: int | None = None, page: str | None = None
+    path: str,
+    share: tuple[int, int] = (0, 1),
+    limit: int | None = None,
+    page: str | None = None,
 ) -> Iterator[tuple[int, Row]]:
     """Yields the records of a file with their numbers from 1.
 
     A share ``(i, n)`` is every n-th record, from the i-th on, of the first ``limit``; ``page`` is
     the field that names a page, if it is not ``own_data.PAGE_FIELD``.
     """
-    container, (worker, workers) = container_of(path), share
+    container = container_of(path)
+    worker, workers = share
     if container is PARQUET:  # which does not decode the other rows
         return parquet.rows(path, share, limit, page)
     return islice(islice(container.rows(path), limit), worker, None, workers)
@@ -154,7 +179,10 @@ def _head(path: str) -> tuple[bytes, bytes]:
         data = head = file.read(HEAD_BYTES)
     if compression_of(data):
         head = b""
-        with contextlib.suppress(RecordError), lines.open_bytes(path) as content:
+        with (
+            contextlib.suppress(RecordError),
+            lines.open_bytes(path) as content,
+        ):
             head = content.read1(HEAD_BYTES)
     return data, head.removeprefix(BOM)
 
@@ -236,7 +264,10 @@ def _expected(record: Record) -> str:
 def _mention_pages(used: str, *others: str) -> None:
     """Logs, once, which page of a record with several is read."""
     log.warning(
-        "a record has pages in the fields %s and %s: %s is read", used, listed(others), used
+        "a record has pages in the fields %s and %s: %s is read",
+        used,
+        listed(others),
+        used,
     )
 
 
@@ -246,7 +277,10 @@ def is_official(path: str) -> bool:
     It may be gold without the document, which only the official evaluation reads.
     """
     record = retrieved.flat(lines.first_record(path))
-    others = {*DIALECTS, own_data.QUESTION} - {natural_questions.TOKENS, natural_questions.TEXT}
+    others = {*DIALECTS, own_data.QUESTION} - {
+        natural_questions.TOKENS,
+        natural_questions.TEXT,
+    }
     return container_of(path) is LINES and record.keys().isdisjoint(others)
 
 

@@ -25,15 +25,19 @@ from nq.formats.fields import JSON_NAMES, LIMITS, Record, RecordError
 from nq.formats.input_files import shown
 from nq.formats.tfrecord import is_tfrecord
 
-GZIP, XZ = rb"\x1f\x8b", rb"\xfd7zXZ\x00"
-BZIP2, MAGIC_BYTES = rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", 10
+GZIP = rb"\x1f\x8b"
+XZ = rb"\xfd7zXZ\x00"
+BZIP2 = rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"
+MAGIC_BYTES = 10
 ZSTD_FRAME = b"\x28\xb5\x2f\xfd"
 ZSTD = rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"  # frames with content, or to be skipped
 ZSTD_CHECKSUM = 4
 """Bit of the byte behind the mark of a frame that tells whether it has a checksum."""
 BOM = b"\xef\xbb\xbf"
-BUFFER_BYTES, MAX_XZ_BYTES = 1 << 16, 1 << 28
-SKIP_BYTES, POINTER_BYTES = 1 << 20, 1024
+BUFFER_BYTES = 1 << 16
+MAX_XZ_BYTES = 1 << 28
+SKIP_BYTES = 1 << 20
+POINTER_BYTES = 1024
 MAX_LINES = 100
 """Lines among which a file has at least one record."""
 NO_CHARACTER = r"\ufffc"
@@ -107,7 +111,8 @@ class _Content(io.RawIOBase):
     """
 
     def __init__(self, file: io.BufferedReader, compression: Any, name: str) -> None:
-        self.rest, self._chunk = b"", io.BytesIO()
+        self.rest = b""
+        self._chunk = io.BytesIO()
         self.has_checksums = True
         self._chunks = self._decompressed(file, compression, name)
 
@@ -187,8 +192,8 @@ def json_value(data: bytes) -> Any:
     except json.JSONDecodeError as second:
         if second.pos > error.pos:  # what orjson refuses is no error, such as a lone surrogate
             error = second
-    except (ValueError, LookupError, RecursionError):  # a number or a depth beyond all limits
-        pass
+    except (ValueError, LookupError, RecursionError):
+        pass  # a number or a depth beyond all limits
     raise RecordError(f"not JSON: {error.msg} at character {error.pos + 1}")
 
 

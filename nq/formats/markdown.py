@@ -18,6 +18,8 @@ from nq.formats.markup import UNKNOWN
 
 SUFFIXES = (".md", ".markdown")
 MARKS = "\n\r|*_`[<&\\"
+TEXTS = "text", "code_inline", "code_block", "fence"
+"""Tokens of markdown-it whose content is displayed."""
 _LINE_END = re.compile(r"\r\n|[\n\r]")
 _MARK = "\ufdd0"  # Unicode has no such character
 _WORD = re.compile(r"\||\s+|[^\s|]+")
@@ -34,7 +36,10 @@ def parse_markdown(text: str) -> Page:
     text = text.replace("\0", "\ufffd").replace(_MARK, "\ufffd")
     tokens = parser.parse(text)
     _mark(tokens, text)
-    return parse_html(parser.renderer.render(tokens, parser.options, {}), lambda _: _Builder())
+    return parse_html(
+        parser.renderer.render(tokens, parser.options, {}),
+        lambda _: _Builder(),
+    )
 
 
 class _Inline(ParserInline):
@@ -43,7 +48,8 @@ class _Inline(ParserInline):
     def tokenize(self, state: StateInline) -> None:
         rules = self.ruler.getRules("")
         while state.pos < state.posMax:
-            start, count = state.pos, len(state.tokens)
+            start = state.pos
+            count = len(state.tokens)
             if not any(rule(state, False) for rule in rules):
                 state.pending += state.src[start]
                 state.pos += 1
@@ -66,9 +72,11 @@ class _Builder(PageBuilder):
 def _mark(tokens: Sequence[Token], text: str) -> None:
     lines = [0, *(match.end() for match in _LINE_END.finditer(text))]
     lines += [len(text)] * 3
-    is_cell, end = False, 0
+    is_cell = False
+    end = 0
     for token in tokens:
-        flat, places = token.content.replace("\n", " "), list[int]()
+        flat = token.content.replace("\n", " ")
+        places = list[int]()
         first = token.map[0] if token.map else 0
         if token.type == "fence":
             first += 1
@@ -85,7 +93,7 @@ def _mark(tokens: Sequence[Token], text: str) -> None:
             places += [UNKNOWN] * (len(line) - len(there)) + there + [UNKNOWN]
         for one in token.children or [token]:
             at = flat.rfind(one.content.replace("\n", " "), *one.meta.get("range", ()))
-            if at >= 0 and one.type in ("text", "code_inline", "code_block", "fence"):
+            if at >= 0 and one.type in TEXTS:
                 words = _WORD.finditer(one.content)
                 marked = (f"{_MARK}{places[at + word.start()]}{_MARK}{word[0]}" for word in words)
                 one.content = "".join(marked) + f"{_MARK}{UNKNOWN}{_MARK}"

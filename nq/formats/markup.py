@@ -18,7 +18,15 @@ UNKNOWN = -2
 """In place of an index: a character whose place is not known."""
 WINDOW = 4096
 """How many characters ahead the data are searched, where lxml dropped what is before them."""
-_RAW = ("script", "style", "xmp", "iframe", "noembed", "noframes", "plaintext")
+_RAW = (
+    "script",
+    "style",
+    "xmp",
+    "iframe",
+    "noembed",
+    "noframes",
+    "plaintext",
+)
 _RAW_EXCEPT_REFERENCES = ("title", "textarea")
 RAW = (*_RAW, *_RAW_EXCEPT_REFERENCES)
 """Elements in which there are no tags."""
@@ -45,7 +53,9 @@ class CharacterData:
         self._parts: list[str] = []
         # index of each segment in the data, its range in the source; of a segment that is copied
         # character by character the end is -1
-        self._starts, self._firsts, self._ends = array("q"), array("q"), array("q")
+        self._starts = array("q")
+        self._firsts = array("q")
+        self._ends = array("q")
         self._length = self._next = 0
         self._read(source)
         self._data = "".join(self._parts).translate(_AS_LXML)

@@ -20,11 +20,30 @@ from typing import Any
 import numpy as np
 
 from nq.formats import fields
-from nq.formats.fields import LIMITS, Record, RecordError, check_type, get, objects, optional_text
-from nq.records import BLOCK_TYPES, Annotation, Candidate, Example, IntArray, Span, YesNo
+from nq.formats.fields import (
+    LIMITS,
+    Record,
+    RecordError,
+    check_type,
+    get,
+    objects,
+    optional_text,
+)
+from nq.records import (
+    BLOCK_TYPES,
+    Annotation,
+    Candidate,
+    Example,
+    IntArray,
+    Span,
+    YesNo,
+)
 
-TOKENS, TEXT, DOCUMENT = "document_tokens", "document_text", "document"
-CANDIDATES, ANNOTATIONS = "long_answer_candidates", "annotations"
+TOKENS = "document_tokens"
+TEXT = "document_text"
+DOCUMENT = "document"
+CANDIDATES = "long_answer_candidates"
+ANNOTATIONS = "annotations"
 _YES_NO = {-1: "NONE", 0: "NO", 1: "YES"}
 
 
@@ -68,7 +87,11 @@ def decode_row(record: Record) -> Example:
         ANNOTATIONS: annotations,
     }
     question = get(get(record, "question", dict), "text", str, where="question")
-    tokens = _tokens(objects(document, "tokens", DOCUMENT), "is_html", f"{DOCUMENT}.tokens")
+    tokens = _tokens(
+        objects(document, "tokens", DOCUMENT),
+        "is_html",
+        f"{DOCUMENT}.tokens",
+    )
     return _example(as_v1, question, *tokens)
 
 
@@ -94,7 +117,12 @@ def _example(
         block = _span(item, len(tokens), where)
         if block is None:
             raise RecordError(f"{where} has no span: its start and end are -1")
-        candidates.append(Candidate(block, get(item, "top_level", bool, where=where, default=True)))
+        candidates.append(
+            Candidate(
+                block,
+                get(item, "top_level", bool, where=where, default=True),
+            )
+        )
 
     def annotation(item: Any, where: str) -> Annotation:
         answer = get(item, "long_answer", dict, where=where)
@@ -110,7 +138,10 @@ def _example(
             if index is None:
                 raise RecordError(f"{where}.long_answer has no candidate_index and is no candidate")
         return Annotation(
-            long, index if long else None, tuple(filter(None, shorts)), yes_no(item, where)
+            long,
+            index if long else None,
+            tuple(filter(None, shorts)),
+            yes_no(item, where),
         )
 
     return Example(
@@ -164,7 +195,8 @@ def _tokens(
 
     The few words with spaces lose them, but ``"<P> "`` keeps one, since it begins no paragraph.
     """
-    words, is_html = _column(items, "token", str, where), _column(items, html_name, bool, where)
+    words = _column(items, "token", str, where)
+    is_html = _column(items, html_name, bool, where)
     tokens = [
         word if html else word.replace(" ", "") for word, html in zip(words, is_html, strict=True)
     ]

@@ -41,11 +41,20 @@ from typing import Any
 
 import orjson
 
-from nq.records import Alternative, Example, IntArray, Prediction, Span, YesNo, char_span
+from nq.records import (
+    Alternative,
+    Example,
+    IntArray,
+    Prediction,
+    Span,
+    YesNo,
+    char_span,
+)
 from nq.storage import atomic_write
 
 OFFICIAL = "official"
-NBEST_FILE, ALTERNATIVES = "nbest.jsonl", 5
+NBEST_FILE = "nbest.jsonl"
+ALTERNATIVES = 5
 Alternatives = Sequence[Alternative] | None
 """An n-best list; ``None`` for a decision rule without probabilities."""
 _NUMBER = re.compile(r"-?\d+", re.ASCII)
@@ -54,7 +63,9 @@ _FORMULA = re.compile(r"'*[\s\x00-\x1f]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]|'*[\t\
 
 
 def encode_prediction(
-    prediction: Prediction, token_bytes: IntArray | None = None, example: Example | None = None
+    prediction: Prediction,
+    token_bytes: IntArray | None = None,
+    example: Example | None = None,
 ) -> dict[str, Any]:
     """Returns one prediction as the official evaluation reads it.
 
@@ -92,13 +103,22 @@ def passage_of(
     span = long or next(iter(shorts), None)
     if span is None or (found := example.passage(span)) is None:
         return {"passage": None}
-    return {"passage": {"id": found.passage_id, "title": found.title, "rank": found.rank}}
+    return {
+        "passage": {
+            "id": found.passage_id,
+            "title": found.title,
+            "rank": found.rank,
+        }
+    }
 
 
 def byte_span(span: Span, token_bytes: IntArray | None) -> tuple[int, int]:
     """Returns the start and end byte of ``span``, (-1, -1) if ``token_bytes`` has none for it."""
     if token_bytes is not None and span.start < span.end <= len(token_bytes):
-        start, end = int(token_bytes[span.start, 0]), int(token_bytes[span.end - 1, 1])
+        start, end = (
+            int(token_bytes[span.start, 0]),
+            int(token_bytes[span.end - 1, 1]),
+        )
         if 0 <= start < end:
             return start, end
     return -1, -1
@@ -117,7 +137,8 @@ def write_predictions(path: Path, predictions: Iterable[Mapping[str, Any]]) -> N
 
 def kaggle_rows(example: Example, prediction: Prediction, alternatives: Alternatives) -> bytes:
     """Returns the two rows of an example for Kaggle."""
-    long, yes_no = prediction.long, prediction.yes_no
+    long = prediction.long
+    yes_no = prediction.yes_no
     shorts = " ".join(f"{span.start}:{span.end}" for span in prediction.shorts)
     answers = {
         "long": "" if long is None else f"{long.start}:{long.end}",
@@ -134,7 +155,8 @@ def kaggle_rows(example: Example, prediction: Prediction, alternatives: Alternat
 
 def squad_entry(example: Example, prediction: Prediction, alternatives: Alternatives) -> bytes:
     """Returns the entry of an example for SQuAD's scorer."""
-    key, value = str(example.example_id), _short_answer(example, prediction)
+    key = str(example.example_id)
+    value = _short_answer(example, prediction)
     return orjson.dumps(key) + b": " + orjson.dumps(value)
 
 
@@ -154,7 +176,10 @@ def nbest_line(example: Example, prediction: Prediction, alternatives: Alternati
 
     def place(span: Span) -> dict[str, Any]:
         start, end = byte_span(span, example.token_bytes)
-        values: dict[str, Any] = {"start_token": span.start, "end_token": span.end}
+        values: dict[str, Any] = {
+            "start_token": span.start,
+            "end_token": span.end,
+        }
         if start >= 0:
             values |= {"start_byte": start, "end_byte": end}
         return values | char_span(span, example.original) | {"text": example.text(span)}

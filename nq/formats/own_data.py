@@ -30,8 +30,15 @@ CONTEXT: str = "context"
 PAGE_FIELD: str = "page"
 ID_FIELDS: tuple[str, ...] = ("id", "qid", "question_id", "example_id")
 COLUMNS = {
-    *(QUESTION, CONTEXT, PAGE_FIELD, "title", *ID_FIELDS),
-    *(*text_gold.FIELDS, text_gold.DETECTED, *text_gold.PLACES, text_gold.IMPOSSIBLE),
+    QUESTION,
+    CONTEXT,
+    PAGE_FIELD,
+    "title",
+    *ID_FIELDS,
+    *text_gold.FIELDS,
+    text_gold.DETECTED,
+    *text_gold.PLACES,
+    text_gold.IMPOSSIBLE,
 }
 """The fields of a record, of which another may name the page."""
 NO_ID = ""
@@ -96,7 +103,8 @@ def files_in(folder: str) -> tuple[str, ...]:
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
     if not files:
-        n, endings = counted(len(paths), "other file"), ", ".join(SUFFIXES)
+        n = counted(len(paths), "other file")
+        endings = ", ".join(SUFFIXES)
         raise Error(f"{folder} has no pages: found {n}, expected files that end in {endings}")
     return tuple(files)
 
@@ -134,7 +142,10 @@ def example(record: Record, page: Page) -> Example:
     question = get(record, QUESTION, str)
     if not question.strip():
         raise RecordError(f"field {QUESTION!r} is empty")
-    id_field = next((field for field in ID_FIELDS if record.get(field) not in (None, "")), None)
+    id_field = next(
+        (field for field in ID_FIELDS if record.get(field) not in (None, "")),
+        None,
+    )
     without_gold = replace(
         page.with_question(question),
         example_id=NO_ID if id_field is None else fields.example_id(record, id_field),

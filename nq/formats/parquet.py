@@ -23,15 +23,24 @@ BUFFER_BYTES = 1 << 20
 EQUAL = 1000
 """Values, or bytes, for each compressed byte, beyond which most are equal and may be in one row."""
 REQUIRED = (
-    *("id", "question.text", "document.tokens.token", "document.tokens.is_html"),
-    *("long_answer_candidates.start_token", "long_answer_candidates.end_token"),
+    "id",
+    "question.text",
+    "document.tokens.token",
+    "document.tokens.is_html",
+    "long_answer_candidates.start_token",
+    "long_answer_candidates.end_token",
 )
 COLUMNS = (
     *REQUIRED,
-    *("document.title", "document.tokens.start_byte", "document.tokens.end_byte"),
-    *("long_answer_candidates.top_level", "annotations.yes_no_answer"),
-    *("annotations.long_answer.start_token", "annotations.long_answer.end_token"),
-    *("annotations.short_answers.start_token", "annotations.short_answers.end_token"),
+    "document.title",
+    "document.tokens.start_byte",
+    "document.tokens.end_byte",
+    "long_answer_candidates.top_level",
+    "annotations.yes_no_answer",
+    "annotations.long_answer.start_token",
+    "annotations.long_answer.end_token",
+    "annotations.short_answers.start_token",
+    "annotations.short_answers.end_token",
     "annotations.long_answer.candidate_index",
 )
 ANSWER_PARTS = ("", "text", *text_gold.PLACES, "char_spans")
@@ -51,12 +60,16 @@ def check_parquet(path: str) -> None:
 
 
 def rows(
-    path: str, share: tuple[int, int] = (0, 1), limit: int | None = None, page: str | None = None
+    path: str,
+    share: tuple[int, int] = (0, 1),
+    limit: int | None = None,
+    page: str | None = None,
 ) -> Iterator[tuple[int, Record | RecordError]]:
     """Yields rows of a file, as ``nq.formats.inputs.rows`` does; others are not decoded."""
     worker, workers = share
     with _open(path) as plain:
-        columns, leaves = _columns(path, plain, page), range(len(plain.schema))
+        columns = _columns(path, plain, page)
+        leaves = range(len(plain.schema))
         schema = plain.read_row_groups([], columns=columns).schema
         groups = [plain.metadata.row_group(i) for i in range(plain.num_row_groups)]
         encodings = [str([group.column(i).encodings for group in groups]) for i in leaves]
@@ -72,7 +85,12 @@ def rows(
 
 
 def _group_rows(
-    file: Any, group: int, schema: Any, columns: list[str], row: int, wanted: range
+    file: Any,
+    group: int,
+    schema: Any,
+    columns: list[str],
+    row: int,
+    wanted: range,
 ) -> Iterator[tuple[int, Record | RecordError]]:
     """Yields the rows ``wanted`` of a row group whose first row is ``row``, from 0."""
     import pyarrow
@@ -82,12 +100,18 @@ def _group_rows(
     try:
         # A billion equal values are a few bytes of the file, and Arrow reads them without a limit.
         for chunk in (one for one in chunks if one.path_in_schema in columns):
-            sizes = {"values": chunk.num_values, "bytes": chunk.total_uncompressed_size}
+            sizes = {
+                "values": chunk.num_values,
+                "bytes": chunk.total_uncompressed_size,
+            }
             for unit, size in sizes.items():
                 n_rows = 1 if size > EQUAL * chunk.total_compressed_size else metadata.num_rows
                 LIMITS.check(**{unit: size // max(1, n_rows)})
         for batch in file.iter_batches(
-            BATCH_ROWS, row_groups=[group], columns=columns, use_threads=False
+            BATCH_ROWS,
+            row_groups=[group],
+            columns=columns,
+            use_threads=False,
         ):
             for i in range(batch.num_rows):
                 if row in wanted:
@@ -119,7 +143,12 @@ def _record(row: Any, schema: Any) -> Record | RecordError:
         return error
     except UnicodeDecodeError:
         return RecordError("the row contains text that is not UTF-8")
-    except (ValueError, ArithmeticError, LookupError, pyarrow.ArrowException) as error:
+    except (
+        ValueError,
+        ArithmeticError,
+        LookupError,
+        pyarrow.ArrowException,
+    ) as error:
         return RecordError(f"the row cannot be read: {' '.join(str(error).split())}")
 
 
@@ -162,7 +191,8 @@ def _open(path: str, **options: Any) -> Iterator[Any]:
             raise
         raise ValueError(damaged % error) from error
     with file:
-        total, groups = file.metadata.num_rows, range(file.num_row_groups)
+        total = file.metadata.num_rows
+        groups = range(file.num_row_groups)
         counts = [file.metadata.row_group(i).num_rows for i in groups]
         if min(counts, default=0) < 0 or sum(counts) != total:
             raise ValueError(damaged % f"{sum(counts)} rows in its row groups, expected {total}")

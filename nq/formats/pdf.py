@@ -35,7 +35,8 @@ def pdf_text(data: bytes, name: str) -> str:
     try:
         reader = PdfReader(io.BytesIO(data))
         locked = reader.is_encrypted and not reader.decrypt("")
-        pages, n_characters = list[str](), 0
+        pages = list[str]()
+        n_characters = 0
         for page in () if locked else reader.pages:
             pages.append(_with_headings_apart(page))
             n_characters += len(pages[-1])
@@ -54,7 +55,10 @@ def pdf_text(data: bytes, name: str) -> str:
 
 def _with_headings_apart(page: Any) -> str:
     """Returns the text of a page, with a blank line around lines that are larger than most."""
-    sizes, result, start, was_large = list[float](), "", 0, False
+    sizes = list[float]()
+    result = ""
+    start = 0
+    was_large = False
     actual = _ActualText(page)
     text: str = page.extract_text(
         visitor_text=lambda text, cm, tm, _, size: sizes.extend(
@@ -69,7 +73,8 @@ def _with_headings_apart(page: Any) -> str:
         if is_large != was_large:
             result += "\n"
         result += line
-        start, was_large = start + len(line), is_large
+        start += len(line)
+        was_large = is_large
     return result
 
 
@@ -133,7 +138,8 @@ def paragraphs(page: str) -> str:
     'A line that is full of\nwords ends.\n\nThe next paragraph.\n\n'
     """
     lines = [line.strip() for line in page.replace("\f", "\n").splitlines()]
-    full, result = SHORT_LINE * max(map(len, lines), default=0), ""
+    full = SHORT_LINE * max(map(len, lines), default=0)
+    result = ""
     for line, following in pairwise([*lines, ""]):
         ends = line.endswith((".", "?", "!", ":")) and len(line) <= full
         if _ABBREVIATION.search(line) or following[:1].islower():

@@ -36,7 +36,13 @@ OUTPUT = "output"
 TEXTS = "retrieved_contexts"
 """The field of RAGAS that has the passages, which are texts; before version 0.2 ``contexts``."""
 QUESTIONS = (own_data.QUESTION, "user_input", "query")
-GOLD_OF_TEXTS = ("answers", "golden_answers", "reference", "ground_truths", "ground_truth")
+GOLD_OF_TEXTS = (
+    "answers",
+    "golden_answers",
+    "reference",
+    "ground_truths",
+    "ground_truth",
+)
 """Fields with the gold beside texts; ``answer`` is that of the program that RAGAS evaluates."""
 _IDS = ("id", "docid", "passage_id", "psg_id")
 _Text = tuple[Passage, str]
@@ -71,12 +77,21 @@ def flat(record: Record) -> Record:
         return record
     question = _first(record, QUESTIONS)
     gold = _first(record, GOLD_OF_TEXTS)
-    return {**record, "question": question, "contexts": passages, "answers": gold, "answer": None}
+    return {
+        **record,
+        "question": question,
+        "contexts": passages,
+        "answers": gold,
+        "answer": None,
+    }
 
 
 def _first(record: Record, names: Iterable[str]) -> Any:
     """Returns the first of these fields that a record has, else ``None``."""
-    return next((record[name] for name in names if record.get(name) is not None), None)
+    return next(
+        (record[name] for name in names if record.get(name) is not None),
+        None,
+    )
 
 
 def _passages(record: Record, name: str) -> Iterator[_Text]:
@@ -95,7 +110,10 @@ def _passages(record: Record, name: str) -> Iterator[_Text]:
             title, text = (_without_quotes(first.strip()), rest) if rest.strip() else ("", text)
         ids = (same_id(passage[n]) for n in _IDS if type(passage.get(n)) in (int, str))
         score = None if name in TRAINING else _score(passage.get("score"), f"{where}.score")
-        yield Passage(next(ids, None), " ".join(title.split()), i + 1, score), text
+        yield (
+            Passage(next(ids, None), " ".join(title.split()), i + 1, score),
+            text,
+        )
 
 
 def _without_quotes(title: str) -> str:
@@ -117,7 +135,9 @@ def _score(value: Any, where: str) -> float | None:
 
 def _example(record: Record, passages: Iterable[_Text]) -> Example:
     """Returns the example with the page of these passages; those without words are no blocks."""
-    builder, plain, blocks = PageBuilder(), "", list[Passage]()
+    builder = PageBuilder()
+    plain = ""
+    blocks = list[Passage]()
     for rank, (passage, text) in enumerate(passages, 1):
         parts = [part for part in (passage.title, text) if any(True for _ in located_words(part))]
         for tag, part in zip(("h2", "p")[-len(parts) :], parts, strict=False):

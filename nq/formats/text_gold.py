@@ -31,7 +31,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nq.formats.answer_search import AnswerSearch, Place
-from nq.formats.fields import LIMITS, Record, RecordError, check_type, get, objects
+from nq.formats.fields import (
+    LIMITS,
+    Record,
+    RecordError,
+    check_type,
+    get,
+    objects,
+)
 from nq.formats.lines import json_value
 from nq.formats.words import located_words, span_at
 from nq.records import Annotation, Example, Span, YesNo
@@ -68,7 +75,8 @@ def with_gold(example: Example, record: Record) -> Example:
     if answers is None:
         return example
     LIMITS.check(answers=len(answers))
-    page, gold = _Page(example), list[Annotation]()
+    page = _Page(example)
+    gold = list[Annotation]()
     for answer in answers:
         yes_no = answer.text.strip().upper()
         if answer.start is not None:
@@ -130,7 +138,10 @@ def _detected(record: Record) -> list[Any]:
             first, last = (check_type(number, where, int) for number in ends)
             placed.append({"text": text, "answer_start": first, "answer_end": last + 1})
     texts = {item["text"] for item in placed}
-    return [*placed, *(one for one in get(record, "answers", list, default=[]) if one not in texts)]
+    return [
+        *placed,
+        *(one for one in get(record, "answers", list, default=[]) if one not in texts),
+    ]
 
 
 def _cell(value: Any, name: str) -> Any:
@@ -139,7 +150,10 @@ def _cell(value: Any, name: str) -> Any:
     >>> _cell("{'text': array(['1986'], dtype=object), 'answer_start': [np.int64(3)]}", "answers")
     {'text': ['1986'], 'answer_start': [3]}
     """
-    if type(value) is not str or value.strip()[:1] + value.strip()[-1:] not in ("[]", "{}"):
+    if type(value) is not str or value.strip()[:1] + value.strip()[-1:] not in (
+        "[]",
+        "{}",
+    ):
         return None if value == "" else value
     with contextlib.suppress(RecordError):
         return json_value(value.encode())
@@ -155,7 +169,10 @@ def _answer(item: Any, where: str) -> TextAnswer:
     if type(item) is not dict:
         item = {"text": item}
     text = check_type(item.get("text"), f"{where}.text", str, int, float, bool)
-    is_boolean = text in ("True", "False") and item.get("answer_start") in (None, "")
+    is_boolean = text in ("True", "False") and item.get("answer_start") in (
+        None,
+        "",
+    )
     if is_boolean or (type(text) is float and text.is_integer()):  # as pandas writes yes, or 1986
         raise RecordError(f"{where} is {text}, which can be read in two ways: write yes, or 1986")
     if type(text) is bool:
@@ -219,12 +236,16 @@ class _Page:
         for as it is, so that answers are retrieved where DPR says so. On other pages the words are
         compared, in which the forms of quotes, hyphens and letters do not count.
         """
-        text, cases = answer.text, [False]
+        text = answer.text
+        cases = [False]
         if self.passages is None:
             text = " ".join(word for word, *_ in located_words(text))
             cases = [True, False]
         for same_case in cases:
-            places = islice(self._search.find(text, same_case=same_case), MAX_FOUND_PLACES)
+            places = islice(
+                self._search.find(text, same_case=same_case),
+                MAX_FOUND_PLACES,
+            )
             whole = [place for place in places if place.is_whole]
             if whole:
                 return list(map(self._span, whole[:MAX_PLACES]))

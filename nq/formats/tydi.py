@@ -23,20 +23,40 @@ from typing import Any
 
 import numpy as np
 
-from nq.formats.fields import LIMITS, Record, RecordError, example_id, get, optional_text
+from nq.formats.fields import (
+    LIMITS,
+    Record,
+    RecordError,
+    example_id,
+    get,
+    optional_text,
+)
 from nq.formats.natural_questions import candidate_index, gold, yes_no
 from nq.formats.words import span_at
 from nq.records import Annotation, Candidate, Example, IntArray, Span
 
 TEXT = "document_plaintext"
-START, END = "plaintext_start_byte", "plaintext_end_byte"
-OPEN, CLOSE = "<P>", "</P>"
+START = "plaintext_start_byte"
+END = "plaintext_end_byte"
+OPEN = "<P>"
+CLOSE = "</P>"
 # One class for each character: l Latin, d digit, w other letter, k Katakana, s a script without
 # spaces, m combining mark or joiner, b white space, o other.
 TOKEN = re.compile("[ld][ldm]*|w[wm]*|km*(?:k+m*)*|[som]m*")
 _WITHOUT_SPACES = (
-    *("THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "CJK", "HIRAGANA", "BOPOMOFO", "YI", "TAI"),
-    *("JAVANESE", "BALINESE", "NEW"),
+    "THAI",
+    "LAO",
+    "KHMER",
+    "MYANMAR",
+    "TIBETAN",
+    "CJK",
+    "HIRAGANA",
+    "BOPOMOFO",
+    "YI",
+    "TAI",
+    "JAVANESE",
+    "BALINESE",
+    "NEW",
 )
 _JOINERS = ("\u200c", "\u200d")
 _WIDER_FROM = (0x80, 0x800, 0x10000)
@@ -44,7 +64,8 @@ _WIDER_FROM = (0x80, 0x800, 0x10000)
 
 @cache
 def _character_class(char: str) -> str:
-    category, script = unicodedata.category(char), unicodedata.name(char, "").split(" ")[0]
+    category = unicodedata.category(char)
+    script = unicodedata.name(char, "").split(" ")[0]
     if char.isspace() or category[0] == "Z":
         return "b"
     if category[0] == "M" or char in _JOINERS:
@@ -86,7 +107,8 @@ def decode(record: Record) -> Example:
         index = candidate_index(passage, len(candidates), f"{where}.passage_answer")
         answer = yes_no(item, where)
         minimal = get(item, "minimal_answer", dict, where=where)
-        where, shorts = f"{where}.minimal_answer", tuple[Span, ...]()
+        where = f"{where}.minimal_answer"
+        shorts = tuple[Span, ...]()
         place = [get(minimal, name, int, where=where) for name in (START, END)]
         if place != [-1, -1]:
             start, end = _char_span(byte_of_char, minimal, where)
@@ -137,10 +159,15 @@ def _tokenize(
         start, end = passages[number]
         close = (end, 1, rank) if start == end else (end, 0, -rank)
         tags += [((start, 1, rank), OPEN, number), (close, CLOSE, number)]
-    tokens, chars, position = list[str](), list[tuple[int, int]](), 0
+    tokens = list[str]()
+    chars = list[tuple[int, int]]()
+    position = 0
     places = {OPEN: [0] * len(passages), CLOSE: [0] * len(passages)}
     end_of_text = (len(text), 2, 0), "", 0
-    for (char, _, _), tag, number in [*sorted(tags, key=itemgetter(0)), end_of_text]:
+    for (char, _, _), tag, number in [
+        *sorted(tags, key=itemgetter(0)),
+        end_of_text,
+    ]:
         LIMITS.check(tokens=len(tokens))
         for start, end in islice(split(text[position:char]), LIMITS.tokens + 1):
             chars.append((position + start, position + end))

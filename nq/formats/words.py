@@ -30,7 +30,11 @@ TAG_SPELLINGS = {
 _NQ_SPELLINGS = {
     **dict.fromkeys("\u2018\u2019", "'"),
     **dict.fromkeys("\u2013\u2014", "--"),
-    **{"\u201c": "``", "\u201d": "''", "[": "(", "]": ")", "…": "..."},
+    "\u201c": "``",
+    "\u201d": "''",
+    "[": "(",
+    "]": ")",
+    "…": "...",
 }
 _OPENING = ("", *"([{<-/\u2013\u2014\u2018\u201c")
 _JOINERS = JOINERS + "\uff9e\uff9f\U0001f3fb-\U0001f3ff"  # and marks of kana, skin tones
@@ -65,7 +69,12 @@ _CONTROL_CHARACTER = re.compile(f"[{_CONTROL}]")
 def _token() -> re.Pattern[str]:
     basic = map(chr, range(0x300, 0x10000))
     marks = "".join(c for c in basic if category(c)[0] == "M") + _JOINERS
-    sets = {"control": _CONTROL, "marks": marks, "unspaced": UNSPACED, "suffix": _SUFFIX}
+    sets = {
+        "control": _CONTROL,
+        "marks": marks,
+        "unspaced": UNSPACED,
+        "suffix": _SUFFIX,
+    }
     words = rf"(?>(?:[^\W_{UNSPACED}][{marks}]*)+)"
     return re.compile(_TOKEN.format(words=words, **sets), re.VERBOSE)
 

@@ -210,7 +210,7 @@ def test_rows_of_squad_are_the_examples_of_its_json(tmp_path: Path) -> None:
 )
 def test_rows_of_mrqa_are_the_examples_of_its_lines(detected: Any, tmp_path: Path) -> None:
     """Of lists of objects ``datasets`` made objects of lists."""
-    row = {"qid": "m1", "question": "Who kept it?", "context": CONTEXT}
+    row: dict[str, Any] = {"qid": "m1", "question": "Who kept it?", "context": CONTEXT}
     row |= {"detected_answers": detected, "answers": ["Hale", "Tom Hale"]}
     path = write_questions(tmp_path / "a.parquet", [row])
     assert golds(path) == golds(write_lines(tmp_path / "a.jsonl", own_data.mrqa()))[:1]
