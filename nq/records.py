@@ -397,17 +397,17 @@ class WindowScores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CascadeScores:
-    """The scores of one example by two models: the first ranks the blocks, the second reads some.
+    """The scores of one example by two models: the ranker ranks the blocks, the reader reads some.
 
-    ``read`` has the ascending candidate indices of the blocks that the second read as a whole.
+    ``read`` has the ascending candidate indices of the blocks that the reader read as a whole.
     """
 
-    first: WindowScores
-    second: WindowScores
+    ranker: WindowScores
+    reader: WindowScores
     read: IntArray
 
     def __len__(self) -> int:
-        return len(self.first) + len(self.second)
+        return len(self.ranker) + len(self.reader)
 
 
 Scores = WindowScores | CascadeScores

@@ -27,6 +27,7 @@ from nq.inference.scorer import (
     ScorerWrapper,
     Steps,
     concatenate,
+    no_value,
     split_examples,
     uncounted,
     window_scores,
@@ -86,11 +87,10 @@ class CascadeScorer(ScorerWrapper):
         for page, (selection, _) in zip(pages, selected, strict=True):
             start, end = end, end + len(selection[0])
             tables.append(_joined(page, {n: x[start:end] for n, x in read.items()}, selection))
-        done, total = self.reader.counters - before, self.counters
-        total.compile_s += done.compile_s
-        total.warmup_s += done.warmup_s
-        total.reader_s += time.perf_counter() - started - done.compile_s - done.warmup_s
-        total.float32_windows += done.float32_windows
+        done = self.reader.counters - before
+        done.computed_windows = done.warmup_windows = 0
+        done.reader_s = time.perf_counter() - started - done.compile_s - done.warmup_s
+        self.counters.add(done)
         return concatenate(tables)
 
     def _select(self, example: Example, page: Columns) -> tuple[SelectedWindows, Columns]:
@@ -204,19 +204,18 @@ def _joined(page: Columns, read: Columns, selection: SelectedWindows) -> Columns
     """
     windows, read_blocks = selection
     n, n_read = len(page["window_ids"]), len(windows)
+    others = {name: np.repeat(column[:1], n_read, axis=0) for name, column in page.items()}
+    others |= {**read, READ: np.ones(n_read, np.bool_)}
     table: Columns = {}
     for name, column in page.items():
+        both = [column, others[name]]
         if name in SCORE_COLUMNS:
-            width = max(column.shape[1], read[name].shape[1])
-            fill = -1 if name.endswith("_doc") else 0
-            wide = [
-                np.pad(x, ((0, 0), (0, width - x.shape[1])), constant_values=fill)
-                for x in (column, read[name])
+            width = max(x.shape[1] for x in both)
+            both = [
+                np.pad(x, [(0, 0), (0, width - x.shape[1])], constant_values=no_value(name))
+                for x in both
             ]
-            table[name] = np.concatenate(wide)
-        else:
-            other = np.ones(n_read, np.bool_) if name == READ else np.repeat(column[:1], n_read, 0)
-            table[name] = np.concatenate([column, other])
+        table[name] = np.concatenate(both)
     total = n + n_read
     ids = np.column_stack([np.arange(total), np.full(total, total)])
     table["window_ids"] = ids.astype(page["window_ids"].dtype)

@@ -14,7 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nq.config import DecisionConfig, RankingWeights
-from nq.inference.scorer import PART_FACTOR, Rows, Scorer, ScorerWrapper, Steps, example_slices
+from nq.inference.scorer import (
+    PART_FACTOR,
+    Rows,
+    Scorer,
+    ScorerWrapper,
+    Steps,
+    example_slices,
+    no_value,
+)
 from nq.inference.vectors import Texts
 from nq.postprocess.blocks import Blocks, blocks_in_windows
 from nq.records import READ, Columns, Example, FloatArray, IntArray
@@ -49,8 +57,8 @@ class PruningScorer(ScorerWrapper):
         scored = yield from self.inner.steps(read, ())
         columns: Columns = {READ: computed}
         for name, values in scored.items():
-            fill = -1 if name.endswith("_doc") else 0
-            columns[name] = np.full((len(computed), *values.shape[1:]), fill, values.dtype)
+            shape = len(computed), *values.shape[1:]
+            columns[name] = np.full(shape, no_value(name), values.dtype)
             columns[name][computed] = values
         return columns
 

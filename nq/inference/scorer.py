@@ -20,6 +20,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nq.config import DecisionConfig, WindowConfig
 from nq.postprocess.decision import RankedPrediction, decide
@@ -176,7 +177,7 @@ def split_examples(rows: Rows, columns: Columns) -> list[Columns]:
     return [{name: column[page] for name, column in columns.items()} for page in slices]
 
 
-def window_scores(columns: Columns, rows: slice = slice(None)) -> WindowScores:
+def window_scores(columns: Columns, rows: slice | NDArray[np.bool_] = slice(None)) -> WindowScores:
     """Returns the scores in these rows of the columns."""
     return WindowScores(**{name: columns[name][rows] for name in SCORE_COLUMNS})
 
@@ -185,11 +186,17 @@ def example_scores(columns: Columns) -> Scores:
     """Returns the scores of the example with these columns."""
     if READER_WINDOW not in columns:
         return window_scores(columns)
-    is_second = columns[READER_WINDOW] >= 0
-    first, second = ({n: x[one] for n, x in columns.items()} for one in (~is_second, is_second))
-    ranges = [np.arange(first, end) for first, end in second[READ_BLOCKS].tolist()]
-    read = np.unique(np.concatenate([np.empty(0, np.int64), *ranges]))
-    return CascadeScores(window_scores(first), window_scores(second), read)
+    is_reader = columns[READER_WINDOW] >= 0
+    ranges = columns[READ_BLOCKS][is_reader].tolist()
+    blocks = [np.arange(start, end) for start, end in ranges]
+    read = np.unique(np.concatenate([np.empty(0, np.int64), *blocks]))
+    ranker = window_scores(columns, ~is_reader)
+    return CascadeScores(ranker, window_scores(columns, is_reader), read)
+
+
+def no_value(name: str) -> int:
+    """Returns what fills a score column where there is no position: -1 for a document token."""
+    return -1 if name.endswith("_doc") else 0
 
 
 def concatenate(parts: Sequence[Columns]) -> Columns:

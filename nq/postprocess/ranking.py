@@ -217,8 +217,8 @@ def _cascade_evidence(example: Example, scores: CascadeScores, config: DecisionC
         raise Error("these are the scores of two models: give the decision of both")
     blocks = Blocks.of(example)
     read = blocks.only(scores.read)
-    evidence = gather_evidence(example, scores.second, config.max_answer_length, read)
-    other = gather_evidence(example, scores.first, config.first.max_answer_length, blocks)
+    evidence = gather_evidence(example, scores.reader, config.max_answer_length, read)
+    other = gather_evidence(example, scores.ranker, config.first.max_answer_length, blocks)
     other_scores = config.first.weights.evidence * other.block_scores()
     block_scores = np.full(len(blocks.candidates), other_scores.min(initial=0.0))
     block_scores[other.rows(blocks)] = other_scores

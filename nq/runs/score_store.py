@@ -84,7 +84,7 @@ class ScoreStore:
     def __getitem__(self, key: ExampleKey) -> WindowScores:
         """Returns the scores of the first model alone."""
         scores = self.scores(key)
-        return scores if isinstance(scores, WindowScores) else scores.first
+        return scores if isinstance(scores, WindowScores) else scores.ranker
 
     def columns(self, key: ExampleKey) -> Columns:
         if key not in self._index:

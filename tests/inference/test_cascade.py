@@ -251,4 +251,4 @@ def test_a_page_that_the_reader_cannot_read_has_no_evidence(
     assert "example 7: windows 9000" in caplog.text
     scores = example_scores(columns)
     assert isinstance(scores, CascadeScores)
-    assert (len(scores.first), len(scores.second), len(scores.read)) == (1, 0, 0)
+    assert (len(scores.ranker), len(scores.reader), len(scores.read)) == (1, 0, 0)

@@ -245,7 +245,7 @@ def two_scores(seed: int, step: int = 1) -> tuple[Example, CascadeScores]:
 def test_a_reader_of_all_blocks_decides_alone_without_block_scores(seed: int) -> None:
     example, scores = two_scores(seed)
     alone = rank(
-        example, scores.second, replace(DecisionConfig(weights=WEIGHTS), long_threshold=0.2)
+        example, scores.reader, replace(DecisionConfig(weights=WEIGHTS), long_threshold=0.2)
     )
     both = rank(example, scores, CASCADE)
     np.testing.assert_array_equal(both.evidence.blocks, alone.evidence.blocks)
@@ -260,7 +260,7 @@ def test_the_block_score_of_the_ranker_is_one_more_feature_of_the_blocks_read(
     example, scores = two_scores(seed, step)
     ranking = rank(example, scores, with_weight(weight))
     assert set(ranking.evidence.blocks.tolist()) <= set(scores.read.tolist())
-    first = rank(example, scores.first, FIRST).evidence
+    first = rank(example, scores.ranker, FIRST).evidence
     block_scores = FIRST.weights.evidence * first.block_scores()
     by_block = dict(zip(first.blocks.tolist(), block_scores, strict=True))
     lowest = min([0.0, *by_block.values()])
