@@ -24,6 +24,7 @@ import orjson
 
 from nq import __version__, storage
 from nq.answers import Page
+from nq.inference.scorer import no_progress
 from nq.inference.vectors import Texts, VectorScorer, text_key
 from nq.model.model import ModelPart
 from nq.postprocess.blocks import Blocks, lower_words
@@ -81,14 +82,9 @@ class Document:
 
     def encoded(self) -> bytes:
         """Returns the document as compressed JSON."""
-        values = {
-            "size": self.size,
-            "blocks": [[span.start, span.end] for span in self.blocks],
-            "words": list(self.words),
-            "texts": [text.tolist() for text in self.texts],
-            "block": list(self.block),
-        }
-        return zlib.compress(orjson.dumps(values), 1)
+        spans = [[span.start, span.end] for span in self.blocks]
+        values = {**vars(self), "blocks": spans}
+        return zlib.compress(orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY), 1)
 
     @classmethod
     def decoded(cls, value: bytes) -> Self:
@@ -96,7 +92,7 @@ class Document:
         values = orjson.loads(zlib.decompress(value))
         blocks = [Span(start, end) for start, end in values["blocks"]]
         texts = [np.array(text, np.int32) for text in values["texts"]]
-        return cls(values["size"], blocks, values["words"], texts, values["block"])
+        return cls(**{**values, "blocks": blocks, "texts": texts})
 
 
 class BlockIndex:
@@ -116,8 +112,10 @@ class BlockIndex:
         lock: AbstractContextManager[object],
         is_wanted: bool = False,
     ) -> None:
-        self._scorer, self.ranker = scorer, ranker
-        self._lock, self._is_wanted = lock, is_wanted
+        self._scorer = scorer
+        self.ranker = ranker
+        self._lock = lock
+        self._is_wanted = is_wanted
         self._has_told = False
 
     @cached_property
@@ -136,17 +134,17 @@ class BlockIndex:
         content = hashlib.blake2b(source.read_bytes(), digest_size=32).digest()
         name = source.suffix.lower().encode()
         key = hashlib.blake2b(self._made_by + name + content, digest_size=16).digest()
-        if (value := file.document(key)) is not None:
+        if value := file.find([key]).get(key):
             return Document.decoded(value)
         document = Document.of(read().example, self.ranker)
-        file.add_document(key, document.encoded())
+        file.add({key: document.encoded()})
         return document
 
     def cosines(
         self,
         question: str,
         documents: Sequence[Document],
-        progress: Callable[[int, int], None] = lambda new, total: None,
+        progress: Callable[[int, int], None] = no_progress,
     ) -> FloatArray | None:
         """Returns the cosine of a question and each block, ``[blocks]``, of its best text.
 
@@ -189,12 +187,13 @@ class BlockIndex:
 
     def _mention(self, texts: int, seconds: float) -> None:
         if not self._has_told:
+            self._has_told = True
             log.info(
                 "%d blocks have no vectors yet, which would take about %.0f s: they are ranked by "
                 "their words; --index makes them, once",
-                *(texts, seconds),
+                texts,
+                seconds,
             )
-        self._has_told = True
 
     def _question_pieces(self, question: str) -> list[int]:
         tokenizer = self.ranker.tokenizer

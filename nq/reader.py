@@ -24,8 +24,11 @@ from nq.formats.inputs import is_file_name, read_page
 from nq.formats.natural_questions import decode_simplified
 from nq.formats.own_data import files_in
 from nq.index import BlockIndex
+from nq.inference.batches import Shape
 from nq.inference.load import ScorerSpec, load_predictor, load_scorer, vector_scorer
+from nq.inference.predictor import Predictor
 from nq.inference.profile import Profile, reader_profile
+from nq.inference.reduction import AllLogits
 from nq.inference.scorer import (
     PART_BATCHES,
     Rows,
@@ -98,17 +101,15 @@ class Reader:
         if dual_encoder is not None:
             lock = self._scorer.lock
             self._index = BlockIndex(dual_encoder, model.parts[0], lock, makes_index)
-        self._spec, self._predictor = spec, cast(Any, None)
+        self._spec = spec
+        self._predictor: Predictor | None = None
         is_squad_reader = model.ranker is None and model.reader.files.is_squad_reader
         self._has_types = not is_squad_reader
 
     def __repr__(self) -> str:
-        model, profile, device = (
-            self._spec.model.name,
-            f"{self.profile}",
-            self._scorer.device.lower(),
-        )
-        return f"Reader({model=}, {profile=}, {device=})"
+        model = self._spec.model.name
+        device = self._scorer.device.lower()
+        return f"Reader({model=}, profile='{self.profile}', {device=})"
 
     @property
     def model(self) -> Any:
@@ -146,7 +147,8 @@ class Reader:
             ValueError: a question is empty, or an argument has the wrong type.
         """
         check_argument(is_count(top, 0), "top", top, "a whole number from 0 on")
-        are_several, page = isinstance(question, list), as_list(page)
+        are_several = isinstance(question, list)
+        page = as_list(page)
         pairs: list[tuple[Any, Any]] = [*question] if are_several and page is None else []
         pairs = [parts_of(one) if isinstance(one, Mapping) else one for one in pairs]
         for pair in pairs:
@@ -213,21 +215,19 @@ class Reader:
                 another kind of model.
         """
         top_k = top_k if topk is None else topk
-        numbers = {"top_k": top_k, "max_answer_len": max_answer_len}
         windows = {"max_seq_len": max_seq_len, "doc_stride": doc_stride}
-        given = {name: value for name, value in windows.items() if value is not None}
-        if batch_size is not None:
-            numbers["batch_size"] = batch_size
-        for name, value in {**numbers, **given}.items():
+        optional = {"batch_size": batch_size, **windows}
+        given = {name: value for name, value in optional.items() if value is not None}
+        numbers = {"top_k": top_k, "max_answer_len": max_answer_len, **given}
+        for name, value in numbers.items():
             minimum = int(name != "doc_stride")
             expected = f"a whole number from {minimum} on"
             check_argument(is_count(value, minimum), name, value, expected)
         pairs, several = pairs_of(question, context)
-        options = top_k, handle_impossible_answer, max_answer_len
         if self._has_types:
-            for name, value in given.items():
+            for name, option in windows.items():
                 expected = "none, since windows of this model are settings of nq.load(windows=…)"
-                check_argument(False, name, value, expected)
+                check_argument(option is None, name, option, expected)
             decision = replace(self.decision, rule="default", max_answer_length=max_answer_len)
             decided = self._answers(examples_of(pairs), decision)
             rankings = (ranked.ranking for _, ranked in decided if ranked.ranking)
@@ -235,7 +235,14 @@ class Reader:
         else:
             context_windows = self._context_windows(pairs, max_seq_len, doc_stride)
             answers = (
-                one.answers(start, end, *options, align_to_words)
+                one.answers(
+                    start,
+                    end,
+                    top_k,
+                    handle_impossible_answer,
+                    max_answer_len,
+                    align_to_words,
+                )
                 for one, start, end in self._with_logits(context_windows)
             )
         results = [spans if top_k > 1 else spans[0] for spans in answers]
@@ -315,18 +322,15 @@ class Reader:
         self, windows: Iterator[ContextWindows]
     ) -> Iterator[tuple[ContextWindows, FloatArray, FloatArray]]:
         """Yields windows with their logits of starts and of ends."""
-        from nq.inference.batches import Shape
-        from nq.inference.reduction import AllLogits
-
         longest, spec = self.windows.max_seq_length, self._spec
         while group := list(islice(windows, PART_BATCHES * spec.batch_size)):
             rows = concatenate([one.rows for one in group])
             with self._scorer.lock:
                 network = self._scorer.open().network
-                if self._predictor is None:
-                    self._predictor = load_predictor(spec, AllLogits(longest), network)
-                self._predictor.shape = Shape(spec.batch_size, rows["input_ids"].shape[1])
-                logits = self._predictor.scores(rows)
+                predictor = self._predictor or load_predictor(spec, AllLogits(longest), network)
+                predictor.shape = Shape(spec.batch_size, rows["input_ids"].shape[1])
+                logits = predictor.scores(rows)
+                self._predictor = predictor
             ends = np.cumsum([len(one.ranges) for one in group]).tolist()
             for one, end in zip(group, ends, strict=True):
                 own = slice(end - len(one.ranges), end)
@@ -338,7 +342,7 @@ class _SharedScorer(ScorerWrapper):
 
     def __init__(self, inner: Scorer) -> None:
         super().__init__(inner)
-        self.lock, self._open = threading.RLock(), True
+        self.lock = threading.RLock()
 
     def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
         """See ``Scorer.steps``; one thread computes at a time."""
@@ -347,14 +351,14 @@ class _SharedScorer(ScorerWrapper):
 
     def open(self) -> Scorer:
         """Returns the scorer; ``nq.Error`` once it is closed."""
-        if not self._open:
+        if self.inner is None:
             raise Error("the reader is closed: make another one with nq.load()")
         return self.inner
 
     def close(self) -> None:
         """Frees the scorer."""
         with self.lock:
-            self._open, self.inner, self.network = False, cast(Any, None), None
+            self.inner = self.network = cast(Any, None)
 
 
 def make_answer(
@@ -368,33 +372,28 @@ def make_answer(
     given = next((other for other in n_best if prediction.long == other.long), None)
     others = [other for other in n_best if other is not given][:top]
     others.sort(key=lambda other: -other.short_probability)
-    alternatives = tuple(
-        Answer(question, *page.origin(o.long, o.shorts), o.yes_no, *_probabilities(o, o))
-        for o in others
-    )
     left_out = page.selection or Selection(unread_blocks=unread_blocks(page.example, windows))
-    return Answer(
-        question,
-        *page.origin(prediction.long, prediction.shorts),
-        prediction.yes_no,
-        *_probabilities(prediction, given),
-        alternatives,
-        left_out.unread_blocks,
-        left_out.skipped,
+    return replace(
+        _in_words(question, page, prediction, given),
+        alternatives=tuple(_in_words(question, page, other, other) for other in others),
+        unread_blocks=left_out.unread_blocks,
+        skipped=left_out.skipped,
         asks_yes_no=given is not None and given.asks_yes_no,
         score=None if ranked.ranking else prediction.short_score,
     )
 
 
-def _probabilities(
-    answer: Prediction | Alternative, ranked: Alternative | None
-) -> tuple[float | None, float | None]:
-    """Returns that of the long and that of the short answer, ``None`` where there is none."""
-    if ranked is None:
-        return None, None
-    has_short = answer.shorts or answer.yes_no is not YesNo.NONE
-    long = ranked.long_probability if answer.long else None
-    return long, ranked.short_probability if has_short else None
+def _in_words(
+    question: str, page: Page, answer: Prediction | Alternative, ranked: Alternative | None
+) -> Answer:
+    """Returns an answer of a page with its probabilities, if it is ranked."""
+    origin = page.origin(answer.long, answer.shorts)
+    long = short = None
+    if ranked and answer.long:
+        long = ranked.long_probability
+    if ranked and (answer.shorts or answer.yes_no is not YesNo.NONE):
+        short = ranked.short_probability
+    return Answer(question, *origin, answer.yes_no, long, short)
 
 
 def _is_folder(source: object) -> bool:

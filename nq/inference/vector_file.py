@@ -10,19 +10,15 @@ import logging
 import sqlite3
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-
 from nq import storage
 from nq.errors import DamagedError
-from nq.records import FloatArray
 
 log = logging.getLogger(__name__)
 
-TEXTS, DOCUMENTS = "texts", "documents"
 LIMIT_MB = 1024
 """Beyond this size the older half of a file is removed."""
 KEPT = 4
@@ -31,6 +27,11 @@ WAIT_S = 5.0
 """Seconds to wait for another process that writes."""
 PER_QUERY = 500
 CHECKSUM_BYTES = 4
+CREATE = "CREATE TABLE IF NOT EXISTS kept (key BLOB PRIMARY KEY, value BLOB NOT NULL)"
+INSERT = "INSERT OR REPLACE INTO kept VALUES (?, ?)"
+REMOVE_OLDER_HALF = """
+DELETE FROM kept WHERE rowid <= (SELECT (min(rowid) + max(rowid)) / 2 FROM kept)
+"""
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ def vector_folder() -> Path:
 
 
 class VectorFile:
-    """Vectors by the key of their text, and values of documents by their key.
+    """Values by key: vectors by a digest of their text, documents by one of their content.
 
     It may be used from several threads and processes.
     """
@@ -53,29 +54,16 @@ class VectorFile:
         self._can_read = True
         self._can_write = True
 
-    def find(self, keys: Iterable[bytes]) -> dict[bytes, FloatArray]:
-        """Returns the vectors that are kept, float16 ``[units]``."""
-        values = self._find(TEXTS, list(keys))
-        return {key: np.frombuffer(value, np.float16) for key, value in values.items()}
+    def find(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+        """Returns the values that are kept."""
+        wanted = list(keys)
 
-    def add(self, vectors: Mapping[bytes, FloatArray]) -> None:
-        """Keeps vectors, float16 ``[units]``."""
-        self._add(TEXTS, {key: vector.tobytes() for key, vector in vectors.items()})
-
-    def document(self, key: bytes) -> bytes | None:
-        """Returns the value of a document, ``None`` if there is none."""
-        return self._find(DOCUMENTS, [key]).get(key)
-
-    def add_document(self, key: bytes, value: bytes) -> None:
-        self._add(DOCUMENTS, {key: value})
-
-    def _find(self, table: str, keys: list[bytes]) -> dict[bytes, bytes]:
         def find(connection: sqlite3.Connection) -> dict[bytes, bytes]:
             found = dict[bytes, bytes]()
-            for first in range(0, len(keys), PER_QUERY):
-                some = keys[first : first + PER_QUERY]
+            for first in range(0, len(wanted), PER_QUERY):
+                some = wanted[first : first + PER_QUERY]
                 places = ", ".join("?" * len(some))
-                query = f"SELECT key, value FROM {table} WHERE key IN ({places})"
+                query = f"SELECT key, value FROM kept WHERE key IN ({places})"
                 for key, stored in connection.execute(query, some):
                     value = stored[:-CHECKSUM_BYTES]
                     if _checksum(key, value) != stored[-CHECKSUM_BYTES:]:
@@ -87,15 +75,15 @@ class VectorFile:
             return {}
         return self._do(find) or {}
 
-    def _add(self, table: str, values: Mapping[bytes, bytes]) -> None:
+    def add(self, values: Mapping[bytes, bytes]) -> None:
+        """Keeps values."""
         rows = [(key, value + _checksum(key, value)) for key, value in values.items()]
 
         def add(connection: sqlite3.Connection) -> None:
-            with _transaction(connection):
-                query = f"INSERT OR REPLACE INTO {table} VALUES (?, ?)"
-                connection.executemany(query, rows)
+            with connection:
+                connection.executemany(INSERT, rows)
                 if self.path.stat().st_size > LIMIT_MB << 20:
-                    _remove_older_half(connection)
+                    connection.execute(REMOVE_OLDER_HALF)
 
         if self._can_write and rows:
             self._do(add)
@@ -111,7 +99,9 @@ class VectorFile:
                     return None
                 except (sqlite3.DatabaseError, DamagedError, TypeError) as error:
                     log.warning("%s is damaged (%s): it is made again", self.path, error)
-                    self._close()
+                    if self._connection is not None:
+                        self._connection.close()
+                        self._connection = None
                     with contextlib.suppress(OSError):
                         self.path.unlink()
         return None
@@ -121,11 +111,11 @@ class VectorFile:
             is_new = not self.path.exists()
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(
-                self.path, WAIT_S, isolation_level=None, check_same_thread=False
+                self.path, WAIT_S, isolation_level="IMMEDIATE", check_same_thread=False
             )
             if is_new:
                 remove_others(self.path)
-            _create_tables(self._connection)
+            self._connection.execute(CREATE)
         return self._connection
 
     def _give_up(self, error: Exception) -> None:
@@ -136,43 +126,9 @@ class VectorFile:
             self._can_read = False
         self._can_write = False
 
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
-
 
 def _checksum(key: bytes, value: bytes) -> bytes:
     return zlib.crc32(value, zlib.crc32(key)).to_bytes(CHECKSUM_BYTES, "big")
-
-
-def _create_tables(connection: sqlite3.Connection) -> None:
-    """Creates the tables unless they are there, as in a file that may only be read."""
-    ((n_tables,),) = connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table'")
-    if n_tables:
-        return
-    with _transaction(connection):
-        for table in (TEXTS, DOCUMENTS):
-            columns = "(key BLOB PRIMARY KEY, value BLOB NOT NULL)"
-            connection.execute(f"CREATE TABLE IF NOT EXISTS {table} {columns}")
-
-
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
-
-
-def _remove_older_half(connection: sqlite3.Connection) -> None:
-    for table in (TEXTS, DOCUMENTS):
-        middle = f"SELECT (min(rowid) + max(rowid)) / 2 FROM {table}"
-        connection.execute(f"DELETE FROM {table} WHERE rowid <= ({middle})")
 
 
 def remove_others(path: Path) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nq.inference.predictor import Predictor
 from nq.inference.reduction import TopK
-from nq.inference.scorer import Counters, Progress, Rows, Scorer, Steps, advance, no_progress
+from nq.inference.scorer import Counters, Rows, Scorer, Steps, advance
 from nq.inference.vector_file import VectorFile
 from nq.records import (
     SCORE_COLUMNS,
@@ -63,7 +63,8 @@ class VectorStore:
             else:
                 missing.append(key)
         if self.file is not None and missing:
-            kept = self.file.find(missing)
+            values = self.file.find(missing)
+            kept = {key: np.frombuffer(value, np.float16) for key, value in values.items()}
             self._remember(kept)
             found |= kept
         return found
@@ -72,7 +73,7 @@ class VectorStore:
         """Keeps vectors; those that were used longest ago make room for them."""
         self._remember(vectors)
         if self.file is not None:
-            self.file.add(vectors)
+            self.file.add({key: vector.tobytes() for key, vector in vectors.items()})
 
     def _remember(self, vectors: Mapping[bytes, FloatArray]) -> None:
         for key, vector in vectors.items():
@@ -164,14 +165,11 @@ class VectorScorer(Scorer):
         columns = self._reduction(_logits(rows, texts, result), rows["token_map"])
         return dict(zip(SCORE_COLUMNS, columns, strict=True))
 
-    def encode(self, texts: Sequence[ArrayLike], progress: Progress = no_progress) -> FloatArray:
-        """Returns the vectors of texts, each given by its pieces, float32 ``[N, units]``.
-
-        ``progress`` receives the numbers of texts that have just been encoded.
-        """
+    def encode(self, texts: Sequence[ArrayLike]) -> FloatArray:
+        """Returns the vectors of texts, each given by its pieces, float32 ``[N, units]``."""
         steps = self._encoded([np.array(pieces, np.int32) for pieces in texts])
         while not isinstance(result := advance(steps), np.ndarray):
-            progress(result)
+            pass
         return result
 
     def _encoded(self, texts: Sequence[IntArray]) -> Generator[int, None, FloatArray]:
@@ -183,23 +181,18 @@ class VectorScorer(Scorer):
         for first in range(0, len(missing), CHUNK):
             some = missing[first : first + CHUNK]
             rows = text_rows([of_key[key] for key in some])
-            steps = self.encoder.steps(rows)
-            while isinstance(result := advance(steps), int):
-                yield result
-            computed = result[VECTORS].astype(np.float16)
-            new = dict(zip(some, computed, strict=True))
+            columns = yield from self.encoder.steps(rows)
+            new = dict(zip(some, columns[VECTORS].astype(np.float16), strict=True))
             self.store.add(new)
             vectors |= new
         return np.array([vectors[key] for key in keys], np.float32)
 
     def _count(self, windows: int, done: Counters, texts: int) -> None:
         """Counts windows; of the warm-up those that have as large a share as its texts."""
-        total = self.counters
-        total.compile_s += done.compile_s
-        total.warmup_s += done.warmup_s
-        total.computed_windows += windows
-        total.warmup_windows += windows * done.warmup_windows // max(texts, 1)
-        total.float32_windows += windows * done.float32_windows // max(texts, 1)
+        done.computed_windows = windows
+        done.warmup_windows = windows * done.warmup_windows // max(texts, 1)
+        done.float32_windows = windows * done.float32_windows // max(texts, 1)
+        self.counters.add(done)
 
 
 def text_rows(texts: Sequence[IntArray]) -> Columns:

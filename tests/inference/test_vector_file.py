@@ -2,49 +2,37 @@
 
 import logging
 import os
+import random
 import sqlite3
 import threading
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.inference import vector_file
 from nq.inference.vector_file import KEPT, VectorFile
-from nq.records import FloatArray
 from tests.support.full_disk import small_files
 
-Vectors = dict[bytes, FloatArray]
+
+def some_vectors(n: int, units: int = 8, seed: int = 0) -> dict[bytes, bytes]:
+    draw = random.Random(seed)
+    return {draw.randbytes(16): draw.randbytes(2 * units) for _ in range(n)}
 
 
-def some_vectors(n: int, units: int = 8, seed: int = 0) -> Vectors:
-    draw = np.random.default_rng(seed)
-    keys = [draw.bytes(16) for _ in range(n)]
-    return {key: draw.normal(size=units).astype(np.float16) for key in keys}
-
-
-def same(found: Vectors, expected: Vectors) -> bool:
-    return found.keys() == expected.keys() and all(
-        np.array_equal(found[key], expected[key]) for key in expected
-    )
-
-
-def test_vectors_and_documents_are_found_again(tmp_path: Path) -> None:
+def test_values_are_found_again(tmp_path: Path) -> None:
     path = tmp_path / "cache" / "a.sqlite"
     vectors = some_vectors(1200)
     file = VectorFile(path)
-    assert file.find(vectors) == {} and file.document(b"key") is None
+    assert file.find(vectors) == {}
     assert not path.exists()
     file.add(vectors)
-    file.add_document(b"key", b"value")
     other = some_vectors(3, seed=1)
     for one in (file, VectorFile(path)):
-        assert same(one.find([*vectors, *other]), vectors)
-        assert one.document(b"key") == b"value" and one.document(b"no") is None
+        assert one.find([*vectors, *other]) == vectors
     file.add(other)
-    assert same(VectorFile(path).find(other), other)
+    assert VectorFile(path).find(other) == other
 
 
 @given(st.data())
@@ -59,9 +47,9 @@ def test_a_flipped_bit_is_never_read_as_a_vector(
     path.write_bytes(content)
     file = VectorFile(path)
     found = file.find(vectors)
-    assert all(np.array_equal(found[key], vectors[key]) for key in found)
+    assert found.items() <= vectors.items()
     file.add(vectors)
-    assert same(VectorFile(path).find(vectors), vectors)
+    assert VectorFile(path).find(vectors) == vectors
 
 
 @pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\0" + bytes(5000)])
@@ -74,7 +62,7 @@ def test_a_damaged_file_is_made_again_with_one_line(
     file = VectorFile(path)
     assert file.find(vectors) == {}
     file.add(vectors)
-    assert same(VectorFile(path).find(vectors), vectors)
+    assert VectorFile(path).find(vectors) == vectors
     assert len(caplog.records) == int(content != b"")
     if content:
         assert str(path) in caplog.text and "made again" in caplog.text
@@ -88,7 +76,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixtur
         file.add(vectors)
         file.add(some_vectors(3, seed=1))
         found = file.find(vectors)
-    assert all(np.array_equal(found[key], vectors[key]) for key in found)
+    assert found.items() <= vectors.items()
     assert [record.levelname for record in caplog.records] == ["INFO"]
     assert "are not kept" in caplog.text
 
@@ -101,12 +89,11 @@ def test_a_file_that_may_only_be_read_is_read(
     vectors = some_vectors(5)
     VectorFile(path).add(vectors)
     opened = sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False)
-    opened.isolation_level = None
     file = VectorFile(path)
     file._connection = opened  # root may write everywhere, so the mode of the file says nothing
-    assert same(file.find(vectors), vectors)
+    assert file.find(vectors) == vectors
     file.add(some_vectors(1, seed=1))
-    assert same(file.find(vectors), vectors)
+    assert file.find(vectors) == vectors
     assert "are not kept" in caplog.text
     nowhere = VectorFile(Path(os.devnull) / "a.sqlite")
     nowhere.add(vectors)
@@ -127,7 +114,7 @@ def test_threads_and_processes_write_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     for part in parts:
-        assert same(VectorFile(path).find(part), part)
+        assert VectorFile(path).find(part) == part
 
 
 def test_the_size_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +124,7 @@ def test_the_size_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     parts = [some_vectors(200, units=384, seed=seed) for seed in range(20)]
     for part in parts:
         file.add(part)
-    assert same(file.find(parts[-1]), parts[-1])
+    assert file.find(parts[-1]) == parts[-1]
     assert not file.find(parts[0])
     assert path.stat().st_size < 3 << 20
     for number in range(KEPT + 3):
