@@ -45,7 +45,8 @@ class RelativeBias(keras.layers.Layer):
     def __init__(self, config: ModelConfig, initializer: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         buckets = config.relative_attention_num_buckets
-        self.table_shape, self.initializer = (buckets, config.num_attention_heads), initializer
+        self.table_shape = buckets, config.num_attention_heads
+        self.initializer = initializer
         self.buckets = relative_buckets(config.positions, buckets)
 
     def build(self, shape: Any) -> None:
@@ -76,15 +77,16 @@ def relative_buckets(length: int, buckets: int) -> IntArray:
            [2, 1, 0, 5],
            [2, 2, 1, 0]], dtype=int32)
     """
-    pos, half = np.arange(length), buckets // 2
+    pos = np.arange(length)
+    half = buckets // 2
     single = half // 2
-    distance = np.abs(pos[None] - pos[:, None])
+    ahead = pos[None] - pos[:, None]
+    distance = np.abs(ahead)
     growth = np.log(np.maximum(distance, single) / single) / math.log(FARTHEST / single)
     steps = np.floor((half - single) * growth + 1e-9)  # exact powers must not be rounded down
     large = np.minimum(single + steps, half - 1)
     bucket = np.where(distance < single, distance, large)
-    after = np.where(pos[None] > pos[:, None], half, 0)
-    return np.asarray(bucket + after, np.int32)
+    return np.asarray(bucket + half * (ahead > 0), np.int32)
 
 
 class LocalBias(MaskBias):
@@ -130,7 +132,7 @@ class Rotation(keras.layers.Layer):
 def rotate(x: Any, cosine: Any, sine: Any) -> Any:
     """Returns ``[B, L, heads, size]`` rotated, each column of the first half with its second."""
     first, second = ops.split(x, 2, axis=-1)
-    turned = first * cosine - second * sine, second * cosine + first * sine
+    turned = [first * cosine - second * sine, second * cosine + first * sine]
     return ops.concatenate(turned, axis=-1)
 
 
@@ -139,11 +141,13 @@ class RelativeEmbeddings(keras.layers.Layer):
 
     def __init__(self, config: ModelConfig, initializer: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.shape, self.initializer = (2 * config.relative_span, config.hidden_size), initializer
+        self.shape = 2 * config.relative_span, config.hidden_size
+        self.initializer = initializer
 
     def build(self, shape: Any) -> None:
-        options = {"initializer": self.initializer, "name": "table", "autocast": False}
-        self.table = self.add_weight(shape=self.shape, **options)
+        self.table = self.add_weight(
+            shape=self.shape, initializer=self.initializer, name="table", autocast=False
+        )
 
     def call(self, ids: Any) -> Any:
         return ops.cast(self.table, self.compute_dtype)
@@ -163,13 +167,15 @@ class RelativePlaces(keras.layers.Layer):
 
     def __init__(self, config: ModelConfig, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.rows, self.last = 2 * config.relative_span, config.positions - 1
+        self.rows = 2 * config.relative_span
+        self.last = config.positions - 1
         self.table = relative_positions(config)
 
     def call(self, ids: Any) -> Any:
         length = ops.shape(ids)[1]
         pos = ops.arange(length)
-        row = ops.take(self.table, pos[:, None] - pos[None] + self.last)
+        distance = pos[:, None] - pos[None]
+        row = ops.take(self.table, distance + self.last)
         return [pos[:, None] * self.rows + row, row * length + pos]
 
     def compute_output_shape(self, shape: Any) -> Any:
@@ -214,7 +220,8 @@ class SelfAttention(keras.layers.Layer):
         self, heads: int, dropout: float, seed: int, terms: int = 0, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        self.heads, self.products = heads, 1 + terms
+        self.heads = heads
+        self.products = 1 + terms
         self.dropout = keras.layers.Dropout(dropout, seed=seed) if dropout else None
 
     def call(
@@ -226,13 +233,15 @@ class SelfAttention(keras.layers.Layer):
         relative: Mapping[str, Any] | None = None,
         training: bool = False,
     ) -> Any:
-        length, width = ops.shape(ids)[1], qkv.shape[-1] // 3
+        length = ops.shape(ids)[1]
+        width = qkv.shape[-1] // 3
         size = width // self.heads
         query, key, value = (  # the gradient of a slice, unlike a split's, pads with zeros
             ops.reshape(x, (-1, length, self.heads, size)) for x in ops.split(qkv, 3, axis=-1)
         )
         if rotation:
-            query, key = rotate(query, *rotation), rotate(key, *rotation)
+            query = rotate(query, *rotation)
+            key = rotate(key, *rotation)
         scale = (size * self.products) ** -0.5
         query = ops.transpose(query * scale, (0, 2, 1, 3))
         key = ops.transpose(key, (0, 2, 3, 1))

@@ -108,7 +108,7 @@ def fitting_windows(windows: WindowConfig, config: ModelConfig) -> WindowConfig:
 def to_dual_encoder(
     loaded: LoadedModel, question_prefix: str = "", block_prefix: str = ""
 ) -> LoadedModel:
-    """Returns the dual encoder (``nq.model.dual_encoder``) that a sentence encoder makes.
+    """Returns the dual encoder (``nq.model.joint``) that a sentence encoder makes.
 
     A text is represented as the folder's ``1_Pooling`` says, else by the mean of all outputs. The
     prefixes are those that the encoder was trained with before each question and before each block.

@@ -40,32 +40,34 @@ class Embeddings(keras.layers.Layer):
 
     def build(self, *shapes: Any) -> None:
         config = self.config
-        tables = {
-            "word": config.vocab_size,
-            "position": config.max_position_embeddings if config.position_biased_input else 0,
-            "segment": config.type_vocab_size,
-        }
-        for name, rows in tables.items():
-            if rows:
-                table = self.add_weight(
-                    shape=(rows, config.table_width),
-                    initializer=self.initializer,
-                    name=f"{name}_embeddings",
-                    autocast=False,  # autocast would convert the whole table for every batch
-                )
-                setattr(self, name, table)
+        self.word = self._table("word", config.vocab_size)
+        if config.position_biased_input:
+            self.position = self._table("position", config.max_position_embeddings)
+        if config.type_vocab_size:
+            self.segment = self._table("segment", config.type_vocab_size)
+
+    def _table(self, name: str, rows: int) -> Any:
+        return self.add_weight(
+            shape=(rows, self.config.table_width),
+            initializer=self.initializer,
+            name=f"{name}_embeddings",
+            autocast=False,  # autocast would convert the whole table for every batch
+        )
+
+    def _rows(self, table: Any, ids: Any) -> Any:
+        return ops.cast(ops.take(table, ids, axis=0), self.compute_dtype)
 
     def call(self, input_ids: Any, segment_ids: Any) -> Any:
-        length, first = ops.shape(input_ids)[1], self.config.position_offset
-        x = ops.cast(ops.take(self.word, input_ids, axis=0), self.compute_dtype)
-        if self.config.type_vocab_size > 1:
-            x = x + ops.cast(ops.take(self.segment, segment_ids, axis=0), self.compute_dtype)
-        elif self.config.type_vocab_size:
+        config = self.config
+        x = self._rows(self.word, input_ids)
+        if config.type_vocab_size > 1:
+            x = x + self._rows(self.segment, segment_ids)
+        elif config.type_vocab_size:
             x = x + ops.cast(self.segment[0], self.compute_dtype)
-        if self.config.position_biased_input:
-            position = ops.take(self.position, first + ops.arange(length), axis=0)
-            x = x + ops.cast(position, self.compute_dtype)
-        return ops.reshape(x, (-1, self.config.table_width))
+        if config.position_biased_input:
+            position = config.position_offset + ops.arange(ops.shape(input_ids)[1])
+            x = x + self._rows(self.position, position)
+        return ops.reshape(x, (-1, config.table_width))
 
     def compute_output_shape(self, input_ids_shape: Any, segment_ids_shape: Any) -> Any:
         return None, self.config.table_width  # JAX cannot infer it for windows of any length
@@ -156,55 +158,58 @@ def encoder(
         return layer(keras.layers.Add, name)(list(x))
 
     ids = inputs["input_ids"]
+    initial = config, layer.initializer
     biases = [] if full else [layer(attention.MaskBias, "mask_bias")(inputs["input_mask"])]
     if config.relative_attention_num_buckets:
-        biases.append(
-            layer(attention.RelativeBias, "relative_bias", config, layer.initializer)(ids)
-        )
-    x = layer(Embeddings, "embeddings", config, layer.initializer)(ids, inputs["segment_ids"])
+        biases.append(layer(attention.RelativeBias, "relative_bias", *initial)(ids))
+    x = layer(Embeddings, "embeddings", *initial)(ids, inputs["segment_ids"])
     x = drop(norm("embeddings_norm", x), 1)
     if config.embedding_size:
         x = layer.dense(config.hidden_size, "embeddings_projection")(x)
     on_all, on_near = _attention_biases(config, layer, ids, biases)
-    relative = None
     if config.relative_span:
-        relative = layer(
-            attention.RelativeEmbeddings, "relative_embeddings", config, layer.initializer
-        )(ids)
-        normal = config.norm_rel_ebd == "layer_norm"
-        relative = drop(norm("relative_norm", relative) if normal else relative, 2)
-        relative_indices = layer(attention.RelativePlaces, "relative_places", config)(ids)
-    heads, function = config.num_attention_heads, ACTIVATIONS[config.hidden_act]
-    activation = None if config.is_gated else function
-    pre, post = config.is_pre_norm, not config.is_pre_norm
+        relative = layer(attention.RelativeEmbeddings, "relative_embeddings", *initial)(ids)
+        is_normal = config.norm_rel_ebd == "layer_norm"
+        relative = drop(norm("relative_norm", relative) if is_normal else relative, 2)
+        places = layer(attention.RelativePlaces, "relative_places", config)(ids)
+    function = ACTIVATIONS[config.hidden_act]
+    is_pre_norm = config.is_pre_norm
     for i in range(config.num_hidden_layers):
-        number = config.layer_set(i)
-        name = f"layer_{number}"
-        is_global = i % config.global_attn_every_n_layers == 0
-        qkv = dense(3 * config.attention_width, f"{name}_qkv")
+        name = f"layer_{config.layer_set(i)}"
         attend = layer(
-            *(attention.SelfAttention, f"{name}_attention", heads, dropout),
-            *(seed + 10 * number + 5, len(config.relative_terms)),
+            attention.SelfAttention,
+            f"{name}_attention",
+            config.num_attention_heads,
+            dropout,
+            seed + 10 * config.layer_set(i) + 5,
+            len(config.relative_terms),
         )
-        projected, width = {}, len(config.relative_terms) * config.attention_width
-        if relative is not None:
-            project = qkv if config.share_att_key else dense(width, f"{name}_relative")
-            projected = _projected(config, project(relative), relative_indices)
-        given = norm(f"{name}_attention_norm", x) if pre and i else x
-        attended = dense(config.hidden_size, f"{name}_attention_output")(
-            attend(qkv(given), ids, *(on_all if is_global else on_near), projected)
-        )
+        qkv = dense(3 * config.attention_width, f"{name}_qkv")
+        projected = {}
+        if config.relative_span:
+            project = qkv
+            if not config.share_att_key:
+                width = len(config.relative_terms) * config.attention_width
+                project = dense(width, f"{name}_relative")
+            projected = _projected(config, project(relative), places)
+        given = norm(f"{name}_attention_norm", x) if is_pre_norm and i else x
+        biases, rotation = on_near if i % config.global_attn_every_n_layers else on_all
+        output = dense(config.hidden_size, f"{name}_attention_output")
+        attended = output(attend(qkv(given), ids, biases, rotation, projected))
         x = add(f"{name}_attention_add", x, drop(attended, 10 * i + 6))
-        x = norm(f"{name}_attention_norm", x) if post else x
-        given = norm(f"{name}_output_norm", x) if pre else x
+        if not is_pre_norm:
+            x = norm(f"{name}_attention_norm", x)
+        given = norm(f"{name}_output_norm", x) if is_pre_norm else x
+        activation = None if config.is_gated else function
         inner = dense(config.intermediate_columns, f"{name}_intermediate", activation)(given)
         if config.is_gated:  # Shazeer 2020, https://arxiv.org/abs/2002.05202
             units, gate = ops.split(inner, 2, axis=-1)
             inner = function(units) * gate
         hidden = dense(config.hidden_size, f"{name}_output")(inner)
         x = add(f"{name}_output_add", x, drop(hidden, 10 * i + 7))
-        x = norm(f"{name}_output_norm", x) if post else x
-    return norm("final_norm", x) if pre else x
+        if not is_pre_norm:
+            x = norm(f"{name}_output_norm", x)
+    return norm("final_norm", x) if is_pre_norm else x
 
 
 def _attention_biases(
@@ -222,12 +227,12 @@ def _attention_biases(
     return (biases, rotation), ([near], local)
 
 
-def _projected(config: ModelConfig, relative: Any, relative_indices: Any) -> dict[str, Any]:
+def _projected(config: ModelConfig, relative: Any, places: Any) -> dict[str, Any]:
     """Returns the relative embeddings for ``SelfAttention``: keys for ``c2p``, queries for ``p2c``.
 
     They are projected, to query, key and value as the pieces, or to one part for each term.
     """
-    of_term = dict(zip(("c2p", "p2c"), relative_indices, strict=True))
+    of_term = dict(zip(("c2p", "p2c"), places, strict=True))
     parts = ("p2c", "c2p", "") if config.share_att_key else config.relative_terms
     tables = dict(zip(parts, ops.split(relative, len(parts), axis=-1), strict=True))
     return {term: (tables[term], of_term[term]) for term in config.relative_terms}
