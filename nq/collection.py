@@ -112,7 +112,8 @@ def _joined(
     def joined(column: Callable[[Page], Sequence[T]]) -> list[T]:
         return [item for page, s in parts for item in column(page)[s.start : s.end]]
 
-    tokens, is_html = joined(lambda page: page.example.tokens), joined(lambda p: p.example.is_html)
+    tokens = joined(lambda page: page.example.tokens)
+    is_html = joined(lambda p: p.example.is_html)
     blocks = [Candidate(Span(a, a + n), True) for a, n in zip(starts, lengths, strict=True)]
     example = Example(0, "", tokens, is_html, blocks, is_wiki=False)
     sources = [(page, span.start) for page, span in parts]

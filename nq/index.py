@@ -24,6 +24,7 @@ import orjson
 
 from nq import __version__, storage
 from nq.answers import Page
+from nq.inference.engine import code_digests
 from nq.inference.scorer import no_progress
 from nq.inference.vectors import Texts, VectorScorer, text_key
 from nq.model.model import ModelPart
@@ -37,7 +38,6 @@ PATIENCE_S = 60.0
 TRIAL_S = 2.0
 """Seconds of encoding by which the rest is estimated."""
 CHUNK = 128
-CODE = tuple(Path(__file__).parent / name for name in ("formats", "preprocess", "postprocess"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +122,7 @@ class BlockIndex:
     def _made_by(self) -> bytes:
         """What documents depend on beside their files."""
         ranker = self.ranker
-        code = [storage.sha256(p) for folder in CODE for p in sorted(folder.rglob("*.py"))]
+        code = code_digests("formats", "preprocess", "postprocess")
         made_by = [__version__, code, ranker.tokenizer.digest, ranker.windows.to_dict()]
         return storage.digest_json(made_by).encode()
 
@@ -159,7 +159,7 @@ class BlockIndex:
             (asked,) = self._scorer.encode([self._question_pieces(question)])
         n_blocks = [len(document.blocks) for document in documents]
         first = np.cumsum([0, *n_blocks])
-        block = [first[n] + b for n, document in enumerate(documents) for b in document.block]
+        block = [start + b for start, one in zip(first, documents, strict=False) for b in one.block]
         result = np.full(first[-1], -1.0)
         np.maximum.at(result, np.array(block, np.int64), vectors @ asked)
         return result

@@ -91,8 +91,10 @@ class Reader:
     """
 
     def __init__(self, spec: ScorerSpec, makes_index: bool = False) -> None:
-        model, self.profile = spec.model, spec.profile
-        self.windows, self.decision = model.windows, model.decision
+        model = spec.model
+        self.profile = spec.profile
+        self.windows = model.windows
+        self.decision = model.decision
         self._tokenizer: Tokenizer = model.tokenizer
         scorer = load_scorer(spec)
         self._scorer = _SharedScorer(scorer)
@@ -322,7 +324,8 @@ class Reader:
         self, windows: Iterator[ContextWindows]
     ) -> Iterator[tuple[ContextWindows, FloatArray, FloatArray]]:
         """Yields windows with their logits of starts and of ends."""
-        longest, spec = self.windows.max_seq_length, self._spec
+        longest = self.windows.max_seq_length
+        spec = self._spec
         while group := list(islice(windows, PART_BATCHES * spec.batch_size)):
             rows = concatenate([one.rows for one in group])
             with self._scorer.lock:
@@ -368,7 +371,8 @@ def make_answer(
 
     By a decision rule without probabilities there are none, and the answer has a score.
     """
-    prediction, n_best = ranked.prediction, ranked.alternatives(top + 1) or ()
+    prediction = ranked.prediction
+    n_best = ranked.alternatives(top + 1) or ()
     given = next((other for other in n_best if prediction.long == other.long), None)
     others = [other for other in n_best if other is not given][:top]
     others.sort(key=lambda other: -other.short_probability)

@@ -33,7 +33,8 @@ class Batch:
 
 def in_order(n_windows: int, shape: Shape) -> list[Batch]:
     """Returns batches of one shape, with the windows in order."""
-    rows, size = np.arange(n_windows), shape.batch_size
+    rows = np.arange(n_windows)
+    size = shape.batch_size
     return [Batch(rows[i : i + size], shape) for i in range(0, n_windows, size)]
 
 
@@ -47,7 +48,8 @@ def by_length(n_pieces: IntArray, shape: Shape, least: int = MIN_PIECES) -> list
     [([1, 2, 0], 256, False)]
     """
     order = np.argsort(-n_pieces, kind="stable")
-    result, first = list[Batch](), 0
+    result = list[Batch]()
+    first = 0
     while first < len(order):
         length = rounded_up(int(n_pieces[order[first]]), shape.length)
         size = max(shape.batch_size * shape.length, least) // length

@@ -75,7 +75,8 @@ class CascadeScorer(ScorerWrapper):
     def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
         """See ``Scorer.steps``; the ranker's windows precede the reader's in an example."""
         columns = yield from self.inner.steps(rows, examples)
-        started, before = time.perf_counter(), replace(self.reader.counters)
+        started = time.perf_counter()
+        before = replace(self.reader.counters)
         keys = {name: column for name, column in rows.items() if name not in WINDOW_COLUMNS}
         pages = split_examples(rows, {**keys, **columns})
         selected = [self._select(*page) for page in zip(examples, pages, strict=True)]
@@ -170,12 +171,14 @@ def max_context_windows(token_map: IntArray) -> IntArray:
     >>> max_context_windows(np.array([[0, 1, 2, 3], [2, 3, 4, 5], [4, 5, 6, -1]])).tolist()
     [0, 0, 0, 1, 1, 2, 2]
     """
-    is_word, length = token_map >= 0, token_map.shape[1]
+    is_word = token_map >= 0
+    length = token_map.shape[1]
     first = is_word.argmax(axis=1)[:, None]
     last = length - 1 - is_word[:, ::-1].argmax(axis=1)[:, None]
     pos = np.arange(length)
     context = np.minimum(pos - first, last - pos)[is_word]
-    window, token = np.nonzero(is_word)[0], token_map[is_word]
+    window = np.nonzero(is_word)[0]
+    token = token_map[is_word]
     order = np.lexsort((-window, context))
     result = np.full(token_map.max(initial=-1) + 1, -1)
     result[token[order]] = window[order]  # the last one stays
@@ -203,7 +206,8 @@ def _joined(page: Columns, read: Columns, selection: SelectedWindows) -> Columns
     Short windows have few positions, so that columns of one model may have to be filled up.
     """
     windows, read_blocks = selection
-    n, n_read = len(page["window_ids"]), len(windows)
+    n = len(page["window_ids"])
+    n_read = len(windows)
     others = {name: np.repeat(column[:1], n_read, axis=0) for name, column in page.items()}
     others |= {**read, READ: np.ones(n_read, np.bool_)}
     table: Columns = {}

@@ -43,7 +43,6 @@ CONVERTING = (
     "converting the model, once for each model and engine: some seconds for a small model, up to "
     "a minute for a large one …"
 )
-CODE = tuple(Path(__file__).parents[1] / name for name in ("inference/engines", "model"))
 
 T = TypeVar("T")
 
@@ -82,7 +81,9 @@ class FolderNetwork(Network):
     """
 
     def __init__(self, model: ModelPart, policy: str) -> None:
-        self.folder, self._policy, config = model.files, policy, model.config
+        self.folder = model.files
+        self._policy = policy
+        config = model.config
         self._needs_types = not model.windows.switches.running_text
         wide = checkpoint.with_room_for(config, model.tokenizer)
         self.config = wide if self._needs_types else config
@@ -218,11 +219,20 @@ def load_graph(
         return written(Path(name))
 
 
+def code_digests(*packages: str) -> list[str]:
+    """Returns the SHA-256 of each module in packages of this one."""
+    folders = [Path(__file__).parents[1] / name for name in packages]
+    paths = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
+    return [storage.sha256(path) for path in paths]
+
+
 def graph_folder(network: FolderNetwork, packages: Sequence[str]) -> Path:
     """Returns the folder of the graph that versions of packages make of a network."""
-    code = [storage.sha256(path) for folder in CODE for path in sorted(folder.rglob("*.py"))]
     depends = [
-        *(network.folder.digest, network.config.to_dict(), code),
-        *(__version__, [installed(name) for name in ("keras", *packages)]),
+        network.folder.digest,
+        network.config.to_dict(),
+        code_digests("inference/engines", "model"),
+        __version__,
+        [installed(name) for name in ("keras", *packages)],
     ]
     return storage.cache_folder() / "graphs" / storage.digest_json(depends)[:32]

@@ -44,9 +44,11 @@ class InstancePool(Scorer):
 
     def __init__(self, spec: ScorerSpec, instances: int, threads: int) -> None:
         warn_if_too_few_cores(instances, threads)
-        self.cores, self.parallel_parts = divided(processor.cores(), instances, threads), instances
+        self.cores = divided(processor.cores(), instances, threads)
+        self.parallel_parts = instances
         self.counters = Counters()
-        self._lock, self._lines = threading.Lock(), set[tuple[str, str]]()
+        self._lock = threading.Lock()
+        self._lines = set[tuple[str, str]]()
         self._idle: queue.SimpleQueue[_Instance] = queue.SimpleQueue()
         self._threads = ThreadPoolExecutor(instances, "nq-instance")
         self.instances: list[_Instance] = []
@@ -119,11 +121,14 @@ def divided(cores: tuple[int, ...], instances: int, threads: int) -> list[tuple[
 
 def warn_if_too_few_cores(instances: int, threads: int) -> None:
     """Logs a warning if this process may use fewer cores than there are threads."""
-    n_threads, n_cores = instances * threads, len(processor.cores())
+    n_threads = instances * threads
+    n_cores = len(processor.cores())
     if n_threads > n_cores:
         log.warning(
             "%s of %s on %s: they wait for each other; give fewer",
-            *map(counted, (instances, threads, n_cores), ("instance", "thread", "core")),
+            counted(instances, "instance"),
+            counted(threads, "thread"),
+            counted(n_cores, "core"),
         )
 
 
@@ -138,9 +143,14 @@ class _Instance(Scorer):
         on_log: Callable[[logging.LogRecord], None],
         on_step: Callable[[Counters], None],
     ) -> None:
-        self.name, self.cores, self._spec = name, own_cores, spec
-        self._on_log, self._on_step, self._numbers = on_log, on_step, count()
-        self._lock, self._is_closed = threading.Lock(), False
+        self.name = name
+        self.cores = own_cores
+        self._spec = spec
+        self._on_log = on_log
+        self._on_step = on_step
+        self._numbers = count()
+        self._lock = threading.Lock()
+        self._is_closed = False
         self._start()
 
     def _start(self) -> None:
@@ -166,13 +176,18 @@ class _Instance(Scorer):
 
     def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
         """See ``Scorer.steps``; if the process dies, another one begins again, but only once."""
-        number, worker, may_die = next(self._numbers), None, True
-        result, completed, reported = 0, 0, 0
+        number = next(self._numbers)
+        worker = None
+        may_die = True
+        result = 0
+        completed = 0
+        reported = 0
         try:
             while True:
                 try:
                     self._load()
-                    is_new, worker = worker is not self.worker, self.worker
+                    is_new = worker is not self.worker
+                    worker = self.worker
                     completed = 0 if is_new else completed
                     work = (rows, examples) if is_new else None
                     result, done = worker.call((number, work))
@@ -214,7 +229,8 @@ class _Steps:
     """What a process of an instance does with a message: it loads, computes a step, or forgets."""
 
     def __init__(self, spec: ScorerSpec) -> None:
-        self._spec, self._begun = spec, dict[int, Steps]()
+        self._spec = spec
+        self._begun = dict[int, Steps]()
         self._scorer: Any = None
 
     def __call__(self, message: tuple[int, Any]) -> Any:

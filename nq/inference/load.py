@@ -83,17 +83,19 @@ class ScorerSpec:
 
     def in_folders(self, folders: Mapping[Path, Path]) -> ScorerSpec:
         """Returns the same scorer of models that are in other folders."""
-        parts = tuple(
-            replace(part, files=ModelFolder(folders[part.folder], part.files.sent or part.digest))
-            for part in self.model.parts
-        )
+        parts = list[ModelPart]()
+        for part in self.model.parts:
+            digest = part.files.sent or part.digest
+            parts.append(replace(part, files=ModelFolder(folders[part.folder], digest)))
+        model = replace(self.model, parts=tuple(parts))
         calibration = {folders[folder]: rows for folder, rows in self.calibration.items()}
-        return replace(self, model=replace(self.model, parts=parts), calibration=calibration)
+        return replace(self, model=model, calibration=calibration)
 
 
 def check_rule(model: Model, profile: Profile) -> None:
     """Raises ``Error`` if the rule ranks no blocks, which the profile or a ranker needs."""
-    rule, users = model.decision.rule, [*profile.needs_ranking]
+    rule = model.decision.rule
+    users = [*profile.needs_ranking]
     if model.ranker is not None:
         users.append("a ranker")
     if users and not RULES[rule].ranks:
@@ -121,21 +123,24 @@ def calibration_rows(examples: Iterator[Example], model: ModelPart, batch_size: 
 
 def load_scorer(spec: ScorerSpec) -> Scorer:
     """Loads models as a scorer under their profile, wrapped for pruning and rescoring."""
-    profile, model = spec.profile, spec.model
-    margin = close_margin(profile, _device(profile)) if profile.changes.rescore else None
-    scorer, *readers = _load_each([replace(spec, model=one) for one in model.separate])
+    profile = spec.profile
+    model = spec.model
+    if profile.changes.rescore:
+        margin = close_margin(profile, _device(profile))
+    separate = model.separate
+    scorer, *readers = _load_each([replace(spec, model=one) for one in separate])
     if profile.changes.prune:
         part = model.parts[0]
         cls_id = part.tokenizer.cls_id if part.config.is_dual_encoder else None
-        scorer = PruningScorer(scorer, model.separate[0].decision, cls_id)
+        scorer = PruningScorer(scorer, separate[0].decision, cls_id)
     if model.cascade is not None:
         part = model.reader
         reader_features = partial(features, tokenizer=part.tokenizer, config=part.windows)
         scorer = CascadeScorer(scorer, readers[0], reader_features, model.cascade)
-    if margin is None:
-        return scorer
-    exact = replace(spec, profile=exact_profile(profile))
-    return RescoringScorer(scorer, lambda: load_scorer(exact), model.decision, margin)
+    if profile.changes.rescore:
+        exact = replace(spec, profile=exact_profile(profile))
+        scorer = RescoringScorer(scorer, lambda: load_scorer(exact), model.decision, margin)
+    return scorer
 
 
 def _load_each(specs: Sequence[ScorerSpec]) -> list[Scorer]:
@@ -148,13 +153,14 @@ def _load_each(specs: Sequence[ScorerSpec]) -> list[Scorer]:
 
 def _load_one(spec: ScorerSpec) -> Scorer:
     """Loads the only model of a spec, without pruning and rescoring."""
-    model, rule = spec.model.reader, RULES[spec.model.decision.rule]
+    model = spec.model.reader
+    rule = RULES[spec.model.decision.rule]
     if not model.config.is_dual_encoder:
         return load_predictor(spec)
     encoder = load_predictor(spec, Vectors())
     reduction = TopK(rule.k, rule.text_only)
-    file = _vector_file(model, encoder) if spec.keeps_vectors else None
-    return VectorScorer(encoder, model.tokenizer.cls_id, reduction, VectorStore(file))
+    store = VectorStore(_vector_file(model, encoder) if spec.keeps_vectors else None)
+    return VectorScorer(encoder, model.tokenizer.cls_id, reduction, store)
 
 
 def _vector_file(model: ModelPart, encoder: Predictor) -> VectorFile:
@@ -168,8 +174,10 @@ def _vector_file(model: ModelPart, encoder: Predictor) -> VectorFile:
 def vector_scorer(scorer: Scorer) -> VectorScorer | None:
     """Returns the dual encoder that ranks for a scorer, ``None`` if there is none."""
     while isinstance(scorer, ScorerWrapper):
+        if isinstance(scorer, VectorScorer):
+            return scorer
         scorer = scorer.inner
-    return scorer if isinstance(scorer, VectorScorer) else None
+    return None
 
 
 def load_predictor(
@@ -180,7 +188,8 @@ def load_predictor(
     The reduction is by default the one that the decision needs; the model is loaded unless
     ``network`` is that of another predictor under this profile.
     """
-    model, profile = spec.model.reader, spec.profile
+    model = spec.model.reader
+    profile = spec.profile
     rule = RULES[spec.model.decision.rule]
     exact = replace(spec, profile=exact_profile(profile))
     encodes_texts = model.config.is_dual_encoder and profile.changes.engine != TENSORFLOW
@@ -188,15 +197,14 @@ def load_predictor(
         network or FolderNetwork(model, profile.policy(_device(profile))),
         profile,
         reduction or TopK(rule.k, rule.text_only),
-        spec.calibration.get(model.folder, {}),
-        spec.threads,
-        spec.adaptive or encodes_texts,
+        calibration=spec.calibration.get(model.folder, {}),
+        threads=spec.threads,
+        adaptive=spec.adaptive or encodes_texts,
     )
-    return Predictor(
-        computation,
-        Shape(spec.batch_size, model.windows.max_seq_length),
-        None if profile == exact.profile else lambda: load_predictor(exact, reduction),
-    )
+    shape = Shape(spec.batch_size, model.windows.max_seq_length)
+    if profile == exact.profile:
+        return Predictor(computation, shape)
+    return Predictor(computation, shape, lambda: load_predictor(exact, reduction))
 
 
 def _device(profile: Profile) -> str:

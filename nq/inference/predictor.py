@@ -43,10 +43,15 @@ class Predictor(Scorer):
     def __init__(
         self, computation: Computation, shape: Shape, float32: Callable[[], Predictor] | None = None
     ) -> None:
-        self._engine, self._is_adaptive = make_engine(computation), computation.adaptive
-        self.precision, self.device = self._engine.precision, self._engine.device
-        self.profile, self.network, self.shape = computation.profile, computation.network, shape
-        self.batch_size, self.counters = shape.batch_size, Counters()
+        self._engine = make_engine(computation)
+        self._is_adaptive = computation.adaptive
+        self.precision = self._engine.precision
+        self.device = self._engine.device
+        self.profile = computation.profile
+        self.network = computation.network
+        self.shape = shape
+        self.batch_size = shape.batch_size
+        self.counters = Counters()
         self._columns = computation.reduction.columns
         self._steps: dict[Shape, Step] = {}
         self._make_float32 = float32
@@ -74,7 +79,8 @@ class Predictor(Scorer):
         any_shape = self._is_adaptive and self._engine.any_shape
         if self._columns == Vectors.columns:
             if any_shape:
-                return batches.of_size(batches.by_own_length(n_pieces, self.shape, ANY_LENGTHS))
+                plan = batches.by_own_length(n_pieces, self.shape, ANY_LENGTHS)
+                return batches.of_size(plan)
             if self.profile.changes.jit_compile and not self._is_adaptive:
                 return batches.by_own_length(n_pieces, self.shape, XLA_LENGTHS)
             plan = batches.by_own_length(n_pieces, self.shape, FEW_LENGTHS)
@@ -134,7 +140,8 @@ class Predictor(Scorer):
             self._max_batch_size = shape.batch_size // 2
             log.warning(
                 "too little memory for a batch of %d windows: continuing with batches of %d",
-                *(shape.batch_size, self._max_batch_size),
+                shape.batch_size,
+                self._max_batch_size,
             )
             return self._run(batch, rows)
         if is_new:

@@ -207,7 +207,8 @@ class Profile:
         >>> Profile("mixed+xla").no_gain(["CPU"])
         {'xla': 'XLA is made for GPUs'}
         """
-        here, own = {*self.names, *places}, [n for n in OPTIMIZATIONS if n in self.names]
+        here = {*self.names, *places}
+        own = [n for n in OPTIMIZATIONS if n in self.names]
         reasons = ((name, OPTIMIZATIONS[name].no_gain) for name in own)
         return {name: why[place] for name, why in reasons for place in why if place in here}
 

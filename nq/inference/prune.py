@@ -45,11 +45,12 @@ class PruningScorer(ScorerWrapper):
 
     def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
         """See ``Scorer.steps``; the column ``READ`` tells which windows were computed."""
+        pages = zip(examples, example_slices(rows), strict=True)
         of_best = [
             best_positions(example, rows["token_map"][page], self.decision)
-            for example, page in zip(examples, example_slices(rows), strict=True)
+            for example, page in pages
         ]
-        computed = np.concatenate(list(map(_with_any, of_best)))
+        computed = np.concatenate([_with_any(positions) for positions in of_best])
         read = {name: x[computed] for name, x in rows.items()}
         if self._cls_id is not None:
             texts = Texts.of(read, self._cls_id)
@@ -74,8 +75,8 @@ def best_positions(
     blocks = blocks_in_windows(example, token_map)
     scores = _scores(example, blocks, decision)
     best = np.argsort(-scores, kind="stable")[: decision.prune_blocks]
-    of_position = np.where(token_map < 0, -1, blocks.of_token[token_map])
-    return np.asarray(np.isin(of_position, blocks.candidates[best]))
+    block = np.where(token_map < 0, -1, blocks.of_token[token_map])
+    return np.isin(block, blocks.candidates[best])
 
 
 def windows_to_compute(
@@ -88,7 +89,9 @@ def windows_to_compute(
 def _with_any(positions: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Returns which windows have one of the positions ``[W, L]``; if none, the first."""
     windows = np.asarray(positions.any(axis=1))
-    return windows if windows.any() else np.arange(len(windows)) == 0
+    if not windows.any():
+        windows[0] = True
+    return windows
 
 
 def _scores(example: Example, blocks: Blocks, decision: DecisionConfig) -> FloatArray:

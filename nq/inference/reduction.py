@@ -22,7 +22,8 @@ class AllLogits:
 
     def __call__(self, logits: dict[str, Any], token_map: Any) -> tuple[Any, ...]:
         """Returns the score columns of one batch; see ``TopK``."""
-        ops, missing = _ops(token_map), [[0, 0], [0, self.length - token_map.shape[1]]]
+        ops = _ops(token_map)
+        missing = [[0, 0], [0, self.length - token_map.shape[1]]]
         start, end = (ops.pad(logits[name], missing) for name in LOGITS[:2])
         return start, end, logits["type_logits"]
 
@@ -72,7 +73,8 @@ def top_positions(logits: Any, allowed: Any, token_map: Any, k: int) -> tuple[An
     Where fewer are allowed, the document token of the others is -1. Of equal logits the earlier
     position comes first. ``allowed`` is ``[L]`` or ``[B, L]``, the three results are ``[B, k]``.
     """
-    ops, lowest = _ops(token_map), float(np.finfo(np.float32).min)
+    ops = _ops(token_map)
+    lowest = float(np.finfo(np.float32).min)
     candidates = ops.where(allowed, logits, lowest)
     if ops is np:
         descending = np.where(np.isnan(candidates), -np.inf, -candidates)  # NaN is seen later

@@ -56,13 +56,14 @@ class RescoringScorer(ScorerWrapper):
 
     def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
         """See ``Scorer.steps``; the column ``RESCORED`` tells which windows were rescored."""
-        pages = split_examples(rows, (yield from self.inner.steps(rows, examples)))
+        columns = yield from self.inner.steps(rows, examples)
         started = time.perf_counter()
-        rankings = (
-            rank(example, example_scores(page), self.decision)
-            for example, page in zip(examples, pages, strict=True)
-        )
-        close = [n for n, one in enumerate(rankings) if decision_margin(one) < self.close]
+        pages = split_examples(rows, columns)
+        close = list[int]()
+        for n, (example, page) in enumerate(zip(examples, pages, strict=True)):
+            ranking = rank(example, example_scores(page), self.decision)
+            if decision_margin(ranking) < self.close:
+                close.append(n)
         if close:
             self._exact = self._exact or self._make_exact()
             inputs = split_examples(rows, dict(rows))

@@ -88,7 +88,8 @@ class Counters:
 
     def __sub__(self, earlier: Counters) -> Counters:
         """Returns what was done since ``earlier``, a copy."""
-        return Counters(**{n: x - getattr(earlier, n) for n, x in vars(self).items()})
+        done = {name: value - getattr(earlier, name) for name, value in vars(self).items()}
+        return Counters(**done)
 
 
 class Scorer:
@@ -110,7 +111,10 @@ class Scorer:
     parallel_parts = 0
 
     def scores(
-        self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
+        self,
+        rows: Rows,
+        examples: Sequence[Example] = (),
+        progress: Progress = no_progress,
     ) -> Columns:
         """Returns the columns ``SCORE_COLUMNS``, one row per window, in the order of ``rows``.
 
@@ -142,9 +146,13 @@ class ScorerWrapper(Scorer):
     """Base of scorers that wrap another scorer, whose attributes they have."""
 
     def __init__(self, inner: Scorer) -> None:
-        self.inner, self.network, self.counters = inner, inner.network, inner.counters
-        self.precision, self.device = inner.precision, inner.device
-        self.batch_size, self.part_batches = inner.batch_size, inner.part_batches
+        self.inner = inner
+        self.network = inner.network
+        self.counters = inner.counters
+        self.precision = inner.precision
+        self.device = inner.device
+        self.batch_size = inner.batch_size
+        self.part_batches = inner.part_batches
 
 
 def advance(steps: Generator[int, None, T]) -> int | T:
@@ -255,13 +263,15 @@ class Part:
 
 def parts(examples: Iterable[Windowed], enough: int) -> Iterator[Part]:
     """Groups examples into parts of at least ``enough`` windows, except the last part."""
-    some, pending = list[Windowed](), 0
+    some = list[Windowed]()
+    pending = 0
     for one in examples:
         some.append(one)
         pending += len(one)
         if pending >= enough:
             yield Part(some)
-            some, pending = [], 0
+            some = []
+            pending = 0
     if some:
         yield Part(some)
 

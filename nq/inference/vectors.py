@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nq.inference.predictor import Predictor
 from nq.inference.reduction import TopK
-from nq.inference.scorer import Counters, Rows, Scorer, Steps, advance
+from nq.inference.scorer import Counters, Rows, ScorerWrapper, Steps, advance
 from nq.inference.vector_file import VectorFile
 from nq.records import (
     SCORE_COLUMNS,
@@ -112,7 +112,8 @@ class Texts:
         row, start = np.nonzero(begins)
         end = following[row, start]
         places = zip(row.tolist(), start.tolist(), end.tolist(), strict=True)
-        return cls(row, start, end, [ids[r, first:last] for r, first, last in places])
+        pieces = [ids[r, first:last] for r, first, last in places]
+        return cls(row, start, end, pieces)
 
     def kept(self, rows: Rows, wanted: NDArray[np.bool_]) -> Columns:
         """Returns mask and token map of rows in which only the question and some texts are left.
@@ -125,7 +126,8 @@ class Texts:
         gone = ~(is_wanted | (self.start == 0))
         for row, start, end in zip(self.row[gone], self.start[gone], self.end[gone], strict=True):
             mask[row, start:end] = 0
-        return {"input_mask": mask, "token_map": np.where(mask > 0, rows["token_map"], -1)}
+        token_map = np.where(mask > 0, rows["token_map"], -1)
+        return {"input_mask": mask, "token_map": token_map}
 
 
 def text_key(pieces: IntArray) -> bytes:
@@ -133,7 +135,7 @@ def text_key(pieces: IntArray) -> bytes:
     return hashlib.blake2b(pieces.tobytes(), digest_size=KEY_BYTES).digest()
 
 
-class VectorScorer(Scorer):
+class VectorScorer(ScorerWrapper):
     """Scores windows by the cosine of question and blocks, whose vectors ``encoder`` computes.
 
     The logit of a block is at its first word, that of [CLS] is 0, and the only type with a logit is
@@ -143,26 +145,28 @@ class VectorScorer(Scorer):
     def __init__(
         self, encoder: Predictor, cls_id: int, reduction: TopK, store: VectorStore
     ) -> None:
+        super().__init__(encoder)
         self.encoder = encoder
-        self.network = encoder.network
-        self.precision, self.device = encoder.precision, encoder.device
-        self.batch_size, self.part_batches = encoder.batch_size, encoder.part_batches
         self.counters = Counters()
-        self._cls_id, self._reduction, self.store = cls_id, reduction, store
+        self._cls_id = cls_id
+        self._reduction = reduction
+        self.store = store
 
     def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
         """See ``Scorer.steps``; each is a batch of texts, and the examples are not used."""
         texts = Texts.of(rows, self._cls_id)
         n_windows = len(rows["token_map"])
         before = replace(self.encoder.counters)
+        n_texts = len(texts.pieces)
         steps = self._encoded(texts.pieces)
         done = 0
         while not isinstance(result := advance(steps), np.ndarray):
-            already = n_windows * done // len(texts.pieces)
+            already = n_windows * done // n_texts
             done += result
-            yield n_windows * done // len(texts.pieces) - already
-        self._count(n_windows, self.encoder.counters - before, len(texts.pieces))
-        columns = self._reduction(_logits(rows, texts, result), rows["token_map"])
+            yield n_windows * done // n_texts - already
+        self._count(n_windows, self.encoder.counters - before, n_texts)
+        logits = _logits(rows, texts, result)
+        columns = self._reduction(logits, rows["token_map"])
         return dict(zip(SCORE_COLUMNS, columns, strict=True))
 
     def encode(self, texts: Sequence[ArrayLike]) -> FloatArray:
@@ -203,8 +207,12 @@ def text_rows(texts: Sequence[IntArray]) -> Columns:
     for row, pieces in enumerate(texts):
         ids[row, : len(pieces)] = pieces
         mask[row, : len(pieces)] = 1
-    values = {"input_ids": ids, "input_mask": mask, "segment_ids": np.zeros_like(ids)}
-    return {**values, "token_map": np.full_like(ids, -1)}
+    return {
+        "input_ids": ids,
+        "input_mask": mask,
+        "segment_ids": np.zeros_like(ids),
+        "token_map": np.full_like(ids, -1),
+    }
 
 
 def _logits(rows: Rows, texts: Texts, vectors: FloatArray) -> dict[str, FloatArray]:

@@ -71,7 +71,8 @@ class LoadReport:
 
 def with_room_for(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
     """Returns ``config`` with a row of word embeddings for each id of the tokenizer."""
-    pieces, rows = tokenizer.pieces, config.vocab_size
+    pieces = tokenizer.pieces
+    rows = config.vocab_size
     files = ", ".join(sorted(tokenizer.files))
     if pieces > rows or tokenizer.vocab_size <= rows - max(PADDING_ROWS, rows // PADDING_SHARE):
         raise ValueError(
@@ -92,7 +93,8 @@ def fill(model: Any, tensors: CheckpointTensors, config: ModelConfig) -> LoadRep
     table = tensors.table(config)
     draw = np.random.default_rng(0)
     for variable in model.weights:
-        path, weight = variable.path, table[variable.path]
+        path = variable.path
+        weight = table[variable.path]
         if not tensors.fill(weight):
             if path in TYPE_HEAD:
                 variable.assign(np.zeros(variable.shape, np.float32))
@@ -103,7 +105,8 @@ def fill(model: Any, tensors: CheckpointTensors, config: ModelConfig) -> LoadRep
         values = [tensors.read(name) for name in weight.tensors]
         values = [value.T for value in values] if weight.transposed else values
         value = values[0] if len(values) == 1 else np.concatenate(values, axis=-1)
-        rows, all_rows = len(value), variable.shape[0]
+        rows = len(value)
+        all_rows = variable.shape[0]
         if rows < all_rows:  # of word embeddings
             shape = (all_rows - rows, *value.shape[1:])
             more = np.random.default_rng(0).normal(0, config.initializer_range, shape)

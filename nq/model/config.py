@@ -92,14 +92,17 @@ class ModelConfig(Settings):
             ensure(fits, f"{name} is {number!r:.40}: expected a number of at most {MAX_INTEGER}")
         if self.head_size * self.num_attention_heads == self.hidden_size:
             object.__setattr__(self, "head_size", 0)
-        width, heads = self.hidden_size, self.num_attention_heads
+        width = self.hidden_size
+        heads = self.num_attention_heads
         ensure(
             self.head_size > 0 or width % heads == 0,
             f"hidden_size {width} is not a multiple of num_attention_heads {heads}",
         )
-        groups, layers = self.num_hidden_groups, self.num_hidden_layers
+        groups = self.num_hidden_groups
+        layers = self.num_hidden_layers
         ensure(groups <= layers, f"num_hidden_groups {groups} is more than the {layers} layers")
-        rows, offset = self.max_position_embeddings, self.position_offset
+        rows = self.max_position_embeddings
+        offset = self.position_offset
         ensure(
             self.position_biased_input or rows <= MAX_POSITIONS,
             f"max_position_embeddings is {rows}: expected at most {MAX_POSITIONS} without a table",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 SAVEDMODEL, ONNX = "tf_saved_model", "onnx"
 """Formats of Keras that ``export`` writes."""
+POOLINGS = {"pooling_mode_mean_tokens": MEAN, "pooling_mode_cls_token": CLS}
 RANKER_WINDOWS = WindowConfig(max_seq_length=512, window_scope=TEXT_SCOPE, doc_stride=512)
 """Long windows, so that few blocks are divided; the parts of a divided block do not overlap."""
 
@@ -67,7 +68,8 @@ def convert(
         ValueError: the folder is not empty, the model is damaged, or an argument is wrong.
     """
     check_argument(to in FORMATS, "to", to, " or ".join(FORMATS))
-    files, target = ModelFolder.find(source), Path(target)
+    files = ModelFolder.find(source)
+    target = Path(target)
     check_argument(storage in STORES, "storage", storage, " or ".join(STORES))
     check_storage(to, storage)
     if target.exists() and (target.is_file() or any(target.iterdir())):
@@ -137,22 +139,29 @@ def _pooling(folder: Path) -> str:
         return MEAN
     modes = read_json_object(path).items()
     used = sorted(name for name, value in modes if "_mode_" in name and value is True)
-    of_mode = {"pooling_mode_mean_tokens": MEAN, "pooling_mode_cls_token": CLS}
-    if len(used) != 1 or used[0] not in of_mode:
-        expected = " or ".join(of_mode)
-        raise ValueError(f"{path} names {used or 'no mode'}: expected {expected}")
-    return of_mode[used[0]]
+    for mode, pooling in POOLINGS.items():
+        if used == [mode]:
+            return pooling
+    expected = " or ".join(POOLINGS)
+    raise ValueError(f"{path} names {used or 'no mode'}: expected {expected}")
 
 
 def _write_nq(loaded: LoadedModel, folder: Path, storage: str) -> None:
-    config, tokenizer = loaded.config, loaded.files.tokenizer()
+    config = loaded.config
+    files = loaded.files
+    tokenizer = files.tokenizer()
     checkpoint.with_room_for(config, tokenizer)  # raises for another model's vocabulary
-    settings = loaded.files.settings
-    windows = fitting_windows(loaded.windows or settings.windows, config)
-    settings = dataclasses.replace(settings, windows=windows)
-    card = f"# {loaded.files.name}\n\nConverted by `nq convert`.\n"
-    missing = loaded.report.missing
-    checkpoint.save(folder, loaded.model, config, tokenizer, settings, card, storage, missing)
+    windows = fitting_windows(loaded.windows or files.settings.windows, config)
+    checkpoint.save(
+        folder,
+        loaded.model,
+        config,
+        tokenizer,
+        settings=dataclasses.replace(files.settings, windows=windows),
+        card=f"# {files.name}\n\nConverted by `nq convert`.\n",
+        store=storage,
+        skip=loaded.report.missing,
+    )
 
 
 def _write_mlflow(loaded: LoadedModel, folder: Path, storage: str) -> None:

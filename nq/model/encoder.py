@@ -36,7 +36,8 @@ class Embeddings(keras.layers.Layer):
 
     def __init__(self, config: ModelConfig, initializer: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.config, self.initializer = config, initializer
+        self.config = config
+        self.initializer = initializer
 
     def build(self, *shapes: Any) -> None:
         config = self.config
@@ -85,7 +86,8 @@ class LayerNorm(keras.layers.Layer):
 
     def __init__(self, epsilon: float, has_bias: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.epsilon, self.has_bias = epsilon, has_bias
+        self.epsilon = epsilon
+        self.has_bias = has_bias
 
     def build(self, shape: Any) -> None:
         options = {"shape": (shape[-1],), "dtype": "float32", "autocast": False}

@@ -24,6 +24,7 @@ def _keys(first: str, last: str) -> dict[str, str]:
 
 
 BERT_KEYS = _keys("vocab_size", "initializer_range")
+WITHOUT_SEGMENTS = {n: key for n, key in BERT_KEYS.items() if n != "type_vocab_size"}
 OWN_KEYS = {name: name for name in ModelConfig.BEYOND_TRANSFORMERS}
 """Maps fields of smaller models and dual encoders to their keys, which ``transformers`` ignores."""
 MAX_LAYERS = 128  # the largest known models have 48; thousands, however small, take for ever
@@ -42,7 +43,8 @@ def _plain_deberta(values: Values) -> Values:
 
 def _plain_modernbert(values: Values) -> Values:
     """Converts the values of a ModernBERT to the keys of ``transformers`` before version 5."""
-    plain, ropes = {**ROPE_THETA, **values}, _checked(values, "rope_parameters", dict)
+    plain = {**ROPE_THETA, **values}
+    ropes = _checked(values, "rope_parameters", dict)
     scaled = values.get("rope_scaling")
     for kind, key in ((FULL, "global_rope_theta"), (SLIDING, "local_rope_theta")):
         rope = _checked(ropes, kind, dict)
@@ -131,7 +133,7 @@ FAMILIES: dict[str, Family] = {
     "albert": Family(
         "Albert",
         names.ALBERT,
-        keys=BERT_KEYS | {name: name for name in ("embedding_size", "num_hidden_groups")},
+        keys=BERT_KEYS | _keys("embedding_size", "num_hidden_groups"),
         defaults={
             "vocab_size": 30000,
             "embedding_size": 128,
@@ -173,7 +175,7 @@ FAMILIES: dict[str, Family] = {
         "MPNet",
         names.MPNET,
         keys={
-            **{name: key for name, key in BERT_KEYS.items() if name != "type_vocab_size"},
+            **WITHOUT_SEGMENTS,
             "relative_attention_num_buckets": "relative_attention_num_buckets",
         },
         defaults={
@@ -208,7 +210,7 @@ FAMILIES: dict[str, Family] = {
         "ModernBert",
         names.MODERNBERT,
         keys={
-            **{name: key for name, key in BERT_KEYS.items() if name != "type_vocab_size"},
+            **WITHOUT_SEGMENTS,
             "hidden_act": "hidden_activation",
             "layer_norm_eps": "norm_eps",
             **_keys("global_rope_theta", EVERY),

@@ -182,7 +182,8 @@ class ModelFolder:
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of the weight files; ``ValueError`` if ``nq.json`` has others."""
-        digests, expected = self.file_digests, self.settings.weights
+        digests = self.file_digests
+        expected = self.settings.weights
         for name, digest in digests.items():
             if expected and expected.get(name) != digest:
                 raise ValueError(

@@ -90,7 +90,8 @@ def _traced(model: Any) -> Any:
 
     for weight in model.weights:
         weight.value.output.get_node().set_friendly_name(weight.path)
-    parameters, results = [], []
+    parameters = []
+    results = []
     inputs: dict[str, Any] = {}
     for given in model.inputs:
         parameter = op.parameter([-1] * len(given.shape), np.dtype(given.dtype), given.name)
@@ -129,16 +130,20 @@ def _split_products(model: Any) -> None:
     for split in model.get_ordered_ops():
         if split.get_type_name() != "Split":
             continue
-        source, bias = split.input_value(0).get_node(), None
+        source = split.input_value(0).get_node()
+        bias = None
         if source.get_type_name() == "Add":
-            bias, source = source.input_value(1).get_node(), source.input_value(0).get_node()
-        constants = [node for node in (bias, source.input_value(1).get_node()) if node is not None]
+            bias = source.input_value(1).get_node()
+            source = source.input_value(0).get_node()
+        factor = source.input_value(1).get_node()
+        constants = [factor] if bias is None else [bias, factor]
         types = [node.get_type_name() for node in (source, *constants)]
         if types != ["MatMul", *["Constant"] * len(constants)]:
             continue
-        x, transposed = source.input_value(0), source.get_attributes()["transpose_b"]
+        x = source.input_value(0)
+        transposed = source.get_attributes()["transpose_b"]
         parts = split.get_output_size()
-        kernels = np.split(constants[-1].get_data(), parts, axis=0 if transposed else 1)
+        kernels = np.split(factor.get_data(), parts, axis=0 if transposed else 1)
         biases = [None] * parts if bias is None else np.split(bias.get_data(), parts, axis=-1)
         columns = zip(split.outputs(), kernels, biases, strict=True)
         for i, (output, kernel, part) in enumerate(columns):

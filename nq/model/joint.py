@@ -74,7 +74,8 @@ class Column(keras.layers.Layer):
 
     def __init__(self, index: int, axis: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.index, self.axis = index, axis
+        self.index = index
+        self.axis = axis
 
     def call(self, x: Any) -> Any:
         return x[..., self.index] if self.axis == -1 else x[:, self.index]

@@ -161,7 +161,8 @@ class Model:
 
     def _check(self) -> None:
         """Raises ``ValueError`` if a model cannot do its part, or the windows are too long."""
-        ranker, reader = self.ranker, self.reader
+        ranker = self.ranker
+        reader = self.reader
         if ranker is not None and ranker.digest == reader.digest:
             raise ValueError(
                 f"the ranker {ranker.folder} has the weights of the reader {reader.folder}: give "

@@ -108,8 +108,8 @@ def _layout(
         "relative_norm": "encoder.LayerNorm",
     }
     names = {module: f"{prefix}.{name}" for module, name in modules.items()}
-    names |= {"span": "qa_outputs", "types": "type_outputs", **(others or {})}
-    return Layout(names, prefix=prefix)
+    names |= {"span": "qa_outputs", "types": "type_outputs"}
+    return Layout({**names, **(others or {})}, prefix=prefix)
 
 
 BERT = _layout("bert")
@@ -182,15 +182,12 @@ _TENSORFLOW: dict[str, Any] = {
     "norm": ("/gamma", "/beta"),
     "table": "",
 }
+_TF1_NAMES = {
+    name: theirs.replace(".", "/").replace("layer/{i}", "layer_{i}")
+    for name, theirs in BERT.names.items()
+}
 TF1 = Layout(
-    {
-        **{
-            name: theirs.replace(".", "/").replace("layer/{i}", "layer_{i}")
-            for name, theirs in BERT.names.items()
-        },
-        "span": "cls/nq/output",
-        "types": "answer_type_output",
-    },
+    {**_TF1_NAMES, "span": "cls/nq/output", "types": "answer_type_output"},
     head=("_weights", "_bias"),
     **_TENSORFLOW,
 )
@@ -267,10 +264,15 @@ RELATIVE_MODULES = {"c2p": "position_key", "p2c": "position_query"}
 
 def weight_table(config: ModelConfig, layout: Layout = BERT) -> dict[str, Weight]:
     """Returns each weight of a model by its path, such as ``layer_0_qkv/kernel``."""
-    hidden, width, inner = config.hidden_size, config.table_width, config.intermediate_size
+    hidden = config.hidden_size
+    width = config.table_width
+    inner = config.intermediate_size
     table = _Table(config, layout)
-    add, linear, norm = table.add, table.linear, table.norm
-    positions, segments = config.max_position_embeddings, config.type_vocab_size
+    add = table.add
+    linear = table.linear
+    norm = table.norm
+    positions = config.max_position_embeddings
+    segments = config.type_vocab_size
     terms = config.relative_terms if config.relative_span else ()
     add(WORD_EMBEDDINGS, (config.vocab_size, width), layout.table, "word")
     if config.position_biased_input:

@@ -55,7 +55,8 @@ def model_folder(model: str | Path | None = None) -> Path:
         return folder
     if isinstance(model, Path) or os.sep in model:
         return _without_links(folder)
-    bundled = {DEFAULT: bundled_pair(), **{name: bundled_model(name) for name in (READER, RANKER)}}
+    bundled = {name: bundled_model(name) for name in (READER, RANKER)}
+    bundled = {DEFAULT: bundled_pair(), **bundled}
     if not (_has_model(folder) or is_pair(folder)):
         if model in bundled:
             return bundled[model]

@@ -110,7 +110,8 @@ def no_generated_files() -> Iterator[None]:
 
     TensorFlow removes their source when a process ends, if nothing kills it, and bytecode never.
     """
-    modules, before = set(sys.modules), sys.dont_write_bytecode
+    modules = set(sys.modules)
+    before = sys.dont_write_bytecode
     sys.dont_write_bytecode = True
     try:
         yield

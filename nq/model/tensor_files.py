@@ -68,7 +68,7 @@ def read_safetensors(files: Sequence[Path], layout: Layout) -> CheckpointTensors
                 stored[name] = path, tensor.get_dtype(), tuple(tensor.get_shape())
     stored_names: dict[str, str] = {}
     for name, (path, dtype, shape) in sorted(stored.items()):
-        if any(name.endswith(s) and name.removesuffix(s) in stored for s in (SCALE, COLUMN_SCALE)):
+        if _scaled(name) in stored:
             continue
         known = f"one of {', '.join(DTYPES)}"
         check_argument(dtype in DTYPES, f"{path}: the type of {name}", dtype, known)
@@ -103,6 +103,14 @@ def read_safetensors(files: Sequence[Path], layout: Layout) -> CheckpointTensors
 
     shapes = {canonical: stored[name][2] for canonical, name in stored_names.items()}
     return CheckpointTensors(layout, shapes, read_tensor)
+
+
+def _scaled(name: str) -> str:
+    """Returns the name of the tensor that a scale is of; empty if it is none."""
+    for suffix in (COLUMN_SCALE, SCALE):
+        if name.endswith(suffix):
+            return name.removesuffix(suffix)
+    return ""
 
 
 @contextlib.contextmanager
@@ -200,7 +208,8 @@ def read_tensorflow(prefix: Path) -> CheckpointTensors:
         name = _port_name(stored_name, shape) if is_object_graph else stored_name
         if name in shapes:
             raise ValueError(f"{prefix} holds two models; expected the one that `mk_model` makes")
-        shapes[name], stored_names[name] = shape, stored_name
+        shapes[name] = shape
+        stored_names[name] = stored_name
 
     def read_tensor(name: str) -> FloatArray:
         try:

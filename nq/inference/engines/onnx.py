@@ -22,7 +22,9 @@ ERRORS_ONLY = 3
 class Engine:
     """Runs all shapes in one session; full windows have a mask too."""
 
-    device, any_shape, options = "CPU", True, contextlib.nullcontext
+    device = "CPU"
+    any_shape = True
+    options = contextlib.nullcontext
 
     def __init__(self, computation: Computation) -> None:
         self.computation = computation

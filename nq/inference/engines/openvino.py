@@ -34,12 +34,15 @@ class Engine:
     For full windows of a known shape the mask is a constant, which OpenVINO folds away.
     """
 
-    device, any_shape, options = "CPU", True, contextlib.nullcontext
+    device = "CPU"
+    any_shape = True
+    options = contextlib.nullcontext
 
     def __init__(self, computation: Computation) -> None:
         import openvino
 
-        self.computation, profile = computation, computation.profile
+        self.computation = computation
+        profile = computation.profile
         self.precision = "int8" if profile.changes.int8 else profile.precision("CPU")
         self._hint = HINTS[profile.precision("CPU")]
         self._core = openvino.Core()
@@ -70,9 +73,10 @@ class Engine:
             with network.stored() as files:
                 write_graph(files, network.config, folder / MODEL)
 
-        graph = load_graph(
-            network, ["openvino"], write, lambda folder: self._core.read_model(folder / MODEL)
-        )
+        def read(folder: Path) -> Any:
+            return self._core.read_model(folder / MODEL)
+
+        graph = load_graph(network, ["openvino"], write, read)
         return self.quantized(graph) if self.precision == "int8" else graph
 
     def _compiled(self, model: Any) -> Step:
@@ -105,9 +109,10 @@ class Engine:
         """
         rows = self.computation.calibration
         names = [node.any_name for node in model.inputs]
+        lengths = rows["input_mask"].sum(axis=1).tolist()
         windows = [
-            {name: rows[name][i : i + 1, :n] for name in names}
-            for i, n in enumerate(rows["input_mask"].sum(axis=1).tolist())
+            {name: rows[name][i : i + 1, :length] for name in names}
+            for i, length in enumerate(lengths)
         ]
         with quiet(), contextlib.redirect_stdout(io.StringIO()):  # NNCF reports every step
             import nncf
@@ -130,11 +135,14 @@ class Engine:
         OpenVINO runs the small heads in bfloat16 or 8 bits too.
         """
         expected = RUNTIME[self.precision]
-        nodes = [node.get_rt_info() for node in compiled.get_runtime_model().get_ordered_ops()]
-        products = [node for node in nodes if node["layerType"].value in PRODUCTS]
-        types = {node["runtimePrecision"].value for node in products}
+        types = set[str]()
+        for node in compiled.get_runtime_model().get_ordered_ops():
+            info = node.get_rt_info()
+            if info["layerType"].value in PRODUCTS:
+                types.add(info["runtimePrecision"].value)
         if not types & expected:
-            profile, shown = self.computation.profile, " or ".join(sorted(expected))
+            profile = self.computation.profile
+            shown = " or ".join(sorted(expected))
             what = "types of the matrix products"
             raise ProfileNotInForceError(profile, what, sorted(types), shown)
 
@@ -155,7 +163,9 @@ def round_gathered_products(model: Any) -> None:
     """
     from openvino import opset13 as op
 
-    for gather in [node for node in model.get_ordered_ops() if node.get_type_name() == "Gather"]:
+    for gather in model.get_ordered_ops():
+        if gather.get_type_name() != "Gather":
+            continue
         reshape = gather.input_value(0).get_node()
         product = reshape.input_value(0).get_node() if reshape.inputs() else reshape
         types = reshape.get_type_name(), product.get_type_name()

@@ -79,7 +79,8 @@ class Engine:
         return step
 
     def _traced(self, shape: Shape, columns: Sequence[str]) -> Any:
-        network, changes = self.computation.network, self.computation.profile.changes
+        network = self.computation.network
+        changes = self.computation.profile.changes
         model = network.unmasked if shape.full else network.model
 
         def compute(*rows: Any) -> Any:
@@ -103,17 +104,21 @@ def check_in_force(profile: Profile, step: Any, precision: str) -> None:
     """Checks a traced step, whose products have a compute type, against its profile."""
     changes = profile.changes
     graph = step.graph.as_graph_def()
-    nodes = [
-        n for part in (graph.node, *(f.node_def for f in graph.library.function)) for n in part
-    ]
+    nodes = list(graph.node)
+    for function in graph.library.function:
+        nodes += function.node_def
     products = {tf.as_dtype(n.attr["T"].type).name for n in nodes if n.op in PRODUCTS}
     heads = {"float32"}  # which a dual encoder does not have
+    is_compiled = step.function_def.attr["_XlaMustCompile"].b
+    is_frozen = not any(node.op in READS for node in nodes)
+    checks: dict[str, tuple[object, object]] = {
+        "compiled by XLA": (is_compiled, changes.jit_compile),
+        "types of the matrix products": (sorted(products | heads), sorted({precision, *heads})),
+        "weights frozen": (is_frozen, changes.frozen),
+    }
     options = tf.config.optimizer.get_experimental_options()
-    for what, actual, expected in (
-        ("compiled by XLA", step.function_def.attr["_XlaMustCompile"].b, changes.jit_compile),
-        ("types of the matrix products", sorted(products | heads), sorted({precision, *heads})),
-        ("weights frozen", not any(n.op in READS for n in nodes), changes.frozen),
-        *((f"Grappler's {name}", options.get(name), on) for name, on in changes.grappler.items()),
-    ):
+    for name, on in changes.grappler.items():
+        checks[f"Grappler's {name}"] = options.get(name), on
+    for what, (actual, expected) in checks.items():
         if actual != expected:
             raise ProfileNotInForceError(profile, what, actual, expected)
