@@ -19,7 +19,7 @@ from nq.index import BlockIndex, Document
 from nq.inference.load import ScorerSpec, load_scorer, vector_scorer
 from nq.inference.profile import Profile
 from nq.inference.vector_file import VectorFile, vector_folder
-from nq.inference.vectors import MIDDLE, SCALE, VectorScorer
+from nq.inference.vectors import ABSENT, MIDDLE, SCALE, VectorScorer
 from nq.model.model import Model, ModelPart
 from nq.postprocess.blocks import Blocks, bm25
 from nq.preprocess.features import features
@@ -72,18 +72,17 @@ def pages(texts: Sequence[str] = TEXTS) -> list[Page]:
     return [nq.page_from_text(text) for text in texts]
 
 
+def selected(question: str, index: BlockIndex) -> Page:
+    """Returns the page of the best block."""
+    windows = nq.WindowConfig(max_contexts=2)
+    return select_page(question, pages(), lambda page: page, windows, index=index)
+
+
 @given(documents)
 def test_a_document_is_what_its_page_has(ranker: ModelPart, parts: list[list[list[str]]]) -> None:
     (page,) = pages(["\n\n".join(map(" ".join, parts[0]))])
     document = Document.of(page.example, ranker)
-    again = Document.decoded(document.encoded())
-    assert (again.size, again.blocks, again.words) == (
-        document.size,
-        document.blocks,
-        document.words,
-    )
-    assert list(again.block) == list(document.block)
-    assert [text.tolist() for text in again.texts] == [text.tolist() for text in document.texts]
+    np.testing.assert_equal(vars(Document.decoded(document.encoded())), vars(document))
     assert [words.split(" ") for words in document.words] == parts[0]
     assert [page.text(span) for span in document.blocks] == list(map(" ".join, parts[0]))
     pieces = [list[int]() for _ in parts[0]]
@@ -105,14 +104,10 @@ def test_cosines_are_those_of_the_ranker(
         rows = features(example, ranker.tokenizer, ranker.windows).rows
         columns = computed.scores(rows)
         of_token = Blocks.of(example).of_token
-        best = dict[int, float]()
-        for doc, logit in zip(
-            columns["start_doc"].ravel(), columns["start_logit"].ravel(), strict=True
-        ):
-            if doc >= 0 and logit > -1000:
-                block = int(of_token[doc])
-                best[block] = max(best.get(block, -np.inf), float(logit))
-        expected += [logit / SCALE + MIDDLE for _, logit in sorted(best.items())]
+        is_text = (columns["start_doc"] >= 0) & (columns["start_logit"] > ABSENT)
+        block = of_token[columns["start_doc"][is_text]]
+        logits = columns["start_logit"][is_text]
+        expected += [logits[block == one].max() / SCALE + MIDDLE for one in np.unique(block)]
     known = [Document.of(page.example, ranker) for page in pages()]
     found = index_of(tiny_ranker).cosines(question, known)
     assert found is not None
@@ -129,27 +124,25 @@ def test_a_known_file_is_not_read_again(tiny_ranker: Path, folder: Path, caches:
     paths = sorted(folder.iterdir())
     first = index_of(tiny_ranker)
 
-    def selected(index: BlockIndex, question: str = "is the lake deep") -> Page:
+    def best(index: BlockIndex, question: str = "is the lake deep") -> Page:
+        reads.clear()
         windows = Model.open(tiny_ranker).windows
         return select_page(question, paths, read, windows, index=index)
 
-    best = selected(first)
-    assert reads[:3] == paths
-    encoded = first._scorer.encoder.counters.computed_windows
-    assert encoded > 5
-    reads.clear()
+    def encoded(index: BlockIndex) -> int:
+        return index._scorer.encoder.counters.computed_windows
+
+    expected = best(first)
+    assert reads[:3] == paths and encoded(first) > 5
     later = index_of(tiny_ranker)
-    assert selected(later) == best
-    assert reads == paths  # of each the best blocks
-    assert later._scorer.encoder.counters.computed_windows == 0
-    selected(later, "the moon")
-    assert later._scorer.encoder.counters.computed_windows == 1  # the question
+    assert best(later) == expected
+    assert reads == paths and encoded(later) == 0  # of each the best blocks
+    best(later, "the moon")
+    assert encoded(later) == 1  # the question
     paths[0].write_text("the tower of the moon")
-    reads.clear()
     changed = index_of(tiny_ranker)
-    assert selected(changed) != best
-    assert reads.count(paths[0]) == 2
-    assert changed._scorer.encoder.counters.computed_windows == 1
+    assert best(changed) != expected
+    assert reads.count(paths[0]) == 2 and encoded(changed) == 1
 
 
 def test_words_and_vectors_rank_together(
@@ -165,9 +158,7 @@ def test_words_and_vectors_rank_together(
     number = [n for n, one in enumerate(known) for _ in one.blocks]
     of_document = [max(s for s, m in zip(scores, number, strict=True) if m == n) for n in number]
     best = int(np.argmax(scores + of_document))
-    read = select_page(
-        question, pages(), lambda page: page, nq.WindowConfig(max_contexts=2), index=index
-    )
+    read = selected(question, index)
     (candidate,) = read.example.candidates
     assert read.text(candidate.span).lower() == " ".join(words[best])
 
@@ -185,13 +176,9 @@ def test_an_index_that_takes_long_is_made_only_if_wanted(
     known = [Document.of(page.example, ranker) for page in pages()]
     impatient = index_of(tiny_ranker, is_wanted=False)
     assert impatient.cosines("the lake", known) is None
-    assert impatient.cosines("the moon", known) is None
-    (record,) = caplog.records
-    assert "--index" in record.getMessage()
-    read = select_page(
-        "the lake", pages(), lambda page: page, nq.WindowConfig(max_contexts=2), index=impatient
-    )
-    assert read.example.candidates
+    assert selected("the moon", impatient).example.candidates
+    (message,) = caplog.messages
+    assert "--index" in message
     assert index_of(tiny_ranker).cosines("the lake", known) is not None
     assert index_of(tiny_ranker, is_wanted=False).cosines("the lake", known) is not None
 

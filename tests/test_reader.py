@@ -106,15 +106,12 @@ def test_examples_are_read_as_predictions_are_taken(reader: nq.Reader) -> None:
 def test_questions_and_pages_in_a_list_are_answered_in_order(
     reader: nq.Reader, tmp_path: Path
 ) -> None:
-    text, html = "the lake is deep\n\nold lakes", "<p>is the lake old</p><p>a b c</p>"
+    html = "<p>is the lake old</p><p>a b c</p>"
     file = tmp_path / "page.html"
     file.write_text(html, encoding="utf-8")
-    pages = {text: nq.page_from_text(text), html: nq.page_from_html(html)}
     questions = ["is the lake deep", "old lakes"]
-    sources: list[str | Path] = [text, html, file]
-    for source in sources:
-        page = pages.get(str(source), pages[html])
-        single = [reader.ask(question, page, 1) for question in questions]
+    for source in ("the lake is deep\n\nold lakes", html, file):
+        single = [reader.ask(question, source, 1) for question in questions]
         pairs = [(question, source) for question in questions]
         about_one = (reader.ask(several, source, 1) for several in (questions, tuple(questions)))
         about_each = (reader.ask(several, top=1) for several in (pairs, tuple(pairs)))
@@ -123,7 +120,8 @@ def test_questions_and_pages_in_a_list_are_answered_in_order(
                 assert answer.question == expected.question
                 assert (answer.text, answer.long) == (expected.text, expected.long)
                 assert answer.short_probability == pytest.approx(expected.short_probability)
-    assert reader.ask([], text) == reader.ask([]) == reader.ask(()) == []
+    assert [one.long for one in single] == [reader.ask(q, html).long for q in questions]
+    assert reader.ask([], html) == reader.ask([]) == reader.ask(()) == []
 
 
 ROWS: list[dict[str, Any]] = [
@@ -143,17 +141,14 @@ def test_frames_and_series_are_lists(reader: nq.Reader) -> None:
     assert isinstance(expected, list)
     assert reader(FRAME, top_k=2) == reader(question=questions, context=contexts, top_k=2)
     assert reader(FRAME.iloc[::-1], top_k=2)[::-1] == reader({**FRAME}, top_k=2) == expected
-    (text, *_), one = contexts, list(questions[:2])
-    assert reader(questions[:2], text) == reader(one, text)
-    assert reader(questions[:1], contexts[:1], top_k=2) == expected[:1]
-    pairs = [(row["question"], row["context"]) for row in ROWS]
-    assert reader.ask(FRAME) == reader.ask(ROWS) == reader.ask(pairs)
-    assert reader.ask(questions, text) == reader.ask(list(questions), text)
-    assert reader.ask(one[0], contexts) == reader.ask(one[0], list(contexts))
-    wrong = FRAME.rename(columns={"context": "text"})
+    text, some = contexts[0], list(questions)
+    assert reader(questions, text) == reader(some, text)
+    assert reader.ask(FRAME) == reader.ask(ROWS)
+    assert reader.ask(questions, text) == reader.ask(some, text)
+    assert reader.ask(some[0], contexts) == reader.ask(some[0], list(contexts))
     for call in (reader, reader.ask):
         with pytest.raises(ValueError, match=r"(context|page) is None"):
-            call(wrong)
+            call(FRAME.rename(columns={"context": "text"}))
     with pytest.raises(ValueError, match="20 in a list"):
         reader(questions, contexts[:3])
 
@@ -186,17 +181,14 @@ def test_an_iterator_is_answered_one_by_one(reader: nq.Reader) -> None:
     assert [next(results), next(results)] == expected[:2]
     with pytest.raises(ValueError, match="question is"):
         next(results)
-    with pytest.raises(ValueError, match="top_k is 0"):
-        reader(endless(), top_k=0)
     with pytest.raises(ValueError, match="top is -1"):
         reader.ask(endless(), top=-1)
-
-
-@pytest.mark.parametrize("size", [0, -1, 1.5, True, "4"])
-def test_a_wrong_batch_size_is_refused_when_it_is_given(reader: nq.Reader, size: Any) -> None:
-    for questions in (ROWS[0], ROWS, iter(ROWS)):
-        with pytest.raises(ValueError, match=f"batch_size is {size!r}"):
-            reader(questions, batch_size=size)
+    wrong: dict[str, Any]
+    for wrong in ({"top_k": 0}, {"batch_size": True}, {"batch_size": 0}, {"batch_size": "4"}):
+        ((name, value),) = wrong.items()
+        for several in (ROWS, endless()):
+            with pytest.raises(ValueError, match=f"{name} is {value!r}"):
+                reader(several, **wrong)
 
 
 def test_a_dataset_is_streamed(reader: nq.Reader) -> None:
@@ -251,16 +243,10 @@ def test_a_call_returns_what_the_pipeline_of_transformers_did(
     for answer in several:
         assert list(answer) == ["score", "start", "end", "answer"]
         assert context[answer["start"] : answer["end"]] == answer["answer"]
-        assert 0 <= answer["score"] <= 1
     words = [answer for answer in several if answer["answer"]]
-    assert words == sorted(words, key=lambda answer: -answer["score"])
     assert len(several) - len(words) == impossible
     assert len({(answer["start"], answer["end"]) for answer in words}) == len(words)
-    for single in (
-        reader(question=question, context=context, **options),
-        reader({"question": question, "context": context}, **options),
-    ):
-        assert single == several[0]
+    assert reader({"question": question, "context": context}, **options) == several[0]
 
 
 def test_a_call_with_lists_returns_lists(reader: nq.Reader) -> None:
@@ -272,9 +258,7 @@ def test_a_call_with_lists_returns_lists(reader: nq.Reader) -> None:
     answers = reader(question=questions, context=CONTEXTS)
     assert answers == reader(pairs)
     assert [answer["answer"] for answer in answers] == [reader(pair)["answer"] for pair in pairs]
-    about_one = reader(questions, CONTEXTS[1])
-    assert len(about_one) == 2 and about_one[1]["answer"] == answers[1]["answer"]
-    assert len(reader(questions[:1], CONTEXTS[0])) == 1
+    assert reader(questions[:1], CONTEXTS[0])[0]["answer"] == answers[0]["answer"]
     with pytest.raises(ValueError, match="doc_stride is 8"):
         reader(questions, CONTEXTS, doc_stride=8)
 

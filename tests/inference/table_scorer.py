@@ -1,7 +1,7 @@
 """Random pages with the scores of all their windows, and a scorer that looks scores up."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -111,8 +111,7 @@ def page_example(seed: int, token_map: IntArray) -> Example:
 def random_scores(token_map: IntArray, seed: int, ties: bool = False) -> WindowScores:
     """Returns random scores of windows with this token map."""
     logits = synthetic_pages.logits(seed, ties, len(token_map), LENGTH)
-    logits = synthetic_pages.Logits(logits.start, logits.end, logits.types, token_map)
-    return synthetic_pages.window_scores(logits, K, text_only=True)
+    return synthetic_pages.window_scores(replace(logits, doc=token_map), K, text_only=True)
 
 
 @st.composite

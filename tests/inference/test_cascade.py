@@ -87,8 +87,8 @@ class TwoModels:
         """Returns the reader's windows; their first piece is their row in the table."""
         n = [e is example for e in self.pages.examples].index(True)
         token_map, first = self.maps[n], sum(map(len, self.maps[:n]))
-        ids = np.broadcast_to(first + np.arange(len(token_map))[:, None], token_map.shape)
         numbers = np.arange(len(token_map))
+        ids = np.broadcast_to(first + numbers[:, None], token_map.shape)
         return Features(example.example_id, ids, ids, ids, token_map, numbers, len(numbers))
 
     def scorer(self) -> CascadeScorer:
@@ -155,37 +155,24 @@ def words_by_block(example: Example, token_map: IntArray) -> dict[int, set[int]]
 
 
 @given(two_models(max_pages=1))
-def test_the_windows_of_the_best_blocks_are_read(two: TwoModels) -> None:
-    example, token_map, read = two.pages.examples[0], two.maps[0], two.decision.read_blocks
-    blocks, selection = blocks_in_windows(example, token_map), two.selection(0)
-    assert set(blocks.candidates.tolist()) == words_by_block(example, token_map).keys()
-    if len(blocks.candidates) <= read:
-        assert selection[0].tolist() == list(range(len(token_map)))
-        return
-    ranked = rank_blocks(example, two.pages.table, two.pages.decision, blocks, read)
-    assert len(ranked) == read
-    of_word, expected = max_context_windows(token_map), set[int]()
-    for block, starts in ranked.items():
-        tokens = np.flatnonzero(blocks.of_token == block)
-        tokens = tokens[tokens < len(of_word)]
-        own = {w for w in of_word[tokens].tolist() if w >= 0}
-        spans = [w for w in of_word[starts].tolist() if w in own]
-        best = list(dict.fromkeys([*spans, *sorted(own)]))
-        expected |= set(best[:WINDOWS_PER_BLOCK])
-    assert selection[0].tolist() == sorted(expected)
-    assert len(selection[0]) <= WINDOWS_PER_BLOCK * read
-
-
-@given(two_models(max_pages=1))
 def test_blocks_are_read_if_they_are_among_the_best_or_all_their_words_are(two: TwoModels) -> None:
     example, token_map, limit = two.pages.examples[0], two.maps[0], two.decision.read_blocks
-    blocks, selection = blocks_in_windows(example, token_map), two.selection(0)
-    ranked = rank_blocks(example, two.pages.table, two.pages.decision, blocks, limit)
-    best = set(ranked)
-    computed = set(token_map[selection[0]].ravel().tolist())
+    blocks = blocks_in_windows(example, token_map)
+    windows, ranges = two.selection(0)
     present = words_by_block(example, token_map)
+    assert set(blocks.candidates.tolist()) == present.keys()
+    best = rank_blocks(example, two.pages.table, two.pages.decision, blocks, limit)
+    of_word = max_context_windows(token_map)
+    if len(present) <= limit:
+        assert windows.tolist() == list(range(len(token_map)))
+    else:
+        assert len(best) == limit and len(windows) <= WINDOWS_PER_BLOCK * limit
+    for block, starts in best.items():  # of each its best span
+        own = {of_word[token] for token in present[block]}
+        assert next((w for w in of_word[starts] if w in own), windows[0]) in windows
+    computed = set(token_map[windows].ravel().tolist())
     expected = {c for c, words in present.items() if words <= computed or c in best}
-    read = {c for first, end in selection[1].tolist() for c in range(first, end)}
+    read = {c for first, end in ranges.tolist() for c in range(first, end)}
     assert expected <= read
     words = list(dict.fromkeys(token_map[token_map >= 0].tolist()))
     if words == sorted(words):  # contexts are in the order of the page

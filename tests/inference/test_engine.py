@@ -1,6 +1,5 @@
 """Tests of the converted graphs in the user's cache, with real engines and a tiny model."""
 
-import importlib.metadata
 import json
 import os
 import time
@@ -8,10 +7,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pytest
 
 import nq
+from nq.extras import installed
 from nq.inference import engine
 from nq.inference.engine import CONVERTING, KEPT, FolderNetwork, graph_folder, load_graph
 from nq.memo import DIGESTS
@@ -46,17 +47,19 @@ def kept(cache: Path) -> dict[str, bytes]:
     return {path.relative_to(cache).as_posix(): path.read_bytes() for path in files}
 
 
+def ask_without(packages: str, folder: Path, *arguments: object) -> dict[str, Any]:
+    """Returns the answer of a process that lacks some packages."""
+    done = run_without(packages, folder, "-c", ASK, *arguments, QUESTION, PAGE)
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
 @pytest.mark.slow
 def test_no_process_needs_tensorflow(cache: Path, tiny_model: Path, tmp_path: Path) -> None:
-    answers = []
-    for packages in ("tensorflow", "tensorflow keras", ""):  # the second finds the graph
-        arguments = ["-c", ASK, tiny_model, "openvino", QUESTION, PAGE]
-        done = run_without(packages, tmp_path, *arguments)
-        assert done.returncode == 0, done.stderr
-        answers.append(json.loads(done.stdout))
-        assert len(list(cache.iterdir())) == 1
-    assert answers[0] == answers[1] == answers[2]
-    assert answers[2]["imported"] == []  # though both can be imported
+    first, later = (ask_without(p, tmp_path, tiny_model, "openvino") for p in ("tensorflow", ""))
+    assert len(list(cache.iterdir())) == 1
+    assert first | {"imported": []} == later  # though both can be imported
 
 
 @pytest.mark.slow
@@ -67,9 +70,7 @@ def test_the_second_process_needs_neither_tensorflow_nor_keras(
     expected = nq.load(tiny_model, profile="grappler").ask(QUESTION, PAGE).to_dict()
     nq.load(tiny_model, profile=profile).ask(QUESTION, PAGE)
     before = kept(cache)
-    done = run_without("tensorflow keras", tmp_path, "-c", ASK, tiny_model, profile, QUESTION, PAGE)
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
+    answer = ask_without("tensorflow keras", tmp_path, tiny_model, profile)
     assert answer.pop("imported") == []
     assert as_numbers(answer) == pytest.approx(as_numbers(expected), abs=1e-4)
     assert kept(cache) == before
@@ -173,18 +174,16 @@ def test_the_newest_graphs_stay(
 def test_each_model_and_version_has_a_graph_of_its_own(
     tiny_model: Path, tiny_mpnet: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packages, installed = ["openvino"], importlib.metadata.version
-    folders = [graph_folder(network(tiny_model), packages)]
-    assert folders == [graph_folder(network(tiny_model), packages)]
-    folders.append(graph_folder(network(tiny_mpnet), packages))
-    folders.append(graph_folder(network(tiny_model), ["onnx"]))
+    def folder(model: Path = tiny_model, package: str = "openvino") -> Path:
+        return graph_folder(network(model), [package])
+
+    folders = [folder(), folder(tiny_mpnet), folder(package="onnx")]
+    assert folders[0] == folder()
     for other in ("openvino", "keras"):
         with monkeypatch.context() as patch:
             others = {other: "0.0.1"}
-            patch.setattr(
-                importlib.metadata, "version", lambda n, o=others: o.get(n) or installed(n)
-            )
-            folders.append(graph_folder(network(tiny_model), packages))
+            patch.setattr(engine, "installed", lambda n, o=others: o.get(n) or installed(n))
+            folders.append(folder())
     monkeypatch.setattr(engine, "__version__", "0.0.1")
-    folders.append(graph_folder(network(tiny_model), packages))
+    folders.append(folder())
     assert len(set(folders)) == len(folders) == 6

@@ -21,7 +21,6 @@ from nq.model.config import ModelConfig
 from nq.records import (
     MODEL_INPUTS,
     SCORE_COLUMNS,
-    WINDOW_COLUMNS,
     Columns,
     Features,
     Source,
@@ -68,21 +67,17 @@ def test_scores_are_the_top_k_of_all_logits(text_only: bool, k: int) -> None:
         expected = synthetic_pages.window_scores(all_logits(model, features), k, text_only)
         actual = window_scores(columns, page)
         if text_only:  # a window with too little text has other positions without a meaning
-            text = actual.start_doc >= 0
-            np.testing.assert_array_equal(actual.start_pos[text], expected.start_pos[text])
-            text = actual.end_doc >= 0
-            np.testing.assert_array_equal(actual.end_pos[text], expected.end_pos[text])
-            actual = dataclasses.replace(
-                actual, start_pos=expected.start_pos, end_pos=expected.end_pos
+            actual, expected = (
+                dataclasses.replace(
+                    one,
+                    start_pos=np.where(one.start_doc >= 0, one.start_pos, 0),
+                    end_pos=np.where(one.end_doc >= 0, one.end_pos, 0),
+                )
+                for one in (actual, expected)
             )
         else:
             assert (actual.start_pos > 0).all() and (actual.start_doc == -1).any()
         assert_close(as_columns(actual), as_columns(expected), atol=1e-5)
-
-
-def test_windows_that_belong_to_no_example_are_scored() -> None:
-    rows = {name: ROWS[name] for name in WINDOW_COLUMNS}
-    assert_close(new_predictor().scores(rows), new_predictor().scores(ROWS), atol=0)
 
 
 LOGITS = ("start_logit", "end_logit", "cls_logit", "type_logits")
@@ -100,7 +95,6 @@ NEWER = (tiny_models.DEBERTA, tiny_models.MODERNBERT)
 PROFILES = [
     *(pytest.param(CHECKED[i], SHAPES[i % 3], marks=slow) for i in range(len(CHECKED))),
     *(pytest.param(CHECKED[i], NEWER[i % 2], marks=slow) for i in range(len(CHECKED))),
-    *(pytest.param(CHECKED[i], NEWER[1 - i % 2], marks=extended) for i in range(len(CHECKED))),
     *(pytest.param(str(name), tiny_models.SHAPE, marks=extended) for name in OTHERS),
 ]
 

@@ -13,19 +13,15 @@ from nq.inference.scorer import window_scores
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.decision import decide
 from nq.postprocess.spans import pairs
-from nq.records import READ, SCORE_COLUMNS, Columns, Example, IntArray, Passage
+from nq.records import READ, SCORE_COLUMNS, Example, IntArray, Passage
 from tests.inference.table_scorer import Pages, TableScorer, pages
 from tests.preprocess import synthetic_examples
 
 each_number_of_blocks = st.integers(1, 12)
 
 
-def prune_pages(some: Pages, n_blocks: int) -> tuple[Columns, TableScorer]:
-    """Returns the columns of a pruning scorer, and its inner scorer."""
-    inner = TableScorer(some.table)
-    return PruningScorer(inner, DecisionConfig(prune_blocks=n_blocks)).scores(
-        some.rows, some.examples
-    ), inner
+def pruning(some: Pages, n_blocks: int) -> PruningScorer:
+    return PruningScorer(TableScorer(some.table), DecisionConfig(prune_blocks=n_blocks))
 
 
 def blocks_of_windows(example: Example, token_map: IntArray) -> list[set[int]]:
@@ -36,8 +32,7 @@ def blocks_of_windows(example: Example, token_map: IntArray) -> list[set[int]]:
 
 @given(pages(), each_number_of_blocks)
 def test_windows_of_the_best_blocks_are_computed_and_no_others(some: Pages, n_blocks: int) -> None:
-    columns, inner = prune_pages(some, n_blocks)
-    assert inner.calls == [np.flatnonzero(columns[READ]).tolist()]
+    columns = pruning(some, n_blocks).scores(some.rows, some.examples)
     for example, page in zip(some.examples, some.slices, strict=True):
         blocks = Blocks.of(example)
         in_windows = blocks_of_windows(example, some.rows_of(page)["token_map"])
@@ -75,18 +70,19 @@ def test_of_passages_the_retriever_ranks_or_its_score_and_bm25_do(
 
 @given(pages(), each_number_of_blocks)
 def test_computed_windows_have_their_scores_and_others_none(some: Pages, n_blocks: int) -> None:
-    columns, inner = prune_pages(some, n_blocks)
-    computed, others = np.flatnonzero(columns[READ]), np.flatnonzero(~columns[READ])
-    assert inner.counters.computed_windows == len(computed)
+    scorer = pruning(some, n_blocks)
+    columns = scorer.scores(some.rows, some.examples)
+    computed = columns[READ]
+    assert scorer.counters.computed_windows == computed.sum()
     for name in SCORE_COLUMNS:
-        expected = getattr(some.table, name)
-        np.testing.assert_array_equal(columns[name][computed], expected[computed], name)
-    assert len(pairs(window_scores({n: x[others] for n, x in columns.items()}))) == 0
+        expected = getattr(some.table, name)[computed]
+        np.testing.assert_array_equal(columns[name][computed], expected, name)
+    assert len(pairs(window_scores(columns, ~computed))) == 0
 
 
 @given(pages())
 def test_the_decision_is_that_of_all_windows_where_all_blocks_are_read(some: Pages) -> None:
-    columns, _ = prune_pages(some, n_blocks=1000)
+    columns = pruning(some, 1000).scores(some.rows, some.examples)
     for example, page in zip(some.examples, some.slices, strict=True):
         pruned, whole = (
             decide(example, scores, some.decision).prediction

@@ -93,26 +93,20 @@ def test_an_unsupported_config_is_an_error(values: dict[str, Any], named: str) -
         decode_config(values)
 
 
-@pytest.mark.parametrize(
-    "number",
-    [1e300, 1e30, 10**30, -(10**40), 10**400, math.nan, math.inf],
-    ids=lambda number: f"{number!r:.9}",
-)
 @pytest.mark.parametrize("model_type", sorted(FAMILIES))
-def test_a_number_that_is_absurd_is_an_error(model_type: str, number: float) -> None:
+def test_a_number_that_is_absurd_is_an_error(model_type: str) -> None:
     for name, key in FAMILIES[model_type].keys.items():
         if type(getattr(ModelConfig(), name)) in (int, float):
-            with pytest.raises(ValueError, match=rf"{name}\b|{key}\b"):
-                decode_config({"model_type": model_type, key: number})
+            for number in (1e30, 10**30, -(10**40), 10**400, math.nan, math.inf):
+                with pytest.raises(ValueError, match=rf"{name}\b|{key}\b"):
+                    decode_config({"model_type": model_type, key: number})
 
 
-@pytest.mark.parametrize("family", [*sorted(make.FAMILIES), "fewer heads"])
-def test_shapes_are_those_of_the_model(family: str) -> None:
-    config = (
-        tiny_models.FEWER_HEADS if family == "fewer heads" else ModelFolder(GOLDEN / family).config
-    )
-    built = {weight.path: tuple(weight.shape) for weight in joint.build(config).weights}
-    assert weight_shapes(config) == built
+def test_shapes_are_those_of_the_model() -> None:
+    configs = [ModelFolder(GOLDEN / family).config for family in make.FAMILIES]
+    for config in (*configs, tiny_models.FEWER_HEADS):
+        built = {weight.path: tuple(weight.shape) for weight in joint.build(config).weights}
+        assert weight_shapes(config) == built
 
 
 @pytest.mark.slow
@@ -120,9 +114,7 @@ def test_shapes_are_those_of_the_model(family: str) -> None:
 def test_training_changes_all_weights_and_lowers_the_loss(shape: ModelConfig) -> None:
     model = joint.build(shape, dropout=0.1, seed=1)
     rows = tiny_models.rows((16, 11, 6, 16), 16)
-    targets = {name: np.arange(4) + 2 for name in ("start_logits", "end_logits")} | {
-        "type_logits": np.arange(4)
-    }
+    targets = {name: np.arange(4) for name in ("start_logits", "end_logits", "type_logits")}
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer=keras.optimizers.Adam(0.02), loss=dict.fromkeys(targets, loss))
     before = [weight.numpy() for weight in model.weights]

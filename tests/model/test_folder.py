@@ -103,7 +103,6 @@ def huge_table(folder: Path) -> None:
         (config(hidden_size="8"), "hidden_size.*'8'"),
         (config(num_hidden_layers=3), "16 of the 53"),
         (config(intermediate_size=2**30), str(2**30)),
-        (config(model_type="albert", num_hidden_layers=10**9), "128"),
         (config(num_hidden_layers=129), "num_hidden_layers.* 129.* 128"),
         (huge_table, "GB"),
         (holds("nq.json", "{"), r"nq\.json"),
@@ -186,9 +185,9 @@ def test_windows_of_a_reader_fit_its_tokenizer(
     assert stride <= length - windows.max_query_length - 3
 
 
-@pytest.mark.parametrize("longest", ["512", 0.5, -1, True, [1]])
-def test_no_length_is_one_line(tmp_path: Path, longest: object) -> None:
+def test_no_length_is_one_line(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "reader")
-    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": longest}))
-    with pytest.raises(ValueError, match="model_max_length"):
-        _ = ModelFolder(folder).settings
+    for longest in ("512", 0.5, -1, True, [1]):
+        (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": longest}))
+        with pytest.raises(ValueError, match="model_max_length"):
+            _ = ModelFolder(folder).settings

@@ -56,11 +56,8 @@ def squad_file(path: Path, questions: dict[str, tuple[str, str]]) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(reader: Path, questions: dict[str, tuple[str, str]]) -> dict[str, tuple[str, float]]:
-    settings, model = (
-        ModelFolder(reader).settings.windows,
-        joint.load_model(ModelFolder(reader)).model,
-    )
-    parts = settings, load_tokenizer(reader), model
+    files = ModelFolder(reader)
+    parts = files.settings.windows, load_tokenizer(reader), joint.load_model(files).model
     return {key: reference(*parts, *pair) for key, pair in questions.items()}
 
 
