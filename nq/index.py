@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import Self
 
@@ -68,16 +69,10 @@ class Document:
             return cls(len(example.tokens), spans, words)
         rows = features(replace(example, question=""), ranker.tokenizer, ranker.windows).rows
         texts = Texts.of(rows, ranker.tokenizer.cls_id)
-        number = {candidate: n for n, candidate in enumerate(found.candidates.tolist())}
-        pieces = list[IntArray]()
-        block = list[int]()
-        places = zip(texts.row.tolist(), texts.start.tolist(), texts.end.tolist(), strict=True)
-        for (row, start, end), text in zip(places, texts.pieces, strict=True):
-            token = rows["token_map"][row, start:end].max(initial=-1)
-            candidate = int(found.of_token[token]) if token >= 0 else -1
-            if candidate in number:
-                pieces.append(text)
-                block.append(number[candidate])
+        position, has_words = texts.first_words(rows["token_map"])
+        tokens = rows["token_map"].ravel()[position[has_words]]
+        block = np.searchsorted(found.candidates, found.of_token[tokens]).tolist()
+        pieces = list(compress(texts.pieces, has_words))
         return cls(len(example.tokens), spans, words, pieces, block)
 
     def encoded(self) -> bytes:

@@ -115,6 +115,13 @@ class Texts:
         pieces = [ids[r, first:last] for r, first, last in places]
         return cls(row, start, end, pieces)
 
+    def first_words(self, token_map: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
+        """Returns the flat position of the first word of each text, and whether it has one."""
+        length = token_map.shape[1]
+        words = np.flatnonzero(np.append((token_map >= 0).ravel(), True))
+        first = words[np.searchsorted(words, self.row * length + self.start)]
+        return first, first < self.row * length + self.end
+
     def kept(self, rows: Rows, wanted: NDArray[np.bool_]) -> Columns:
         """Returns mask and token map of rows in which only the question and some texts are left.
 
@@ -221,9 +228,8 @@ def _logits(rows: Rows, texts: Texts, vectors: FloatArray) -> dict[str, FloatArr
     n_windows, length = token_map.shape
     is_question = texts.start == 0
     question = np.flatnonzero(is_question)[texts.row]  # of the row of each text
-    words = np.flatnonzero(np.append((token_map >= 0).ravel(), True))
-    first_word = words[np.searchsorted(words, texts.row * length + texts.start)]
-    is_block = ~is_question & (first_word < texts.row * length + texts.end)
+    first_word, has_words = texts.first_words(token_map)
+    is_block = ~is_question & has_words
     start = np.full((n_windows, length), ABSENT, np.float32)
     start[:, 0] = 0.0
     logits = block_logits(vectors[is_block], vectors[question[is_block]])
