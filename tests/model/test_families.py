@@ -21,7 +21,7 @@ from nq.records import MODEL_INPUTS
 from tests.golden.families import make
 from tests.support import tiny_models
 
-GOLDEN = Path(make.__file__).parent
+GOLDEN = make.HERE
 HEADS = ("pooler/kernel", "pooler/bias", "type_output/kernel", "type_output/bias")
 SPANS = ("start_logits", "end_logits")
 
@@ -36,7 +36,7 @@ def assert_same_spans(model: Any, reference: Any, atol: float = 1e-4) -> None:
     assert not np.asarray(logits["type_logits"]).any()
 
 
-@pytest.mark.parametrize("name", sorted(make.FAMILIES))
+@pytest.mark.parametrize("name", make.FAMILIES)
 def test_logits_equal_those_of_transformers_and_weights_are_saved_as_loaded(
     name: str, tmp_path: Path
 ) -> None:
@@ -133,7 +133,13 @@ SMALL = {
     "num_attention_heads": 2,
     "intermediate_size": 24,
 }
-ROBERTA = {**SMALL, **make.PADDED, "max_position_embeddings": 514, "layer_norm_eps": 1e-5}
+ROBERTA = {
+    **SMALL,
+    **{"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
+    "type_vocab_size": 1,
+    "max_position_embeddings": 514,
+    "layer_norm_eps": 1e-5,
+}
 READERS: dict[str, dict[str, Any]] = {
     "bert": SMALL,
     "electra": {**SMALL, "embedding_size": 16},
@@ -153,7 +159,7 @@ READERS: dict[str, dict[str, Any]] = {
     },
     "modernbert": {
         **SMALL,
-        **make.SPECIAL,
+        **{f"{name}_token_id": 1 for name in ("pad", "bos", "eos", "cls", "sep")},
         "global_attn_every_n_layers": 3,
         "global_rope_theta": 160000.0,
         "local_attention": 128,
@@ -170,10 +176,12 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "checkpoints.md"
 @pytest.mark.filterwarnings("ignore")
 def test_readers_have_the_logits_of_transformers(model_type: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    shape = READERS[model_type]
-    theirs = make.random_model(tmp_path, model_type, shape, seed=1, deviation=0.2)
+    from transformers import AutoConfig
+
+    config = AutoConfig.for_model(model_type, **READERS[model_type])
+    theirs = make.random_model(tmp_path, config, seed=1, deviation=0.2)
     rows = make.windows(2, 200, (200, 133, 9))  # beyond local attention and single buckets
-    reference = {**rows, **make.logits(theirs, rows, model_type)}
+    reference = {**rows, **make.logits(theirs, rows)}
     assert_same_spans(joint.load_model(ModelFolder(tmp_path)).model, reference, atol=1e-5)
 
 

@@ -18,7 +18,7 @@ from tests.golden.families import make
 from tests.support import tiny_models
 
 SHAPES = {
-    **{name: ModelFolder(Path(make.__file__).parent / name).config for name in make.FAMILIES},
+    **{name: ModelFolder(make.HERE / name).config for name in make.FAMILIES},
     "fewer heads": tiny_models.FEWER_HEADS,
 }
 
@@ -41,7 +41,7 @@ def test_logits_equal_those_of_tensorflow(name: str, maker: Worker, tmp_path: Pa
         maker.call(request)
     graph = core.read_model(tmp_path / "model.xml")
     compiled = core.compile_model(graph, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-    given = np.load(Path(make.__file__).parent / "bert" / "reference.npz")
+    given = np.load(make.HERE / "bert" / "reference.npz")
     for length in (12, 9):
         rows = {name: given[name][:, :length].astype(np.int32) for name in MODEL_INPUTS}
         expected = model(rows, training=False)

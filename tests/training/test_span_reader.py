@@ -112,8 +112,10 @@ def random_windows(lengths: list[int], length: int) -> TrainingWindows:
 def test_steps_are_those_of_transformers_and_torch(family: str, tmp_path: Path) -> None:
     """In full windows: what a position of padding computes differs, where it takes part."""
     pytest.importorskip("torch")
-    model_type, shape = make.FAMILIES[family]
-    theirs = make.random_model(tmp_path / "model", model_type, shape, seed=1, deviation=0.2)
+    from transformers import AutoConfig
+
+    shape = AutoConfig.from_pretrained(make.HERE / family)
+    theirs = make.random_model(tmp_path / "model", shape, seed=1, deviation=0.2)
     windows = random_windows([make.LENGTH] * 24, make.LENGTH)
     config = TrainConfig(epochs=1, batch_size=8, learning_rate=1e-2, warmup=0.4, dropout=0, seed=2)
 
@@ -122,7 +124,7 @@ def test_steps_are_those_of_transformers_and_torch(family: str, tmp_path: Path) 
 
     ours = keras_steps(reader(), windows, config)
     losses = fit(reader(), windows, config, TrainingState(Memo(tmp_path)))[LOSS]
-    expected = torch_steps(theirs, model_type, windows, config)
+    expected = torch_steps(theirs, shape.model_type, windows, config)
     assert len(expected) == 3
     np.testing.assert_allclose(ours, expected, rtol=1e-4)
     np.testing.assert_allclose(losses, [loss for loss, _ in expected], rtol=1e-4)
