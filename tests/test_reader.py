@@ -225,15 +225,12 @@ def test_answers_about_several_documents_name_theirs(reader: nq.Reader, tmp_path
         reader.ask("is the lake deep", [])
 
 
-CONTEXTS = ["  the lake,\tis deep.\n\nold   lakes", "is the lake old?"]
-
-
 @pytest.mark.parametrize("max_answer_len", [1, 3, 15])
 @pytest.mark.parametrize("impossible", [False, True])
 def test_a_call_returns_what_the_pipeline_of_transformers_did(
     reader: nq.Reader, max_answer_len: int, impossible: bool
 ) -> None:
-    question, (context, _) = "is the lake deep", CONTEXTS
+    question, context = "is the lake deep", "  the lake,\tis deep.\n\nold   lakes"
     options: dict[str, Any] = {
         "max_answer_len": max_answer_len,
         "handle_impossible_answer": impossible,
@@ -247,20 +244,9 @@ def test_a_call_returns_what_the_pipeline_of_transformers_did(
     assert len(several) - len(words) == impossible
     assert len({(answer["start"], answer["end"]) for answer in words}) == len(words)
     assert reader({"question": question, "context": context}, **options) == several[0]
-
-
-def test_a_call_with_lists_returns_lists(reader: nq.Reader) -> None:
-    questions = ["is the lake deep", "old lakes"]
-    pairs = [
-        {"question": question, "context": context}
-        for question, context in zip(questions, CONTEXTS, strict=True)
-    ]
-    answers = reader(question=questions, context=CONTEXTS)
-    assert answers == reader(pairs)
-    assert [answer["answer"] for answer in answers] == [reader(pair)["answer"] for pair in pairs]
-    assert reader(questions[:1], CONTEXTS[0])[0]["answer"] == answers[0]["answer"]
+    assert reader([question], [context], **options) == several[:1]
     with pytest.raises(ValueError, match="doc_stride is 8"):
-        reader(questions, CONTEXTS, doc_stride=8)
+        reader(question, context, doc_stride=8)
 
 
 @pytest.mark.parametrize("source", ["the lake\n is deep\n\nold lakes", "<p>the lake</p><p>old</p>"])

@@ -15,7 +15,6 @@ from nq.postprocess.decision import decide
 from nq.postprocess.spans import pairs
 from nq.records import READ, SCORE_COLUMNS, Example, IntArray, Passage
 from tests.inference.table_scorer import Pages, TableScorer, pages
-from tests.preprocess import synthetic_examples
 
 each_number_of_blocks = st.integers(1, 12)
 
@@ -89,19 +88,3 @@ def test_the_decision_is_that_of_all_windows_where_all_blocks_are_read(some: Pag
             for scores in (window_scores(columns, page), some.scores_of(page))
         )
         assert pruned == whole
-
-
-@given(st.integers(0, 2**32 - 1))
-def test_of_blocks_of_an_article_that_share_equal_words_the_earlier_ones_are_computed(
-    seed: int,
-) -> None:
-    sections = " ".join(f"<H2> s{i} </H2> <P> the ice melts </P>" for i in range(6))
-    example = replace(synthetic_examples.page(sections), question="when does ice melt")
-    blocks = [c for c in example.candidates if example.tokens[c.span.start] == "<P>"]
-    example = replace(example, candidates=blocks)
-    starts = [block.span.start for block in blocks]
-    token_map = np.array(starts)[:, None] + np.arange(1, 4)
-    order = np.random.default_rng(seed).permutation(6)
-    decision = DecisionConfig(prune_blocks=2)
-    computed = windows_to_compute(example, token_map[order], decision)
-    assert sorted(order[computed].tolist()) == [0, 1]
